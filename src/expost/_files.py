@@ -1,0 +1,59 @@
+"""Files that are whole or absent, and JSON that is read strictly.
+
+A file is written under a temporary name in its own folder, flushed to the disk and renamed, so
+that a crash leaves the old file or the new one, never half of either. A file that is not marked
+``pass`` is readable by its owner alone.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from expost.errors import InvalidInput
+from expost.types import Audience
+
+__all__ = ["read_json", "write_bytes", "write_json", "write_with"]
+
+
+def write_with(path: Path, audience: Audience, write: Callable[[IO[bytes]], object]) -> Path:
+    """Let ``write`` fill the file at ``path``: it appears whole, with its final mode, or not."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644 if audience is Audience.PASS else 0o600)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def write_bytes(path: Path, audience: Audience, content: bytes) -> Path:
+    """Write ``content`` to ``path``, whole or not at all."""
+    return write_with(path, audience, lambda file: file.write(content))
+
+
+def write_json(path: Path, audience: Audience, value: object) -> Path:
+    """Write ``value`` as JSON; NaN and infinities are refused, they are not JSON."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    return write_bytes(path, audience, (text + "\n").encode())
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"the constant {name} is not JSON")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file strictly, or raise :class:`InvalidInput` that names it."""
+    try:
+        return json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path}: is not a whole JSON file ({error}).") from None

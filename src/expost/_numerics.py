@@ -1,0 +1,108 @@
+"""One root finder, one quadrature rule, sums and row blocks.
+
+Conventions
+-----------
+u        the unit roundoff, 2⁻⁵³.
+γ_k      k·u / (1 − k·u): any order of summing k products errs by at most γ_k Σ∣aᵢbᵢ∣ (Higham,
+         *Accuracy and Stability of Numerical Algorithms*, §3.1).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from expost.types import FloatArray
+
+__all__ = ["ROUNDOFF", "CompensatedSum", "bracket_root", "gamma", "gauss_legendre", "row_blocks"]
+
+ROUNDOFF = 2.0**-53
+
+# Rows a block: fixed by the width alone, so that no result depends on the number of workers.
+_BLOCK_ENTRIES = 2**18
+
+
+def gamma(k: float) -> float:
+    """γ_k, the relative error of a sum of ``k`` products in any order."""
+    product = k * ROUNDOFF
+    if not product < 0.5:
+        raise ArithmeticError(f"a sum of {k:g} terms is past what float64 bounds")
+    return product / (1 - product)
+
+
+def row_blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices that cover ``rows``, of about 2 MiB of float64 each."""
+    step = max(64, _BLOCK_ENTRIES // max(columns, 1))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+class CompensatedSum:
+    """A running sum of arrays whose error does not grow with the number of terms.
+
+    Knuth's two-sum keeps what each addition drops; the total then errs by about one rounding
+    plus u² times the number of terms.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self._total = np.zeros(shape)
+        self._dropped = np.zeros(shape)
+
+    def add(self, term: FloatArray) -> None:
+        """Add ``term``."""
+        total = self._total + term
+        back = total - self._total
+        self._dropped += (self._total - (total - back)) + (term - back)
+        self._total = total
+
+    @property
+    def value(self) -> FloatArray:
+        """The sum so far."""
+        return self._total + self._dropped
+
+
+@lru_cache(maxsize=32)
+def gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of the Gauss–Legendre rule on [−1, 1]."""
+    points, weights = np.polynomial.legendre.leggauss(nodes)
+    points.setflags(write=False)
+    weights.setflags(write=False)
+    return points, weights
+
+
+def bracket_root(
+    function: Callable[[FloatArray], FloatArray],
+    low: FloatArray | float,
+    high: FloatArray | float,
+    *,
+    halvings: int = 120,
+) -> tuple[FloatArray, FloatArray]:
+    """The one root finder: shrink [low, high] around the sign change of an increasing function.
+
+    Works on arrays, entry by entry. Returns ``(below, above)`` with function(below) ≤ 0 <
+    function(above), neighbours in float64 where ``halvings`` suffice; the caller takes the end
+    that is *more exposed*, so a rounded root never promises too much. A value that is NaN counts
+    as positive, which moves ``above`` down and is then caught by the caller's own check of it.
+    ``low`` is returned unchanged where the function is positive throughout, and ``high`` where it
+    is nowhere positive.
+    """
+    below, above = np.broadcast_arrays(
+        np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    )
+    below, above = below.copy(), above.copy()
+    for _ in range(halvings):
+        middle = _midpoint(below, above)
+        if np.all((middle == below) | (middle == above)):
+            break
+        negative = function(middle) <= 0
+        below = np.where(negative, middle, below)
+        above = np.where(negative, above, middle)
+    return below, above
+
+
+def _midpoint(low: FloatArray, high: FloatArray) -> FloatArray:
+    """The geometric mean where both ends are positive and far apart, else the arithmetic one."""
+    with np.errstate(invalid="ignore"):
+        far = (low > 0) & (high > 4 * low)
+        return np.where(far, np.sqrt(np.where(far, low, 1.0)) * np.sqrt(np.where(far, high, 1.0)),
+                        low + 0.5 * (high - low))

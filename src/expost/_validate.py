@@ -1,0 +1,137 @@
+"""Checks of what a user passes in.
+
+Each guard is written so that NaN fails it, and each message names the parameter, its value, the
+constraint and the remedy. Values of rows are never shown.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from expost.errors import InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["matrix", "one_of", "positive", "probability", "vector", "whole"]
+
+# Squares and products of two entries must not overflow.
+_LARGEST = 1e150
+# Past this an integer need not be a float64.
+_LARGEST_INTEGER = 2**53
+
+
+def positive(name: str, value: Any, *, finite: bool = True) -> float:
+    """``value`` as a float > 0; infinity passes only where ``finite`` is false."""
+    number = _number(name, value)
+    if not number > 0 or (finite and not number < math.inf):
+        constraint = "a finite number > 0" if finite else "a number > 0 (infinity is allowed)"
+        raise InvalidInput(f"{name}={value!r}: must be {constraint}.")
+    return number
+
+
+def probability(name: str, value: Any) -> float:
+    """``value`` as a float strictly between 0 and 1."""
+    number = _number(name, value)
+    if not 0 < number < 1:
+        raise InvalidInput(f"{name}={value!r}: must lie strictly between 0 and 1.")
+    return number
+
+
+def whole(name: str, value: Any, *, least: int) -> int:
+    """``value`` as an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= least:
+        raise InvalidInput(f"{name}={value!r}: must be a whole number of at least {least}.")
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """``value`` if it is among ``allowed``."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(
+            f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}."
+        )
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, int | float | np.integer | np.floating
+    ):
+        raise InvalidInput(f"{name}={value!r}: must be a number.")
+    return float(value)
+
+
+def matrix(X: Any, *, name: str = "X", min_rows: int = 2) -> FloatArray:
+    """``X`` as a finite, C-ordered float64 matrix of at least ``min_rows`` rows and one column."""
+    array = _numeric(X, name)
+    if array.ndim != 2:
+        raise InvalidInput(
+            f"{name} has {array.ndim} dimensions: must have two, rows and columns;"
+            " reshape a single column with X.reshape(-1, 1)."
+        )
+    rows, columns = array.shape
+    if rows < min_rows:
+        raise InvalidInput(f"{name} has {rows} row(s): must have at least {min_rows}.")
+    if columns < 1:
+        raise InvalidInput(f"{name} has 0 columns: must have at least one.")
+    return np.ascontiguousarray(array)
+
+
+def vector(y: Any, *, name: str = "y", length: int | None = None) -> FloatArray:
+    """``y`` as a finite float64 vector (of the given ``length``)."""
+    array = _numeric(y, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} has {array.ndim} dimensions: must have one.")
+    if length is not None and len(array) != length:
+        raise InvalidInput(f"{name} has {len(array)} entries: must have one for each of {length} rows.")
+    return np.ascontiguousarray(array)
+
+
+def _numeric(values: Any, name: str) -> FloatArray:
+    if scipy.sparse.issparse(values):
+        raise InvalidInput(
+            f"{name} is a sparse matrix: a dense one is needed; pass {name}.toarray()."
+        )
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(
+            f"{name} is a masked array: missing values are not handled here; pass {name}.filled(…)"
+            " or encode the table with expost.data."
+        )
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidInput(f"{name} has rows of different lengths: must be a matrix.") from None
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            array = np.asarray(values, dtype=str)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"{name} holds complex numbers: must be real; pass {name}.real.")
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"{name} holds {array.dtype} values: must be numeric; encode the table first"
+            " (the command line and expost.data do)."
+        )
+    too_long = array.dtype.kind in "iu" and array.size and (
+        int(array.max()) > _LARGEST_INTEGER or int(array.min()) < -_LARGEST_INTEGER
+    )
+    if too_long:
+        raise InvalidInput(
+            f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
+        )
+    array = array.astype(np.float64, copy=False)
+    # A sum is finite only if every entry is: one pass, no temporary of the size of the matrix.
+    with np.errstate(over="ignore", invalid="ignore"):
+        peak = max(float(array.max()), -float(array.min())) if array.size else 0.0
+    if not peak <= _LARGEST:
+        problem = "NaN" if math.isnan(peak) else "infinite" if math.isinf(peak) else "huge"
+        raise InvalidInput(
+            f"{name} holds {problem} values: every entry must be finite and at most {_LARGEST:g}"
+            " in magnitude; drop, fill or rescale them."
+        )
+    return array

@@ -1,0 +1,53 @@
+"""Everything expost raises or warns with.
+
+An error names the parameter, its value, the constraint and the remedy in one sentence, and
+never shows a row's values.
+"""
+
+__all__ = [
+    "ConvergenceError",
+    "ExpostError",
+    "InvalidInput",
+    "MissingExtra",
+    "PrecisionWarning",
+    "PrivacyLeakWarning",
+    "ReleaseRefused",
+    "SeededReleaseWarning",
+    "WrongRows",
+]
+
+
+class ExpostError(Exception):
+    """Base of every error that expost raises on purpose."""
+
+
+class InvalidInput(ExpostError, ValueError):
+    """A parameter or a table that cannot be worked with; a ``ValueError`` too."""
+
+
+class WrongRows(InvalidInput):
+    """These rows cannot have made this model: other rows, another order or another encoding."""
+
+
+class ConvergenceError(ExpostError, ArithmeticError):
+    """A computation did not reach the accuracy that its result would have promised."""
+
+
+class ReleaseRefused(ExpostError):
+    """A release that could not be made safely (see SECURITY.md), so none was made."""
+
+
+class MissingExtra(ExpostError, ImportError):
+    """An optional dependency is not installed; the message names the ``pip install``."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """A bound, level or label set was read from the data, which is not private."""
+
+
+class SeededReleaseWarning(UserWarning):
+    """A release drew its noise from a seed: whoever knows the seed can take it off again."""
+
+
+class PrecisionWarning(UserWarning):
+    """A result is right, but its error bound is larger than what was asked for."""
