@@ -104,5 +104,8 @@ def _midpoint(low: FloatArray, high: FloatArray) -> FloatArray:
     """The geometric mean where both ends are positive and far apart, else the arithmetic one."""
     with np.errstate(invalid="ignore"):
         far = (low > 0) & (high > 4 * low)
-        return np.where(far, np.sqrt(np.where(far, low, 1.0)) * np.sqrt(np.where(far, high, 1.0)),
-                        low + 0.5 * (high - low))
+        return np.where(
+            far,
+            np.sqrt(np.where(far, low, 1.0)) * np.sqrt(np.where(far, high, 1.0)),
+            low + 0.5 * (high - low),
+        )

@@ -49,9 +49,7 @@ def whole(name: str, value: Any, *, least: int) -> int:
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
     """``value`` if it is among ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(
-            f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}."
-        )
+        raise InvalidInput(f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}.")
     return value
 
 
@@ -87,7 +85,9 @@ def vector(y: Any, *, name: str = "y", length: int | None = None) -> FloatArray:
     if array.ndim != 1:
         raise InvalidInput(f"{name} has {array.ndim} dimensions: must have one.")
     if length is not None and len(array) != length:
-        raise InvalidInput(f"{name} has {len(array)} entries: must have one for each of {length} rows.")
+        raise InvalidInput(
+            f"{name} has {len(array)} entries: must have one for each of {length} rows."
+        )
     return np.ascontiguousarray(array)
 
 
@@ -117,8 +117,10 @@ def _numeric(values: Any, name: str) -> FloatArray:
             f"{name} holds {array.dtype} values: must be numeric; encode the table first"
             " (the command line and expost.data do)."
         )
-    too_long = array.dtype.kind in "iu" and array.size and (
-        int(array.max()) > _LARGEST_INTEGER or int(array.min()) < -_LARGEST_INTEGER
+    too_long = (
+        array.dtype.kind in "iu"
+        and array.size
+        and (int(array.max()) > _LARGEST_INTEGER or int(array.min()) < -_LARGEST_INTEGER)
     )
     if too_long:
         raise InvalidInput(

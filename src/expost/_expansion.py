@@ -1,0 +1,449 @@
+"""The second-order expansion of J at the base, and one Newton step to every neighbour from it.
+
+Conventions
+-----------
+Each neighbour changes one row or two: rows enter (sign +1) or leave (−1). With m₀ = n rows before
+and m after, p and p' the penalty before and after, k = (m₀p − m p')∘Â, w = sign·f″/m and
+L = Σ f″ x xᵀ over D, all at Â:
+
+    −F̃(Â)  = (k − Σ sign·f′ x)/m            what pulls the minimiser away
+    B       = diag(p') + L/m,   H' = B + Σ w x xᵀ
+    δ       = a₀ + Σ s·B⁻¹x,    a₀ = B⁻¹k/m
+
+One vector and one scalar a changed row: the scalars solve s = −sign·f′/m − w(x·δ), a system as
+large as the number of changed rows (Sherman–Morrison for one). The (n, d) array of shifts is
+never held.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from expost._certificate import Knots, point_error, tilt_error
+from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost.errors import ConvergenceError
+from expost.glm import Minimiser, Problem
+from expost.types import FloatArray
+
+__all__ = ["Change", "Expansion", "Shifts", "expand", "newton_shifts"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Change:
+    """One changed row for every neighbour: it enters (``sign`` +1) or leaves (−1) the data."""
+
+    sign: int
+    X: FloatArray
+    y: FloatArray
+    norms: FloatArray
+    z: FloatArray
+    slope: FloatArray
+    curvature: FloatArray
+
+    def take(self, rows: slice | FloatArray) -> "Change":
+        """The same for some of the neighbours."""
+        return Change(
+            sign=self.sign,
+            X=self.X[rows],
+            y=self.y[rows],
+            norms=self.norms[rows],
+            z=self.z[rows],
+            slope=self.slope[rows],
+            curvature=self.curvature[rows],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shifts:
+    """shiftᵢ = constant + Σ scaleᵢ·(rowᵢ @ matrix), computed when asked for, by blocks."""
+
+    constant: FloatArray
+    terms: tuple[tuple[FloatArray, FloatArray], ...]
+    matrix: FloatArray | None
+
+    @classmethod
+    def dense(cls, array: FloatArray) -> "Shifts":
+        """Shifts that are known as an (n, d) array."""
+        ones = np.ones(len(array))
+        return cls(constant=np.zeros(array.shape[1]), terms=((ones, array),), matrix=None)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(neighbours, coordinates)."""
+        return len(self.terms[0][0]), len(self.constant)
+
+    def block(self, rows: slice) -> FloatArray:
+        """The shifts of a block of neighbours."""
+        total = np.tile(self.constant, (len(self.terms[0][0][rows]), 1))
+        for scale, X in self.terms:
+            part = X[rows] if self.matrix is None else X[rows] @ self.matrix
+            total += scale[rows, None] * part
+        return total
+
+    def all(self) -> FloatArray:
+        """Every shift, (n, d)."""
+        result = np.empty(self.shape)
+        for rows in row_blocks(*self.shape):
+            result[rows] = self.block(rows)
+        return result
+
+    def inner(self, vector: FloatArray) -> FloatArray:
+        """Inner products with one vector: a matrix–vector product, not n of them."""
+        image = vector if self.matrix is None else self.matrix @ vector
+        total = np.full(self.shape[0], float(self.constant @ vector))
+        for scale, X in self.terms:
+            total += scale * (X @ image)
+        return total
+
+    def norms(self) -> FloatArray:
+        """Lengths, from the shifts themselves: expanding the square would cancel."""
+        result = np.empty(self.shape[0])
+        for rows in row_blocks(*self.shape):
+            part = self.block(rows)
+            result[rows] = np.sqrt(np.einsum("ij,ij->i", part, part))
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Expansion:
+    """J expanded at the base for neighbours of m rows: all that a step to any of them needs."""
+
+    problem: Problem
+    base: Minimiser
+    changes: tuple[Change, ...]
+    rows_after: int
+    penalty_after: FloatArray
+
+    pull: FloatArray
+    hessian: FloatArray
+    inverse: FloatArray
+    third: FloatArray | None
+    knots: Knots | None
+    largest_norm: float
+    hessian_error: float
+    solve_error: float
+    pull_error: float
+    lowest: float
+    base_lowest: float
+    loss_curvature: float
+
+    @property
+    def spread(self) -> float:
+        """M·X: how fast the curvature can change along a step; 0 where that is not what bounds."""
+        return (self.problem.loss.third_ratio or 0.0) * self.largest_norm
+
+    @property
+    def floor(self) -> float:
+        """The least penalty after the change: strong convexity that needs no curvature."""
+        return float(np.min(self.penalty_after))
+
+    @cached_property
+    def penalty_change(self) -> FloatArray:
+        """What the total penalty m·p gives up: m₀p − m p'."""
+        return self.problem.rows * self.problem.penalty - self.rows_after * self.penalty_after
+
+    @cached_property
+    def base_error(self) -> float:
+        """A bound on ∥Â − A∥."""
+        return float(
+            point_error(
+                self.base.gradient_bound,
+                floor=float(np.min(self.problem.penalty)),
+                curvature=self.base_lowest,
+                spread=self.spread,
+                travelled=0.0,
+            )
+        )
+
+    @cached_property
+    def offset(self) -> FloatArray:
+        """The common vector a₀."""
+        offset: FloatArray = self.inverse @ self.pull
+        return offset
+
+    @property
+    def neighbours(self) -> int:
+        """How many neighbours there are."""
+        return len(self.changes[0].X)
+
+    def curvature(self, change_curvature: FloatArray) -> FloatArray | float:
+        """A lower bound on each neighbour's least Hessian eigenvalue at Â."""
+        if self.problem.loss.third_ratio is None:
+            return self.floor
+        return np.maximum(self.floor, self.lowest - change_curvature)
+
+
+def expand(
+    problem: Problem,
+    base: Minimiser,
+    changes: tuple[Change, ...],
+    *,
+    rows_after: int,
+    penalty_after: FloatArray,
+) -> Expansion:
+    """One pass over the data: XᵀWX twice (curvature and third-order bound), one inverse."""
+    loss, m, n = problem.loss, rows_after, problem.rows
+    margin = problem.margin_error(base.theta)
+    second = np.zeros((problem.columns, problem.columns))
+    smooth = loss.third_ratio is not None and loss.third_ratio > 0
+    third = np.zeros_like(second) if smooth else None
+    z = np.empty(n)
+    weight = weight_error = longest = 0.0
+    for block in problem.blocks():
+        part, norms = problem.X[block], problem.norms[block]
+        z[block] = part @ base.theta
+        curvature = loss.curvature(z[block], problem.y[block])
+        weighted = part * curvature[:, None]
+        second += weighted.T @ part
+        if third is not None:
+            weighted *= norms[:, None]
+            third += weighted.T @ part
+        weight += float(curvature @ (norms * norms))
+        longest = max(longest, float(norms.max()))
+    if loss.third_ratio is not None:
+        # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
+        weight_error = weight * (np.expm1(loss.third_ratio * margin * longest) + 16 * ROUNDOFF)
+    summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
+    for change in changes:
+        longest = max(longest, float(change.norms.max()))
+    hessian = second / m + np.diag(penalty_after)
+    size = float(np.linalg.norm(hessian))
+    inverse = _inverse(hessian)
+    spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
+    misfit = float(np.linalg.norm(hessian @ inverse - np.eye(problem.columns)))
+    hessian_error = (weight_error + summing) / m + 8 * ROUNDOFF * size
+    eigenvalues = scipy.linalg.eigvalsh(hessian)
+    slack = hessian_error + 16 * problem.columns * ROUNDOFF * size
+    pull = (n * problem.penalty - m * penalty_after) * base.theta / m
+    offset = inverse @ pull
+    pull_size = float(np.linalg.norm(pull)) + size * float(np.linalg.norm(offset))
+    base_penalty = float(np.min(problem.penalty))
+    # The base's own Hessian is (m/n)B + diag(p − (m/n)p').
+    base_lowest = (m / n) * (float(eigenvalues[0]) - slack) + float(
+        np.min(problem.penalty - (m / n) * penalty_after)
+    )
+    return Expansion(
+        problem=problem,
+        base=base,
+        changes=changes,
+        rows_after=m,
+        penalty_after=penalty_after,
+        pull=pull,
+        hessian=hessian,
+        inverse=inverse,
+        third=None if third is None else (loss.third_ratio or 0.0) * third / m,
+        knots=Knots.of(problem, z, margin, 1 / m) if loss.third_ratio is None else None,
+        largest_norm=longest,
+        hessian_error=hessian_error,
+        solve_error=misfit + 2 * spread_out,
+        pull_error=float(np.linalg.norm(pull - hessian @ offset))
+        + gamma(problem.columns + 8) * pull_size,
+        lowest=float(eigenvalues[0]) - slack,
+        base_lowest=max(base_penalty, base_lowest),
+        loss_curvature=float(eigenvalues[-1]) + slack - float(np.min(penalty_after)),
+    )
+
+
+def _inverse(hessian: FloatArray) -> FloatArray:
+    try:
+        factor = scipy.linalg.cho_factor(hessian)
+    except scipy.linalg.LinAlgError:
+        raise ConvergenceError(
+            "the Hessian is not positive definite in float64: raise regularization, or drop"
+            " columns that repeat others."
+        ) from None
+    inverse: FloatArray = scipy.linalg.cho_solve(factor, np.eye(len(hessian)))
+    return (inverse + inverse.T) / 2
+
+
+def newton_shifts(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
+    """One Newton step to every neighbour: the shifts, their lengths, and their error bounds."""
+    count = expansion.neighbours
+    scales = [np.empty(count) for _ in expansion.changes]
+    distance, error = np.empty(count), np.empty(count)
+    for rows in row_blocks(count, expansion.problem.columns):
+        changes = [change.take(rows) for change in expansion.changes]
+        images = [change.X @ expansion.inverse for change in changes]
+        parts = _scales(expansion, changes, images)
+        shift = images[0]
+        if len(changes) == 1:
+            np.multiply(shift, parts[0][:, None], out=shift)
+        else:
+            shift = sum(image * part[:, None] for image, part in zip(images, parts, strict=True))
+        if np.any(expansion.pull):
+            shift += expansion.offset
+        length = np.sqrt(np.einsum("ij,ij->i", shift, shift))
+        for scale, part in zip(scales, parts, strict=True):
+            scale[rows] = part
+        distance[rows] = length
+        error[rows] = _newton_error(expansion, changes, parts, shift, length)
+    terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
+    shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
+    return shifts, distance, error
+
+
+def _scales(
+    expansion: Expansion, changes: list[Change], images: list[FloatArray]
+) -> list[FloatArray]:
+    """The scalars s of each changed row: s + w(x·δ) = −sign·f′/m."""
+    m = expansion.rows_after
+    offset = expansion.offset
+    weights = [change.sign * change.curvature / m for change in changes]
+    pulls = [
+        change.sign * change.slope / m + weight * (change.X @ offset)
+        for change, weight in zip(changes, weights, strict=True)
+    ]
+    if len(changes) == 1:
+        leverage = np.einsum("ij,ij->i", changes[0].X, images[0])
+        return [-pulls[0] / (1 + weights[0] * leverage)]
+    size = len(changes)
+    system = np.empty((len(pulls[0]), size, size))
+    for a in range(size):
+        for b in range(size):
+            cross = np.einsum("ij,ij->i", changes[a].X, images[b])
+            system[:, a, b] = (a == b) + weights[a] * cross
+    solved = np.linalg.solve(system, -np.stack(pulls, axis=1)[:, :, None])[:, :, 0]
+    return [np.ascontiguousarray(solved[:, a]) for a in range(size)]
+
+
+def _newton_error(
+    expansion: Expansion,
+    changes: list[Change],
+    scales: list[FloatArray],
+    shift: FloatArray,
+    length: FloatArray,
+) -> FloatArray:
+    """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
+    entered = sum(
+        (
+            change.curvature
+            * change.norms
+            * np.einsum("ij,ij->i", change.X, shift) ** 2
+            / expansion.rows_after
+            for change in changes
+            if change.sign > 0
+        ),
+        np.zeros(len(length)),
+    )
+    with np.errstate(over="ignore"):
+        travelled = expansion.spread * length
+        growth = np.exp(travelled)
+    if expansion.third is not None:
+        square = length * length
+        quadratic = np.einsum("ij,ij->i", shift @ expansion.third, shift) + entered
+        slack = gamma(4 * expansion.problem.columns + 2**18) * float(np.trace(expansion.third))
+        remainder = 0.5 * (quadratic + slack * square) * growth
+    elif expansion.knots is not None:
+        curvature = expansion.problem.loss.curvature_bound / expansion.rows_after
+        remainder = expansion.knots.remainder(length)
+        for change in changes:
+            if change.sign > 0:
+                remainder = remainder + curvature * change.norms**2 * length
+    else:
+        remainder = np.zeros(len(length))
+    return shift_error(expansion, changes, scales, length, remainder, travelled)
+
+
+def shift_error(
+    expansion: Expansion,
+    changes: list[Change],
+    scales: list[FloatArray],
+    length: FloatArray,
+    remainder: FloatArray,
+    travelled: FloatArray,
+    *,
+    measured: bool = False,
+    lowest: FloatArray | float | None = None,
+) -> FloatArray:
+    """From the residual that the step leaves to the error of the shift, rounding included.
+
+    ``measured``: ``remainder`` is the whole residual as evaluated, with its own rounding, not
+    what a bound leaves after exact linear algebra. ``lowest``: the neighbour's least curvature
+    where the step ends, if it was measured there; else it is inferred from Â.
+    """
+    problem, m = expansion.problem, expansion.rows_after
+    loss = problem.loss
+    offset = float(np.linalg.norm(expansion.offset))
+    margin = problem.margin_error(expansion.base.theta)
+    dot = gamma(problem.columns + 8)
+    residual = remainder
+    if not measured:
+        residual = remainder + expansion.hessian_error * length + expansion.pull_error
+    removed = np.zeros(len(length))
+    changed = np.zeros(len(length))
+    spilled = np.zeros(len(length))
+    for change, scale in zip(changes, scales, strict=True):
+        steep = loss.curvature_bound if loss.third_ratio is None else 1.01 * change.curvature
+        weight = steep * change.norms * change.norms / m
+        size = np.abs(change.slope)
+        if not loss.is_classification:
+            size = size + np.abs(change.y)
+        stretch = np.abs(scale) * change.norms
+        if not measured:
+            # Rounding of f′, of the scalar s and of the solve B⁻¹x; of the predictor and of x·δ.
+            residual += change.norms * size * (32 * ROUNDOFF * len(changes) / m)
+            residual += stretch * (16 * ROUNDOFF * len(changes) ** 2 + expansion.solve_error)
+            residual += weight * (margin + (16 * ROUNDOFF + 2 * dot) * offset + dot * length)
+            spilled += stretch
+        changed += weight
+        if change.sign < 0:
+            removed += weight
+    if lowest is None:
+        lowest = expansion.curvature(removed)
+    error = point_error(
+        residual,
+        floor=expansion.floor,
+        curvature=lowest,
+        spread=expansion.spread,
+        travelled=travelled,
+    )
+    error = error + _tilt(
+        expansion, changed, lowest, length + error, travelled + expansion.spread * error
+    )
+    # Forming a shift, and inner products with it by way of B⁻¹b, round too.
+    spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
+    return error + 4 * ROUNDOFF * (length + 2 * offset) + spill * spilled
+
+
+def _tilt(
+    expansion: Expansion,
+    changed: FloatArray,
+    lowest: FloatArray | float,
+    reached: FloatArray,
+    travelled: FloatArray,
+) -> FloatArray:
+    """What the residual of the base costs each shift (see :func:`tilt_error`)."""
+    eta, ratio = expansion.base.gradient_bound, expansion.problem.rows / expansion.rows_after
+    floor = min(expansion.floor, float(np.min(expansion.problem.penalty)))
+    # How far either end can be from Â, or from Â + δ, while the tilt runs from 1 to 0.
+    drift = expansion.base_error + float(
+        point_error(
+            ratio * eta,
+            floor=floor,
+            curvature=float(np.min(lowest)),
+            spread=expansion.spread,
+            travelled=float(np.max(travelled)),
+        )
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        if expansion.problem.loss.third_ratio is None:
+            # No bound on how the Hessian varies: the coarse form of the tilt decides.
+            stretch = np.full(len(reached), np.inf)
+        else:
+            stretch = expansion.spread * (reached + drift)
+
+        def relaxed(curvature: FloatArray | float, way: FloatArray | float) -> FloatArray:
+            above = np.maximum(np.asarray(curvature) - floor, 0.0)
+            return floor + above * np.exp(-np.asarray(way) - expansion.spread * drift)
+
+        return tilt_error(
+            eta,
+            rows_ratio=ratio,
+            change=changed + float(np.max(np.abs(expansion.penalty_change))) / expansion.rows_after,
+            stretch=stretch,
+            loss_curvature=expansion.loss_curvature * np.exp(expansion.spread * drift),
+            base_curvature=float(relaxed(expansion.base_lowest, 0.0)),
+            curvature=relaxed(lowest, travelled),
+        )

@@ -1,0 +1,64 @@
+"""Labels: ±1 inside, anything outside."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost.errors import InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["signs", "two_classes"]
+
+
+def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
+    """The two classes, second one positive: those given, or those read from the labels."""
+    values = _vector(labels)
+    found = np.unique(values)
+    if classes is None:
+        known = found
+    else:
+        known = np.asarray(classes)
+        if known.shape != (2,) or known[0] == known[1]:
+            raise InvalidInput(f"classes={classes!r}: must name two different labels.")
+        if not np.all(np.isin(found, known)):
+            raise InvalidInput(
+                f"y holds labels beside classes={list(known)!r}: every label must be one of them."
+            )
+    if len(known) == 1 or len(found) == 1:
+        raise InvalidInput(
+            "y holds one class only: a classifier needs rows of two classes to be fitted."
+        )
+    if len(known) != 2:
+        raise InvalidInput(
+            f"y holds {len(known)} classes: exactly two are needed here; Only binary"
+            " classification is supported. Fit one class against the rest."
+        )
+    return known
+
+
+def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
+    """−1 for the first class, +1 for the second."""
+    values = _vector(labels)
+    positive = values == classes[1]
+    if not np.all(positive | (values == classes[0])):
+        raise InvalidInput(
+            f"y holds labels beside {list(classes)!r}: every label must be one of them."
+        )
+    return np.where(positive, 1.0, -1.0)
+
+
+def _vector(labels: Any) -> NDArray[Any]:
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InvalidInput(f"y has {values.ndim} dimensions: must have one.")
+    if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
+        raise InvalidInput("y holds NaN or infinite labels: drop those rows.")
+    if values.dtype == object and any(
+        value is None or (isinstance(value, float) and value != value) for value in values
+    ):
+        raise InvalidInput("y holds missing labels: drop those rows.")
+    return values
