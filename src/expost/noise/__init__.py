@@ -1,0 +1,12 @@
+"""The noise of output perturbation, and the exact law of a row's loss under it.
+
+:class:`NormLaplace` and :class:`Gaussian` are interchangeable under the protocol :class:`Noise`;
+each answers ``law(distance)`` with a :class:`LossLaw`.
+"""
+
+from expost.noise.base import Noise
+from expost.noise.gaussian import Gaussian
+from expost.noise.law import GaussianLaw, LossLaw, NormLaplaceLaw
+from expost.noise.norm_laplace import NormLaplace
+
+__all__ = ["Gaussian", "GaussianLaw", "LossLaw", "Noise", "NormLaplace", "NormLaplaceLaw"]

@@ -1,0 +1,78 @@
+"""What the two noises have in common."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from expost._numerics import gamma
+from expost.noise.law import LossLaw
+from expost.types import FloatArray
+
+__all__ = ["Noise", "rounding_of"]
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """The noise b ∈ R^d that output perturbation adds: θ = A + b.
+
+    The law they share
+    ------------------
+    The density depends on ∥b∥ alone and falls with it. So the direction is uniform, p(b) = p(−b),
+    and a row whose removal moves A by ``shift`` s has the loss log p(b) − log p(b − s) (θ without
+    the row would have needed the noise b − s), whose law under b ~ p depends on ∥s∥ alone:
+    :meth:`law`. E[exp(−loss)] = 1 for every s.
+
+    Arguments written (n,) hold one entry a row; results then do as well.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+
+    def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """``size`` draws (size, d) for simulation; never for a release."""
+
+    def sample_secure(self, size: int | None = None) -> FloatArray:
+        """One draw (d,), or (size, d), every bit of it from the operating system's CSPRNG."""
+
+    def log_density(self, noise: Any) -> FloatArray:
+        """log p at each row of ``noise`` (…, d), normalised."""
+
+    def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
+        """P(∥b − p∥ ≤ ``radius``) for points p with ∥p∥ = ``offset_norm`` (n,)."""
+
+    def norm_tails(self, norm: Any) -> tuple[FloatArray, FloatArray]:
+        """(P(∥b∥ < ``norm``), P(∥b∥ > ``norm``)), each without cancellation."""
+
+    def norm_exceeded_with(self, probability: float) -> float:
+        """The norm that ∥b∥ exceeds with ``probability`` (accurate however small that is)."""
+
+    def loss(self, noise: Any, shift: Any) -> FloatArray:
+        """log p(b) − log p(b − s) for rows of ``noise`` and ``shift`` (…, d)."""
+
+    def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
+        """The loss from ∥b∥, b·s (n,) and ∥s∥ (n,): no (n, d) array of shifts is needed."""
+
+    def loss_error(
+        self,
+        noise_norm: Any,
+        distance: Any,
+        shift_error: Any,
+        base_error: Any = 0.0,
+        *,
+        inner_error: Any = 0.0,
+    ) -> FloatArray:
+        """A bound of ∣:meth:`loss_from` − the true loss∣.
+
+        ``shift_error`` bounds the error of s, ``base_error`` that of b, ``inner_error`` what the
+        given b·s is off by (for the b and s that were used) beyond the rounding of a plain dot
+        product. Rounding is included: norms and b·s as NumPy computes them from d entries.
+        """
+
+    def law(self, distance: Any) -> LossLaw:
+        """The exact law of the loss of rows with ∥s∥ = ``distance`` (n,)."""
+
+
+def rounding_of(dimension: int) -> float:
+    """Relative rounding of a norm or dot product of d entries and the few operations after it."""
+    return gamma(dimension + 16)
