@@ -1,0 +1,20 @@
+"""Tables in, rows of the unit ball out."""
+
+from expost.data._entries import LevelEntry, Mark, NumericEntry, Target
+from expost.data.encoding import Encoded, Encoding
+from expost.data.sources import Column, Kind, Table, open_table
+from expost.data.unit_ball import UnitBall
+
+__all__ = [
+    "Column",
+    "Encoded",
+    "Encoding",
+    "Kind",
+    "LevelEntry",
+    "Mark",
+    "NumericEntry",
+    "Table",
+    "Target",
+    "UnitBall",
+    "open_table",
+]

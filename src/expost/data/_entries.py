@@ -1,0 +1,344 @@
+"""The entries of an encoding: one column each, how it becomes features, and who said so.
+
+An entry is a public constant of the preprocessing: removing a row never changes it. Each is marked
+``given`` (by a person, from knowledge other than these rows) or ``read from the data`` (which is
+not private).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expost.data._kinds import Kind
+from expost.errors import InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_json", "label"]
+
+
+class Mark(Enum):
+    """Where a constant comes from."""
+
+    GIVEN = "given"
+    READ = "read from the data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericEntry:
+    """x ↦ (x − mean)/scale; a missing x counts as ``fill`` and sets a second, 0/1 feature."""
+
+    name: str
+    mean: float
+    scale: float
+    mark: Mark
+    fill: float | None = None
+    fill_mark: Mark | None = None
+
+    kind: ClassVar[Kind] = "numeric"
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it makes."""
+        return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
+
+    @property
+    def read_from_data(self) -> tuple[str, ...]:
+        """What of it was read from the data, for a sentence."""
+        said = []
+        if self.mark is Mark.READ:
+            said.append(f"the mean and scale of {self.name!r}")
+        if self.fill_mark is Mark.READ:
+            said.append(f"the median of {self.name!r}")
+        return tuple(said)
+
+    def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
+        """The features (m, width) of the cells, and 0: no number is unknown."""
+        absent = np.asarray(cells.is_null())
+        if self.fill is None and absent.any():
+            raise InvalidInput(
+                f"column {self.name!r}, row {first_row + int(absent.argmax())}: is missing, and the"
+                " encoding has no fill for the column; give it one."
+            )
+        values = np.asarray(pc.fill_null(cells, 0.0 if self.fill is None else self.fill))
+        with np.errstate(over="ignore", invalid="ignore"):
+            standard = (values - self.mean) / self.scale
+        wild = ~np.isfinite(standard)
+        if wild.any():
+            raise InvalidInput(
+                f"column {self.name!r}, row {first_row + int(wild.argmax())}: overflows when"
+                " divided by the column's scale; give a larger scale."
+            )
+        if self.fill is None:
+            return standard[:, None], 0
+        return np.column_stack([standard, absent.astype(np.float64)]), 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        value: dict[str, Any] = {
+            "kind": "numeric",
+            "mean": self.mean,
+            "scale": self.scale,
+            "origin": self.mark.value,
+        }
+        if self.fill is not None and self.fill_mark is not None:
+            value |= {"fill": self.fill, "fill_origin": self.fill_mark.value}
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelEntry:
+    """One 0/1 feature a level, and one for missing cells if ``missing_level``.
+
+    A cell that is none of the levels makes zeros, and is counted.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    mark: Mark
+    missing_mark: Mark | None = None
+
+    kind: ClassVar[Kind] = "text"
+
+    @property
+    def missing_level(self) -> bool:
+        """Whether missing cells have a feature of their own."""
+        return self.missing_mark is not None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features it makes."""
+        names = tuple(f"{self.name}={level}" for level in self.levels)
+        return (*names, f"{self.name} is missing") if self.missing_level else names
+
+    @property
+    def read_from_data(self) -> tuple[str, ...]:
+        """What of it was read from the data, for a sentence."""
+        said = []
+        if self.mark is Mark.READ:
+            said.append(f"the levels of {self.name!r}")
+        if self.missing_mark is Mark.READ:
+            said.append(f"that cells of {self.name!r} are missing")
+        return tuple(said)
+
+    def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
+        """The features (m, width) of the cells, and how many cells are no level."""
+        del first_row  # every cell has features
+        found = pc.index_in(cells, value_set=pa.array(self.levels, type=cells.type))
+        index = np.asarray(pc.fill_null(found, -1))
+        absent = np.asarray(cells.is_null())
+        features = np.zeros((len(index), len(self.levels) + self.missing_level))
+        known = np.flatnonzero((index >= 0) & ~absent)
+        features[known, index[known]] = 1.0
+        unknown = len(index) - len(known)
+        if self.missing_level:
+            features[absent, -1] = 1.0
+            unknown -= int(np.count_nonzero(absent))
+        return features, unknown
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        value: dict[str, Any] = {
+            "kind": "levels",
+            "levels": list(self.levels),
+            "origin": self.mark.value,
+        }
+        if self.missing_mark is not None:
+            value |= {"missing_level": True, "missing_origin": self.missing_mark.value}
+        return value
+
+
+Entry = NumericEntry | LevelEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The column to predict: two ``classes`` (−1, +1 inside, in this order), or a number (None)."""
+
+    column: str
+    classes: tuple[str, str] | None
+    mark: Mark
+
+    @property
+    def kind(self) -> Kind:
+        """How its cells are read."""
+        return "numeric" if self.classes is None else "text"
+
+    @property
+    def read_from_data(self) -> tuple[str, ...]:
+        """What of it was read from the data, for a sentence."""
+        return (f"the classes of {self.column!r}",) if self.mark is Mark.READ else ()
+
+    def encode(self, cells: Any, first_row: int) -> FloatArray:
+        """The labels (m,): ±1, or the numbers."""
+        absent = np.asarray(cells.is_null())
+        if absent.any():
+            raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
+        if self.classes is None:
+            return np.asarray(cells, dtype=np.float64)
+        found = pc.index_in(cells, value_set=pa.array(self.classes, type=cells.type))
+        index = np.asarray(pc.fill_null(found, -1))
+        other = index < 0
+        if other.any():
+            raise self._fault(
+                first_row + int(other.argmax()),
+                f"is neither of the two classes, {self.classes[0]!r} and {self.classes[1]!r}",
+            )
+        return 2.0 * index - 1.0
+
+    def labels(self, y: FloatArray) -> list[str]:
+        """The class of each y, by its sign."""
+        if self.classes is None:
+            raise InvalidInput(f"target {self.column!r}: is a number, so it has no classes.")
+        return [self.classes[int(value > 0)] for value in y]
+
+    def _fault(self, row: int, what: str) -> InvalidInput:
+        return InvalidInput(f"target {self.column!r}, row {row}: {what}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """The target as JSON values."""
+        classes = None if self.classes is None else list(self.classes)
+        return {"column": self.column, "classes": classes, "origin": self.mark.value}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Target":
+        """The target that :meth:`to_json` wrote; anything else is refused."""
+        fields = members("target", value, required=("column", "classes", "origin"))
+        if not isinstance(fields["column"], str):
+            raise InvalidInput("target.column: must be the name of a column.")
+        classes = fields["classes"]
+        return cls(
+            column=fields["column"],
+            classes=None if classes is None else two_classes("target.classes", classes),
+            mark=mark("target.origin", fields["origin"]),
+        )
+
+
+def label(value: Any, *, name: str) -> str:
+    """A label or level as the text that a cell of it reads: 1 and 1.0 are "1", True is "true"."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating) and math.isfinite(value):
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    raise InvalidInput(f"{name}: must be text, a finite number or a boolean.")
+
+
+def two_classes(name: str, value: Any) -> tuple[str, str]:
+    """``value`` as two different labels."""
+    labels = distinct_labels(name, value)
+    if len(labels) != 2:
+        raise InvalidInput(f"{name}: has {len(labels)} labels: must have two.")
+    return labels[0], labels[1]
+
+
+def distinct_labels(name: str, value: Any) -> tuple[str, ...]:
+    """``value`` as different labels."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Sequence | np.ndarray):
+        raise InvalidInput(f"{name}: must be a list of labels.")
+    labels = tuple(label(entry, name=name) for entry in value)
+    if len(set(labels)) != len(labels):
+        raise InvalidInput(f"{name}: a label stands in it twice: all must differ.")
+    return labels
+
+
+def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
+    """The entry for the column ``name``.
+
+    Not ``strict``: as a person writes it, {"mean": 40, "scale": 15} or {"levels": ["a", "b"]};
+    what bears no mark is then given.
+    """
+    where = f"columns[{name!r}]"
+    if isinstance(value, Mapping) and "levels" in value:
+        return _level_entry(name, where, value, strict)
+    return _numeric_entry(name, where, value, strict)
+
+
+def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEntry:
+    required = ("kind", "mean", "scale", "origin") if strict else ("mean", "scale")
+    optional = ("kind", "origin", "fill", "fill_origin")
+    fields = members(where, value, required=required, optional=optional)
+    if fields.get("kind", "numeric") != "numeric":
+        raise InvalidInput(f"{where}.kind: must be 'numeric' beside a mean and a scale.")
+    scale = finite(f"{where}.scale", fields["scale"])
+    if not scale > 0:
+        raise InvalidInput(f"{where}.scale={scale!r}: must be > 0.")
+    fill = fields.get("fill")
+    if strict and ("fill" in fields) != ("fill_origin" in fields):
+        raise InvalidInput(f"{where}: fill and fill_origin must stand together.")
+    return NumericEntry(
+        name=name,
+        mean=finite(f"{where}.mean", fields["mean"]),
+        scale=scale,
+        mark=mark(f"{where}.origin", fields.get("origin", Mark.GIVEN.value)),
+        fill=None if fill is None else finite(f"{where}.fill", fill),
+        fill_mark=None
+        if fill is None
+        else mark(f"{where}.fill_origin", fields.get("fill_origin", Mark.GIVEN.value)),
+    )
+
+
+def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
+    required = ("kind", "levels", "origin") if strict else ("levels",)
+    optional = ("kind", "origin", "missing_level", "missing_origin")
+    fields = members(where, value, required=required, optional=optional)
+    if fields.get("kind", "levels") != "levels":
+        raise InvalidInput(f"{where}.kind: must be 'levels' beside a list of levels.")
+    levels = distinct_labels(f"{where}.levels", fields["levels"])
+    missing_level = fields.get("missing_level", False)
+    if not isinstance(missing_level, bool):
+        raise InvalidInput(f"{where}.missing_level: must be true or false.")
+    if strict and missing_level != ("missing_origin" in fields):
+        raise InvalidInput(f"{where}: missing_level and missing_origin must stand together.")
+    if not levels and not missing_level:
+        raise InvalidInput(f"{where}.levels: is empty: must name at least one level.")
+    given = Mark.GIVEN.value
+    return LevelEntry(
+        name=name,
+        levels=levels,
+        mark=mark(f"{where}.origin", fields.get("origin", given)),
+        missing_mark=mark(f"{where}.missing_origin", fields.get("missing_origin", given))
+        if missing_level
+        else None,
+    )
+
+
+def members(
+    where: str, value: Any, *, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, Any]:
+    """``value`` as an object that has every ``required`` member and no unknown one."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{where}: must be a JSON object.")
+    absent = [name for name in required if name not in value]
+    if absent:
+        raise InvalidInput(f"{where}: lacks {', '.join(map(repr, absent))}.")
+    unknown = [name for name in value if name not in (*required, *optional)]
+    if unknown:
+        allowed = ", ".join(map(repr, dict.fromkeys((*required, *optional))))
+        raise InvalidInput(f"{where}: does not know {unknown[0]!r}; it may hold {allowed}.")
+    return dict(value)
+
+
+def finite(where: str, value: Any) -> float:
+    """``value`` as a finite float of at most 1e150 in magnitude."""
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not is_number or not abs(value) <= 1e150:
+        raise InvalidInput(f"{where}: must be a number of at most 1e150 in magnitude.")
+    return float(value)
+
+
+def mark(where: str, value: Any) -> Mark:
+    """``value`` as a mark."""
+    try:
+        return Mark(value)
+    except ValueError:
+        names = " or ".join(repr(member.value) for member in Mark)
+        raise InvalidInput(f"{where}: must be {names}.") from None

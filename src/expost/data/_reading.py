@@ -1,0 +1,286 @@
+"""What of an encoding is given, and the reading of the rest from the data."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from expost.data import _entries
+from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
+from expost.data.sources import Column, Kind, Table
+from expost.data.unit_ball import UnitBall
+from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.types import FloatArray
+
+__all__ = ["Columns", "Given", "read_columns", "read_target"]
+
+# One-hot features of one column; a name or a number read as text has one a row.
+_MOST_LEVELS = 1_000
+_BLOCK_CELLS = 2**20
+# Names that a warning lists before it says "and n more".
+_LISTED = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The part of an encoding that a person gave."""
+
+    entries: Mapping[str, Entry]
+    dropped: tuple[str, ...] = ()
+    target: str | None = None
+    classes: tuple[str, str] | None = None
+    data_norm: float | None = None
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Given":
+        """Read {"columns": {…}, "dropped": […], "target": {…}, "data_norm": …}, any of these."""
+        fields = _entries.members(
+            "encoding", value, required=(), optional=("columns", "dropped", "target", "data_norm")
+        )
+        columns = fields.get("columns", {})
+        if not isinstance(columns, Mapping):
+            raise InvalidInput("encoding.columns: must be an object, an entry for each column.")
+        dropped = fields.get("dropped", [])
+        if not isinstance(dropped, Sequence) or not all(isinstance(name, str) for name in dropped):
+            raise InvalidInput("encoding.dropped: must be a list of column names.")
+        target = _entries.members(
+            "target", fields.get("target", {}), required=(), optional=("column", "classes")
+        )
+        classes, norm = target.get("classes"), fields.get("data_norm")
+        if norm is not None and not _entries.finite("data_norm", norm) > 0:
+            raise InvalidInput(f"data_norm={norm!r}: must be > 0.")
+        return cls(
+            entries={
+                name: _entries.entry_from_json(name, entry, strict=False)
+                for name, entry in columns.items()
+            },
+            dropped=tuple(dropped),
+            target=target.get("column"),
+            classes=None if classes is None else _entries.two_classes("target.classes", classes),
+            data_norm=None if norm is None else float(norm),
+        )
+
+    def with_target(self, target: str, classes: Sequence[Any] | None, regression: bool) -> "Given":
+        """The same with the classes that were passed beside it; the two must not disagree."""
+        if self.target not in (None, target):
+            raise InvalidInput(f"target={target!r}: the given encoding is for {self.target!r}.")
+        passed = None if classes is None else _entries.two_classes("classes", classes)
+        if passed is not None and self.classes not in (None, passed):
+            raise InvalidInput(f"classes={list(passed)!r}: the given encoding names others.")
+        both = self.classes if passed is None else passed
+        if regression and both is not None:
+            raise InvalidInput("classes: must be left out where the target is a number.")
+        return replace(self, classes=both)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The entries of all feature columns, and the columns left out."""
+
+    entries: tuple[Entry, ...]
+    dropped: tuple[tuple[str, Mark], ...]
+
+
+def read_columns(table: Table, target: str, given: Given) -> Columns:
+    """An entry for each column of ``table`` but the target: given, or read from the data."""
+    check_rows(table)
+    _check_names(table, target, given)
+    kinds: dict[str, Kind] = {name: entry.kind for name, entry in given.entries.items()}
+    kinds |= {column.name: "text" for column in table.columns if column.kind == "boolean"}
+    table = table.retyped(kinds)
+    features = [
+        column
+        for column in table.columns
+        if column.name != target and column.name not in given.dropped
+    ]
+    unknown = [column for column in features if column.name not in given.entries]
+    moments = _moments(
+        table, [column for column in unknown if column.kind == "numeric" and _varies(column)]
+    )
+    levels = table.levels(
+        [column.name for column in unknown if column.kind == "text"], at_most=_MOST_LEVELS
+    )
+    entries: list[Entry] = []
+    dropped = [(name, Mark.GIVEN) for name in given.dropped]
+    for column in features:
+        entry = given.entries.get(column.name)
+        if entry is None and column.kind == "numeric":
+            entry = _numeric_entry(column, table.rows, moments.get(column.name))
+        elif entry is None:
+            entry = _level_entry(column, levels[column.name])
+        if entry is None:
+            dropped.append((column.name, Mark.READ))
+        else:
+            entries.append(_with_missing(table, column, entry))
+    if not entries:
+        raise InvalidInput(
+            f"{table.label}: has no feature columns: at least one beside the target must vary."
+        )
+    return Columns(entries=tuple(entries), dropped=tuple(dropped))
+
+
+def _check_names(table: Table, target: str, given: Given) -> None:
+    """Every column named is in the table, and has one part only."""
+    table.require([target, *given.entries, *given.dropped])
+    parts = [target, *given.entries, *given.dropped]
+    for name in parts:
+        if parts.count(name) > 1:
+            raise InvalidInput(
+                f"column {name!r}: may be the target, encoded or dropped, only one of these."
+            )
+
+
+def check_rows(table: Table) -> None:
+    """At least two rows: a row's exposure is measured against the others."""
+    if not table.rows >= 2:
+        raise InvalidInput(f"{table.label}: has {table.rows} row(s): must have at least 2.")
+
+
+def _varies(column: Column) -> bool:
+    return column.low < column.high
+
+
+def _numeric_entry(
+    column: Column, rows: int, moments: tuple[float, float] | None
+) -> NumericEntry | None:
+    """The entry of a numeric column; None if it is constant."""
+    if moments is not None:
+        mean, scale = moments
+        return NumericEntry(name=column.name, mean=mean, scale=scale, mark=Mark.READ)
+    if 0 < column.missing < rows:
+        # All its numbers are equal: only whether the cell is missing can say anything.
+        return NumericEntry(name=column.name, mean=column.low, scale=1.0, mark=Mark.READ)
+    return None
+
+
+def _level_entry(column: Column, levels: tuple[str, ...] | None) -> LevelEntry | None:
+    """The entry of a text column; None if it is constant."""
+    if levels is None:
+        hint = f" ({column.notice.rstrip('.')})" if column.notice else ""
+        raise InvalidInput(
+            f"column {column.name!r}: has more than {_MOST_LEVELS:,} levels: drop it, name it as"
+            f" the id column, or give its levels{hint}."
+        )
+    if len(levels) + (column.missing > 0) < 2:
+        return None
+    return LevelEntry(name=column.name, levels=levels, mark=Mark.READ)
+
+
+def _with_missing(table: Table, column: Column, entry: Entry) -> Entry:
+    """``entry`` with a fill or a level for missing cells, if there are any and it has none."""
+    if column.missing == 0:
+        return entry
+    if isinstance(entry, LevelEntry):
+        return entry if entry.missing_level else replace(entry, missing_mark=Mark.READ)
+    if entry.fill is not None:
+        return entry
+    if column.missing == table.rows:
+        raise InvalidInput(
+            f"column {column.name!r}: has no number to read a fill from; give one, or drop it."
+        )
+    return replace(entry, fill=table.median(column.name), fill_mark=Mark.READ)
+
+
+def _moments(table: Table, columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
+    """(mean, standard deviation) of each numeric column, missing cells left out, in one pass.
+
+    z = (x − low)/(high − low) lies in [0, 1], so nothing over- or underflows; blocks are joined by
+    Chan, Golub & LeVeque (1983): M₂ = M₂ᵃ + M₂ᵇ + δ²·nᵃnᵇ/n, δ the difference of their means. The
+    blocks depend on the number of columns alone, so the result is the same for every caller.
+    """
+    if not columns:
+        return {}
+    names = [column.name for column in columns]
+    low = np.array([column.low for column in columns])
+    span = np.array([column.high for column in columns]) - low
+    count = np.zeros(len(columns))
+    mean, squares = np.zeros(len(columns)), np.zeros(len(columns))
+    size = max(64, _BLOCK_CELLS // len(columns))
+    for block in table.blocks(size, columns=names):
+        for index, cells in enumerate(block.columns):
+            values = np.asarray(cells.drop_null())
+            if not len(values):
+                continue
+            z = (values - low[index]) / span[index]
+            total = count[index] + len(z)
+            delta = z.mean() - mean[index]
+            squares[index] += ((z - z.mean()) ** 2).sum()
+            squares[index] += delta**2 * count[index] * len(z) / total
+            mean[index] += delta * len(z) / total
+            count[index] = total
+    scale = span * np.sqrt(squares / count)
+    # A span of a few subnormals may round to a scale of 0.
+    scale = np.maximum(scale, np.finfo(np.float64).smallest_subnormal)
+    centre = low + span * mean
+    return {name: (float(centre[index]), float(scale[index])) for index, name in enumerate(names)}
+
+
+def read_target(table: Table, target: str, given: Given, *, regression: bool) -> Target:
+    """The target: a number, the classes given, or those that the data holds, sorted."""
+    table = table.retyped({target: "numeric" if regression else "text"})
+    absent = table[target].missing
+    if absent:
+        raise InvalidInput(
+            f"target {target!r}: is missing in {absent} of {table.rows} rows: every row needs one;"
+            " drop these rows."
+        )
+    if regression:
+        return Target(column=target, classes=None, mark=Mark.GIVEN)
+    if given.classes is not None:
+        check_classes(table, target, given.classes)
+        return Target(column=target, classes=given.classes, mark=Mark.GIVEN)
+    found = table.levels([target], at_most=2)[target]
+    if found is None:
+        raise InvalidInput(
+            f"target {target!r}: has more than two classes: must have two; name a column with two"
+            " labels, or ask for a regression if it is a number."
+        )
+    if len(found) == 1:
+        raise _one_class(target)
+    first, second = sorted(found, key=_natural)
+    return Target(column=target, classes=(first, second), mark=Mark.READ)
+
+
+def check_classes(table: Table, target: str, classes: tuple[str, str]) -> None:
+    """The text column ``target`` holds both ``classes`` and nothing else."""
+    found = table.levels([target], at_most=2)[target]
+    if found is None or not set(found) <= set(classes):
+        raise InvalidInput(
+            f"target {target!r}: holds a label that is neither {classes[0]!r} nor {classes[1]!r}:"
+            " every row must be one of the two classes."
+        )
+    if len(found) == 1:
+        raise _one_class(target)
+
+
+def _one_class(target: str) -> InvalidInput:
+    return InvalidInput(f"target {target!r}: has one class only: rows of both are needed.")
+
+
+def _natural(level: str) -> tuple[float, str]:
+    """Numbers by their value, all else by its letters."""
+    try:
+        return float(level), level
+    except ValueError:
+        return np.inf, level
+
+
+def largest_norm(blocks: Iterable[FloatArray]) -> float:
+    """The largest row norm over blocks of features."""
+    return max(UnitBall.largest_norm(X) for X in blocks)
+
+
+def warn_of_leak(read: Sequence[str]) -> None:
+    """Say in one warning what was read from the data."""
+    if not read:
+        return
+    shown = ", ".join(read[:_LISTED])
+    more = f" and {len(read) - _LISTED} more" if len(read) > _LISTED else ""
+    warnings.warn(
+        f"read from the data, which is not private: {shown}{more}. Give them in an encoding to"
+        " keep the promise of epsilon.",
+        PrivacyLeakWarning,
+        stacklevel=3,
+    )

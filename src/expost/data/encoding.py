@@ -1,0 +1,348 @@
+"""The public constants that turn a table into features.
+
+    table    = open_table("people.csv", missing=("", "?"))
+    encoding = Encoding.read(table, target="income")
+    encoded  = encoding.encode_table(table)        # X (n, d), y (n,), ids
+
+Numeric columns are standardised, (x − mean)/scale; all others are one 0/1 feature a level. A
+missing cell is the median with an indicator, or a level of its own. Constant columns are left out.
+The division into the unit ball is :class:`~expost.data.unit_ball.UnitBall`'s, by ``data_norm``.
+
+Preprocessing is a public constant: removing a row changes none of it. What was read from the data
+is marked so and is not private; :meth:`Encoding.read` says it in a ``PrivacyLeakWarning``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _files
+from expost.data import _entries, _reading
+from expost.data._entries import Entry, Mark, Target
+from expost.data.sources import Kind, Table, open_table
+from expost.errors import InvalidInput
+from expost.types import Audience, FloatArray
+
+__all__ = ["Encoded", "Encoding"]
+
+_FORMAT = "expost encoding"
+_VERSION = 1
+# Entries of X that are made at a time.
+_BLOCK_ENTRIES = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """Rows as numbers: X (n, d), y (n,) (±1, or numbers), and their ids if the table has them.
+
+    ``unknown`` counts, by column, the cells that are no level of the encoding (all zeros in X).
+    """
+
+    X: FloatArray
+    y: FloatArray
+    ids: NDArray[np.object_] | None
+    feature_names: tuple[str, ...]
+    unknown: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        """The shape; never a row."""
+        rows, columns = self.X.shape
+        return f"Encoded({rows} rows, {columns} features)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How each column becomes features; ``data_norm`` bounds the norm of a row of them.
+
+    ``dropped`` are the columns left out: declared by a person, or constant in the data.
+    """
+
+    entries: tuple[Entry, ...]
+    target: Target
+    data_norm: float
+    data_norm_mark: Mark
+    missing: tuple[str, ...] = ("",)
+    dropped: tuple[tuple[str, Mark], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [entry.name for entry in self.entries]
+        names += [name for name, _ in self.dropped]
+        names.append(self.target.column)
+        if len(set(names)) != len(names):
+            raise InvalidInput("encoding: a column stands in it twice.")
+        if not self.entries:
+            raise InvalidInput("encoding: has no columns: must have at least one feature.")
+        if len(set(self.feature_names)) != len(self.feature_names):
+            raise InvalidInput(
+                "encoding: two features would have the same name; rename the column whose name"
+                " holds '=' or ends in 'is missing'."
+            )
+        if not _entries.finite("encoding.data_norm", self.data_norm) > 0:
+            raise InvalidInput(f"encoding.data_norm={self.data_norm!r}: must be > 0.")
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns of X."""
+        return tuple(name for entry in self.entries for name in entry.features)
+
+    @property
+    def read_from_data(self) -> tuple[str, ...]:
+        """Everything that was read from the data, each as a part of a sentence."""
+        said = [part for entry in self.entries for part in entry.read_from_data]
+        said += [f"that {name!r} is constant" for name, mark in self.dropped if mark is Mark.READ]
+        said += self.target.read_from_data
+        if self.data_norm_mark is Mark.READ:
+            said.append("the largest row norm")
+        return tuple(said)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person may not have meant, a sentence each."""
+        return tuple(
+            f"column {name!r}: is constant, so it is left out."
+            for name, mark in self.dropped
+            if mark is Mark.READ
+        )
+
+    @property
+    def audience(self) -> Audience:
+        """Aggregates of the rows need a review; what people gave may be published."""
+        return Audience.REVIEW if self.read_from_data else Audience.PASS
+
+    @classmethod
+    def read(
+        cls,
+        table: Table,
+        *,
+        target: str,
+        classes: Sequence[Any] | None = None,
+        regression: bool = False,
+        given: "Encoding | Mapping[str, Any] | str | Path | None" = None,
+    ) -> "Encoding":
+        """The encoding of ``table``: what is ``given``, and the rest read from the data.
+
+        Args:
+            table: the rows; at least two.
+            target: the column to predict.
+            classes: its two labels, the one that counts as −1 first; read if None (sorted).
+            regression: the target is a number.
+            given: a whole encoding, which is taken as it stands; or a part of one, in the shape
+                of ``encoding.json``: {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
+                {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no",
+                "yes"]}, "data_norm": 5}, any of these; or the path of either.
+        """
+        if isinstance(given, str | Path):
+            given = _files.read_json(Path(given))
+        if isinstance(given, Mapping) and "format" in given:
+            given = cls.from_json(given)
+        if isinstance(given, Encoding):
+            given._check(table, target=target, classes=classes, regression=regression)
+            _reading.warn_of_leak(given.read_from_data)
+            return given
+        part = _reading.Given.from_json(given or {}).with_target(target, classes, regression)
+        columns = _reading.read_columns(table, target, part)
+        goal = _reading.read_target(table, target, part, regression=regression)
+        encoding = cls(
+            entries=columns.entries,
+            target=goal,
+            data_norm=1.0 if part.data_norm is None else part.data_norm,
+            data_norm_mark=Mark.READ if part.data_norm is None else Mark.GIVEN,
+            missing=table.missing,
+            dropped=columns.dropped,
+        )
+        if part.data_norm is None:
+            rows = (block.X for block in encoding.blocks(table))
+            encoding = replace(encoding, data_norm=_reading.largest_norm(rows))
+        _reading.warn_of_leak(encoding.read_from_data)
+        return encoding
+
+    def open(self, source: Any, *, id_column: str | None = None, **options: Any) -> Table:
+        """Open ``source`` as this encoding reads it: its columns, kinds and missing tokens."""
+        return open_table(
+            source,
+            columns=[*self._kinds],
+            kinds=self._kinds,
+            id_column=id_column,
+            missing=self.missing,
+            **options,
+        )
+
+    def encode(self, block: Any, *, first_row: int = 1) -> Encoded:
+        """The features of a block of :meth:`Table.blocks`; ``first_row`` numbers it in messages."""
+        parts, unknown = [], {}
+        for entry in self.entries:
+            features, count = entry.encode(self._cells(block, entry.name, entry.kind), first_row)
+            parts.append(features)
+            if count:
+                unknown[entry.name] = count
+        labels = self._cells(block, self.target.column, self.target.kind)
+        return Encoded(
+            X=np.concatenate(parts, axis=1),
+            y=self.target.encode(labels, first_row),
+            ids=None,
+            feature_names=self.feature_names,
+            unknown=unknown,
+        )
+
+    def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
+        """The encoded rows of ``table`` in order, ``size`` at a time."""
+        table = table.retyped(self._kinds)
+        size = max(64, _BLOCK_ENTRIES // len(self.feature_names)) if size is None else size
+        key = table.id_column
+        wanted = [*self._kinds, *([] if key is None else [key])]
+        row = 1
+        for block in table.blocks(size, columns=wanted):
+            encoded = self.encode(block, first_row=row)
+            if key is not None:
+                ids = np.array(block.column(key).to_pylist(), dtype=object)
+                encoded = replace(encoded, ids=ids)
+            yield encoded
+            row += block.num_rows
+
+    def encode_table(self, table: Table) -> Encoded:
+        """All rows of ``table`` at once."""
+        X = np.empty((table.rows, len(self.feature_names)))
+        y = np.empty(table.rows)
+        ids = None if table.id_column is None else np.empty(table.rows, dtype=object)
+        unknown: dict[str, int] = {}
+        row = 0
+        for block in self.blocks(table):
+            rows = slice(row, row + len(block.y))
+            X[rows], y[rows] = block.X, block.y
+            if ids is not None:
+                ids[rows] = block.ids
+            for name, count in block.unknown.items():
+                unknown[name] = unknown.get(name, 0) + count
+            row += len(block.y)
+        return Encoded(X=X, y=y, ids=ids, feature_names=self.feature_names, unknown=unknown)
+
+    def as_given(self) -> "Encoding":
+        """The same constants, all marked given: to be said only of constants that are public."""
+        json = self.to_json()
+        for entry in json["columns"].values():
+            entry.update({key: Mark.GIVEN.value for key in entry if key.endswith("origin")})
+        json["target"]["origin"] = json["data_norm"]["origin"] = Mark.GIVEN.value
+        json["dropped"] = dict.fromkeys(json["dropped"], Mark.GIVEN.value)
+        return Encoding.from_json(json)
+
+    def save(self, path: str | Path) -> Path:
+        """Write ``encoding.json``, whole or not at all; for the owner alone if read from data."""
+        return _files.write_json(Path(path), self.audience, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Encoding":
+        """The encoding that :meth:`save` wrote; anything else raises :class:`InvalidInput`."""
+        path = Path(path)
+        try:
+            return cls.from_json(_files.read_json(path))
+        except InvalidInput as error:
+            message = str(error)
+            raise InvalidInput(
+                message if message.startswith(str(path)) else f"{path}: {message}"
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The encoding as JSON values, each constant with its origin."""
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "missing": list(self.missing),
+            "target": self.target.to_json(),
+            "columns": {entry.name: entry.to_json() for entry in self.entries},
+            "dropped": {name: mark.value for name, mark in self.dropped},
+            "data_norm": {"value": self.data_norm, "origin": self.data_norm_mark.value},
+            # The order of the features is the order of θ: said twice, so that a tool that sorts
+            # the members of "columns" is found out.
+            "features": list(self.feature_names),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Encoding":
+        """The encoding that :meth:`to_json` wrote; anything else is refused."""
+        _check_version(value)
+        keys = ("format", "version", "missing", "target", "columns", "dropped", "data_norm")
+        fields = _entries.members("encoding", value, required=(*keys, "features"))
+        columns = _object("columns", fields["columns"])
+        dropped = _object("dropped", fields["dropped"])
+        missing = fields["missing"]
+        if not isinstance(missing, list) or not all(isinstance(token, str) for token in missing):
+            raise InvalidInput("encoding.missing: must be a list of texts.")
+        norm = _entries.members("data_norm", fields["data_norm"], required=("value", "origin"))
+        encoding = cls(
+            entries=tuple(
+                _entries.entry_from_json(name, entry, strict=True)
+                for name, entry in columns.items()
+            ),
+            target=Target.from_json(fields["target"]),
+            data_norm=_entries.finite("data_norm.value", norm["value"]),
+            data_norm_mark=_entries.mark("data_norm.origin", norm["origin"]),
+            missing=tuple(missing),
+            dropped=tuple(
+                (name, _entries.mark(f"dropped[{name!r}]", mark)) for name, mark in dropped.items()
+            ),
+        )
+        if fields["features"] != list(encoding.feature_names):
+            raise InvalidInput(
+                "encoding.features: does not list the features of 'columns' in their order; restore"
+                " the file as it was written."
+            )
+        return encoding
+
+    @property
+    def _kinds(self) -> dict[str, Kind]:
+        kinds = {entry.name: entry.kind for entry in self.entries}
+        return kinds | {self.target.column: self.target.kind}
+
+    def _cells(self, block: Any, name: str, kind: Kind) -> Any:
+        if name not in block.schema.names:
+            raise InvalidInput(f"column {name!r}: is not in the table, and the encoding needs it.")
+        cells = block.column(name)
+        if str(cells.type) != ("double" if kind == "numeric" else "string"):
+            raise InvalidInput(
+                f"column {name!r}: is read as {cells.type}, and the encoding needs it {kind}; open"
+                " the table with encoding.open(…)."
+            )
+        return cells
+
+    def _check(
+        self, table: Table, *, target: str, classes: Sequence[Any] | None, regression: bool
+    ) -> None:
+        """Raise unless this is an encoding of ``table`` and of that target."""
+        wanted = None if classes is None else _entries.two_classes("classes", classes)
+        mine = self.target
+        if mine.column != target or (mine.classes is None) != regression:
+            raise InvalidInput(
+                f"target={target!r}: the given encoding is for {mine.column!r} as a"
+                f" {'number' if mine.classes is None else 'class'}; name that, or give another."
+            )
+        if wanted is not None and wanted != mine.classes:
+            raise InvalidInput(
+                f"classes={list(wanted)!r}: the given encoding has {mine.classes}; leave them out."
+            )
+        table.require(self._kinds)
+        _reading.check_rows(table)
+        if mine.classes is not None:
+            _reading.check_classes(table.retyped({target: "text"}), target, mine.classes)
+
+
+def _check_version(value: Any) -> None:
+    if not isinstance(value, Mapping) or value.get("format") != _FORMAT:
+        raise InvalidInput(f"encoding: is not one that expost wrote (its format is {_FORMAT!r}).")
+    version = value.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InvalidInput("encoding.version: must be a whole number of at least 1.")
+    if version > _VERSION:
+        raise InvalidInput(
+            f"encoding.version={version}: was written by a newer expost, this one reads up to"
+            f" {_VERSION}; upgrade expost."
+        )
+
+
+def _object(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"encoding.{name}: must be a JSON object.")
+    return value

@@ -1,0 +1,271 @@
+"""Tables, read in blocks and in order, from anything that DuckDB reads.
+
+    table = open_table("people.csv", id_column="number", missing=("", "?"))
+    for block in table.blocks(10_000): ...
+
+Conventions
+-----------
+kind       ``numeric`` (float64), ``text`` (string) or ``boolean``. A CSV column is numeric if each
+           of its cells that is not missing is a finite decimal number, else text. Frames, Arrow
+           and Parquet declare their types; a categorical is text.
+missing    Cells that equal one of the declared tokens are null. Spaces around a cell do not
+           count. What is not declared stays what it is.
+row        counted from 1 in messages, without the header.
+
+No cell is repaired or shown. ``table.notices`` says what a person may not have meant.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from expost import _validate
+from expost.data import _sql
+from expost.data._csv import DELIMITERS
+from expost.data._kinds import Column, Kind, Look
+from expost.data._origins import Origin, raw
+from expost.errors import InvalidInput
+
+__all__ = ["Column", "Kind", "Table", "open_table"]
+
+# Rows that are fetched at a time; a block of another size is put together from these.
+_FETCH = 2**14
+_AGGREGATES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows that are read when asked for, in blocks, always in the same order.
+
+    ``columns`` leaves out the id column, whose cells are text whatever they look like; ``label``
+    names the table in messages.
+    """
+
+    label: str
+    columns: tuple[Column, ...]
+    rows: int
+    id_column: str | None
+    missing: tuple[str, ...]
+    origin: Origin = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, without the id column."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person may not have meant, a sentence each."""
+        notices = [column.notice for column in self.columns if column.notice]
+        if self.origin.doubtful_header:
+            notices.insert(
+                0,
+                f"{self.label}: the first line is taken as the header, although a name in it is a"
+                " number.",
+            )
+        return tuple(notices)
+
+    def __getitem__(self, name: str) -> Column:
+        """The column called ``name``."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise _absent(name, self.label, self.names)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raise unless every one of ``names`` is a column."""
+        for name in names:
+            self[name]
+
+    def blocks(self, size: int = _FETCH, *, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Arrow record batches of exactly ``size`` rows (the last may be shorter), in order.
+
+        ``columns`` names those wanted, the id column perhaps among them; all if None.
+        """
+        size = _validate.whole("size", size, least=1)
+        if columns is None:
+            columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
+        wanted = list(columns)
+        expressions = [self._expression(name) for name in wanted]
+        batches = self.origin.relation.batches(expressions, size=min(size, _FETCH))
+        seen = 0
+        for arrays in _exactly(batches, size):
+            block = pa.RecordBatch.from_arrays(arrays, names=wanted)
+            seen += block.num_rows
+            yield block
+        if seen != self.rows:
+            raise InvalidInput(
+                f"{self.label}: had {self.rows} rows and now has {seen}: it changed while it was"
+                " being read; start again."
+            )
+
+    def column(self, name: str) -> Any:
+        """One whole column as an Arrow array: float64, string or boolean, null where missing."""
+        chunks = [block.column(0) for block in self.blocks(columns=[name])]
+        return pa.concat_arrays(chunks)
+
+    def levels(self, names: Sequence[str], *, at_most: int) -> dict[str, tuple[str, ...] | None]:
+        """The distinct cells of text columns, sorted, in one pass; None if past ``at_most``."""
+        found: dict[str, set[str] | None] = {name: set() for name in names}
+        for block in self.blocks(columns=list(found)) if found else ():
+            for name, cells in zip(list(found), block.columns, strict=True):
+                seen = found[name]
+                if seen is not None:
+                    seen.update(cells.drop_null().unique().to_pylist())
+                    found[name] = seen if len(seen) <= at_most else None
+        return {name: None if seen is None else tuple(sorted(seen)) for name, seen in found.items()}
+
+    def median(self, name: str) -> float:
+        """The median of the cells of a numeric column that are not missing."""
+        (value,) = self.origin.relation.one([f"median({self._expression(name)})"])
+        if value is None:
+            raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
+        return float(value)
+
+    def retyped(self, kinds: Mapping[str, Kind]) -> "Table":
+        """The same table with the named columns read as ``kinds``: text, or numeric."""
+        changed = {name: kind for name, kind in kinds.items() if self[name].kind != kind}
+        if not changed:
+            return self
+        _, columns = _look(self.origin, list(changed), self.missing, changed)
+        new = {column.name: column for column in columns}
+        return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
+
+    def _expression(self, name: str) -> str:
+        cell = self.origin[name]
+        if name == self.id_column:
+            return _sql.text(cell, self.missing)
+        return _sql.typed(cell, self[name].kind, self.missing)
+
+
+def open_table(
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    id_column: str | None = None,
+    missing: Sequence[str] = ("",),
+    kinds: Mapping[str, Kind] | None = None,
+    delimiter: str | None = None,
+) -> Table:
+    """Open a table and look at every wanted cell of it once.
+
+    Args:
+        source: a CSV or TSV path (also gzipped), a Parquet path, a glob of either (read in the
+            order of the names), a pandas or polars frame, a pyarrow table, a dict of columns.
+        columns: those wanted; all if None. The others are not looked at.
+        id_column: the key of the rows: present, and different in each.
+        missing: the tokens that stand for a missing cell.
+        kinds: columns whose kind is known beforehand: "numeric" or "text".
+        delimiter: of a CSV file; read from its header if None.
+    """
+    tokens = _tokens(missing)
+    if delimiter is not None:
+        _validate.one_of("delimiter", delimiter, DELIMITERS)
+    origin = raw(source, delimiter=delimiter)
+    label = origin.relation.label
+    names = [column.name for column in origin.columns]
+    known = dict(kinds or {})
+    wanted = names if columns is None else _names("columns", columns)
+    for name in [*wanted, *known, *([] if id_column is None else [id_column])]:
+        if name not in names:
+            raise _absent(name, label, names)
+    for kind in known.values():
+        _validate.one_of("kinds", kind, ("numeric", "text"))
+    if origin.rows == 0:
+        raise InvalidInput(f"{label}: has no rows: must have at least one.")
+    features = [name for name in names if name in set(wanted) and name != id_column]
+    rows, looked = _look(origin, features, tokens, known)
+    if rows != origin.rows:
+        raise InvalidInput(
+            f"{label}: has {origin.rows} rows, of which DuckDB read {rows}; write it again."
+        )
+    table = Table(
+        label=label,
+        columns=tuple(looked),
+        rows=rows,
+        id_column=id_column,
+        missing=tokens,
+        origin=origin,
+    )
+    if id_column is not None:
+        _check_ids(table, id_column)
+    return table
+
+
+def _look(
+    origin: Origin, names: Sequence[str], missing: tuple[str, ...], kinds: Mapping[str, Kind]
+) -> tuple[int, list[Column]]:
+    """The number of rows, and each named column after one look at its cells."""
+    looks = [
+        Look(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
+        for name in names
+    ]
+    stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])
+    aggregates = ["count(one)"]
+    for index, look in enumerate(looks):
+        for stage, expressions in zip(stages, look.stages(index), strict=True):
+            stage += expressions
+        aggregates += look.aggregates(index)
+    rows, *figures = origin.relation.one(aggregates, *stages)
+    return int(rows), [
+        look.judge(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
+        for index, look in enumerate(looks)
+    ]
+
+
+def _check_ids(table: Table, name: str) -> None:
+    """Every row has an id, and no two rows have the same."""
+    relation, cell = table.origin.relation, _sql.text(table.origin[name], table.missing)
+    present, distinct = relation.one(["count(id)", "count(DISTINCT id)"], [f"{cell} AS id"])
+    if present < table.rows:
+        row = relation.first_row("id IS NULL", [f"{cell} AS id"])
+        raise InvalidInput(
+            f"{table.label}, id column {name!r}, row {row}: is missing: every row must have an id."
+        )
+    if distinct < present:
+        raise InvalidInput(
+            f"{table.label}, id column {name!r}: {present - distinct} row(s) repeat the id of"
+            " another: it must be different in each; name another column."
+        )
+
+
+def _exactly(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """The columns of ``batches``, cut and joined to ``size`` rows each; the last may be shorter."""
+    pending: list[Any] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, size - count)
+            pending.append(part)
+            start += part.num_rows
+            count += part.num_rows
+            if count == size:
+                yield _joined(pending)
+                pending, count = [], 0
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(batches: list[Any]) -> list[Any]:
+    return [
+        pa.concat_arrays([batch.column(index) for batch in batches])
+        for index in range(batches[0].num_columns)
+    ]
+
+
+def _names(parameter: str, names: Sequence[str]) -> list[str]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"{parameter}={names!r}: must be a list of column names.")
+    return list(names)
+
+
+def _tokens(missing: Sequence[str]) -> tuple[str, ...]:
+    return tuple(token.strip() for token in _names("missing", missing))
+
+
+def _absent(name: str, label: str, names: Sequence[str]) -> InvalidInput:
+    shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
+    return InvalidInput(f"column {name!r}: is not in {label}, whose columns are {shown}.")

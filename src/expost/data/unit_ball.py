@@ -1,0 +1,175 @@
+"""Feature rows into the unit ball, and θ back to coefficients.
+
+Conventions
+-----------
+d        feature columns;  p = d + 1 with an intercept, else d.
+q        ``data_norm``: the public bound on ∥x∥, beyond which a row is clipped onto the ball.
+s        ``intercept_scaling``: the constant feature that carries the intercept.
+κ        1 − (p + 12)u, u = 2⁻⁵³: what the roundings may add is taken off beforehand.
+
+    row = κ · (√(1 − s²) · x/q,  s)        with an intercept;  κ · x/q without.
+
+Why κ. A row passes the clipping test when its *computed* length ∥x∥/q is at most 1. The row is
+divided by its largest entry (u), squared and summed (γ_d, halved by the root), rooted (u) and
+scaled (2u), so the true length is at most 1 + (d/2 + 4)u; the two roundings of each entry add 2u,
+and √(1 − s²) and s at most 3u. With d/2 + 9 ≤ p + 12 the exact norm of the stored row is ≤ 1. (The
+usual 1 − (d + 4)u serves x/∥x∥ alone; a constant column and a clipping test cost more.)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost import _validate
+from expost._numerics import ROUNDOFF, row_blocks
+from expost.errors import InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["UnitBall"]
+
+# Below this a coefficient θ/q could overflow, so a smaller bound is never read or accepted.
+_SMALLEST_NORM = 1e-150
+_SLACK = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitBall:
+    """The public map from feature rows to rows of norm at most 1 (module docstring: formula).
+
+    ``data_norm`` is q, the bound on ∥x∥; ``intercept_scaling`` is s, in (0, 1), the length of the
+    constant last coordinate that ``fit_intercept`` adds.
+    """
+
+    data_norm: float
+    fit_intercept: bool
+    intercept_scaling: float = 0.1
+
+    def __post_init__(self) -> None:
+        norm = _validate.positive("data_norm", self.data_norm)
+        if not norm >= _SMALLEST_NORM:
+            raise InvalidInput(
+                f"data_norm={norm!r}: must be at least {_SMALLEST_NORM:g}; rescale the features."
+            )
+        if not isinstance(self.fit_intercept, bool):
+            raise InvalidInput(f"fit_intercept={self.fit_intercept!r}: must be True or False.")
+        scaling = _validate.probability("intercept_scaling", self.intercept_scaling)
+        object.__setattr__(self, "data_norm", norm)
+        object.__setattr__(self, "intercept_scaling", scaling)
+
+    def rows(self, X: Any) -> tuple[FloatArray, int]:
+        """The rows (n, p) of ``X`` (n, d) in the unit ball, and how many of them were clipped.
+
+        A NaN, an infinity or an entry past 1e150 raises before anything is clipped: NaN would
+        pass through a clip.
+        """
+        features = _validate.matrix(X, min_rows=1)
+        count, width = features.shape
+        factor, constant = self._factors(width)
+        rows = np.empty((count, width + self.fit_intercept))
+        clipped = 0
+        for block in row_blocks(count, width):
+            peak, direction, length = _polar(features[block])
+            with np.errstate(over="ignore", under="ignore"):
+                outside = (peak / self.data_norm) * length > 1
+                inside = features[block] / self.data_norm
+            rows[block, :width] = inside
+            rows[block, :width][outside] = direction[outside] / length[outside, None]
+            clipped += int(np.count_nonzero(outside))
+        rows[:, :width] *= factor
+        if self.fit_intercept:
+            rows[:, width] = constant
+        return rows, clipped
+
+    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        """(coef (d,), intercept) with coef·x + intercept = θ·row for every x not clipped."""
+        vector = self._vector("theta", theta)
+        width = len(vector) - self.fit_intercept
+        if not width >= 1:
+            raise InvalidInput("theta has no coordinate for a feature: must have at least one.")
+        factor, constant = self._factors(width)
+        coef = vector[:width] * factor / self.data_norm
+        return coef, float(vector[width] * constant) if self.fit_intercept else 0.0
+
+    def theta(self, coef: FloatArray, intercept: float = 0.0) -> FloatArray:
+        """The θ (p,) whose :meth:`coefficients` these are."""
+        vector = self._vector("coef", coef)
+        if not math.isfinite(intercept):
+            raise InvalidInput(f"intercept={intercept!r}: must be finite.")
+        factor, constant = self._factors(len(vector))
+        theta = vector * self.data_norm / factor
+        if self.fit_intercept:
+            return np.append(theta, intercept / constant)
+        if intercept != 0:
+            raise InvalidInput(
+                f"intercept={intercept!r}: must be 0 where fit_intercept is False; pass a UnitBall"
+                " with fit_intercept=True."
+            )
+        return theta
+
+    @staticmethod
+    def largest_norm(X: Any) -> float:
+        """A bound on ∥x∥ read from the rows of ``X``, rounded up so that it clips none of them.
+
+        1 if every row is 0. Read from the data, so not private: the caller says so.
+        """
+        features = _validate.matrix(X, min_rows=1)
+        largest = 0.0
+        for block in row_blocks(*features.shape):
+            peak, _, length = _polar(features[block])
+            largest = max(largest, float(np.max(peak * length)))
+        if largest == 0:
+            return 1.0
+        # 8u covers the roundings of both sides of the clipping test; nextafter the subnormals.
+        up = max(largest * (1 + 8 * ROUNDOFF), math.nextafter(largest, math.inf))
+        return max(up, _SMALLEST_NORM)
+
+    def to_json(self) -> dict[str, Any]:
+        """The three constants, as JSON values."""
+        return {
+            "data_norm": self.data_norm,
+            "fit_intercept": self.fit_intercept,
+            "intercept_scaling": self.intercept_scaling,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "UnitBall":
+        """The map that :meth:`to_json` wrote; anything else is refused."""
+        names = {"data_norm", "fit_intercept", "intercept_scaling"}
+        if not isinstance(value, dict) or set(value) != names:
+            raise InvalidInput(
+                f"unit_ball: must be an object of exactly {', '.join(sorted(names))}."
+            )
+        try:
+            return cls(**value)
+        except OverflowError:  # a whole number too long for float64
+            raise InvalidInput("unit_ball: its numbers must be within float64.") from None
+
+    def _factors(self, width: int) -> tuple[float, float]:
+        """What multiplies x/q, and the constant coordinate (0 without an intercept)."""
+        shrink = 1 - (width + self.fit_intercept + _SLACK) * ROUNDOFF
+        if not self.fit_intercept:
+            return shrink, 0.0
+        scaling = self.intercept_scaling
+        return math.sqrt(1 - scaling * scaling) * shrink, scaling * shrink
+
+    @staticmethod
+    def _vector(name: str, value: FloatArray) -> FloatArray:
+        array = np.asarray(value, dtype=np.float64)
+        if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
+            raise InvalidInput(f"{name}: must be a finite vector of at least one entry.")
+        return array
+
+
+def _polar(features: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(peak, x/peak, ∥x/peak∥) of each row, peak = max∣xⱼ∣ (1 for a row of zeros).
+
+    The largest entry of x/peak is 1, so its square sum neither overflows nor underflows.
+    """
+    peak = np.maximum(features.max(axis=1), -features.min(axis=1))
+    peak[peak == 0] = 1.0
+    with np.errstate(under="ignore"):
+        direction = features / peak[:, None]
+        length = np.sqrt(np.einsum("ij,ij->i", direction, direction))
+    return peak, direction, length
