@@ -78,9 +78,9 @@ def tilt_error(
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         bracket = change + np.expm1(stretch) * loss_curvature
-        fine = base_residual * bracket / (curvature * base_curvature)
+        fine = base_residual * bracket / (curvature * np.float64(base_curvature))
         # Each end on its own.
-        coarse = base_residual * (rows_ratio / curvature + 1 / base_curvature)
+        coarse = base_residual * (rows_ratio / curvature + 1 / np.float64(base_curvature))
         return np.fmin(fine, coarse)
 
 

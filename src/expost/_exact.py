@@ -17,7 +17,7 @@ import warnings
 
 import numpy as np
 
-from expost._expansion import Change, Expansion, Shifts, newton_shifts, shift_error
+from expost._expansion import Change, Expansion, Shifts, Step, newton_shifts, shift_error
 from expost._numerics import ROUNDOFF, gamma, row_blocks
 from expost.errors import PrecisionWarning
 from expost.losses import Logistic
@@ -31,23 +31,24 @@ _TENSOR_COLUMNS = 128
 _PASS_ROWS = 256
 
 
-def refine(expansion: Expansion, tolerance: float) -> tuple[Shifts, FloatArray, FloatArray]:
+def refine(
+    expansion: Expansion, tolerance: float, *, warn: bool = True
+) -> tuple[Shifts, FloatArray, FloatArray]:
     """Shifts with error_bound ≤ tolerance·distance wherever float64 can prove it."""
-    newton, distance, error = newton_shifts(expansion)
+    step, newton, distance, error = newton_shifts(expansion)
     shift = newton.all()
-    scales = [scale for scale, _ in newton.terms]
     open_rows = _above(distance, error, tolerance)
-    if len(open_rows) and isinstance(expansion.problem.loss, Logistic):
-        if expansion.problem.columns <= _TENSOR_COLUMNS:
-            _third_order(expansion, open_rows, scales, shift, distance, error)
-            open_rows = _above(distance, error, tolerance)
+    smooth = isinstance(expansion.problem.loss, Logistic)
+    if len(open_rows) and smooth and expansion.problem.columns <= _TENSOR_COLUMNS:
+        _third_order(expansion, open_rows, step, shift, distance, error)
+        open_rows = _above(distance, error, tolerance)
     if len(open_rows):
-        _frozen_newton(expansion, open_rows, scales, shift, distance, error, tolerance)
+        _frozen_newton(expansion, open_rows, step, shift, distance, error, tolerance)
         open_rows = _above(distance, error, tolerance)
     for row in open_rows:
-        _own_newton(expansion, int(row), scales, shift, distance, error, tolerance)
+        _own_newton(expansion, int(row), step, shift, distance, error, tolerance)
     missed = _above(distance, error, tolerance)
-    if len(missed):
+    if warn and len(missed):
         warnings.warn(
             f"{len(missed)} of {len(distance)} shifts have an error bound above {tolerance:.1g} of"
             " their distance, which float64 does not improve; their error_bound says by how much.",
@@ -77,7 +78,7 @@ def _adopt(
     error[chosen] = bound[better]
 
 
-def _solve(expansion: Expansion, changes: list[Change], right: FloatArray) -> FloatArray:
+def _solve(expansion: Expansion, changes: tuple[Change, ...], right: FloatArray) -> FloatArray:
     """H'(Â)⁻¹ applied to each row of ``right``, by Woodbury's formula for the changed rows."""
     solved = right @ expansion.inverse
     images = [change.X @ expansion.inverse for change in changes]
@@ -96,7 +97,7 @@ def _solve(expansion: Expansion, changes: list[Change], right: FloatArray) -> Fl
     return solved
 
 
-def _apply(expansion: Expansion, changes: list[Change], vectors: FloatArray) -> FloatArray:
+def _apply(expansion: Expansion, changes: tuple[Change, ...], vectors: FloatArray) -> FloatArray:
     """H'(Â) applied to each row of ``vectors``."""
     image = vectors @ expansion.hessian
     for change in changes:
@@ -108,7 +109,7 @@ def _apply(expansion: Expansion, changes: list[Change], vectors: FloatArray) -> 
 def _third_order(
     expansion: Expansion,
     rows: IntArray,
-    scales: list[FloatArray],
+    step: Step,
     shift: FloatArray,
     distance: FloatArray,
     error: FloatArray,
@@ -126,7 +127,8 @@ def _third_order(
     slack = gamma(4 * d + 2**18) * float(np.trace(expansion.third))
     for block in row_blocks(len(rows), d * d):
         chosen = rows[block]
-        changes = [change.take(chosen) for change in expansion.changes]
+        part = step.take(chosen)
+        changes = part.changes
         first = shift[chosen]
         outer = (first[:, :, None] * first[:, None, :]).reshape(len(chosen), d * d)
         right = outer @ tensor.T
@@ -159,8 +161,7 @@ def _third_order(
         remainder += (
             gamma(4 * d) * float(np.linalg.norm(expansion.hessian)) * np.linalg.norm(second, axis=1)
         )
-        parts = [scale[chosen] for scale in scales]
-        bound = shift_error(expansion, changes, parts, length, remainder, travelled)
+        bound = shift_error(expansion, part, length, remainder, travelled)
         _adopt(chosen, both, np.where(np.isnan(bound), np.inf, bound), shift, distance, error)
 
 
@@ -179,7 +180,7 @@ def _tensor(expansion: Expansion) -> FloatArray:
 
 
 def _tilted_gradient(
-    expansion: Expansion, changes: list[Change], shift: FloatArray
+    expansion: Expansion, changes: tuple[Change, ...], shift: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """F̃(Â + δ) for a block of neighbours, and a bound on its rounding error."""
     problem, m = expansion.problem, expansion.rows_after
@@ -236,8 +237,7 @@ def _increment_error(expansion: Expansion, length: FloatArray) -> FloatArray:
 
 def _certify(
     expansion: Expansion,
-    changes: list[Change],
-    scales: list[FloatArray],
+    step: Step,
     shift: FloatArray,
     residual: FloatArray,
     lowest: float | None = None,
@@ -248,8 +248,7 @@ def _certify(
     with np.errstate(over="ignore", invalid="ignore"):
         bound = shift_error(
             expansion,
-            changes,
-            scales,
+            step,
             length,
             residual,
             travelled,
@@ -262,7 +261,7 @@ def _certify(
 def _frozen_newton(
     expansion: Expansion,
     rows: IntArray,
-    scales: list[FloatArray],
+    step: Step,
     shift: FloatArray,
     distance: FloatArray,
     error: FloatArray,
@@ -274,57 +273,56 @@ def _frozen_newton(
         current = shift[chosen]
         before = np.full(len(chosen), np.inf)
         for _ in range(12):
-            changes = [change.take(chosen) for change in expansion.changes]
-            parts = [scale[chosen] for scale in scales]
-            gradient, rounding = _tilted_gradient(expansion, changes, current)
+            part = step.take(chosen)
+            gradient, rounding = _tilted_gradient(expansion, part.changes, current)
             size = np.linalg.norm(gradient, axis=1)
-            bound = _certify(expansion, changes, parts, current, size + rounding)
+            bound = _certify(expansion, part, current, size + rounding)
             _adopt(chosen, current, bound, shift, distance, error)
             going = ~(error[chosen] <= tolerance * distance[chosen]) & (size < 0.5 * before)
             if not np.any(going):
                 break
-            step = _solve(expansion, changes, gradient)
-            chosen, current, before = chosen[going], (current - step)[going], size[going]
+            moved = current - _solve(expansion, part.changes, gradient)
+            chosen, current, before = chosen[going], moved[going], size[going]
 
 
 def _own_newton(
     expansion: Expansion,
     row: int,
-    scales: list[FloatArray],
+    step: Step,
     shift: FloatArray,
     distance: FloatArray,
     error: FloatArray,
     tolerance: float,
 ) -> None:
-    """Damped Newton on F̃ with the Hessian where it stands: always converges, costs O(nd²) a step."""
+    """Damped Newton on F̃ with the Hessian where it stands: it always converges, at O(nd²) a step."""
     chosen = np.array([row])
-    changes = [change.take(chosen) for change in expansion.changes]
-    parts = [scale[chosen] for scale in scales]
+    part = step.take(chosen)
     current = shift[chosen]
-    gradient, rounding = _tilted_gradient(expansion, changes, current)
+    gradient, rounding = _tilted_gradient(expansion, part.changes, current)
     for _ in range(60):
         size = float(np.linalg.norm(gradient))
-        hessian = _hessian_at(expansion, changes, current)
+        hessian = _hessian_at(expansion, part.changes, current)
         lowest = _lowest(expansion, hessian)
-        bound = _certify(expansion, changes, parts, current, np.array([size]) + rounding, lowest)
+        bound = _certify(expansion, part, current, np.array([size]) + rounding, lowest)
         _adopt(chosen, current, bound, shift, distance, error)
         if error[row] <= tolerance * distance[row] or size <= float(rounding[0]) / 8:
             return
-        step = np.linalg.solve(hessian, gradient[0])
+        direction = np.linalg.solve(hessian, gradient[0])
+        along = abs(float(gradient[0] @ direction))
         damping = 1.0
         while True:
-            trial = current - damping * step
-            gradient_there, rounding_there = _tilted_gradient(expansion, changes, trial)
-            # The inner product with the step falls to 0 at the minimum along it.
-            if float(gradient_there[0] @ step) >= -0.5 * abs(float(gradient[0] @ step)):
+            trial = current - damping * direction
+            there, rounding_there = _tilted_gradient(expansion, part.changes, trial)
+            # The slope along the step rises through 0 at its minimum: do not go far beyond.
+            if float(there[0] @ direction) >= -0.5 * along:
                 break
             damping /= 2
             if damping < 2**-40:
                 return
-        current, gradient, rounding = trial, gradient_there, rounding_there
+        current, gradient, rounding = trial, there, rounding_there
 
 
-def _hessian_at(expansion: Expansion, changes: list[Change], shift: FloatArray) -> FloatArray:
+def _hessian_at(expansion: Expansion, changes: tuple[Change, ...], shift: FloatArray) -> FloatArray:
     """The neighbour's Hessian at Â + δ."""
     problem, m = expansion.problem, expansion.rows_after
     theta = expansion.base.theta + shift[0]

@@ -25,9 +25,9 @@ from expost._certificate import Knots, point_error, tilt_error
 from expost._numerics import ROUNDOFF, gamma, row_blocks
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
-from expost.types import FloatArray
+from expost.types import FloatArray, IntArray
 
-__all__ = ["Change", "Expansion", "Shifts", "expand", "newton_shifts"]
+__all__ = ["Change", "Expansion", "Shifts", "Step", "expand", "newton_shifts", "shift_error"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +42,7 @@ class Change:
     slope: FloatArray
     curvature: FloatArray
 
-    def take(self, rows: slice | FloatArray) -> "Change":
+    def take(self, rows: slice | IntArray) -> "Change":
         """The same for some of the neighbours."""
         return Change(
             sign=self.sign,
@@ -107,6 +107,28 @@ class Shifts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """The scalars of a Newton step: what the certificate needs of it beside its length.
+
+    ``scales``  s of each changed row.
+    ``kept``    a lower bound on 1 − ∣w∣·xᵀB⁻¹x of the row that leaves (1 if none does): since
+                H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept.
+    """
+
+    changes: tuple[Change, ...]
+    scales: tuple[FloatArray, ...]
+    kept: FloatArray
+
+    def take(self, rows: slice | IntArray) -> "Step":
+        """The same for some of the neighbours."""
+        return Step(
+            changes=tuple(change.take(rows) for change in self.changes),
+            scales=tuple(scale[rows] for scale in self.scales),
+            kept=self.kept[rows],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Expansion:
     """J expanded at the base for neighbours of m rows: all that a step to any of them needs."""
 
@@ -157,6 +179,12 @@ class Expansion:
             )
         )
 
+    @property
+    def leverage_error(self) -> float:
+        """ε with ∣computed − true∣ ≤ ε∥x∥² for every xᵀB⁻¹x."""
+        solve = self.solve_error + gamma(2 * self.problem.columns + 8)
+        return 2 * solve * float(np.linalg.norm(self.inverse))
+
     @cached_property
     def offset(self) -> FloatArray:
         """The common vector a₀."""
@@ -168,11 +196,14 @@ class Expansion:
         """How many neighbours there are."""
         return len(self.changes[0].X)
 
-    def curvature(self, change_curvature: FloatArray) -> FloatArray | float:
-        """A lower bound on each neighbour's least Hessian eigenvalue at Â."""
+    def curvature(self, removed: FloatArray, kept: FloatArray) -> FloatArray | float:
+        """A lower bound on each neighbour's least Hessian eigenvalue at Â.
+
+        ``removed`` bounds ∣w∣∥x∥² of the row that leaves, ``kept`` is :attr:`Step.kept`.
+        """
         if self.problem.loss.third_ratio is None:
             return self.floor
-        return np.maximum(self.floor, self.lowest - change_curvature)
+        return np.maximum(self.floor, np.maximum(self.lowest - removed, self.lowest * kept))
 
 
 def expand(
@@ -258,62 +289,65 @@ def _inverse(hessian: FloatArray) -> FloatArray:
     return (inverse + inverse.T) / 2
 
 
-def newton_shifts(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
-    """One Newton step to every neighbour: the shifts, their lengths, and their error bounds."""
+def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
+    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors."""
     count = expansion.neighbours
-    scales = [np.empty(count) for _ in expansion.changes]
-    distance, error = np.empty(count), np.empty(count)
+    scales = tuple(np.empty(count) for _ in expansion.changes)
+    kept, distance, error = np.empty(count), np.empty(count), np.empty(count)
+    whole = Step(changes=expansion.changes, scales=scales, kept=kept)
     for rows in row_blocks(count, expansion.problem.columns):
-        changes = [change.take(rows) for change in expansion.changes]
-        images = [change.X @ expansion.inverse for change in changes]
-        parts = _scales(expansion, changes, images)
+        # Views: what the block writes, the whole step holds.
+        step = whole.take(rows)
+        images = [change.X @ expansion.inverse for change in step.changes]
+        _solve_scales(expansion, step, images)
         shift = images[0]
-        if len(changes) == 1:
-            np.multiply(shift, parts[0][:, None], out=shift)
-        else:
-            shift = sum(image * part[:, None] for image, part in zip(images, parts, strict=True))
+        shift *= step.scales[0][:, None]
+        for image, scale in zip(images[1:], step.scales[1:], strict=True):
+            shift += image * scale[:, None]
         if np.any(expansion.pull):
             shift += expansion.offset
         length = np.sqrt(np.einsum("ij,ij->i", shift, shift))
-        for scale, part in zip(scales, parts, strict=True):
-            scale[rows] = part
         distance[rows] = length
-        error[rows] = _newton_error(expansion, changes, parts, shift, length)
+        error[rows] = _newton_error(expansion, step, shift, length)
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    return shifts, distance, error
+    return whole, shifts, distance, error
 
 
-def _scales(
-    expansion: Expansion, changes: list[Change], images: list[FloatArray]
-) -> list[FloatArray]:
-    """The scalars s of each changed row: s + w(x·δ) = −sign·f′/m."""
-    m = expansion.rows_after
+def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) -> None:
+    """Fill in the scalars s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
+    m, changes = expansion.rows_after, step.changes
     offset = expansion.offset
     weights = [change.sign * change.curvature / m for change in changes]
     pulls = [
         change.sign * change.slope / m + weight * (change.X @ offset)
         for change, weight in zip(changes, weights, strict=True)
     ]
+    leverages = [
+        np.einsum("ij,ij->i", change.X, image)
+        for change, image in zip(changes, images, strict=True)
+    ]
+    step.kept[:] = 1.0
+    for change, weight, leverage in zip(changes, weights, leverages, strict=True):
+        if change.sign < 0:
+            rounding = expansion.leverage_error * change.norms * change.norms
+            step.kept[:] = np.maximum(1 + weight * (leverage + rounding), 0.0)
     if len(changes) == 1:
-        leverage = np.einsum("ij,ij->i", changes[0].X, images[0])
-        return [-pulls[0] / (1 + weights[0] * leverage)]
+        step.scales[0][:] = -pulls[0] / (1 + weights[0] * leverages[0])
+        return
     size = len(changes)
     system = np.empty((len(pulls[0]), size, size))
     for a in range(size):
         for b in range(size):
-            cross = np.einsum("ij,ij->i", changes[a].X, images[b])
+            cross = leverages[a] if a == b else np.einsum("ij,ij->i", changes[a].X, images[b])
             system[:, a, b] = (a == b) + weights[a] * cross
     solved = np.linalg.solve(system, -np.stack(pulls, axis=1)[:, :, None])[:, :, 0]
-    return [np.ascontiguousarray(solved[:, a]) for a in range(size)]
+    for a in range(size):
+        step.scales[a][:] = solved[:, a]
 
 
 def _newton_error(
-    expansion: Expansion,
-    changes: list[Change],
-    scales: list[FloatArray],
-    shift: FloatArray,
-    length: FloatArray,
+    expansion: Expansion, step: Step, shift: FloatArray, length: FloatArray
 ) -> FloatArray:
     """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
     entered = sum(
@@ -322,7 +356,7 @@ def _newton_error(
             * change.norms
             * np.einsum("ij,ij->i", change.X, shift) ** 2
             / expansion.rows_after
-            for change in changes
+            for change in step.changes
             if change.sign > 0
         ),
         np.zeros(len(length)),
@@ -338,18 +372,17 @@ def _newton_error(
     elif expansion.knots is not None:
         curvature = expansion.problem.loss.curvature_bound / expansion.rows_after
         remainder = expansion.knots.remainder(length)
-        for change in changes:
+        for change in step.changes:
             if change.sign > 0:
                 remainder = remainder + curvature * change.norms**2 * length
     else:
         remainder = np.zeros(len(length))
-    return shift_error(expansion, changes, scales, length, remainder, travelled)
+    return shift_error(expansion, step, length, remainder, travelled)
 
 
 def shift_error(
     expansion: Expansion,
-    changes: list[Change],
-    scales: list[FloatArray],
+    step: Step,
     length: FloatArray,
     remainder: FloatArray,
     travelled: FloatArray,
@@ -374,7 +407,8 @@ def shift_error(
     removed = np.zeros(len(length))
     changed = np.zeros(len(length))
     spilled = np.zeros(len(length))
-    for change, scale in zip(changes, scales, strict=True):
+    count = len(step.changes)
+    for change, scale in zip(step.changes, step.scales, strict=True):
         steep = loss.curvature_bound if loss.third_ratio is None else 1.01 * change.curvature
         weight = steep * change.norms * change.norms / m
         size = np.abs(change.slope)
@@ -383,15 +417,15 @@ def shift_error(
         stretch = np.abs(scale) * change.norms
         if not measured:
             # Rounding of f′, of the scalar s and of the solve B⁻¹x; of the predictor and of x·δ.
-            residual += change.norms * size * (32 * ROUNDOFF * len(changes) / m)
-            residual += stretch * (16 * ROUNDOFF * len(changes) ** 2 + expansion.solve_error)
+            residual += change.norms * size * (32 * ROUNDOFF * count / m)
+            residual += stretch * (16 * ROUNDOFF * count**2 + expansion.solve_error)
             residual += weight * (margin + (16 * ROUNDOFF + 2 * dot) * offset + dot * length)
             spilled += stretch
         changed += weight
         if change.sign < 0:
             removed += weight
     if lowest is None:
-        lowest = expansion.curvature(removed)
+        lowest = expansion.curvature(removed, step.kept)
     error = point_error(
         residual,
         floor=expansion.floor,

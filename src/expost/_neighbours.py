@@ -26,7 +26,7 @@ from expost.glm import Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["METHODS", "Neighbours", "neighbours", "neighbours_of"]
+__all__ = ["METHODS", "Neighbours", "entering_rows", "neighbours", "neighbours_of"]
 
 METHODS = ("worst-case", "newton", "exact", "retrain")
 
@@ -169,6 +169,7 @@ def neighbours_of(
     entering: tuple[FloatArray, FloatArray] | None = None,
     keep_total_penalty: bool = False,
     tolerance: float | None = None,
+    warn: bool = True,
 ) -> Neighbours:
     """:func:`neighbours` from a base that is fitted already.
 
@@ -187,9 +188,9 @@ def neighbours_of(
     worst_case = _worst_case_shifts(expansion)
     match method:
         case "newton":
-            shifts, distance, error = newton_shifts(expansion)
+            _, shifts, distance, error = newton_shifts(expansion)
         case "exact":
-            shifts, distance, error = refine(expansion, tolerance or 1e-9)
+            shifts, distance, error = refine(expansion, tolerance or 1e-9, warn=warn)
         case "worst-case":
             shifts = worst_case
             distance = shifts.norms()
@@ -241,6 +242,14 @@ def _candidates(
         labels = _validate.vector(candidates[1], name="candidates[1]", length=len(rows))
     else:
         labels = signs(candidates[1], classes)
+    return entering_rows((rows, labels), relation, problem)
+
+
+def entering_rows(
+    candidates: tuple[FloatArray, FloatArray], relation: Neighbouring, problem: Problem
+) -> tuple[FloatArray, FloatArray]:
+    """The rows that enter, one for each neighbour: a single candidate may replace every row."""
+    rows, labels = candidates
     if relation is Neighbouring.REPLACE and len(rows) == 1:
         rows, labels = np.tile(rows, (problem.rows, 1)), np.tile(labels, problem.rows)
     if relation is Neighbouring.REPLACE and len(rows) != problem.rows:

@@ -5,6 +5,7 @@ never shows a row's values.
 """
 
 __all__ = [
+    "ClippedRowsWarning",
     "ConvergenceError",
     "ExpostError",
     "InvalidInput",
@@ -51,3 +52,7 @@ class SeededReleaseWarning(UserWarning):
 
 class PrecisionWarning(UserWarning):
     """A result is right, but its error bound is larger than what was asked for."""
+
+
+class ClippedRowsWarning(UserWarning):
+    """Rows or labels lay past their bound and were clipped to it."""

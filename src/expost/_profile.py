@@ -1,0 +1,469 @@
+"""The privacy profile: how much one released model gives each row away (LeBlond 4.3).
+
+``profile`` is the function users call; :class:`PrivacyProfile` its result, a set of views of the
+one vector that the mechanism gives.
+"""
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from scipy.special import expit
+from sklearn.pipeline import Pipeline
+
+from expost import _validate
+from expost._files import write_bytes, write_with
+from expost._foreign import read_foreign
+from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
+from expost._neighbours import Neighbours, entering_rows, neighbours_of
+from expost._optional import require
+from expost.errors import InvalidInput, WrongRows
+from expost.glm import Minimiser, Problem, minimise
+from expost.mechanisms import OutputPerturbation, Release, RowLosses
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
+
+__all__ = ["PrivacyProfile", "profile"]
+
+# Newton's certificate is refined where it leaves more than this share of a distance open.
+_LOOSE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PrivacyProfile:
+    """How much one released model gives each row away. For the curator only.
+
+    ``losses``      what the mechanism says of each row (see :class:`~expost.mechanisms.RowLosses`).
+    ``description`` the model in one line.
+    ``ids``         the rows' keys, or None: rows are then counted from 0.
+    ``notices``     what the reader must know: choices read from the data, missing noise.
+    """
+
+    losses: RowLosses
+    description: str
+    rows: int
+    ids: tuple[Any, ...] | None = None
+    notices: tuple[str, ...] = ()
+    neighbours: Neighbours | None = field(default=None)
+
+    audience = Audience.FAIL
+
+    @property
+    def loss(self) -> FloatArray:
+        """(n,) log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), in nats; > 0: evidence that the row was there."""
+        return self.losses.loss
+
+    @property
+    def loss_low(self) -> FloatArray:
+        """(n,) the lower end of each loss's proved interval."""
+        return self.losses.low
+
+    @property
+    def loss_high(self) -> FloatArray:
+        """(n,) the upper end of each loss's proved interval."""
+        return self.losses.high
+
+    @property
+    def distance(self) -> FloatArray:
+        """(n,) how far removing the row moves the minimiser."""
+        return self.losses.distance
+
+    @property
+    def exposure(self) -> FloatArray:
+        """(n,) ∣loss∣ (LeBlond Eq. 2)."""
+        return np.abs(self.loss)
+
+    @cached_property
+    def ranking(self) -> IntArray:
+        """(n,) row indices, most exposed first; equal exposures by distance, then by index."""
+        return np.lexsort((np.arange(len(self.loss)), -self.distance, -self.exposure))
+
+    @property
+    def ranked(self) -> FloatArray:
+        """(n,) exposures ascending: the paper's privacy profile."""
+        return np.sort(self.exposure)
+
+    @property
+    def belief(self) -> FloatArray:
+        """(n,) sigmoid(loss): an undecided attacker's belief that the row was in the data."""
+        return expit(self.loss)
+
+    @property
+    def confidence(self) -> FloatArray:
+        """(n,) sigmoid(exposure): how sure that attacker is, in or out (D5.3 Lemma 1)."""
+        return expit(self.exposure)
+
+    @cached_property
+    def typical(self) -> FloatArray:
+        """(n,) E∣loss∣ over θ ~ p(· ∣ D), by quadrature of the exact law (LeBlond 4.4)."""
+        if self.losses.law is None:
+            return self.exposure
+        return self.losses.law.expected_exposure
+
+    @property
+    def worst_case(self) -> float:
+        """The exposure that the mechanism promises (pure ε), or its ε at δ."""
+        return self.losses.worst_case
+
+    @property
+    def is_noiseless(self) -> bool:
+        """Whether the model carries no noise, so that only distances tell rows apart."""
+        return self.losses.law is None
+
+    def by(self, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
+        """The exposures by the levels, or the quantile bins, of a column (n,)."""
+        return group_exposure(self._scores, column, name=name, bins=bins)
+
+    def explain(
+        self, X: Any, *, feature_names: Sequence[str] | None = None, depth: int = 3
+    ) -> Explanation:
+        """The groups that hold the exposed rows, as a shallow decision tree over ``X``."""
+        return explain_exposure(self._scores, X, feature_names=feature_names, depth=depth)
+
+    @property
+    def _scores(self) -> FloatArray:
+        return self.distance if self.is_noiseless else self.exposure
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+    def __repr__(self) -> str:
+        return f"PrivacyProfile({len(self)} rows, {self.description})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Ten readable lines; no row's values, but ranks and exposures: curator only."""
+        if self.is_noiseless:
+            head = [
+                "No noise: every loss is infinite, so rows are ranked by how far they move θ.",
+                f"distance     median {np.median(self.distance):.3g},"
+                f" largest {np.max(self.distance):.3g}",
+            ]
+        else:
+            exposure, share = self.exposure, np.mean(self.loss > 0)
+            width = float(np.max(self.loss_high - self.loss_low))
+            head = [
+                f"exposure     median {np.median(exposure):.3g}, 99 %"
+                f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
+                f"typical      median {np.median(self.typical):.3g},"
+                f" largest {np.max(self.typical):.3g} nats over all models it might have been",
+                f"worst case   {self.worst_case:.3g} nats promised for any row of any data",
+                f"confidence   an undecided attacker is at most {np.max(self.confidence):.1%} sure"
+                " of any row",
+                f"direction    {share:.0%} of rows show evidence that they were in the data",
+                f"precision    every loss is proved to within {width / 2:.1g} nats",
+            ]
+        top = ", ".join(str(self.key(int(row))) for row in self.ranking[:5])
+        return [
+            f"Privacy profile of {len(self)} rows ({self.losses.relation.value})",
+            f"model        {self.description}",
+            *head,
+            f"most exposed {top}",
+            f"{self.audience.value}: {self.audience.meaning}",
+        ]
+
+    def key(self, row: int) -> Any:
+        """The id of a row, or its index."""
+        return row if self.ids is None else self.ids[row]
+
+    def _repr_html_(self) -> str:
+        body = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines()[1:])
+        title = html.escape(self.lines()[0])
+        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
+
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+        rank = np.empty(len(self), dtype=np.int64)
+        rank[self.ranking] = np.arange(1, len(self) + 1)
+        columns: dict[str, Any] = {"row": np.arange(len(self))}
+        if self.ids is not None:
+            columns["id"] = list(self.ids)
+        columns |= {
+            "rank": rank,
+            "loss": self.loss,
+            "loss_low": self.loss_low,
+            "loss_high": self.loss_high,
+            "exposure": self.exposure,
+            "belief": self.belief,
+            "confidence": self.confidence,
+            "typical": self.typical,
+            "distance": self.distance,
+            "distance_error": self.losses.distance_error,
+        }
+        return columns
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table, one row a row."""
+        table = pa.table(self.columns())
+        return table.replace_schema_metadata({"audience": self.audience.value})
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A pandas or polars frame."""
+        _validate.one_of("library", library, ("pandas", "polars"))
+        module = require(library, caller="PrivacyProfile.to_frame", extra=library)
+        return module.DataFrame(self.columns())
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the table; the file's name says CURATOR-ONLY and its owner alone may read it."""
+        table = self.to_arrow()
+        return write_with(
+            self._curator_path(path),
+            self.audience,
+            lambda file: pyarrow.parquet.write_table(table, file),
+        )
+
+    def to_json(self, path: str | Path | None = None) -> str | Path:
+        """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
+        value = {
+            "format": "expost-profile/1",
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "model": self.description,
+            "relation": self.losses.relation.value,
+            "worst_case": _finite(self.worst_case),
+            "notices": list(self.notices),
+            "rows": {name: _listed(values) for name, values in self.columns().items()},
+        }
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        if path is None:
+            return text
+        return write_bytes(self._curator_path(path), self.audience, text.encode())
+
+    def _curator_path(self, path: str | Path) -> Path:
+        path = Path(path)
+        if "CURATOR-ONLY" in path.name:
+            return path
+        return path.with_name(self.audience.file_name(path.stem, path.suffix.lstrip(".")))
+
+
+def profile(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    relation: Neighbouring | str = Neighbouring.REMOVE,
+    candidates: tuple[Any, Any] | None = None,
+    mechanism: OutputPerturbation | None = None,
+    ids: Sequence[Any] | None = None,
+) -> PrivacyProfile:
+    """How much ``model`` gives each of its training rows away.
+
+    ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
+                    the path of its model.json, a fitted scikit-learn LogisticRegression,
+                    RidgeClassifier or Ridge (no noise: distances only), or θ itself with its
+                    ``mechanism`` (rows then lie in the unit ball as they are).
+    ``X``, ``y``    the rows it was trained on, in their order; others are refused.
+    ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
+                    who are not in the data; "replace" exchanges row i for candidate i.
+    ``ids``         keys of the rows for the result.
+
+    Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
+    """
+    relation = Neighbouring.parse(relation)
+    steps: Any = None
+    if isinstance(model, Pipeline):
+        steps, model = model[:-1], model[-1]
+    target = _target(model, mechanism)
+    if target is None:
+        return _foreign_profile(model, _transformed(steps, X), y, relation, candidates, ids)
+    theta, how, problem, notices = target.bind(_transformed(steps, X), y)
+    if problem.rows != how.rows:
+        raise WrongRows(
+            f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
+            " rows."
+        )
+    base = minimise(problem, tolerance=1e-12)
+    entering = None
+    if relation is not Neighbouring.REMOVE:
+        if candidates is None:
+            raise InvalidInput(f"candidates: relation={relation.value!r} needs (rows, labels).")
+        # Candidates go through the same preprocessing as the rows.
+        others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
+        entering = entering_rows((others.X, others.y), relation, problem)
+    elif candidates is not None:
+        raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
+    near = _neighbours(problem, base, relation, entering)
+    how.check_rows(theta, near.base, near.base_error)
+    losses = how.row_losses(theta, near)
+    return PrivacyProfile(
+        losses=losses,
+        description=target.describe(),
+        rows=problem.rows,
+        ids=_ids(ids, len(losses.loss)),
+        notices=notices,
+        neighbours=near,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Target:
+    """A model whose mechanism is known: a release, or bare coefficients."""
+
+    release: Release | None
+    theta: FloatArray
+    mechanism: OutputPerturbation
+
+    def bind(
+        self, X: Any, y: Any
+    ) -> tuple[FloatArray, OutputPerturbation, Problem, tuple[str, ...]]:
+        """θ, its mechanism, and the rows as its objective sees them."""
+        if self.release is not None:
+            _check_names(self.release, X)
+            problem = self.release.problem(X, y)
+            return self.theta, self.mechanism, problem, _notices(self.release)
+        rows = _validate.matrix(X, min_rows=1)
+        if rows.shape[1] != len(self.theta):
+            raise InvalidInput(
+                f"X has {rows.shape[1]} columns: the coefficients have {len(self.theta)}."
+            )
+        problem = Problem(
+            X=rows,
+            y=_validate.vector(y, length=len(rows)),
+            loss=self.mechanism.loss,
+            penalty=np.full(len(self.theta), self.mechanism.regularization),
+        )
+        if float(problem.norms.max()) > 1 + 1e-9:
+            raise InvalidInput(
+                "X: with bare coefficients its rows must lie in the unit ball; divide them by the"
+                " data norm, or pass the estimator."
+            )
+        if self.mechanism.loss.is_classification and not np.all(np.abs(problem.y) == 1):
+            raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
+        return self.theta, self.mechanism, problem, ()
+
+    def describe(self) -> str:
+        how = self.mechanism
+        noise = f"{how.noise} noise" if how.is_private else "no noise"
+        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        return (
+            f"{how.loss.name} by output perturbation, {noise}, epsilon={how.epsilon:g}{delta},"
+            f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
+        )
+
+
+def _target(model: Any, mechanism: OutputPerturbation | None) -> _Target | None:
+    """What is known of the model, or None for one whose mechanism is not."""
+    if isinstance(model, str | Path):
+        model = Release.load(model)
+    release = model if isinstance(model, Release) else getattr(model, "release_", None)
+    if isinstance(release, Release):
+        return _Target(release=release, theta=release.theta, mechanism=release.mechanism)
+    if mechanism is not None:
+        theta = _validate.vector(model, name="model", length=mechanism.dimension)
+        return _Target(release=None, theta=theta, mechanism=mechanism)
+    return None
+
+
+def _transformed(steps: Any, X: Any) -> Any:
+    return X if steps is None or len(steps) == 0 else steps.transform(X)
+
+
+def _neighbours(
+    problem: Problem, base: Minimiser, relation: Neighbouring, entering: Any, **options: Any
+) -> Neighbours:
+    """Newton's neighbours, refined where their certificate is loose."""
+    near = neighbours_of(problem, base, relation=relation, entering=entering, **options)
+    if np.all(near.error_bound <= _LOOSE * near.distance):
+        return near
+    return neighbours_of(
+        problem,
+        base,
+        method="exact",
+        relation=relation,
+        entering=entering,
+        tolerance=_LOOSE,
+        warn=False,
+        **options,
+    )
+
+
+def _foreign_profile(
+    model: Any,
+    X: Any,
+    y: Any,
+    relation: Neighbouring,
+    candidates: tuple[Any, Any] | None,
+    ids: Sequence[Any] | None,
+) -> PrivacyProfile:
+    """Distances of a scikit-learn model's rows."""
+    foreign = read_foreign(model, X, y)
+    if foreign is None:
+        raise InvalidInput(
+            f"model: {type(model).__name__} is not known; pass a fitted expost estimator, a"
+            " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
+            " mechanism."
+        )
+    if relation is not Neighbouring.REMOVE or candidates is not None:
+        raise InvalidInput("relation: models without noise are profiled for 'remove' only.")
+    problem = foreign.problem
+    scale = max(1.0, float(problem.norms.max()))
+    base = minimise(problem, tolerance=1e-12 * scale, require=False)
+    length = 1 + float(np.linalg.norm(base.theta))
+    if not float(np.linalg.norm(foreign.theta - base.theta)) <= 0.05 * length:
+        raise WrongRows(
+            "X, y: the model does not minimise its objective on these rows; pass the rows that it"
+            " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
+        )
+    near = _neighbours(problem, base, relation, None, keep_total_penalty=True)
+    losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
+    return PrivacyProfile(
+        losses=losses,
+        description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
+        rows=problem.rows,
+        ids=_ids(ids, problem.rows),
+        notices=("The model carries no noise: every loss is infinite, rows rank by distance.",),
+        neighbours=near,
+    )
+
+
+def _check_names(release: Release, X: Any) -> None:
+    """A frame's columns must be those that the model was made with, in their order."""
+    names = getattr(X, "columns", None)
+    if release.feature_names is None or names is None:
+        return
+    found = tuple(str(name) for name in names)
+    if found != release.feature_names:
+        raise InvalidInput(
+            "X: its columns are not those of the model, in their order; the model was made with"
+            f" {', '.join(release.feature_names)}."
+        )
+
+
+def _notices(release: Release) -> tuple[str, ...]:
+    notices = []
+    if not release.mechanism.is_private:
+        notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
+    if release.read_from_data:
+        read = ", ".join(release.read_from_data)
+        notices.append(f"Read from the data, which is not private: {read}.")
+    if release.seeded:
+        notices.append("The noise was drawn from a seed: whoever knows it can take it off.")
+    return tuple(notices)
+
+
+def _ids(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
+    if ids is None:
+        return None
+    keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
+    if len(keys) != rows:
+        raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
+    return keys
+
+
+def _finite(number: float) -> float | str:
+    if np.isnan(number):
+        raise ArithmeticError("a figure is not a number")
+    return float(number) if np.isfinite(number) else ("infinity" if number > 0 else "-infinity")
+
+
+def _listed(values: Any) -> list[Any]:
+    array = values if isinstance(values, list) else np.asarray(values).tolist()
+    return [_finite(value) if isinstance(value, float) else value for value in array]

@@ -1,0 +1,77 @@
+"""The grid that a released θ lies on, so that its low bits betray nothing.
+
+A float64 sum A + b shows in its low bits which A it came from (Mironov 2012; Haney et al. 2022).
+So a release is clamped to ∣θⱼ∣ ≤ B and rounded to multiples of 2^k, B and k fixed by public
+constants before the data is seen:
+
+    2^k ≥ 2¹⁰·ulp(B)           the arithmetic is finer than the grid by ten bits everywhere, and
+    √d·2^k ≤ 2⁻¹⁰·resolution   the grid is finer than the noise by ten bits;
+
+where both cannot hold the release is refused. Within that the grid is twenty bits finer than the
+noise where the arithmetic allows it: a coarser one would blur the losses, a finer one brings the
+low bits closer.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from expost.errors import ReleaseRefused
+from expost.types import FloatArray
+
+__all__ = ["Grid"]
+
+_SPARE_BITS = 10
+_SHARP_BITS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Multiples of 2^``exponent`` within ±``clamp``."""
+
+    clamp: float
+    exponent: int
+
+    @classmethod
+    def for_noise(cls, *, reach: float, resolution: float, dimension: int) -> "Grid":
+        """The grid for a noise of this size.
+
+        ``reach`` bounds a coordinate of θ but with negligible probability; ``resolution`` is the
+        length over which the noise's density hardly changes: 1/β or σ.
+        """
+        # The clamp is a power of two, so that it lies on the grid.
+        clamp = 2.0 ** math.ceil(math.log2(reach))
+        noise_exponent = math.floor(math.log2(resolution / math.sqrt(dimension)))
+        finest = round(math.log2(math.ulp(clamp))) + _SPARE_BITS
+        exponent = max(noise_exponent - _SHARP_BITS, finest)
+        if not exponent <= noise_exponent - _SPARE_BITS:
+            raise ReleaseRefused(
+                f"no grid is both finer than the noise (scale {resolution:.3g}) and coarser than"
+                f" float64 at {clamp:.3g}: a release would betray its low bits; lower epsilon or"
+                " raise regularization."
+            )
+        return cls(clamp=clamp, exponent=exponent)
+
+    @property
+    def step(self) -> float:
+        """2^k."""
+        return 2.0**self.exponent
+
+    def snap(self, theta: FloatArray) -> FloatArray:
+        """Clamp, then round to the nearest multiple of the step; −0.0 becomes 0.0."""
+        if not bool(np.all(np.isfinite(theta))):
+            raise ReleaseRefused("the noised coefficients are not finite: nothing is released.")
+        return np.round(np.clip(theta, -self.clamp, self.clamp) / self.step) * self.step + 0.0
+
+    def holds(self, theta: FloatArray) -> bool:
+        """Whether ``theta`` lies on the grid."""
+        return bool(np.all(np.abs(theta) <= self.clamp)) and np.array_equal(self.snap(theta), theta)
+
+    def is_clamped(self, theta: FloatArray) -> bool:
+        """Whether a coordinate lies on the clamp, where its cell is unbounded."""
+        return bool(np.any(np.abs(theta) >= self.clamp))
+
+    def diagonal(self, dimension: int) -> float:
+        """The largest distance within one cell, √d·2^k."""
+        return math.sqrt(dimension) * self.step

@@ -1,0 +1,251 @@
+"""Output perturbation: θ = A(D) + b (Chaudhuri et al. 2011, Algorithm 1; LeBlond 3.2).
+
+Formal guarantees
+-----------------
+With L a bound on ∥∇ℓ∥ at minimisers and rows in the unit ball, removing, adding or replacing one
+row moves A by at most 2L/(nΛ): for removal ∇J(A; D₋ᵢ) = −(∇ℓᵢ − mean ∇ℓ)/(n−1) has norm at most
+2L/n, and J is Λ-strongly convex. A minimiser with ∥∇J∥ ≤ η is off by at most η/Λ, so the
+sensitivity is
+
+    Δ = 2L/(nΛ) + 2η/Λ.
+
+laplace    density ∝ exp(−β∥b∥), β = ε/Δ: pure ε, and every row's exposure is at most ε.
+gaussian   σ by the analytic Gaussian mechanism at Δ: (ε, δ); with μ = Δ/σ an exposure passes ε
+           with probability at most Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ).
+
+The noise scale is a public constant: p(· ∣ D) and p(· ∣ D₋ᵢ) share it. What is released is A + b
+clamped and rounded to a public grid; the interval of each loss is widened by what the grid hides.
+
+| case | what happens |
+|---|---|
+| ε = ∞ | θ = A exactly; every loss whose distance is not provably 0 is infinite |
+| θ on the clamp | its cell is unbounded: the interval is the widest the noise allows |
+| rows that cannot have made θ | refused (``WrongRows``) |
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from expost import _validate
+from expost._neighbours import Neighbours
+from expost.accounting import gaussian_scale
+from expost.errors import InvalidInput, WrongRows
+from expost.glm import Minimiser
+from expost.losses import Loss, Squared
+from expost.mechanisms.grid import Grid
+from expost.mechanisms.row_losses import RowLosses
+from expost.noise import Gaussian, Noise, NormLaplace
+from expost.types import FloatArray, Neighbouring
+
+__all__ = ["NOISES", "OutputPerturbation", "automatic_regularization"]
+
+NOISES = ("laplace", "gaussian")
+# η: the certified gradient of every minimiser that is released.
+TOLERANCE = 1e-12
+# How improbable a noise must be before the rows are taken for the wrong ones.
+_IMPLAUSIBLE = 1e-9
+# The probability that a coordinate is clamped.
+_CLAMPED = 1e-12
+# A good θ is taken to have this norm where Λ is chosen without the data.
+_REFERENCE_NORM = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputPerturbation:
+    """The public constants of one release by output perturbation."""
+
+    epsilon: float
+    delta: float | None = None
+    noise: str = "laplace"
+    loss: Loss
+    regularization: float
+    rows: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _validate.positive("epsilon", self.epsilon, finite=False)
+        _validate.one_of("noise", self.noise, NOISES)
+        _validate.positive("regularization", self.regularization)
+        _validate.whole("rows", self.rows, least=2)
+        _validate.whole("dimension", self.dimension, least=1)
+        if self.noise == "gaussian":
+            if self.delta is None:
+                raise InvalidInput(
+                    "delta=None: Gaussian noise needs a delta between 0 and 1; give one well"
+                    " below 1/n, or take noise='laplace'."
+                )
+            _validate.probability("delta", self.delta)
+        elif self.delta is not None:
+            raise InvalidInput(
+                f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
+                " leave it out, or take noise='gaussian'."
+            )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is any noise."""
+        return self.epsilon < math.inf
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ: how far one row can move the released centre."""
+        lipschitz = self.loss.lipschitz(self.regularization)
+        return 2 * (lipschitz / self.rows + TOLERANCE) / self.regularization
+
+    @cached_property
+    def law(self) -> Noise:
+        """The noise."""
+        if not self.is_private:
+            raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
+        if self.noise == "laplace":
+            return NormLaplace(rate=self.epsilon / self.sensitivity, dimension=self.dimension)
+        assert self.delta is not None
+        scale = gaussian_scale(self.epsilon, self.delta, self.sensitivity)
+        return Gaussian(scale=scale, dimension=self.dimension)
+
+    @property
+    def resolution(self) -> float:
+        """1/β or σ."""
+        return 1 / self.law.rate if isinstance(self.law, NormLaplace) else self.law.scale
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid of the release, a function of public constants alone."""
+        reach = self.loss.solution_bound(self.regularization)
+        reach += self.law.norm_exceeded_with(_CLAMPED)
+        return Grid.for_noise(reach=reach, resolution=self.resolution, dimension=self.dimension)
+
+    def release(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
+        """Draw the one θ that is released, from the operating system's randomness.
+
+        ``rng`` is for simulation and tests: whoever knows its seed can take the noise off.
+        """
+        if not base.gradient_bound <= TOLERANCE:
+            raise InvalidInput("base: its certified gradient must be at most 1e-12.")
+        if not self.is_private:
+            return base.theta.copy()
+        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
+        return self.grid.snap(base.theta + noise)
+
+    def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
+        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
+        distance = float(np.linalg.norm(theta - base))
+        if not self.is_private:
+            plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
+        else:
+            below, above = self.law.norm_tails(distance)
+            plausible = float(above) >= _IMPLAUSIBLE / 2 and float(below) >= _IMPLAUSIBLE / 2
+        if not plausible:
+            raise WrongRows(
+                "X, y: these rows cannot have made this model (its noise would have a norm of"
+                f" {distance:.3g}, outside its law at {_IMPLAUSIBLE:g}); pass the training rows,"
+                " in their order and with their encoding."
+            )
+
+    def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
+        """log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
+
+        For ADD the sign is turned, so that > 0 always is evidence that the row was there.
+        """
+        if not self.is_private:
+            return self._noiseless(neighbours)
+        noise = theta - neighbours.base
+        norm = float(np.linalg.norm(noise))
+        inner = neighbours.shifts.inner(noise)
+        distance = neighbours.distance
+        loss = self.law.loss_from(norm, inner, distance)
+        error = self.law.loss_error(
+            norm, distance, neighbours.error_bound, neighbours.base_error
+        ) + self._grid_width(theta, distance + neighbours.error_bound)
+        if neighbours.relation is Neighbouring.ADD:
+            loss = -loss
+        # A bound that is not a number proves nothing.
+        error = np.where(np.isnan(error), np.inf, error)
+        return RowLosses(
+            loss=loss,
+            low=loss - error,
+            high=loss + error,
+            distance=distance,
+            distance_error=neighbours.error_bound,
+            relation=neighbours.relation,
+            law=self.law.law(distance),
+            worst_case=self.epsilon,
+        )
+
+    def _grid_width(self, theta: FloatArray, distance: FloatArray) -> FloatArray:
+        """How much the log ratio of two cells differs from that of the densities at their centre.
+
+        norm-Laplace: each log density varies by β·√d·2^(k−1) from a cell's centre; Gaussian: the
+        log ratio is linear with slope ∥s∥/σ². A clamped coordinate's cell is unbounded.
+        """
+        diagonal = self.grid.diagonal(self.dimension)
+        if isinstance(self.law, NormLaplace):
+            if self.grid.is_clamped(theta):
+                return 2 * self.law.rate * distance
+            return np.minimum(self.law.rate * diagonal, 2 * self.law.rate * distance)
+        if self.grid.is_clamped(theta):
+            return np.full(len(distance), np.inf)
+        return distance * diagonal / (2 * self.law.scale**2)
+
+    def _noiseless(self, neighbours: Neighbours) -> RowLosses:
+        """Without noise two points either coincide or prove which they are."""
+        return RowLosses.without_noise(
+            neighbours.distance, neighbours.error_bound, neighbours.relation
+        )
+
+
+def automatic_regularization(
+    *,
+    epsilon: float,
+    delta: float | None,
+    noise: str,
+    loss: Loss,
+    rows: int,
+    dimension: int,
+) -> float:
+    """Λ from n, d and ε alone: no look at the data, so it costs no privacy.
+
+    Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the penalty,
+
+        (c + Λ)/2 · E∥b∥² + Λ/2 · R²,     c = sup f″·d⁻¹ (a row spreads over d coordinates),
+
+    for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, scikit-learn's default.
+    """
+    candidates = np.geomspace(1e-8, 1e3, 441)
+    floor = 1 / rows
+    best, least = floor, math.inf
+    for candidate in candidates[candidates >= floor]:
+        value = float(candidate)
+        spread = 0.0
+        if epsilon < math.inf:
+            law = OutputPerturbation(
+                epsilon=epsilon,
+                delta=delta,
+                noise=noise,
+                loss=loss,
+                regularization=value,
+                rows=rows,
+                dimension=dimension,
+            ).law
+            spread = _mean_square_norm(law)
+        risk = (loss.curvature_bound / dimension + value) / 2 * spread
+        total = risk + value / 2 * _reference_square(loss)
+        if total < least:
+            best, least = value, total
+    return best
+
+
+def _mean_square_norm(law: Noise) -> float:
+    """E∥b∥²: d(d+1)/β² or dσ²."""
+    if isinstance(law, NormLaplace):
+        return law.dimension * (law.dimension + 1) / law.rate**2
+    return law.dimension * law.scale**2
+
+
+def _reference_square(loss: Loss) -> float:
+    """R², in units of the labels where they have one."""
+    unit = loss.label_bound if isinstance(loss, Squared) else 1.0
+    return (_REFERENCE_NORM * unit) ** 2

@@ -1,0 +1,232 @@
+"""One released model: θ, and the public constants that it was made with. One file, model.json.
+
+It holds nothing else of the data, so it is marked ``pass``, unless a bound was read from the data:
+then it is ``review``, and says which.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _validate
+from expost._files import read_json, write_json
+from expost._labels import signs
+from expost.data import UnitBall
+from expost.errors import InvalidInput
+from expost.glm import Minimiser, Problem, minimise
+from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.types import Audience, FloatArray
+
+__all__ = ["FORMAT", "Release"]
+
+FORMAT = "expost-model/1"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """A released model.
+
+    ``theta``           (d,) in the coordinates of the unit ball, the intercept last.
+    ``mechanism``       how it was released, with n, Λ, the loss and the noise.
+    ``ball``            how rows come into the unit ball.
+    ``classes``         the two labels, second one positive; None for regression.
+    ``encoding``        the table's encoding (JSON), where there was a table.
+    ``read_from_data``  the bounds that were read from the data: not private.
+    ``seeded``          whether the noise came from a seed instead of the operating system.
+    """
+
+    theta: FloatArray
+    mechanism: OutputPerturbation
+    ball: UnitBall
+    classes: NDArray[Any] | None
+    feature_names: tuple[str, ...] | None = None
+    encoding: dict[str, Any] | None = None
+    read_from_data: tuple[str, ...] = ()
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        mechanism = self.mechanism
+        if self.theta.shape != (mechanism.dimension,) or not np.all(np.isfinite(self.theta)):
+            raise InvalidInput(f"theta: must hold {mechanism.dimension} finite numbers.")
+        if mechanism.is_private and not mechanism.grid.holds(self.theta):
+            raise InvalidInput(
+                "theta: does not lie on the grid that its own constants give; the file was edited."
+            )
+        if (self.classes is None) is mechanism.loss.is_classification:
+            raise InvalidInput("classes: two labels for a classifier, none for a regression.")
+
+    @property
+    def audience(self) -> Audience:
+        """Whether this model may leave the building."""
+        if not self.mechanism.is_private or self.seeded or self.read_from_data:
+            return Audience.REVIEW
+        return Audience.PASS
+
+    @property
+    def coefficients(self) -> tuple[FloatArray, float]:
+        """(coef, intercept) in the units of the features."""
+        return self.ball.coefficients(self.theta)
+
+    def targets(self, y: Any, rows: int) -> FloatArray:
+        """Labels as the loss takes them: ±1, or clipped to the label bound."""
+        if self.classes is not None:
+            return signs(y, self.classes)
+        target = _validate.vector(y, length=rows)
+        loss = self.mechanism.loss
+        bound = loss.label_bound if isinstance(loss, Squared) else np.inf
+        return np.clip(target, -bound, bound)
+
+    def problem(self, X: Any, y: Any) -> Problem:
+        """The rows as this model's objective sees them."""
+        features = _validate.matrix(X, min_rows=1)
+        width = self.mechanism.dimension - self.ball.fit_intercept
+        if features.shape[1] != width:
+            raise InvalidInput(
+                f"X has {features.shape[1]} columns: the model was made with {width}."
+            )
+        if not hasattr(y, "__len__") or len(y) != len(features):
+            raise InvalidInput(f"y: must have one entry for each of {len(features)} rows.")
+        rows, _ = self.ball.rows(features)
+        return Problem(
+            X=rows,
+            y=self.targets(y, len(features)),
+            loss=self.mechanism.loss,
+            penalty=np.full(self.mechanism.dimension, self.mechanism.regularization),
+        )
+
+    def minimiser(self, problem: Problem) -> Minimiser:
+        """A(D), to the accuracy that the sensitivity counts on."""
+        return minimise(problem, tolerance=TOLERANCE)
+
+    def __repr__(self) -> str:
+        seeded = ", made with a random_state: not a private release" if self.seeded else ""
+        kind, noise = self.mechanism.loss.name, self.mechanism.noise
+        return (
+            f"Release({kind}, n={self.mechanism.rows}, epsilon={self.mechanism.epsilon:g},"
+            f" noise={noise!r}{seeded})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What model.json holds."""
+        mechanism = self.mechanism
+        return {
+            "format": FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "theta": [float(value) for value in self.theta],
+            "mechanism": {
+                "kind": "output",
+                "noise": mechanism.noise,
+                "epsilon": _or_infinite(mechanism.epsilon),
+                "delta": mechanism.delta,
+                "sensitivity": mechanism.sensitivity,
+                "scale": mechanism.resolution if mechanism.is_private else 0.0,
+            },
+            "loss": _loss_to_json(mechanism.loss),
+            "n": mechanism.rows,
+            "regularization": mechanism.regularization,
+            "unit_ball": self.ball.to_json(),
+            "classes": None if self.classes is None else [_plain(c) for c in self.classes],
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "encoding": self.encoding,
+            "read_from_data": list(self.read_from_data),
+            "seeded": self.seeded,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write model.json: whole or not at all."""
+        return write_json(Path(path), self.audience, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Release":
+        """Read model.json, strictly."""
+        value = read_json(Path(path))
+        try:
+            return cls.from_json(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: is not a released model ({error})") from None
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Release":
+        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            found = value.get("format") if isinstance(value, dict) else None
+            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
+        try:
+            return cls._from_fields(value)
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
+
+    @classmethod
+    def _from_fields(cls, value: dict[str, Any]) -> "Release":
+        how = value["mechanism"]
+        _validate.one_of("mechanism.kind", how["kind"], ("output",))
+        theta = np.array([_float(entry) for entry in value["theta"]])
+        epsilon = np.inf if how["epsilon"] == "infinity" else _float(how["epsilon"])
+        mechanism = OutputPerturbation(
+            epsilon=epsilon,
+            delta=how["delta"],
+            noise=how["noise"],
+            loss=_loss_from_json(value["loss"]),
+            regularization=_float(value["regularization"]),
+            rows=value["n"],
+            dimension=len(theta),
+        )
+        written = mechanism.resolution if mechanism.is_private else 0.0
+        if not abs(_float(how["scale"]) - written) <= 1e-9 * written:
+            raise InvalidInput("mechanism.scale: is not what its own constants give.")
+        classes = value["classes"]
+        names = value["feature_names"]
+        return cls(
+            theta=theta,
+            mechanism=mechanism,
+            ball=UnitBall.from_json(value["unit_ball"]),
+            classes=None if classes is None else np.array(classes),
+            feature_names=None if names is None else tuple(str(name) for name in names),
+            encoding=value["encoding"],
+            read_from_data=tuple(str(name) for name in value["read_from_data"]),
+            seeded=bool(value["seeded"]),
+        )
+
+
+def _or_infinite(number: float) -> float | str:
+    return number if np.isfinite(number) else "infinity"
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"{value!r}: must be a number.")
+    return float(value)
+
+
+def _plain(label: Any) -> str | int | float | bool:
+    """A label as JSON knows it."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float | bool):
+        raise InvalidInput(
+            f"classes: labels of type {type(plain).__name__} cannot be saved; use text or numbers."
+        )
+    return plain
+
+
+def _loss_to_json(loss: Loss) -> dict[str, Any]:
+    match loss:
+        case HuberHinge(width=width):
+            return {"name": loss.name, "width": width}
+        case Squared(label_bound=bound):
+            return {"name": loss.name, "label_bound": bound}
+        case _:
+            return {"name": loss.name}
+
+
+def _loss_from_json(value: dict[str, Any]) -> Loss:
+    bound = value.get("label_bound")
+    return make_loss(
+        value["name"],
+        label_bound=None if bound is None else _float(bound),
+        width=_float(value.get("width", 0.5)),
+    )

@@ -1,0 +1,52 @@
+"""What every mechanism answers with: one loss a row, its interval, and its law."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from expost.noise import LossLaw
+from expost.types import FloatArray, Neighbouring
+
+__all__ = ["RowLosses"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RowLosses:
+    """What a mechanism says of every row: the one vector that all views are made of.
+
+    ``loss``            (n,) log p(θ ∣ D) − log p(θ ∣ D') in nats, signed so that > 0 is evidence
+                        that the row was in the data.
+    ``low``, ``high``   (n,) the interval that the certificate proves for it.
+    ``distance``        (n,) how far the two laws' centres lie apart, ``distance_error`` its bound.
+    ``law``             the loss's law over θ, or None where there is no noise.
+    ``worst_case``      the exposure that the mechanism promises not to pass.
+    """
+
+    loss: FloatArray
+    low: FloatArray
+    high: FloatArray
+    distance: FloatArray
+    distance_error: FloatArray
+    relation: Neighbouring
+    law: LossLaw | None
+    worst_case: float
+
+    @classmethod
+    def without_noise(
+        cls, distance: FloatArray, distance_error: FloatArray, relation: Neighbouring
+    ) -> "RowLosses":
+        """The losses where nothing hides the centre: infinite, the unknown included."""
+        # Two centres that may coincide could lose nothing; not known, so not called private.
+        infinite = np.full(len(distance), np.inf)
+        same = (distance == 0) & (distance_error == 0)
+        apart = distance > distance_error
+        return cls(
+            loss=np.where(same, 0.0, infinite),
+            low=np.where(apart, infinite, 0.0),
+            high=np.where(same, 0.0, infinite),
+            distance=distance,
+            distance_error=distance_error,
+            relation=relation,
+            law=None,
+            worst_case=float("inf"),
+        )
