@@ -48,6 +48,11 @@ class Radial:
     log_kernel_slope: Callable[[FloatArray], FloatArray]
     log_normaliser: float
 
+    @property
+    def reach(self) -> float:
+        """Beyond it the density of either noise is below e^−700, for every d."""
+        return 2.0 * self.dimension + 2000.0
+
     def density(self, r: FloatArray) -> FloatArray:
         """The density of ∥b∥ at r > 0."""
         return np.exp((self.dimension - 1) * np.log(r) + self.log_kernel(r) - self.log_normaliser)
@@ -93,20 +98,18 @@ def ball_probability(
 
     Right to about 1e-11 relative, far in the tails too.
     """
-    # Far beyond the noise a square may overflow: its kernel is then 0, which is right.
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore"):
         flat = _in_units(np.ravel(offset) / unit, radius / unit, radial)
     return flat.reshape(offset.shape)
 
 
 def _in_units(offset: FloatArray, radius: float, radial: Radial) -> FloatArray:
-    # A centre at the origin, or infinitely far: no sphere crosses the ball's surface.
-    result = np.where(offset < np.inf, radial.cdf(np.full_like(offset, radius)), 0.0)
-    ordinary = np.flatnonzero((offset > 0) & (offset < np.inf))
+    result = radial.cdf(np.maximum(radius - offset, 0.0))
+    # Around the origin, or too far away to matter, no sphere crosses the ball's surface.
+    ordinary = np.flatnonzero((offset > 0) & (np.abs(radius - offset) < radial.reach))
     for block in row_blocks(len(ordinary), 4 * _NODES):
         rows = ordinary[block]
-        inside = radial.cdf(np.maximum(radius - offset[rows], 0.0))
-        result[rows] = inside + _crossed(_Ball(offset=offset[rows], radius=radius), radial)
+        result[rows] += _crossed(_Ball(offset=offset[rows], radius=radius), radial)
     return np.clip(result, 0.0, 1.0)
 
 
@@ -160,11 +163,12 @@ def _panels(ball: _Ball, radial: Radial) -> FloatArray:
             slope = power * np.where(ball.cosine(u) < 0, 1 / r, crossed) if power else 0.0
         return -(slope + radial.log_kernel_slope(r))
 
-    mode, above = bracket_root(fall, 0.0, span)
+    top = np.minimum(span, radial.reach - near)
+    mode, above = bracket_root(fall, 0.0, top)
     mode = np.where(mode > 0, mode, above)
     floor = envelope(mode) - _DROP
     low, _ = bracket_root(lambda u: envelope(u) - floor, 0.0, mode)
-    _, high = bracket_root(lambda u: floor - envelope(u), mode, span)
+    _, high = bracket_root(lambda u: floor - envelope(u), mode, top)
     cuts = [mode, *(near * (_GROWTH**k - 1) for k in range(1, _GROWN + 1))]
     steepest = _CAP_WIDTHS / np.sqrt(radial.dimension)
     if steepest < 1:

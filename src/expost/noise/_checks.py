@@ -7,7 +7,7 @@ import numpy as np
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["finite", "levels", "nonnegative", "numbers", "points", "spread"]
+__all__ = ["aligned", "finite", "levels", "nonnegative", "numbers", "points", "spread", "triple"]
 
 
 def numbers(name: str, values: Any) -> FloatArray:
@@ -61,11 +61,23 @@ def points(name: str, values: Any, dimension: int) -> FloatArray:
 
 def spread(**named: Any) -> tuple[FloatArray, ...]:
     """Nonnegative arguments, infinity allowed, broadcast against each other."""
-    arrays = [nonnegative(name, values) for name, values in named.items()]
+    return aligned(**{name: nonnegative(name, values) for name, values in named.items()})
+
+
+def aligned(**arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """``arrays`` broadcast against each other."""
     try:
-        return np.broadcast_arrays(*arrays)
+        return np.broadcast_arrays(*arrays.values())
     except ValueError:
-        shapes = ", ".join(
-            f"{name} {array.shape}" for name, array in zip(named, arrays, strict=True)
-        )
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise InvalidInput(f"{shapes}: the shapes must agree, one entry a row.") from None
+
+
+def triple(noise_norm: Any, inner: Any, distance: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """∥b∥ ≥ 0, b·s and ∥s∥ ≥ 0, all finite, broadcast against each other."""
+    norm, product, apart = aligned(
+        noise_norm=nonnegative("noise_norm", finite("noise_norm", noise_norm)),
+        inner=finite("inner", inner),
+        distance=nonnegative("distance", finite("distance", distance)),
+    )
+    return norm, product, apart

@@ -72,14 +72,15 @@ def _one_dimensional(separation: FloatArray, turn: float) -> tuple[FloatArray, F
 
 
 def gaussian_exposure(separation: FloatArray, turn: float) -> tuple[FloatArray, FloatArray]:
-    """(a, weight) under Gaussian noise: a = μx, x of density φ(x − μ/2)(1 + e^(−μx)) on x ≥ 0."""
-    reach = np.sqrt(2 * DROP)
-    low, high = np.maximum(0.5 * separation - reach, 0.0), 0.5 * separation + reach
+    """(a, weight) under Gaussian noise: a = μ(μ/2 + z) ≥ 0, z of density φ(z)(1 + e^(−a))."""
+    high = np.full_like(separation, np.sqrt(2 * DROP))
+    low = np.maximum(-0.5 * separation, -high)
     with np.errstate(over="ignore"):
-        score, weight = _two_panels(low, np.clip(turn / separation, low, high), high)
-        exposure = separation[:, None] * score
-    density = np.exp(-0.5 * (score - 0.5 * separation[:, None]) ** 2)
-    return _normalised(exposure, weight * density * (1 + np.exp(-exposure)))
+        cut = np.clip(turn / separation - 0.5 * separation, low, high)
+        score, weight = _two_panels(low, cut, high)
+        exposure = separation[:, None] * (0.5 * separation[:, None] + score)
+    density = np.exp(-0.5 * score**2) * (1 + np.exp(-exposure))
+    return _normalised(exposure, weight * density)
 
 
 def _two_panels(
@@ -99,10 +100,10 @@ def _normalised(exposure: FloatArray, weight: FloatArray) -> tuple[FloatArray, F
 def belief(exposure: FloatArray, weight: FloatArray, prior: float) -> FloatArray:
     """E[sigmoid(logit(prior) + ℓ)]; for prior ½ it is ½(1 + E[tanh²(a/2)])."""
     if prior == 0.5:
-        posterior = 0.5 * (1 + np.tanh(0.5 * exposure) ** 2)
-    else:
-        odds = float(logit(prior))
-        posterior = expit(exposure) * expit(odds + exposure)
-        posterior = posterior + expit(-exposure) * expit(odds - exposure)
-    total: FloatArray = (weight * posterior).sum(axis=1)
-    return np.minimum(total, 1.0)
+        lean: FloatArray = (weight * np.tanh(0.5 * exposure) ** 2).sum(axis=1)
+        return np.minimum(0.5 * (1 + lean), 1.0)
+    odds = float(logit(prior))
+    posterior = expit(exposure) * expit(odds + exposure)
+    posterior = posterior + expit(-exposure) * expit(odds - exposure)
+    mean: FloatArray = (weight * posterior).sum(axis=1)
+    return np.minimum(mean, 1.0)

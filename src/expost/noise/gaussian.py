@@ -9,7 +9,7 @@ from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 from expost import _validate
 from expost.noise import _secure
 from expost.noise._ball import Radial, ball_probability
-from expost.noise._checks import finite, nonnegative, points, spread
+from expost.noise._checks import nonnegative, points, spread, triple
 from expost.noise.base import rounding_of
 from expost.noise.law import GaussianLaw
 from expost.types import FloatArray
@@ -85,11 +85,8 @@ class Gaussian:
 
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
         """(∥s∥² − 2b·s)/(2σ²); ``noise_norm`` is checked and not needed."""
-        _, apart = spread(
-            noise_norm=finite("noise_norm", noise_norm), distance=finite("distance", distance)
-        )
-        loss: FloatArray = (0.5 * apart * apart - finite("inner", inner)) / self.scale
-        return loss / self.scale
+        _, product, apart = triple(noise_norm, inner, distance)
+        return (0.5 * apart * apart - product) / self.scale / self.scale
 
     def loss_error(
         self,

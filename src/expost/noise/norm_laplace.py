@@ -9,7 +9,7 @@ from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 from expost import _validate
 from expost.noise import _secure
 from expost.noise._ball import Radial, ball_probability
-from expost.noise._checks import finite, nonnegative, points, spread
+from expost.noise._checks import nonnegative, points, spread, triple
 from expost.noise.base import rounding_of
 from expost.noise.law import NormLaplaceLaw
 from expost.types import FloatArray
@@ -97,10 +97,8 @@ class NormLaplace:
         Where b ≈ s that square is rounding, possibly below 0, and is taken for 0: the
         denominator still holds ∥b∥, and :meth:`loss_error` counts what is lost.
         """
-        norm, apart = spread(
-            noise_norm=finite("noise_norm", noise_norm), distance=finite("distance", distance)
-        )
-        numerator = apart * apart - 2 * finite("inner", inner)
+        norm, product, apart = triple(noise_norm, inner, distance)
+        numerator = apart * apart - 2 * product
         rest = np.sqrt(np.maximum(norm * norm + numerator, 0.0))
         largest = self.rate * apart
         return np.clip(self._quotient(numerator, rest + norm), -largest, largest)
