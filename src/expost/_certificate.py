@@ -31,13 +31,13 @@ def point_error(
     floor: float,
     curvature: FloatArray | float,
     spread: float,
-    travelled: FloatArray | float,
+    decay: FloatArray | float,
 ) -> FloatArray:
     """An upper bound on ∥θ − minimiser∥ where the gradient at θ has norm ≤ ``residual``.
 
     Along the segment to the minimiser the Hessian is at least floor + c·e^(−u·spread) at distance
-    u, with c = (curvature − floor)·e^(−travelled): ``curvature`` is the least eigenvalue at the
-    expansion point, ``travelled`` the spread times the way from there. So the error r satisfies
+    u, with c = (curvature − floor)·decay: ``curvature`` is the least eigenvalue at the expansion
+    point, ``decay`` = e^(−τ) what the way from there to θ can have taken from it. So the error r satisfies
 
         floor·r + c(1 − e^(−r·spread))/spread ≤ residual,
 
@@ -46,7 +46,7 @@ def point_error(
     is not rigorous: it may fall on the way.) Infinite where nothing is proved.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        c = np.maximum(np.asarray(curvature) - floor, 0.0) * np.exp(-np.asarray(travelled))
+        c = np.maximum(np.asarray(curvature) - floor, 0.0) * decay
         middle = floor + c - np.asarray(residual) * spread
         root = np.sqrt(middle * middle + 4 * floor * spread * np.asarray(residual))
         # Two forms of one root: each without cancellation on its side.
@@ -56,7 +56,7 @@ def point_error(
         bound = np.where(middle > 0, rising, falling) * (1 + 1e-12)
         # Strong convexity alone always holds, and is all there is where the above overflows.
         plain = np.asarray(residual) / floor if floor > 0 else np.inf
-        return np.where(np.isnan(bound), plain, np.minimum(bound, plain))
+        return np.where(np.isfinite(root) & ~np.isnan(bound), np.fmin(bound, plain), plain)
 
 
 def tilt_error(

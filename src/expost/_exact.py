@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 
 from expost._expansion import Change, Expansion, Shifts, Step, newton_shifts, shift_error
-from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import PrecisionWarning
 from expost.losses import Logistic
 from expost.types import FloatArray, IntArray
@@ -74,7 +74,7 @@ def _adopt(
     better = bound < error[rows]
     chosen = rows[better]
     shift[chosen] = candidate[better]
-    distance[chosen] = np.linalg.norm(candidate[better], axis=1)
+    distance[chosen] = row_norms(candidate[better])
     error[chosen] = bound[better]
 
 
@@ -161,7 +161,7 @@ def _third_order(
         remainder += (
             gamma(4 * d) * float(np.linalg.norm(expansion.hessian)) * np.linalg.norm(second, axis=1)
         )
-        bound = shift_error(expansion, part, length, remainder, travelled)
+        bound = shift_error(expansion, part, length, remainder, np.exp(-travelled))
         _adopt(chosen, both, np.where(np.isnan(bound), np.inf, bound), shift, distance, error)
 
 
@@ -244,14 +244,14 @@ def _certify(
 ) -> FloatArray:
     """The bound of measured residuals; ``lowest`` is a curvature measured at Â + δ itself."""
     length = np.linalg.norm(shift, axis=1)
-    travelled = expansion.spread * length if lowest is None else np.zeros(len(length))
+    decay = np.exp(-expansion.spread * length) if lowest is None else np.ones(len(length))
     with np.errstate(over="ignore", invalid="ignore"):
         bound = shift_error(
             expansion,
             step,
             length,
             residual,
-            travelled,
+            decay,
             measured=True,
             lowest=lowest,
         )

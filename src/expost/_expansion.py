@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from expost._certificate import Knots, point_error, tilt_error
-from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
 from expost.types import FloatArray, IntArray
@@ -102,7 +102,7 @@ class Shifts:
         result = np.empty(self.shape[0])
         for rows in row_blocks(*self.shape):
             part = self.block(rows)
-            result[rows] = np.sqrt(np.einsum("ij,ij->i", part, part))
+            result[rows] = row_norms(part)
         return result
 
 
@@ -137,6 +137,7 @@ class Expansion:
     changes: tuple[Change, ...]
     rows_after: int
     penalty_after: FloatArray
+    penalty_change: FloatArray
 
     pull: FloatArray
     hessian: FloatArray
@@ -162,11 +163,6 @@ class Expansion:
         return float(np.min(self.penalty_after))
 
     @cached_property
-    def penalty_change(self) -> FloatArray:
-        """What the total penalty m·p gives up: m₀p − m p'."""
-        return self.problem.rows * self.problem.penalty - self.rows_after * self.penalty_after
-
-    @cached_property
     def base_error(self) -> float:
         """A bound on ∥Â − A∥."""
         return float(
@@ -175,7 +171,7 @@ class Expansion:
                 floor=float(np.min(self.problem.penalty)),
                 curvature=self.base_lowest,
                 spread=self.spread,
-                travelled=0.0,
+                decay=1.0,
             )
         )
 
@@ -209,36 +205,38 @@ class Expansion:
 def expand(
     problem: Problem,
     base: Minimiser,
+    data: Change,
     changes: tuple[Change, ...],
     *,
     rows_after: int,
-    penalty_after: FloatArray,
+    keep_total_penalty: bool = False,
 ) -> Expansion:
-    """One pass over the data: XᵀWX twice (curvature and third-order bound), one inverse."""
+    """One pass over the data: XᵀWX twice (curvature and third-order bound), one inverse.
+
+    ``data`` holds every row's predictor and derivatives at the base. A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
+    """
     loss, m, n = problem.loss, rows_after, problem.rows
+    penalty_after = problem.penalty * (n / m) if keep_total_penalty else problem.penalty
+    # m₀p − m p', without subtracting: the products would round apart.
+    penalty_change = problem.penalty * (0 if keep_total_penalty else n - m)
     margin = problem.margin_error(base.theta)
     second = np.zeros((problem.columns, problem.columns))
     smooth = loss.third_ratio is not None and loss.third_ratio > 0
     third = np.zeros_like(second) if smooth else None
-    z = np.empty(n)
-    weight = weight_error = longest = 0.0
     for block in problem.blocks():
-        part, norms = problem.X[block], problem.norms[block]
-        z[block] = part @ base.theta
-        curvature = loss.curvature(z[block], problem.y[block])
-        weighted = part * curvature[:, None]
+        part = problem.X[block]
+        weighted = part * data.curvature[block, None]
         second += weighted.T @ part
         if third is not None:
-            weighted *= norms[:, None]
+            weighted *= data.norms[block, None]
             third += weighted.T @ part
-        weight += float(curvature @ (norms * norms))
-        longest = max(longest, float(norms.max()))
+    weight = float(data.curvature @ data.norms**2)
+    weight_error = 0.0
+    longest = max(float(change.norms.max()) for change in (data, *changes))
     if loss.third_ratio is not None:
         # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
         weight_error = weight * (np.expm1(loss.third_ratio * margin * longest) + 16 * ROUNDOFF)
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
-    for change in changes:
-        longest = max(longest, float(change.norms.max()))
     hessian = second / m + np.diag(penalty_after)
     size = float(np.linalg.norm(hessian))
     inverse = _inverse(hessian)
@@ -247,9 +245,12 @@ def expand(
     hessian_error = (weight_error + summing) / m + 8 * ROUNDOFF * size
     eigenvalues = scipy.linalg.eigvalsh(hessian)
     slack = hessian_error + 16 * problem.columns * ROUNDOFF * size
-    pull = (n * problem.penalty - m * penalty_after) * base.theta / m
+    pull = penalty_change * base.theta / m
     offset = inverse @ pull
     pull_size = float(np.linalg.norm(pull)) + size * float(np.linalg.norm(offset))
+    if keep_total_penalty:
+        # The penalty after the change is itself rounded.
+        pull_size += float(np.linalg.norm(penalty_after * base.theta))
     base_penalty = float(np.min(problem.penalty))
     # The base's own Hessian is (m/n)B + diag(p − (m/n)p').
     base_lowest = (m / n) * (float(eigenvalues[0]) - slack) + float(
@@ -261,11 +262,12 @@ def expand(
         changes=changes,
         rows_after=m,
         penalty_after=penalty_after,
+        penalty_change=penalty_change,
         pull=pull,
         hessian=hessian,
         inverse=inverse,
         third=None if third is None else (loss.third_ratio or 0.0) * third / m,
-        knots=Knots.of(problem, z, margin, 1 / m) if loss.third_ratio is None else None,
+        knots=Knots.of(problem, data.z, margin, 1 / m) if loss.third_ratio is None else None,
         largest_norm=longest,
         hessian_error=hessian_error,
         solve_error=misfit + 2 * spread_out,
@@ -306,7 +308,7 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
             shift += image * scale[:, None]
         if np.any(expansion.pull):
             shift += expansion.offset
-        length = np.sqrt(np.einsum("ij,ij->i", shift, shift))
+        length = row_norms(shift)
         distance[rows] = length
         error[rows] = _newton_error(expansion, step, shift, length)
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
@@ -362,8 +364,7 @@ def _newton_error(
         np.zeros(len(length)),
     )
     with np.errstate(over="ignore"):
-        travelled = expansion.spread * length
-        growth = np.exp(travelled)
+        growth = np.exp(expansion.spread * length)
     if expansion.third is not None:
         square = length * length
         quadratic = np.einsum("ij,ij->i", shift @ expansion.third, shift) + entered
@@ -377,7 +378,7 @@ def _newton_error(
                 remainder = remainder + curvature * change.norms**2 * length
     else:
         remainder = np.zeros(len(length))
-    return shift_error(expansion, step, length, remainder, travelled)
+    return shift_error(expansion, step, length, remainder, 1 / growth)
 
 
 def shift_error(
@@ -385,7 +386,7 @@ def shift_error(
     step: Step,
     length: FloatArray,
     remainder: FloatArray,
-    travelled: FloatArray,
+    decay: FloatArray,
     *,
     measured: bool = False,
     lowest: FloatArray | float | None = None,
@@ -393,7 +394,7 @@ def shift_error(
     """From the residual that the step leaves to the error of the shift, rounding included.
 
     ``measured``: ``remainder`` is the whole residual as evaluated, with its own rounding, not
-    what a bound leaves after exact linear algebra. ``lowest``: the neighbour's least curvature
+    what a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the neighbour's least curvature
     where the step ends, if it was measured there; else it is inferred from Â.
     """
     problem, m = expansion.problem, expansion.rows_after
@@ -431,22 +432,22 @@ def shift_error(
         floor=expansion.floor,
         curvature=lowest,
         spread=expansion.spread,
-        travelled=travelled,
+        decay=decay,
     )
-    error = error + _tilt(
-        expansion, changed, lowest, length + error, travelled + expansion.spread * error
-    )
+    error = error + _tilt(expansion, changed, lowest, length, error, decay)
     # Forming a shift, and inner products with it by way of B⁻¹b, round too.
     spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
-    return error + 4 * ROUNDOFF * (length + 2 * offset) + spill * spilled
+    tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
+    return error + 4 * ROUNDOFF * (length + 2 * offset) + spill * spilled + tiny
 
 
 def _tilt(
     expansion: Expansion,
     changed: FloatArray,
     lowest: FloatArray | float,
-    reached: FloatArray,
-    travelled: FloatArray,
+    length: FloatArray,
+    error: FloatArray,
+    decay: FloatArray,
 ) -> FloatArray:
     """What the residual of the base costs each shift (see :func:`tilt_error`)."""
     eta, ratio = expansion.base.gradient_bound, expansion.problem.rows / expansion.rows_after
@@ -458,26 +459,25 @@ def _tilt(
             floor=floor,
             curvature=float(np.min(lowest)),
             spread=expansion.spread,
-            travelled=float(np.max(travelled)),
+            decay=float(np.min(decay)),
         )
     )
+    spread = expansion.spread
     with np.errstate(over="ignore", invalid="ignore"):
         if expansion.problem.loss.third_ratio is None:
             # No bound on how the Hessian varies: the coarse form of the tilt decides.
-            stretch = np.full(len(reached), np.inf)
+            stretch = np.full(len(length), np.inf)
         else:
-            stretch = expansion.spread * (reached + drift)
-
-        def relaxed(curvature: FloatArray | float, way: FloatArray | float) -> FloatArray:
-            above = np.maximum(np.asarray(curvature) - floor, 0.0)
-            return floor + above * np.exp(-np.asarray(way) - expansion.spread * drift)
-
+            stretch = spread * (length + error + drift)
+        # e^(−v) ≥ 1 − v: what the curvature keeps on the way from where it is known.
+        base_kept = max(1 - spread * drift, 0.0)
+        kept = np.maximum(1 - spread * (error + drift), 0.0) * decay
         return tilt_error(
             eta,
             rows_ratio=ratio,
             change=changed + float(np.max(np.abs(expansion.penalty_change))) / expansion.rows_after,
             stretch=stretch,
-            loss_curvature=expansion.loss_curvature * np.exp(expansion.spread * drift),
-            base_curvature=float(relaxed(expansion.base_lowest, 0.0)),
-            curvature=relaxed(lowest, travelled),
+            loss_curvature=expansion.loss_curvature * float(np.exp(spread * drift)),
+            base_curvature=floor + max(expansion.base_lowest - floor, 0.0) * base_kept,
+            curvature=floor + np.maximum(np.asarray(lowest) - floor, 0.0) * kept,
         )

@@ -20,7 +20,7 @@ from expost import _validate
 from expost._exact import refine
 from expost._expansion import Change, Expansion, Shifts, expand, newton_shifts
 from expost._labels import signs, two_classes
-from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
@@ -181,10 +181,11 @@ def neighbours_of(
         tolerance = _validate.positive("tolerance", tolerance)
         if method != "exact":
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
-    rows_after, changes = _changes(problem, base, relation, entering)
-    factor = problem.rows / rows_after if keep_total_penalty else 1.0
-    after = problem.penalty * factor
-    expansion = expand(problem, base, changes, rows_after=rows_after, penalty_after=after)
+    data = _change(problem, base, -1, problem.X, problem.y)
+    rows_after, changes = _changes(problem, base, data, relation, entering)
+    expansion = expand(
+        problem, base, data, changes, rows_after=rows_after, keep_total_penalty=keep_total_penalty
+    )
     worst_case = _worst_case_shifts(expansion)
     match method:
         case "newton":
@@ -263,41 +264,32 @@ def entering_rows(
 def _changes(
     problem: Problem,
     base: Minimiser,
+    data: Change,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
 ) -> tuple[int, tuple[Change, ...]]:
-    """How many rows a neighbour has, and which rows leave or enter."""
-    leaving = (problem.X, problem.y)
+    """How many rows a neighbour has, and which rows leave (of the ``data``) or enter."""
     match relation:
         case Neighbouring.REMOVE:
-            return problem.rows - 1, (_change(problem, base, -1, *leaving),)
+            return problem.rows - 1, (data,)
         case Neighbouring.ADD:
             assert entering is not None
             return problem.rows + 1, (_change(problem, base, +1, *entering),)
         case Neighbouring.REPLACE:
             assert entering is not None
-            return problem.rows, (
-                _change(problem, base, -1, *leaving),
-                _change(problem, base, +1, *entering),
-            )
+            return problem.rows, (data, _change(problem, base, +1, *entering))
 
 
 def _change(problem: Problem, base: Minimiser, sign: int, X: FloatArray, y: FloatArray) -> Change:
-    loss = problem.loss
-    z, norms = np.empty(len(X)), problem.norms
+    count = len(X)
+    z, slope, curvature = np.empty(count), np.empty(count), np.empty(count)
     for block in row_blocks(*X.shape):
         z[block] = X[block] @ base.theta
+        slope[block], curvature[block] = problem.loss.derivatives(z[block], y[block])
+    norms = problem.norms
     if X is not problem.X:
-        norms = np.linalg.norm(X, axis=1) * (1 + 2 * gamma(X.shape[1] + 4))
-    return Change(
-        sign=sign,
-        X=X,
-        y=y,
-        norms=norms,
-        z=z,
-        slope=loss.slope(z, y),
-        curvature=loss.curvature(z, y),
-    )
+        norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
+    return Change(sign=sign, X=X, y=y, norms=norms, z=z, slope=slope, curvature=curvature)
 
 
 def _worst_case_shifts(expansion: Expansion) -> Shifts:

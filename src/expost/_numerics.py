@@ -14,9 +14,20 @@ import numpy as np
 
 from expost.types import FloatArray
 
-__all__ = ["ROUNDOFF", "CompensatedSum", "bracket_root", "gamma", "gauss_legendre", "row_blocks"]
+__all__ = [
+    "ROUNDOFF",
+    "UNDERFLOW",
+    "CompensatedSum",
+    "bracket_root",
+    "gamma",
+    "gauss_legendre",
+    "row_blocks",
+    "row_norms",
+]
 
 ROUNDOFF = 2.0**-53
+# More than any number of products that underflow can lose; added to error bounds as it stands.
+UNDERFLOW = 1e-300
 
 # Rows a block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
@@ -35,6 +46,16 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     step = max(64, _BLOCK_ENTRIES // max(columns, 1))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+def row_norms(rows: FloatArray) -> FloatArray:
+    """Lengths of the rows, also of those whose squares underflow."""
+    norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    tiny = norms < 1e-140
+    if np.any(tiny):
+        # Scaled by a power of two, which is exact.
+        norms[tiny] = np.linalg.norm(np.ldexp(rows[tiny], 500), axis=1) * 2.0**-500
+    return norms
 
 
 class CompensatedSum:

@@ -375,18 +375,19 @@ def _credit(columns: dict[str, list[Any]], source: str) -> Dataset:
 def _read_mnist(path: Path, source: str) -> Digits:
     try:
         with path.open("rb") as file:
-            is_archive = file.read(2) == b"PK"
-        if is_archive:
-            with np.load(path, allow_pickle=False) as arrays:
-                parts = {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
-            return Digits(name="MNIST", source=source, **parts)
+            if file.read(2) != b"PK":
+                return _mnist_csv(path, source)
+        with np.load(path, allow_pickle=False) as arrays:
+            parts = {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or 'damaged'}).") from None
+    except InvalidInput:
+        raise
     except (KeyError, ValueError, zipfile.BadZipFile):
         raise InvalidInput(
             f"{path}: must be an .npz of x_train, y_train, x_test and y_test."
         ) from None
-    return _mnist_csv(path, source)
+    return Digits(name="MNIST", source=source, **parts)
 
 
 def _mnist_csv(path: Path, source: str) -> Digits:

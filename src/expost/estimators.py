@@ -5,13 +5,17 @@ else of the data, neither the minimiser nor the noise.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _validate
@@ -29,92 +33,127 @@ from expost.mechanisms import OutputPerturbation, Release, automatic_regularizat
 from expost.mechanisms.output import TOLERANCE
 from expost.types import FloatArray
 
-__all__ = ["PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge"]
+__all__ = ["BudgetWarning", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge"]
+
+
+class BudgetWarning(UserWarning):
+    """An estimator was copied to be fitted again: every fit spends its epsilon anew."""
 
 
 class _PrivateLinearModel(BaseEstimator):
-    """What the three estimators share: bounds, the minimiser, one release.
+    """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
+    spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
 
     Parameters
     ----------
-    epsilon : the privacy budget of this one fit; ``inf`` gives the exact minimiser.
-    delta : needed by Gaussian noise, refused by norm-Laplace noise, which is pure.
-    mechanism : "output", A(D) + b.
-    noise : "laplace" (density ∝ exp(−β∥b∥)) or "gaussian".
-    regularization : Λ of the averaged objective, or "auto": from n, d and epsilon alone.
-    fit_intercept, intercept_scaling : a constant feature of that length inside the unit ball.
-    data_norm : a bound on ∥x∥ known without the data; longer rows are clipped to it. None reads
-        it from the data, under PrivacyLeakWarning.
-    random_state : None draws the noise from the operating system, which is what a release needs.
-        A seed is for simulation: whoever knows it can take the noise off, and it warns.
-
-    Each fit spends ``epsilon`` anew: a grid search over k settings and f folds spends k·f times.
+    epsilon : float, default=1.0
+        The privacy budget of this one fit; ``inf`` gives the exact minimiser.
+    delta : float, default=None
+        Needed by Gaussian noise, refused by norm-Laplace noise, which is pure.
+    mechanism : {"output"}, default="output"
+        How the model is released: A(D) + b.
+    noise : {"laplace", "gaussian"}, default="laplace"
+        The density of b: ∝ exp(−β∥b∥), or normal.
+    regularization : float or "auto", default=1.0
+        Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d and epsilon alone.
+    fit_intercept : bool, default=True
+        Whether a constant feature is added.
+    intercept_scaling : float, default=0.1
+        The length, inside the unit ball, of that constant feature.
+    data_norm : float, default=None
+        A bound on ∥x∥ known without the data; longer rows are clipped to it. None reads it from
+        the data, under PrivacyLeakWarning.
+    random_state : int, Generator or RandomState, default=None
+        None draws the noise from the operating system, which is what a release needs. A seed is
+        for simulation: whoever knows it can take the noise off, and it warns.
     """
 
     _loss_name: str
+    coef_: FloatArray
+    intercept_: float | FloatArray
 
-    def _fit(self, X: FloatArray, y: Any, unsupported: dict[str, Any]) -> Self:
-        """Minimise, add noise, keep the release."""
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+        """Release one model of these rows, at a cost of ``epsilon``."""
         _refuse(unsupported)
         _validate.one_of("mechanism", self.mechanism, ("output",))
+        _refuse_kinds(X=X, y=y)
+        with _refusals():
+            # "numeric" keeps integers, so that the next line sees those past 2⁵³.
+            X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
+        features, names = _validate.matrix(X), self._names()
         read: list[str] = []
-        X, target, classes, loss = self._targets(X, y, read)
-        ball = UnitBall(
-            data_norm=self._data_norm(X, read),
-            fit_intercept=self.fit_intercept,
-            intercept_scaling=self.intercept_scaling,
-        )
-        rows, clipped = ball.rows(X)
+        target, classes, loss = self._targets(y, read)
+        ball = self._ball(features, read)
+        rows, clipped = ball.rows(features)
+        how = self._how(loss, *rows.shape)
+        rng = None
+        if how.is_private:
+            _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
+            rng = self._rng()
         if clipped:
             warnings.warn(
                 f"{clipped} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
                 " it; give a larger bound if that is too many.",
                 ClippedRowsWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
-        how = self._mechanism(loss, *rows.shape)
-        problem = Problem(
-            X=rows, y=target, loss=loss, penalty=np.full(rows.shape[1], how.regularization)
-        )
-        if how.is_private:
-            _ = how.grid  # Refuses before the data is looked at, where no safe grid exists.
-        theta = how.release(minimise(problem, tolerance=TOLERANCE), self._rng())
-        self._warn_of_leaks(read)
-        names = getattr(self, "feature_names_in_", None)
+        if read:
+            warnings.warn(
+                f"read from the data, which is not private: {', '.join(read)}; give bounds that"
+                " you know without the data.",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        penalty = np.full(how.dimension, how.regularization)
+        problem = Problem(X=rows, y=target, loss=loss, penalty=penalty)
         return self._keep(
             Release(
-                theta=theta,
+                theta=how.release(minimise(problem, tolerance=TOLERANCE), rng),
                 mechanism=how,
                 ball=ball,
                 classes=classes,
-                feature_names=None if names is None else tuple(str(name) for name in names),
+                feature_names=names,
                 read_from_data=tuple(read),
-                seeded=self.random_state is not None,
+                seeded=rng is not None,
             )
         )
 
-    def _mechanism(self, loss: Loss, rows: int, dimension: int) -> OutputPerturbation:
-        regularization = self.regularization
+    def _names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return None
+        if len(set(names)) < len(names):
+            raise InvalidInput("X has duplicate column names: every name must be its own.")
+        return tuple(names)
+
+    def _ball(self, features: FloatArray, read: list[str]) -> UnitBall:
+        norm = self.data_norm
+        if norm is None:
+            read.append("data_norm (the largest row norm)")
+            norm = UnitBall.largest_norm(features)
+        return UnitBall(
+            data_norm=norm,
+            fit_intercept=self.fit_intercept,
+            intercept_scaling=self.intercept_scaling,
+        )
+
+    def _how(self, loss: Loss, rows: int, dimension: int) -> OutputPerturbation:
+        delta = self.delta
         budget: dict[str, Any] = {
             "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
-            "delta": self.delta,
-            "noise": _validate.one_of("noise", self.noise, ("laplace", "gaussian")),
+            "delta": None if delta is None else _validate.probability("delta", delta),
+            "noise": self.noise,
             "loss": loss,
             "rows": rows,
             "dimension": dimension,
         }
+        regularization = self.regularization
         if isinstance(regularization, str):
             _validate.one_of("regularization", regularization, ("auto",))
             regularization = automatic_regularization(**budget)
         return OutputPerturbation(
             regularization=_validate.positive("regularization", regularization), **budget
         )
-
-    def _data_norm(self, X: FloatArray, read: list[str]) -> float:
-        if self.data_norm is not None:
-            return _validate.positive("data_norm", self.data_norm)
-        read.append("data_norm (the largest row norm)")
-        return UnitBall.largest_norm(X)
 
     def _rng(self) -> np.random.Generator | None:
         """None, for the operating system's randomness, or a seeded generator that warns."""
@@ -125,7 +164,7 @@ class _PrivateLinearModel(BaseEstimator):
             "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
             " at None for a real release.",
             SeededReleaseWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         if isinstance(seed, np.random.Generator):
             return seed
@@ -133,27 +172,24 @@ class _PrivateLinearModel(BaseEstimator):
             return np.random.default_rng(seed.randint(2**31, size=4))
         return np.random.default_rng(_validate.whole("random_state", seed, least=0))
 
-    def _warn_of_leaks(self, read: list[str]) -> None:
-        if read:
-            warnings.warn(
-                f"read from the data, which is not private: {', '.join(read)}; give bounds that"
-                " you know without the data.",
-                PrivacyLeakWarning,
-                stacklevel=4,
-            )
-
     def _keep(self, release: Release) -> Self:
         self.release_ = release
         coef, intercept = release.coefficients
         self.n_features_in_ = len(coef)
-        self._shape_coefficients(coef, intercept)
+        if release.classes is None:
+            self.coef_, self.intercept_ = coef, intercept
+        else:
+            self.classes_ = release.classes
+            self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
         return self
 
     def _linear(self, X: Any) -> FloatArray:
         check_is_fitted(self, "release_")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        _refuse_kinds(X=X)
+        with _refusals():
+            X = validate_data(self, X, reset=False, dtype="numeric")
         coef, intercept = self.release_.coefficients
-        scores: FloatArray = X @ coef + intercept
+        scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef + intercept
         return scores
 
     def save(self, path: str | Path) -> Path:
@@ -164,29 +200,64 @@ class _PrivateLinearModel(BaseEstimator):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that wrote ``path``."""
-        return cls._from_release(Release.load(path))
-
-    @classmethod
-    def _from_release(cls, release: Release) -> Self:
-        how = release.mechanism
+        release = Release.load(path)
+        how, ball = release.mechanism, release.ball
         if how.loss.name != cls._loss_name:
             raise InvalidInput(
-                f"model.json holds a model with {how.loss.name} loss: {cls.__name__} needs"
-                f" {cls._loss_name}."
+                f"{path}: holds a model with {how.loss.name} loss; {cls.__name__} needs one with"
+                f" {cls._loss_name} loss."
             )
-        estimator = cls(
-            epsilon=how.epsilon,
-            delta=how.delta,
-            noise=how.noise,
-            regularization=how.regularization,
-            fit_intercept=release.ball.fit_intercept,
-            intercept_scaling=release.ball.intercept_scaling,
-            data_norm=release.ball.data_norm,
-            **cls._own_parameters(release),
-        )
+        parameters: dict[str, Any] = {
+            "epsilon": how.epsilon,
+            "delta": how.delta,
+            "noise": how.noise,
+            "regularization": how.regularization,
+            **ball.to_json(),
+        }
+        match how.loss:
+            case HuberHinge(width=width):
+                parameters["huber_width"] = width
+            case Squared(label_bound=bound):
+                parameters["label_bound"] = bound
+        if release.classes is not None:
+            parameters["classes"] = tuple(release.classes.tolist())
+        # A bound that was read from the data was not given: another fit must warn again.
+        for entry in release.read_from_data:
+            parameters.pop(entry.split(" ")[0], None)
+        estimator = cls(**parameters)
         if release.feature_names is not None:
             estimator.feature_names_in_ = np.array(release.feature_names, dtype=object)
         return estimator._keep(release)
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted copy; the second one warns, since then a search or the like is under way.
+
+        Searches, cross-validation and ensembles fit copies of one estimator. They make them in
+        the calling process, whatever n_jobs is, so that counting copies catches them all, and
+        where warnings are errors stops them before a second fit.
+        """
+        copy: Self = super().__sklearn_clone__()
+        self._copies = copy._number = getattr(self, "_copies", 0) + 1
+        if self._copies == 2:
+            warnings.warn(
+                f"{type(self).__name__} was copied a second time, as searches, cross-validation"
+                " and ensembles do: every fit spends its epsilon anew, and on rows that they"
+                " share k settings × f folds and a refit add up to k·f + 1 times that; choose"
+                " settings on rows that are public, or count every fit.",
+                BudgetWarning,
+                stacklevel=3,
+            )
+        return copy
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters; once fitted, also the release and how many copies were made for it."""
+        text: str = super().__repr__(N_CHAR_MAX)
+        release = getattr(self, "release_", None)
+        if release is None:
+            return text
+        number = getattr(self, "_number", 1)
+        spent = f", copy {number} of one estimator: every fit spent epsilon" if number > 1 else ""
+        return f"{text} fitted: {release!r}{spent}"
 
 
 class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
@@ -197,27 +268,15 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
-        """Release one model of these rows, at a cost of ``epsilon``."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        return self._fit(X, y, unsupported)
-
-    def _targets(
-        self, X: FloatArray, y: Any, read: list[str]
-    ) -> tuple[FloatArray, FloatArray, NDArray[Any], Loss]:
+    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss]:
+        with _refusals():
+            check_classification_targets(y)
         if self.classes is None:
             read.append("classes (the label set)")
-        from sklearn.utils.multiclass import check_classification_targets
-
-        check_classification_targets(y)
-        classes = two_classes(y, self.classes)
-        return _validate.matrix(X), signs(y, classes), classes, self._loss()
-
-    def _shape_coefficients(self, coef: FloatArray, intercept: float) -> None:
-        assert self.release_.classes is not None
-        self.classes_ = self.release_.classes
-        self.coef_ = coef[None, :]
-        self.intercept_ = np.array([intercept])
+        # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
+        # turn an area under the curve round without a word.
+        classes = np.sort(two_classes(y, self.classes))
+        return signs(y, classes), classes, self._loss()
 
     def decision_function(self, X: Any) -> FloatArray:
         """x·coef + intercept; > 0 for the second class."""
@@ -230,11 +289,13 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         return labels
 
 
-class PrivateLogisticRegression(_PrivateClassifier):
+class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""Logistic regression, released once under differential privacy.
 
     {_PrivateLinearModel.__doc__}
-    classes : the two labels, second one positive; None reads them from the data, and warns.
+    classes : pair of labels, default=None
+        The two labels, in either order; ``classes_`` is sorted and its second one positive. None
+        reads them from the data, under PrivacyLeakWarning.
     """
 
     _loss_name = "logistic"
@@ -267,10 +328,6 @@ class PrivateLogisticRegression(_PrivateClassifier):
     def _loss(self) -> Loss:
         return Logistic()
 
-    @classmethod
-    def _own_parameters(cls, release: Release) -> dict[str, Any]:
-        return {"classes": release.classes}
-
     def predict_proba(self, X: Any) -> FloatArray:
         """σ(decision) for the second class, and what is left for the first."""
         scores = self._linear(X)
@@ -282,12 +339,15 @@ class PrivateLogisticRegression(_PrivateClassifier):
         return -np.logaddexp(0, np.column_stack([scores, -scores]))
 
 
-class PrivateLinearSVC(_PrivateClassifier):
+class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""A linear support vector classifier (Huber-smoothed hinge), released once.
 
     {_PrivateLinearModel.__doc__}
-    huber_width : h, half the width of the smoothed corner.
-    classes : the two labels, second one positive; None reads them from the data, and warns.
+    huber_width : float, default=0.5
+        h ≤ 1, half the width of the smoothed corner.
+    classes : pair of labels, default=None
+        The two labels, in either order; ``classes_`` is sorted and its second one positive. None
+        reads them from the data, under PrivacyLeakWarning.
     """
 
     _loss_name = "huber-hinge"
@@ -320,21 +380,19 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.random_state = random_state
 
     def _loss(self) -> Loss:
-        return HuberHinge(width=self.huber_width)
-
-    @classmethod
-    def _own_parameters(cls, release: Release) -> dict[str, Any]:
-        loss = release.mechanism.loss
-        assert isinstance(loss, HuberHinge)
-        return {"classes": release.classes, "huber_width": loss.width}
+        width = _validate.positive("huber_width", self.huber_width)
+        if not width <= 1:
+            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
+        return HuberHinge(width=width)
 
 
-class PrivateRidge(RegressorMixin, _PrivateLinearModel):
+class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has one, below)
     __doc__ = f"""Ridge regression, released once under differential privacy.
 
     {_PrivateLinearModel.__doc__}
-    label_bound : a bound on ∣y∣ known without the data; labels past it are clipped. None reads it
-        from the data, and warns.
+    label_bound : float, default=None
+        A bound on ∣y∣ known without the data; labels past it are clipped. None reads it from the
+        data, under PrivacyLeakWarning.
     """
 
     _loss_name = "squared"
@@ -364,14 +422,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):
         self.label_bound = label_bound
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
-        """Release one model of these rows, at a cost of ``epsilon``."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
-        return self._fit(X, y, unsupported)
-
-    def _targets(
-        self, X: FloatArray, y: Any, read: list[str]
-    ) -> tuple[FloatArray, FloatArray, None, Loss]:
+    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, None, Loss]:
         target = _validate.vector(y)
         if self.label_bound is None:
             read.append("label_bound (the largest label)")
@@ -384,20 +435,9 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):
             warnings.warn(
                 f"{beyond} labels are past label_bound={bound:g} and were clipped to it.",
                 ClippedRowsWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-        loss = Squared(label_bound=bound)
-        return _validate.matrix(X), np.clip(target, -bound, bound), None, loss
-
-    def _shape_coefficients(self, coef: FloatArray, intercept: float) -> None:
-        self.coef_ = coef
-        self.intercept_ = intercept
-
-    @classmethod
-    def _own_parameters(cls, release: Release) -> dict[str, Any]:
-        loss = release.mechanism.loss
-        assert isinstance(loss, Squared)
-        return {"label_bound": loss.label_bound}
+        return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
 
     def predict(self, X: Any) -> FloatArray:
         """x·coef + intercept."""
@@ -406,10 +446,40 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):
 
 def _refuse(unsupported: dict[str, Any]) -> None:
     """Weights would change each row's sensitivity, which the noise is calibrated to."""
-    if "sample_weight" in unsupported:
+    if unsupported.pop("sample_weight", None) is not None:
         raise InvalidInput(
             "sample_weight: is not supported, since the noise is calibrated to rows of equal"
             " weight 1/n; leave it out."
         )
     if unsupported:
         raise TypeError(f"fit() got unexpected keyword arguments: {', '.join(unsupported)}.")
+
+
+def _refuse_kinds(**arrays: Any) -> None:
+    """Masked arrays, whose mask scikit-learn would drop without a word, and sparse ones."""
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray) or scipy.sparse.issparse(values):
+            _validate.vector(values, name=name)
+
+
+# How scikit-learn's messages begin that quote cells of the data, or advise another estimator.
+_REPHRASED = {
+    "Expected 2D array": "X must have two dimensions, rows and columns. Reshape your data with"
+    " X.reshape(-1, 1) if it is one column.",
+    "Complex data not supported": "Complex data not supported: X and y must be real.",
+    "could not convert": "X and the labels of a regression must be numeric: encode text first.",
+    "Input X contains NaN": "Input X contains NaN: every cell must be finite; drop or fill them.",
+}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        for start, rephrased in _REPHRASED.items():
+            if text.startswith(start):
+                text = rephrased
+        raise InvalidInput(text) from None

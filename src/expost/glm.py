@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.linalg
 
-from expost._numerics import ROUNDOFF, CompensatedSum, bracket_root, gamma, row_blocks
+from expost._numerics import (
+    ROUNDOFF,
+    UNDERFLOW,
+    CompensatedSum,
+    bracket_root,
+    gamma,
+    row_blocks,
+    row_norms,
+)
 from expost.errors import ConvergenceError, InvalidInput
 from expost.losses import Array, Loss
 from expost.types import FloatArray
@@ -25,6 +33,8 @@ __all__ = ["Minimiser", "Problem", "minimise"]
 # Rows summed by one BLAS dot product; longer sums are compensated, so that the error bound of a
 # gradient does not grow with n.
 _CHUNK = 1024
+# Fourth powers of a row's length, over Λ², must not overflow.
+_LONGEST_ROW = 1e30
 # Relative error of one evaluation of f, f′ or f″ (a few roundings and one exponential).
 _FUNCTION_ERROR = 16 * ROUNDOFF
 
@@ -46,7 +56,9 @@ class Problem:
         norms = np.empty(self.rows)
         for block in self.blocks():
             part = self.X[block]
-            norms[block] = np.sqrt(np.einsum("ij,ij->i", part, part))
+            norms[block] = row_norms(part)
+        if not norms.max(initial=0.0) <= _LONGEST_ROW:
+            raise InvalidInput(f"X holds a row longer than {_LONGEST_ROW:g}: rescale its columns.")
         # Rounded up, for it is used in bounds.
         object.__setattr__(self, "norms", norms * (1 + 2 * gamma(self.columns + 4)))
 
@@ -58,7 +70,7 @@ class Problem:
     @property
     def columns(self) -> int:
         """The number d of columns."""
-        return self.X.shape[1]
+        return int(self.X.shape[1])
 
     def blocks(self) -> Iterator[slice]:
         """Row blocks."""
@@ -111,7 +123,7 @@ class _Pass:
 
     @property
     def gradient_bound(self) -> float:
-        return float(np.linalg.norm(self.gradient)) * (1 + 1e-12) + self.rounding
+        return float(np.linalg.norm(self.gradient)) * (1 + 1e-12) + self.rounding + UNDERFLOW
 
 
 def minimise(
@@ -154,7 +166,7 @@ def _evaluate(problem: Problem, theta: FloatArray, *, hessian: bool = True) -> _
     for block in problem.blocks():
         part, labels, norms = X[block], y[block], problem.norms[block]
         z = part @ theta
-        slope, curvature = loss.slope(z, labels), loss.curvature(z, labels)
+        slope, curvature = loss.derivatives(z, labels)
         value.add(np.sum(loss.value(z, labels)))
         for start in range(0, len(part), _CHUNK):
             chunk = slice(start, start + _CHUNK)
@@ -225,15 +237,14 @@ def _polish(
         factor = scipy.linalg.cho_factor(state.hessian)
     except scipy.linalg.LinAlgError:
         return theta, bound
+    best = theta
     for _ in range(6):
         gradient, rounding = _long_gradient(problem, theta)
-        here = float(np.linalg.norm(gradient)) * (1 + 1e-12) + rounding
-        if not here < bound and _ > 0:
-            break
+        here = float(np.linalg.norm(gradient)) * (1 + 1e-12) + rounding + UNDERFLOW
         if here < bound:
             best, bound = theta, here
-        else:
-            best = theta
+        elif theta is not best:
+            break
         if bound <= tolerance / 4:
             break
         theta = theta - scipy.linalg.cho_solve(factor, gradient)

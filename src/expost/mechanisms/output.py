@@ -37,7 +37,7 @@ from expost.glm import Minimiser
 from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
-from expost.noise import Gaussian, Noise, NormLaplace
+from expost.noise import Gaussian, NormLaplace
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["NOISES", "OutputPerturbation", "automatic_regularization"]
@@ -96,7 +96,7 @@ class OutputPerturbation:
         return 2 * (lipschitz / self.rows + TOLERANCE) / self.regularization
 
     @cached_property
-    def law(self) -> Noise:
+    def law(self) -> NormLaplace | Gaussian:
         """The noise."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
@@ -109,7 +109,7 @@ class OutputPerturbation:
     @property
     def resolution(self) -> float:
         """1/β or σ."""
-        return 1 / self.law.rate if isinstance(self.law, NormLaplace) else self.law.scale
+        return _resolution(self.law)
 
     @cached_property
     def grid(self) -> Grid:
@@ -188,7 +188,7 @@ class OutputPerturbation:
             return np.minimum(self.law.rate * diagonal, 2 * self.law.rate * distance)
         if self.grid.is_clamped(theta):
             return np.full(len(distance), np.inf)
-        return distance * diagonal / (2 * self.law.scale**2)
+        return distance * (diagonal / (2 * self.resolution**2))
 
     def _noiseless(self, neighbours: Neighbours) -> RowLosses:
         """Without noise two points either coincide or prove which they are."""
@@ -238,11 +238,15 @@ def automatic_regularization(
     return best
 
 
-def _mean_square_norm(law: Noise) -> float:
+def _resolution(law: NormLaplace | Gaussian) -> float:
+    """1/β or σ: the length over which the density hardly changes."""
+    return 1 / law.rate if isinstance(law, NormLaplace) else law.scale
+
+
+def _mean_square_norm(law: NormLaplace | Gaussian) -> float:
     """E∥b∥²: d(d+1)/β² or dσ²."""
-    if isinstance(law, NormLaplace):
-        return law.dimension * (law.dimension + 1) / law.rate**2
-    return law.dimension * law.scale**2
+    spread = law.dimension + 1 if isinstance(law, NormLaplace) else 1
+    return law.dimension * spread * _resolution(law) ** 2
 
 
 def _reference_square(loss: Loss) -> float:
