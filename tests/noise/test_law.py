@@ -352,6 +352,8 @@ def test_fifty_thousand_rows_at_once():
     # A guard against an accidental loop, not a benchmark: measured 0.3 s on a slow machine.
     assert time.process_time() - start < 5
     np.testing.assert_allclose(exposure[::5000], law(t[::5000], 14).expected_exposure, rtol=1e-14)
+    with pytest.raises(ValueError, match="read-only"):
+        exposure[0] = 0
 
 
 # --------------------------------------------------------------------------- Gaussian

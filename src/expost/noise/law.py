@@ -162,7 +162,10 @@ class NormLaplaceLaw:
         flat = by_blocks(self.separation.ravel(), moments, at_zero=0.0, at_infinity=limit, width=3)
         # Rounding of the weights must not lift a figure past its proved bound.
         bound = np.stack([self.separation.ravel()] * 2 + [np.ones(self.separation.size)], axis=-1)
-        loss, exposure, advantage = np.minimum(flat, bound).T
+        figures = np.minimum(flat, bound)
+        # They are kept and handed out again: nobody may write into them.
+        figures.setflags(write=False)
+        loss, exposure, advantage = figures.T
         shape = self.separation.shape
         return loss.reshape(shape), exposure.reshape(shape), advantage.reshape(shape)
 
