@@ -37,7 +37,8 @@ def point_error(
 
     Along the segment to the minimiser the Hessian is at least floor + c·e^(−u·spread) at distance
     u, with c = (curvature − floor)·decay: ``curvature`` is the least eigenvalue at the expansion
-    point, ``decay`` = e^(−τ) what the way from there to θ can have taken from it. So the error r satisfies
+    point, ``decay`` = e^(−τ) what the way from there to θ can have left of it. So the error r
+    satisfies
 
         floor·r + c(1 − e^(−r·spread))/spread ≤ residual,
 
@@ -77,7 +78,9 @@ def tilt_error(
     (e^stretch − 1)·``loss_curvature``; H and H' are at least ``base_curvature`` and ``curvature``.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        bracket = change + np.expm1(stretch) * loss_curvature
+        growth = np.expm1(stretch)
+        # The changed rows' own curvature counts where the tilt has moved to, not at Â.
+        bracket = change * (1 + growth) + growth * loss_curvature
         fine = base_residual * bracket / (curvature * np.float64(base_curvature))
         # Each end on its own.
         coarse = base_residual * (rows_ratio / curvature + 1 / np.float64(base_curvature))

@@ -145,9 +145,9 @@ def _third_order(
                 for k, vectors in enumerate((first, second, both)):
                     entered[k] += weight * np.einsum("ij,ij->i", change.X, vectors) ** 2
         q1, q2, q = (
-            np.einsum("ij,ij->i", vectors @ expansion.third, vectors)
+            (np.einsum("ij,ij->i", vectors @ expansion.third, vectors) + entered[k])
+            * (1 + expansion.curvature_error)
             + slack * np.einsum("ij,ij->i", vectors, vectors)
-            + entered[k]
             for k, vectors in enumerate((first, second, both))
         )
         length = np.linalg.norm(both, axis=1)
@@ -158,9 +158,10 @@ def _third_order(
         left = np.linalg.norm(_apply(expansion, changes, second) - right, axis=1)
         rounding = gamma(d * d + 2**18) * 0.5 * np.einsum("ij,ij->i", first, first)
         remainder = (remainder + left) * (1 + 1e-9) + rounding * float(np.trace(expansion.third))
-        remainder += (
-            gamma(4 * d) * float(np.linalg.norm(expansion.hessian)) * np.linalg.norm(second, axis=1)
+        steepest = float(np.linalg.norm(expansion.hessian)) + sum(
+            change.curvature * change.norms**2 / m for change in changes
         )
+        remainder += gamma(4 * d) * steepest * np.linalg.norm(second, axis=1)
         bound = shift_error(expansion, part, length, remainder, np.exp(-travelled))
         _adopt(chosen, both, np.where(np.isnan(bound), np.inf, bound), shift, distance, error)
 
@@ -195,6 +196,7 @@ def _tilted_gradient(
         moved += problem.norms[block] @ np.abs(growth)
     length = np.linalg.norm(shift, axis=1)
     pulls = np.zeros(len(shift))
+    uncertain = np.zeros(len(shift))
     for change in changes:
         along = np.einsum("ij,ij->i", change.X, shift)
         growth = loss.increment(change.z, change.y, along)
@@ -202,18 +204,18 @@ def _tilted_gradient(
         size = np.abs(change.slope) + (0 if loss.is_classification else np.abs(change.y))
         moved += np.abs(growth) * change.norms
         pulls += size * change.norms
+        # The changed row's own predictor and step, through a slope of at most sup f″.
+        lost = 2 * problem.margin_error(expansion.base.theta) + gamma(d + 2) * length
+        uncertain += loss.curvature_bound * change.norms**2 / m * lost
     gradient = expansion.penalty_after * shift + total / m - expansion.pull
     with np.errstate(over="ignore"):
-        uncertain = _increment_error(expansion, length)
+        uncertain += _increment_error(expansion, length)
     summing = gamma(problem.rows + d + 64)
     rounding = (
         summing * moved / m
         + uncertain
         + 64 * ROUNDOFF * (pulls / m + float(np.linalg.norm(expansion.pull)))
         + 4 * ROUNDOFF * float(np.max(expansion.penalty_after)) * length
-        + problem.margin_error(expansion.base.theta)
-        * sum(loss.curvature_bound * change.norms**2 for change in changes)
-        / m
     )
     return gradient, 1.01 * rounding
 
@@ -229,7 +231,9 @@ def _increment_error(expansion: Expansion, length: FloatArray) -> FloatArray:
     if loss.third_ratio is None:
         return anywhere
     # Σ f″∥x∥²/m is the trace of the loss's Hessian; its growth along the step is at most e^τ.
-    trace = float(np.trace(expansion.hessian) - expansion.penalty_after.sum())
+    total = float(expansion.penalty_after.sum())
+    trace = max(float(np.trace(expansion.hessian)) - total, 0.0)
+    trace += gamma(4 * problem.columns) * (total + trace)
     growth = np.exp(expansion.spread * length)
     here = 1.01 * trace * growth * (step + (expansion.spread * 2 * margin) * length)
     return np.fmin(anywhere, here)
@@ -294,7 +298,7 @@ def _own_newton(
     error: FloatArray,
     tolerance: float,
 ) -> None:
-    """Damped Newton on F̃ with the Hessian where it stands: it always converges, at O(nd²) a step."""
+    """Damped Newton on F̃ with the Hessian where it stands: sure to converge, O(nd²) a step."""
     chosen = np.array([row])
     part = step.take(chosen)
     current = shift[chosen]
@@ -302,7 +306,7 @@ def _own_newton(
     for _ in range(60):
         size = float(np.linalg.norm(gradient))
         hessian = _hessian_at(expansion, part.changes, current)
-        lowest = _lowest(expansion, hessian)
+        lowest = _lowest(expansion, hessian, expansion.base.theta + current[0])
         bound = _certify(expansion, part, current, np.array([size]) + rounding, lowest)
         _adopt(chosen, current, bound, shift, distance, error)
         if error[row] <= tolerance * distance[row] or size <= float(rounding[0]) / 8:
@@ -337,9 +341,13 @@ def _hessian_at(expansion: Expansion, changes: tuple[Change, ...], shift: FloatA
     return hessian
 
 
-def _lowest(expansion: Expansion, hessian: FloatArray) -> float | None:
+def _lowest(expansion: Expansion, hessian: FloatArray, theta: FloatArray) -> float | None:
     """A lower bound on the least eigenvalue of a computed Hessian; None where none is needed."""
     if expansion.problem.loss.third_ratio is None:
         return None
-    rounding = gamma(expansion.problem.rows + 16 * len(hessian)) * float(np.linalg.norm(hessian))
+    problem = expansion.problem
+    rounding = gamma(problem.rows + 16 * len(hessian)) * float(np.linalg.norm(hessian))
+    # f″ at predictors that are off by the rounding of θ, of the shift and of the product.
+    margin = 2 * problem.margin_error(theta) * expansion.largest_norm
+    rounding += float(np.expm1(problem.loss.third_ratio * margin)) * float(np.trace(hessian))
     return max(expansion.floor, float(np.linalg.eigvalsh(hessian)[0]) - 4 * rounding)

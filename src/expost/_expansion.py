@@ -145,6 +145,7 @@ class Expansion:
     third: FloatArray | None
     knots: Knots | None
     largest_norm: float
+    curvature_error: float
     hessian_error: float
     solve_error: float
     pull_error: float
@@ -213,7 +214,8 @@ def expand(
 ) -> Expansion:
     """One pass over the data: XᵀWX twice (curvature and third-order bound), one inverse.
 
-    ``data`` holds every row's predictor and derivatives at the base. A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
+    ``data`` holds every row's predictor and derivatives at the base. A neighbour keeps the
+    penalty p of the averaged objective, or the total m·p of the sum.
     """
     loss, m, n = problem.loss, rows_after, problem.rows
     penalty_after = problem.penalty * (n / m) if keep_total_penalty else problem.penalty
@@ -231,18 +233,16 @@ def expand(
             weighted *= data.norms[block, None]
             third += weighted.T @ part
     weight = float(data.curvature @ data.norms**2)
-    weight_error = 0.0
     longest = max(float(change.norms.max()) for change in (data, *changes))
-    if loss.third_ratio is not None:
-        # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
-        weight_error = weight * (np.expm1(loss.third_ratio * margin * longest) + 16 * ROUNDOFF)
+    # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
+    off = float(np.expm1((loss.third_ratio or 0.0) * margin * longest)) + 16 * ROUNDOFF
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
     hessian = second / m + np.diag(penalty_after)
     size = float(np.linalg.norm(hessian))
     inverse = _inverse(hessian)
     spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
     misfit = float(np.linalg.norm(hessian @ inverse - np.eye(problem.columns)))
-    hessian_error = (weight_error + summing) / m + 8 * ROUNDOFF * size
+    hessian_error = (off * weight + summing) / m + 8 * ROUNDOFF * size
     eigenvalues = scipy.linalg.eigvalsh(hessian)
     slack = hessian_error + 16 * problem.columns * ROUNDOFF * size
     pull = penalty_change * base.theta / m
@@ -269,12 +269,14 @@ def expand(
         third=None if third is None else (loss.third_ratio or 0.0) * third / m,
         knots=Knots.of(problem, data.z, margin, 1 / m) if loss.third_ratio is None else None,
         largest_norm=longest,
+        curvature_error=off,
         hessian_error=hessian_error,
         solve_error=misfit + 2 * spread_out,
         pull_error=float(np.linalg.norm(pull - hessian @ offset))
         + gamma(problem.columns + 8) * pull_size,
         lowest=float(eigenvalues[0]) - slack,
-        base_lowest=max(base_penalty, base_lowest),
+        # A kinked loss's curvature may be gone one ulp away: only the penalty is sure.
+        base_lowest=base_penalty if loss.third_ratio is None else max(base_penalty, base_lowest),
         loss_curvature=float(eigenvalues[-1]) + slack - float(np.min(penalty_after)),
     )
 
@@ -354,7 +356,8 @@ def _newton_error(
     """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
     entered = sum(
         (
-            change.curvature
+            (expansion.problem.loss.third_ratio or 0.0)
+            * change.curvature
             * change.norms
             * np.einsum("ij,ij->i", change.X, shift) ** 2
             / expansion.rows_after
@@ -369,6 +372,7 @@ def _newton_error(
         square = length * length
         quadratic = np.einsum("ij,ij->i", shift @ expansion.third, shift) + entered
         slack = gamma(4 * expansion.problem.columns + 2**18) * float(np.trace(expansion.third))
+        quadratic *= 1 + expansion.curvature_error
         remainder = 0.5 * (quadratic + slack * square) * growth
     elif expansion.knots is not None:
         curvature = expansion.problem.loss.curvature_bound / expansion.rows_after
@@ -394,8 +398,9 @@ def shift_error(
     """From the residual that the step leaves to the error of the shift, rounding included.
 
     ``measured``: ``remainder`` is the whole residual as evaluated, with its own rounding, not
-    what a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the neighbour's least curvature
-    where the step ends, if it was measured there; else it is inferred from Â.
+    what a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the
+    neighbour's least curvature where the step ends, if it was measured there; else it is inferred
+    from Â.
     """
     problem, m = expansion.problem, expansion.rows_after
     loss = problem.loss
@@ -410,7 +415,10 @@ def shift_error(
     spilled = np.zeros(len(length))
     count = len(step.changes)
     for change, scale in zip(step.changes, step.scales, strict=True):
-        steep = loss.curvature_bound if loss.third_ratio is None else 1.01 * change.curvature
+        if loss.third_ratio is None:
+            steep: FloatArray | float = loss.curvature_bound
+        else:
+            steep = (1 + expansion.curvature_error) * change.curvature
         weight = steep * change.norms * change.norms / m
         size = np.abs(change.slope)
         if not loss.is_classification:
@@ -420,7 +428,8 @@ def shift_error(
             # Rounding of f′, of the scalar s and of the solve B⁻¹x; of the predictor and of x·δ.
             residual += change.norms * size * (32 * ROUNDOFF * count / m)
             residual += stretch * (16 * ROUNDOFF * count**2 + expansion.solve_error)
-            residual += weight * (margin + (16 * ROUNDOFF + 2 * dot) * offset + dot * length)
+            residual += weight * (margin + (16 * ROUNDOFF + 2 * dot) * offset)
+            residual += weight * (dot + expansion.curvature_error) * length
             spilled += stretch
         changed += weight
         if change.sign < 0:

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import (
+    LogisticRegression,
+    LogisticRegressionCV,
+    Ridge,
+    RidgeClassifier,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from expost import _validate
@@ -32,6 +37,10 @@ class ForeignModel:
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
     """The objective behind a scikit-learn model, or None for a type that is not known."""
+    if isinstance(model, LogisticRegressionCV):
+        raise InvalidInput(
+            "model: LogisticRegressionCV; refit a LogisticRegression with the C that it chose."
+        )
     if isinstance(model, LogisticRegression):
         return _logistic(model, X, y)
     if isinstance(model, RidgeClassifier):

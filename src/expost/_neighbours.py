@@ -106,7 +106,8 @@ class Neighbours:
             relative = np.max(self.error_bound / self.distance)
         return (
             f"{len(self)} neighbours ({self.relation.value}) by method {self.method!r}\n"
-            f"distance     median {np.median(self.distance):.3g}, largest {np.max(self.distance):.3g}\n"
+            f"distance     median {np.median(self.distance):.3g},"
+            f" largest {np.max(self.distance):.3g}\n"
             f"error bound  largest {np.max(self.error_bound):.3g},"
             f" largest of its distance {relative:.3g}\n"
             f"{self.audience.value}: {self.audience.meaning}"
@@ -199,7 +200,9 @@ def neighbours_of(
         case _:
             shifts, distance, error = _retrain(expansion)
     if method != "retrain":
-        error = np.fmin(error, _distance_bound(expansion, worst_case, distance))
+        error = np.fmin(error, _distance_bound(expansion, distance))
+    # What is not a number proves nothing.
+    error = np.where(np.isnan(error), np.inf, error)
     return Neighbours(
         base=base.theta,
         base_error=expansion.base_error,
@@ -345,11 +348,16 @@ def _both_ends(expansion: Expansion) -> float:
         expansion.largest_norm * problem.loss.lipschitz(max(expansion.floor, 1e-300))
         + float(np.linalg.norm(expansion.pull))
     )
-    return (eta + 4 * rounding / expansion.rows_after) / max(expansion.floor, 1e-300)
+    return (eta + 4 * rounding / expansion.rows_after) / _least_penalty(expansion)
 
 
-def _distance_bound(expansion: Expansion, worst_case: Shifts, distance: FloatArray) -> FloatArray:
-    """Where Newton's certificate proves nothing, the sphere still does: error ≤ ∥δ∥ + ∥A_wc − A∥."""
+def _least_penalty(expansion: Expansion) -> float:
+    """Strong convexity at either end; tiny where a coordinate is not penalised at all."""
+    return max(min(expansion.floor, float(np.min(expansion.problem.penalty))), 1e-300)
+
+
+def _distance_bound(expansion: Expansion, distance: FloatArray) -> FloatArray:
+    """Where a certificate proves nothing, the sphere still does: error ≤ ∥δ∥ + ∥A_wc − A∥."""
     m, floor = expansion.rows_after, expansion.floor
     if not floor > 0:
         return np.full(len(distance), np.inf)
@@ -376,7 +384,7 @@ def _retrain(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
     gradient = np.array([pair[1] for pair in found])
     distance = np.linalg.norm(shift, axis=1)
     rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + distance)
-    error = (gradient + base.gradient_bound) / max(expansion.floor, 1e-300) + rounding
+    error = (gradient + base.gradient_bound) / _least_penalty(expansion) + rounding
     return Shifts.dense(shift), distance, error
 
 

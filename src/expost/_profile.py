@@ -241,6 +241,8 @@ class PrivacyProfile:
         path = Path(path)
         if "CURATOR-ONLY" in path.name:
             return path
+        if not path.suffix:
+            raise InvalidInput(f"path={str(path)!r}: must end in .json or .parquet.")
         return path.with_name(self.audience.file_name(path.stem, path.suffix.lstrip(".")))
 
 
@@ -453,6 +455,8 @@ def _ids(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
     if ids is None:
         return None
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
+    if len({type(key) for key in keys}) > 1:
+        keys = tuple(str(key) for key in keys)
     if len(keys) != rows:
         raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
     return keys

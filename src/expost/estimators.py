@@ -40,8 +40,7 @@ class BudgetWarning(UserWarning):
     """An estimator was copied to be fitted again: every fit spends its epsilon anew."""
 
 
-class _PrivateLinearModel(BaseEstimator):
-    """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
+_SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
 
     Parameters
@@ -65,8 +64,11 @@ class _PrivateLinearModel(BaseEstimator):
         the data, under PrivacyLeakWarning.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
-        for simulation: whoever knows it can take the noise off, and it warns.
-    """
+        for simulation: whoever knows it can take the noise off, and it warns."""
+
+
+class _PrivateLinearModel(BaseEstimator):
+    """What the three estimators share: the bounds, the minimiser, one release."""
 
     _loss_name: str
     coef_: FloatArray
@@ -269,10 +271,10 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         return tags
 
     def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss]:
-        with _refusals():
-            check_classification_targets(y)
         if self.classes is None:
             read.append("classes (the label set)")
+        with _refusals((ValueError, TypeError)):
+            check_classification_targets(y)
         # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
         # turn an area under the curve round without a word.
         classes = np.sort(two_classes(y, self.classes))
@@ -292,7 +294,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
 class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""Logistic regression, released once under differential privacy.
 
-    {_PrivateLinearModel.__doc__}
+    {_SHARED}
     classes : pair of labels, default=None
         The two labels, in either order; ``classes_`` is sorted and its second one positive. None
         reads them from the data, under PrivacyLeakWarning.
@@ -342,7 +344,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
 class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""A linear support vector classifier (Huber-smoothed hinge), released once.
 
-    {_PrivateLinearModel.__doc__}
+    {_SHARED}
     huber_width : float, default=0.5
         h ≤ 1, half the width of the smoothed corner.
     classes : pair of labels, default=None
@@ -389,7 +391,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
 class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has one, below)
     __doc__ = f"""Ridge regression, released once under differential privacy.
 
-    {_PrivateLinearModel.__doc__}
+    {_SHARED}
     label_bound : float, default=None
         A bound on ∣y∣ known without the data; labels past it are clipped. None reads it from the
         data, under PrivacyLeakWarning.
@@ -468,16 +470,18 @@ _REPHRASED = {
     " X.reshape(-1, 1) if it is one column.",
     "Complex data not supported": "Complex data not supported: X and y must be real.",
     "could not convert": "X and the labels of a regression must be numeric: encode text first.",
+    "'<' not supported": "y holds labels of several types, or none in places: use text or whole"
+    " numbers for all of them.",
     "Input X contains NaN": "Input X contains NaN: every cell must be finite; drop or fill them.",
 }
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
     """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them."""
     try:
         yield
-    except ValueError as error:
+    except kinds as error:
         text = str(error)
         for start, rephrased in _REPHRASED.items():
             if text.startswith(start):

@@ -119,15 +119,18 @@ class Logistic:
         return -self.curvature(z, y) * np.tanh(z / 2)
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """σ(z+a) − σ(z) = σ(z)σ(−z)·(e^a − 1) / (σ(−z) + σ(z)e^a).
+        """σ(z+a) − σ(z) = σ(z)σ(−z)·(e^a − 1) / (σ(−z) + σ(z)e^a) for ∣a∣ < 1.
 
-        Written with e^(−∣a∣), so that nothing overflows.
+        Past that the two values differ by a factor of at least e^(1/2) on the side of 0 where both
+        are below ½, so there their difference does not cancel, and the product could underflow.
         """
+        near = np.clip(step, -1.0, 1.0)
         up, down = expit(z), expit(-z)
-        shrunk = np.exp(-np.abs(step))
-        # Multiply through by e^(−a) where a > 0.
-        denominator = np.where(step > 0, down * shrunk + up, down + up * shrunk)
-        return up * down * np.sign(step) * -np.expm1(-np.abs(step)) / denominator
+        product = up * down * np.expm1(near) / (down + up * np.exp(near))
+        left = expit(z + step) - up
+        right = down - expit(-z - step)
+        far = np.where(z + step / 2 < 0, left, right)
+        return np.where(np.abs(step) < 1, product, far)
 
     def lipschitz(self, regularization: float) -> float:
         """1 on the unit ball."""
@@ -153,8 +156,10 @@ class HuberHinge:
     third_ratio: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
-        if not 0 < _validate.positive("width", self.width) <= 1:
-            raise InvalidInput(f"width={self.width!r}: must be at most 1.")
+        width = _validate.positive("width", self.width)
+        if not width <= 1:
+            raise InvalidInput(f"width={width!r}: must be at most 1.")
+        object.__setattr__(self, "width", width)
 
     @property
     def curvature_bound(self) -> float:
@@ -220,7 +225,8 @@ class Squared:
     third_ratio: ClassVar[float | None] = 0.0
 
     def __post_init__(self) -> None:
-        _validate.positive("label_bound", self.label_bound)
+        bound = _validate.positive("label_bound", self.label_bound)
+        object.__setattr__(self, "label_bound", bound)
 
     def value(self, z: Array, y: Array) -> Array:
         """(z − y)²/2."""

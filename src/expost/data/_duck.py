@@ -4,9 +4,11 @@ Every query runs on its own cursor, so that one stream never cuts another short.
 quote the line they fail on; they are therefore replaced, never passed on.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,14 @@ def glob_quoted(path: Path) -> str:
     return string(literal)
 
 
-def _connect() -> Any:
+@cache
+def _connection(process: int) -> Any:
+    """One database a process: starting one takes longer than reading a small table.
+
+    A child that was forked starts its own, since DuckDB's threads do not live on in it. Nothing is
+    stored in it; a table in memory is registered with the cursor that reads it and no other.
+    """
+    del process
     return duckdb.connect(":memory:", config=_SETTINGS)
 
 
@@ -59,9 +68,8 @@ class Relation:
 
     label: str
     clause: str
-    arrow: Any = None
+    arrow: Any = field(default=None, repr=False, compare=False)
     files: tuple[tuple[Path, int, int], ...] = ()
-    connection: Any = field(default_factory=_connect, repr=False, compare=False)
 
     def one(self, expressions: Sequence[str], *stages: Sequence[str]) -> tuple[Any, ...]:
         """The single row of the aggregate ``expressions``, over the last of the ``stages``.
@@ -78,7 +86,10 @@ class Relation:
     ) -> Iterator[Any]:
         """Arrow record batches of ``expressions``, in order, of at most ``size`` rows."""
         with self._cursor() as cursor:
-            yield from cursor.sql(self._select(expressions, stages)).to_arrow_reader(size)
+            rows = cursor.sql(self._select(expressions, stages))
+            # DuckDB before 1.5 has the other name only.
+            read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
+            yield from read(size)
 
     def first_row(self, condition: str, *stages: Sequence[str]) -> int | None:
         """The first row, counted from 1, where ``condition`` holds."""
@@ -100,7 +111,7 @@ class Relation:
     def _cursor(self) -> Iterator[Any]:
         self._check_unchanged()
         try:
-            with self.connection.cursor() as cursor:
+            with _connection(os.getpid()).cursor() as cursor:
                 if self.arrow is not None:
                     cursor.register("source", self.arrow)
                 yield cursor

@@ -143,7 +143,8 @@ class Encoding:
             given._check(table, target=target, classes=classes, regression=regression)
             _reading.warn_of_leak(given.read_from_data)
             return given
-        part = _reading.Given.from_json(given or {}).with_target(target, classes, regression)
+        part = _reading.Given.from_json({} if given is None else given)
+        part = part.with_target(target, classes, regression)
         columns = _reading.read_columns(table, target, part)
         goal = _reading.read_target(table, target, part, regression=regression)
         encoding = cls(

@@ -134,10 +134,10 @@ class Table:
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
     def _expression(self, name: str) -> str:
-        cell = self.origin[name]
         if name == self.id_column:
-            return _sql.text(cell, self.missing)
-        return _sql.typed(cell, self[name].kind, self.missing)
+            return _sql.text(self.origin[name], self.missing)
+        kind = self[name].kind  # first: it says so if there is no such column
+        return _sql.typed(self.origin[name], kind, self.missing)
 
 
 def open_table(

@@ -66,18 +66,24 @@ class OutputPerturbation:
     dimension: int
 
     def __post_init__(self) -> None:
-        _validate.positive("epsilon", self.epsilon, finite=False)
         _validate.one_of("noise", self.noise, NOISES)
-        _validate.positive("regularization", self.regularization)
-        _validate.whole("rows", self.rows, least=2)
-        _validate.whole("dimension", self.dimension, least=1)
+        # Kept as plain numbers: they are written to model.json.
+        plain = {
+            "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
+            "regularization": _validate.positive("regularization", self.regularization),
+            "rows": _validate.whole("rows", self.rows, least=2),
+            "dimension": _validate.whole("dimension", self.dimension, least=1),
+        }
+        if self.delta is not None:
+            plain["delta"] = _validate.probability("delta", self.delta)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
         if self.noise == "gaussian":
             if self.delta is None:
                 raise InvalidInput(
                     "delta=None: Gaussian noise needs a delta between 0 and 1; give one well"
                     " below 1/n, or take noise='laplace'."
                 )
-            _validate.probability("delta", self.delta)
         elif self.delta is not None:
             raise InvalidInput(
                 f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
@@ -136,7 +142,10 @@ class OutputPerturbation:
         if not self.is_private:
             plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
         else:
-            below, above = self.law.norm_tails(distance)
+            # The noise before rounding is known to half a cell and the error of the base.
+            slack = self.grid.diagonal(self.dimension) / 2 + base_error
+            below, _ = self.law.norm_tails(distance + slack)
+            _, above = self.law.norm_tails(max(distance - slack, 0.0))
             plausible = float(above) >= _IMPLAUSIBLE / 2 and float(below) >= _IMPLAUSIBLE / 2
         if not plausible:
             raise WrongRows(
@@ -212,7 +221,8 @@ def automatic_regularization(
 
         (c + Λ)/2 · E∥b∥² + Λ/2 · R²,     c = sup f″·d⁻¹ (a row spreads over d coordinates),
 
-    for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, scikit-learn's default.
+    for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, the default
+    of scikit-learn.
     """
     candidates = np.geomspace(1e-8, 1e3, 441)
     floor = 1 / rows

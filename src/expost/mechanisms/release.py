@@ -58,6 +58,13 @@ class Release:
             )
         if (self.classes is None) is mechanism.loss.is_classification:
             raise InvalidInput("classes: two labels for a classifier, none for a regression.")
+        if self.classes is not None and not (
+            self.classes.shape == (2,) and self.classes[0] != self.classes[1]
+        ):
+            raise InvalidInput("classes: must be two different labels.")
+        width = mechanism.dimension - self.ball.fit_intercept
+        if self.feature_names is not None and len(self.feature_names) != width:
+            raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
 
     @property
     def audience(self) -> Audience:
@@ -157,7 +164,11 @@ class Release:
             found = value.get("format") if isinstance(value, dict) else None
             raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
         try:
-            return cls._from_fields(value)
+            release = cls._from_fields(value)
+            # One comparison finds every field that was edited, added or left out.
+            if release.to_json() != value:
+                raise InvalidInput("its fields do not agree with each other; it was edited.")
+            return release
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
 
@@ -176,9 +187,6 @@ class Release:
             rows=value["n"],
             dimension=len(theta),
         )
-        written = mechanism.resolution if mechanism.is_private else 0.0
-        if not abs(_float(how["scale"]) - written) <= 1e-9 * written:
-            raise InvalidInput("mechanism.scale: is not what its own constants give.")
         classes = value["classes"]
         names = value["feature_names"]
         return cls(
