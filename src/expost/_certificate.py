@@ -84,7 +84,8 @@ def tilt_error(
         fine = base_residual * bracket / (curvature * np.float64(base_curvature))
         # Each end on its own.
         coarse = base_residual * (rows_ratio / curvature + 1 / np.float64(base_curvature))
-        return np.fmin(fine, coarse)
+        error: FloatArray = np.fmin(fine, coarse)
+        return error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

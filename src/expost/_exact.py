@@ -343,11 +343,11 @@ def _hessian_at(expansion: Expansion, changes: tuple[Change, ...], shift: FloatA
 
 def _lowest(expansion: Expansion, hessian: FloatArray, theta: FloatArray) -> float | None:
     """A lower bound on the least eigenvalue of a computed Hessian; None where none is needed."""
-    if expansion.problem.loss.third_ratio is None:
+    problem, ratio = expansion.problem, expansion.problem.loss.third_ratio
+    if ratio is None:
         return None
-    problem = expansion.problem
     rounding = gamma(problem.rows + 16 * len(hessian)) * float(np.linalg.norm(hessian))
     # f″ at predictors that are off by the rounding of θ, of the shift and of the product.
     margin = 2 * problem.margin_error(theta) * expansion.largest_norm
-    rounding += float(np.expm1(problem.loss.third_ratio * margin)) * float(np.trace(hessian))
+    rounding += float(np.expm1(ratio * margin)) * float(np.trace(hessian))
     return max(expansion.floor, float(np.linalg.eigvalsh(hessian)[0]) - 4 * rounding)

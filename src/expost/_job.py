@@ -16,11 +16,11 @@ import numpy as np
 from expost import _validate
 from expost._files import write_bytes
 from expost._profile import PrivacyProfile, profile
-from expost.data import Encoded, Encoding, Table, open_table
+from expost.data import Encoded, Encoding, Mark, NumericEntry, Table, open_table
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.mechanisms import Release
-from expost.report import Choice, Performance, Summary, collect, render_html
+from expost.report import Accuracy, Choice, Origin, Summary, collect, render_html
 from expost.types import FloatArray
 
 __all__ = ["Job", "Outcome", "run"]
@@ -31,6 +31,7 @@ LOSSES: dict[str, type[Estimator]] = {
     "huber-hinge": PrivateLinearSVC,
     "squared": PrivateRidge,
 }
+_MISSING = ("", "?")
 # Columns with more levels than this say little as groups.
 _MOST_LEVELS = 50
 
@@ -53,7 +54,7 @@ class Job:
     classes: tuple[str, str] | None = None
     id_column: str | None = None
     drop: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ("", "?")
+    missing: tuple[str, ...] = _MISSING
     encoding: Path | None = None
     model: Path | None = None
     seed: int | None = None
@@ -232,15 +233,16 @@ def _summary(
         f"column {name!r}: {count} cells hold no level of the encoding and count as none."
         for name, count in encoded.unknown.items()
     )
-    notices = (*result.notices, *encoding.notices, *table.notices, *unknown, *notes)
+    notices = (*encoding.notices, *table.notices, *unknown, *notes)
     return collect(
         result,
-        title=job.name,
+        release=release,
+        source=job.name,
         choices=_choices(job, encoding, release),
-        performance=_performance(release, encoded),
+        accuracy=_accuracy(release, encoded.X, _labels(encoding, encoded.y)),
         groups=groups,
         explanation=explanation,
-        notices=tuple(dict.fromkeys(notices)),
+        notices=notices,
     )
 
 
@@ -256,7 +258,7 @@ def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
     readable = X.copy()
     position = 0
     for entry in encoding.entries:
-        if entry.kind == "numeric":
+        if isinstance(entry, NumericEntry):
             readable[:, position] = X[:, position] * entry.scale + entry.mean
         position += len(entry.features)
     return readable
@@ -265,13 +267,13 @@ def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
 def _choices(job: Job, encoding: Encoding, release: Release) -> tuple[Choice, ...]:
     """Every constant that shaped the result, and where it came from."""
     how = release.mechanism
-    asked = "from model.json" if job.model is not None else None
 
-    def origin(value: object, otherwise: str = "default") -> str:
-        return asked or ("given" if value is not None else otherwise)
+    def origin(value: object, otherwise: Origin = Origin.DEFAULT) -> Origin:
+        if job.model is not None:
+            return Origin.MODEL
+        return Origin.GIVEN if value is not None else otherwise
 
-    rule = "chosen from n, d and epsilon alone"
-    label_origin = origin(job.label_bound, "read from the data")
+    norm = None if encoding.data_norm_mark is Mark.READ else encoding.data_norm
     choices = [
         Choice(name="epsilon", value=f"{how.epsilon:g}", origin=origin(job.epsilon)),
         Choice(name="noise", value=how.noise, origin=origin(job.noise)),
@@ -279,37 +281,52 @@ def _choices(job: Job, encoding: Encoding, release: Release) -> tuple[Choice, ..
         Choice(
             name="regularization",
             value=f"{how.regularization:.6g}",
-            origin=origin(job.regularization, rule),
+            origin=origin(
+                None if job.regularization == "auto" else job.regularization, Origin.RULE
+            ),
         ),
         Choice(
             name="data_norm",
             value=f"{release.ball.data_norm:.6g}",
-            origin=asked or encoding.data_norm_mark.value,
+            origin=origin(norm, Origin.READ),
         ),
-        Choice(name="rows", value=str(how.rows), origin="taken as public"),
+        Choice(name="rows", value=str(how.rows), origin=Origin.READ),
         Choice(
             name="randomness",
             value="a seed" if release.seeded else "the operating system",
             origin=origin(job.seed),
         ),
-        Choice(name="missing cells", value=", ".join(map(repr, encoding.missing)), origin="given"),
+        Choice(
+            name="missing cells",
+            value=", ".join(map(repr, encoding.missing)),
+            origin=origin(None if encoding.missing == _MISSING else encoding.missing),
+        ),
     ]
     if how.delta is not None:
         choices.insert(1, Choice(name="delta", value=f"{how.delta:g}", origin=origin(job.delta)))
     if encoding.target.classes is None:
         bound = getattr(how.loss, "label_bound", float("nan"))
-        choices.append(Choice(name="label_bound", value=f"{bound:.6g}", origin=label_origin))
-    else:
-        mark = asked or ("given" if job.classes is not None else "read from the data")
         choices.append(
-            Choice(name="classes", value=", ".join(encoding.target.classes), origin=mark)
+            Choice(
+                name="label_bound",
+                value=f"{bound:.6g}",
+                origin=origin(job.label_bound, Origin.READ),
+            )
+        )
+    else:
+        choices.append(
+            Choice(
+                name="classes",
+                value=", ".join(encoding.target.classes),
+                origin=origin(job.classes, Origin.READ),
+            )
         )
     return tuple(choices)
 
 
-def _performance(release: Release, encoded: Encoded) -> Performance:
+def _accuracy(release: Release, X: FloatArray, labels: Any) -> Accuracy:
     """How good the released model is on these rows, beside knowing nothing and beside ε = ∞."""
-    problem = release.problem(encoded.X, _release_labels(release, encoded.y))
+    problem = release.problem(X, labels)
     exact = release.minimiser(problem).theta
     if release.classes is None:
         spread = float(np.var(problem.y)) or 1.0
@@ -317,19 +334,13 @@ def _performance(release: Release, encoded: Encoded) -> Performance:
             1 - float(np.mean((problem.X @ theta - problem.y) ** 2)) / spread
             for theta in (release.theta, exact)
         ]
-        return Performance(measure="R²", released=scores[0], base=0.0, exact=scores[1])
+        return Accuracy(measure="R²", released=scores[0], base_rate=0.0, noiseless=scores[1])
     share = float(np.mean(problem.y > 0))
     hits = [
         float(np.mean((problem.X @ theta > 0) == (problem.y > 0)))
         for theta in (release.theta, exact)
     ]
-    return Performance(
-        measure="accuracy", released=hits[0], base=max(share, 1 - share), exact=hits[1]
-    )
-
-
-def _release_labels(release: Release, y: FloatArray) -> Any:
-    return y if release.classes is None else np.where(y > 0, release.classes[1], release.classes[0])
+    return Accuracy(released=hits[0], base_rate=max(share, 1 - share), noiseless=hits[1])
 
 
 def _write(out: Path, result: PrivacyProfile, summary: Summary) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from expost._job import Job, Outcome, run
 from expost.errors import ExpostError
+from expost.report import render_json
 
 __all__ = ["main"]
 
@@ -239,14 +240,15 @@ def _lines(outcome: Outcome) -> list[str]:
     lines = [*outcome.profile.lines(), "", "Choices"]
     width = max(len(choice.name) for choice in summary.choices)
     lines += [
-        f"  {choice.name:<{width}}  {choice.value}  ({choice.origin})" for choice in summary.choices
+        f"  {choice.name:<{width}}  {choice.value}  ({choice.origin.value})"
+        for choice in summary.choices
     ]
-    score = summary.performance
-    if score is not None:
+    score = summary.accuracy
+    if score is not None and score.noiseless is not None:
         lines += [
             "",
-            f"{score.measure.capitalize()} on these rows: {score.released:.1%} released,"
-            f" {score.base:.1%} by the base rate alone, {score.exact:.1%} at epsilon = ∞",
+            f"{score.measure.capitalize()} on {score.rows}: {score.released:.1%} released,"
+            f" {score.base_rate:.1%} by the base rate alone, {score.noiseless:.1%} at epsilon = ∞",
         ]
     if summary.notices:
         lines += ["", "Notices", *(f"  {notice}" for notice in summary.notices)]
@@ -258,5 +260,5 @@ def _machine(outcome: Outcome) -> dict[str, Any]:
     """What a program reads at the end of a run."""
     return {
         "files": {name: str(path) for name, path in outcome.files.items()},
-        "summary": outcome.summary.to_json(),
+        "summary": json.loads(render_json(outcome.summary)),
     }

@@ -193,11 +193,13 @@ class HuberHinge:
         inside = np.abs(u - 1) <= self.width
         end = np.clip((u - 1) + move, -self.width, self.width)
         overlap = np.where(inside, low, end - start)
-        return y * overlap * self.curvature_bound
+        increment: Array = y * overlap * self.curvature_bound
+        return increment
 
     def knot_distance(self, z: Array, y: Array) -> Array:
         """How far z may move before f″ changes."""
-        return np.abs(np.abs(1 - y * z) - self.width)
+        distance: Array = np.abs(np.abs(1 - y * z) - self.width)
+        return distance
 
     def lipschitz(self, regularization: float) -> float:
         """1 on the unit ball."""
