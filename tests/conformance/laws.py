@@ -1,0 +1,501 @@
+"""The laws that every mechanism keeps (DESIGN.md), as functions that raise AssertionError.
+
+A statistical law compares a mean with its value at five standard errors (a false alarm of about
+6e-7 for each, at a fixed seed), and rejects the same losses × 1.2. Losses of all rows are pooled
+draw by draw: rows in all directions share one θ, which takes most of the variance away, so that
+1,500 draws do what one row alone would need 20,000 for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from unittest import mock
+
+import joblib
+import numpy as np
+from mpmath import mp, mpf
+from scipy.special import expit
+
+from conformance import exact
+from conformance.subjects import (
+    ADD,
+    LABEL_BOUND,
+    REMOVE,
+    REPLACE,
+    Data,
+    MechanismUnderTest,
+    OutputTrial,
+    Trial,
+)
+from expost import _numerics
+from expost._neighbours import neighbours_of
+from expost.errors import ClippedRowsWarning, SeededReleaseWarning
+from expost.glm import Problem
+from expost.mechanisms import grid
+from expost.noise import NormLaplace
+from expost.types import FloatArray, Neighbouring
+
+RELATIONS = (REMOVE, ADD, REPLACE)
+SIGMAS = 5.0
+SEED = 20260101
+QUICK = 1500
+# The farthest neighbour in units of the noise: where exp(−loss) still has a variance, and beyond.
+NEAR = {True: 4.0, False: 1.0}
+FAR = {True: 7.0, False: 2.0}
+
+
+def check(condition: object, message: str) -> None:
+    """An assertion that no optimisation flag removes, and that NaN fails."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def agrees(values: FloatArray, target: float, *, against: FloatArray | None = None) -> bool:
+    """Whether the mean of ``values`` (less that of ``against``) is ``target`` at five σ."""
+    error = float(np.var(values)) / len(values)
+    mean = float(np.mean(values))
+    if against is not None:
+        error += float(np.var(against)) / len(against)
+        mean -= float(np.mean(against))
+    return abs(mean - target) <= SIGMAS * np.sqrt(error)
+
+
+# Law 1: the losses are the definition's.
+
+
+def losses_are_the_brute_force_log_ratio(
+    subject: MechanismUnderTest, relation: Neighbouring, *, problems: int = 2
+) -> float:
+    """row_losses is log p(θ ∣ D) − log p(θ ∣ D'), every minimiser refitted at 50 digits.
+
+    Returns the largest error of a loss.
+    """
+    worst = largest = 0.0
+    for seed in range(problems):
+        regularization = (1.0, 0.05)[seed % 2]
+        data = subject.ordinary(SEED + seed, 7, 3, regularization)
+        trial = subject.build(data, relation=relation, epsilon=20.0)
+        theta = trial.release(np.random.default_rng(SEED + seed))
+        found = trial.row_losses(theta)
+        check(len(found.loss) == 7, "one loss a neighbour")
+        for row in range(7):
+            truth = trial.log_ratio(theta, row)
+            check(
+                found.low[row] <= truth <= found.high[row],
+                f"row {row}: the loss {float(truth):.6g} lies outside"
+                f" [{found.low[row]:.6g}, {found.high[row]:.6g}]",
+            )
+            largest = max(largest, abs(float(truth)))
+            worst = max(worst, abs(float(found.loss[row] - truth)))
+        check(np.max(found.high - found.low) <= 0.05, "an interval that says something")
+    check(largest >= 0.1, "losses large enough to be wrong")
+    check(worst <= 2e-3 * max(largest, 1.0), f"a loss is off by {worst:.3g}")
+    return worst
+
+
+# Laws 2 and 3: the losses are those of the law that θ is drawn from.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Simulation:
+    """Losses of all rows over many releases (draws, n)."""
+
+    trial: Trial
+    draws: int
+
+    @cached_property
+    def losses(self) -> FloatArray:
+        """Of θ ~ p(· ∣ D)."""
+        rng = np.random.default_rng(SEED)
+        thetas = (self.trial.release(rng) for _ in range(self.draws))
+        return np.array([self.trial.row_losses(theta).loss for theta in thetas])
+
+    @cached_property
+    def neighbour_losses(self) -> FloatArray:
+        """(draws,) of θ ~ p(· ∣ D'), each of the row that D' is about, the rows in turn."""
+        rng = np.random.default_rng(SEED + 1)
+        count = self.losses.shape[1]
+        draws = len(self.losses) // count * count
+        return np.array(
+            [
+                self.trial.row_losses(self.trial.release_from_neighbour(k % count, rng)).loss[
+                    k % count
+                ]
+                for k in range(draws)
+            ]
+        )
+
+    @property
+    def expected_loss(self) -> FloatArray | None:
+        """E[loss] over θ ~ p(· ∣ D) by the closed form; for ADD that D lacks the row."""
+        law = self.trial.row_losses(self.trial.centre).law
+        if law is None:
+            return None
+        return -law.expected_loss if self.trial.relation is ADD else law.expected_loss
+
+
+class Simulations:
+    """Simulations shared by the laws of one subject; a mutant starts with none."""
+
+    def __init__(self, draws: int = QUICK) -> None:
+        self.draws = draws
+        self._kept: dict[tuple[str, Neighbouring, float], Simulation] = {}
+
+    def of(
+        self, subject: MechanismUnderTest, relation: Neighbouring, separation: float
+    ) -> Simulation:
+        """The simulation with its farthest neighbour at ``separation``."""
+        key = subject.name, relation, separation
+        if key not in self._kept:
+            data = subject.ordinary(SEED, 40, 3, 1.0)
+            trial = subject.build_at(data, relation=relation, separation=separation)
+            self._kept[key] = Simulation(trial=trial, draws=self.draws)
+        return self._kept[key]
+
+
+def change_of_measure(
+    subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
+) -> float:
+    """E exp(−loss) = 1 over θ ~ p(· ∣ D); for ADD, where D lacks the row, E exp(+loss) = 1."""
+    losses = simulations.of(subject, relation, NEAR[subject.is_pure]).losses
+    sign = 1.0 if relation is ADD else -1.0
+    mean = np.exp(sign * losses).mean(axis=1)
+    check(agrees(mean, 1.0), f"E exp(∓loss) is {np.mean(mean):.4f}, not 1")
+    check(not agrees(np.exp(1.2 * sign * losses).mean(axis=1), 1.0), "too few draws to see × 1.2")
+    return float(np.mean(mean)) - 1
+
+
+def belief_identity(
+    subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
+) -> None:
+    """E_out[sigmoid(ℓ + c)] = e^c·E_in[sigmoid(−ℓ − c)]: the change of measure, bounded.
+
+    It holds at any separation, since the terms are at most 1 and e^c. c = 0 is DESIGN's identity;
+    under a symmetric law (every output perturbation) that one holds for any odd function of the
+    loss, so that it sees neither a wrong scale nor a turned sign. c = 4 sees both.
+    """
+    simulation = simulations.of(subject, relation, FAR[subject.is_pure])
+    inside, outside = simulation.losses, simulation.neighbour_losses[:, None]
+    if relation is ADD:
+        inside, outside = outside, inside
+    rejected = False
+    for shift in (0.0, 4.0):
+        for scale in (1.0, 1.2):
+            without = expit(scale * outside + shift).mean(axis=1)
+            within = np.exp(shift) * expit(-scale * inside - shift).mean(axis=1)
+            same = agrees(without, 0.0, against=within)
+            if scale == 1.0:
+                check(same, f"E_out[sigmoid(ℓ + {shift:g})] is not what E_in gives")
+            rejected |= not same
+    check(rejected, "too few draws to see × 1.2")
+
+
+def normalisation(subject: MechanismUnderTest, *, draws: int = 4000) -> float:
+    """E over θ ~ p of q(θ)/p(θ) is 1, q uniform on a ball: density and sampler belong together."""
+    data = subject.ordinary(SEED, 20, 3, 1.0)
+    trial = subject.build(data, relation=REMOVE, epsilon=2.0)
+    rng = np.random.default_rng(SEED)
+    thetas = np.array([trial.release(rng) for _ in range(draws)])
+    apart = np.linalg.norm(thetas - trial.centre, axis=1)
+    # Fixed before the draws: the ball's radius must not depend on them.
+    radius = float(
+        np.median([np.linalg.norm(trial.release(rng) - trial.centre) for _ in range(99)])
+    )
+    volume = 4 / 3 * np.pi * radius**3
+    weight = np.where(apart <= radius, np.exp(-trial.log_density(thetas)) / volume, 0.0)
+    check(agrees(weight, 1.0), f"E[q/p] is {np.mean(weight):.4f}, not 1")
+    check(not agrees(1.2 * weight, 1.0), "too few draws to see × 1.2")
+    return float(np.mean(weight)) - 1
+
+
+def expected_loss(
+    subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
+) -> float:
+    """E[loss] ≥ 0 where the row is in the data, and what the closed form says."""
+    simulation = simulations.of(subject, relation, NEAR[subject.is_pure])
+    sign = -1.0 if relation is ADD else 1.0
+    losses = sign * simulation.losses
+    expected = simulation.expected_loss
+    rows = losses.mean(axis=0)
+    slack = SIGMAS * losses.std(axis=0) / np.sqrt(len(losses))
+    check(np.all(rows >= -slack), "E[loss] is below 0")
+    if expected is None:
+        return 0.0
+    check(np.all(sign * expected >= 0), "the closed form is below 0")
+    check(np.all(np.abs(rows - sign * expected) <= slack), "a row's E[loss] is not its closed form")
+    pooled, target = losses.mean(axis=1), float(np.mean(sign * expected))
+    check(agrees(pooled, target), f"E[loss] is {np.mean(pooled):.4f}, not {target:.4f}")
+    check(not agrees(1.2 * pooled, target), "too few draws to see × 1.2")
+    return float(np.mean(pooled)) / target - 1
+
+
+# Law 4: the promise.
+
+
+def promise(subject: MechanismUnderTest, *, epsilon: float = 1.0, draws: int = 1000) -> float:
+    """No exposure passes ε but with the promised probability, on data made to come close.
+
+    Returns the largest share of the promise that a row uses.
+    """
+    used = 0.0
+    for extreme in subject.extremes():
+        trial = subject.build(extreme.data, relation=extreme.relation, epsilon=epsilon)
+        share = trial.separation(extreme.row) / subject.allowed(epsilon)
+        check(share <= 1 + 1e-9, f"a row is separated by {share:.4g} of what is allowed")
+        check(share >= extreme.share, f"noise for {extreme.share / share:.3g} times the promise")
+        used = max(used, share)
+        rng = np.random.default_rng(SEED)
+        exposures = np.array(
+            [
+                np.abs(trial.row_losses(trial.release(rng)).loss)
+                for _ in range(draws if len(extreme.data.X) < 100 else draws // 10)
+            ]
+        )
+        if subject.is_pure:
+            check(np.max(exposures) <= epsilon * (1 + 1e-9), "an exposure passes ε")
+        bound = trial.exceeds(epsilon, extreme.row)
+        passing = (exposures[:, extreme.row] > epsilon).astype(float)
+        error = SIGMAS * np.sqrt(bound * (1 - bound) / len(passing))
+        check(np.mean(passing) <= bound + error, "exposures pass ε too often")
+    return used
+
+
+def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.0) -> float:
+    """Rows and labels far past their bounds still cannot pass the promise."""
+    import warnings
+
+    import expost
+
+    rows = 40
+    X = np.zeros((rows, 2))
+    X[:, 0] = 1.0
+    y = np.ones(rows)
+    y[1] = -1.0
+    X[0] = -50.0, 50.0
+    if subject.estimator(epsilon)._loss_name == "squared":
+        y = y * 3 * LABEL_BOUND
+    largest = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        warnings.simplefilter("ignore", ClippedRowsWarning)
+        for seed in range(5):
+            model = subject.estimator(epsilon, regularization=4.0, random_state=seed).fit(X, y)
+            found = expost.profile(model, X, y)
+            if subject.is_pure:
+                check(np.max(found.exposure) <= epsilon * (1 + 1e-9), "an exposure passes ε")
+            if found.losses.law is not None:
+                share = float(np.max(found.losses.law.separation)) / subject.allowed(epsilon)
+                check(share <= 1 + 1e-9, f"a row uses {share:.3g} of the promise")
+                largest = max(largest, share)
+    return largest
+
+
+# Law 5: less ε, less loss.
+
+
+def vanishing(subject: MechanismUnderTest, relation: Neighbouring) -> None:
+    """ε → 0 takes every loss to 0."""
+    data = subject.ordinary(SEED, 12, 3, 0.5)
+    before = np.inf
+    for epsilon in (1.0, 1e-2, 1e-4, 1e-6):
+        trial = subject.build(data, relation=relation, epsilon=epsilon)
+        rng = np.random.default_rng(SEED)
+        largest = max(
+            float(np.max(np.abs(trial.row_losses(trial.release(rng)).loss))) for _ in range(20)
+        )
+        check(largest < before / 5, f"losses do not shrink at ε = {epsilon:g}")
+        before = largest
+    check(0 < before <= 1e-4, f"losses of {before:.3g} are left at ε = 1e-6")
+
+
+def more_noise_less_belief(
+    subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
+) -> None:
+    """A typical belief never rises with the noise, and is what simulation finds."""
+    data = subject.ordinary(SEED, 40, 3, 1.0)
+    before = None
+    for epsilon in np.geomspace(1e-3, 1e3, 13):
+        trial = subject.build(data, relation=relation, epsilon=float(epsilon))
+        law = trial.row_losses(trial.centre).law
+        if law is None:
+            return
+        belief = law.expected_belief()
+        check(np.all((belief >= 0.5) & (belief <= 1)), "a typical belief is below a coin's")
+        if before is not None:
+            check(np.all(belief >= before - 1e-12), "more noise raises a typical belief")
+        before = belief
+    simulation = simulations.of(subject, relation, NEAR[subject.is_pure])
+    law = simulation.trial.row_losses(simulation.trial.centre).law
+    sign = -1.0 if relation is ADD else 1.0
+    simulated = expit(sign * simulation.losses).mean(axis=1)
+    target = float(np.mean(law.expected_belief()))
+    check(agrees(simulated, target), "the typical belief is not what simulation finds")
+    check(not agrees(expit(1.2 * sign * simulation.losses).mean(axis=1), target), "no power")
+
+
+# Law 6: nothing depends on order, copies, blocks or workers.
+
+
+def order_and_copies(subject: MechanismUnderTest, relation: Neighbouring) -> None:
+    """Permuting rows permutes losses; copies of a row have equal losses."""
+    data = subject.ordinary(SEED, 30, 4, 0.1)
+    X, y = data.X.copy(), data.y.copy()
+    X[11], y[11] = X[3], y[3]
+    entering = (data.entering[0].copy(), data.entering[1].copy())
+    for part in entering:
+        part[11] = part[3]
+    data = replace(data, X=X, y=y, entering=entering)
+    trial = subject.build(data, relation=relation, epsilon=10.0)
+    theta = trial.release(np.random.default_rng(SEED))
+    losses = trial.row_losses(theta).loss
+    check(abs(losses[3] - losses[11]) <= 1e-12, "copies of a row differ")
+    check(np.unique(np.round(losses, 9)).size >= 25, "losses that tell rows apart")
+    order = np.random.default_rng(SEED).permutation(30)
+    other = subject.build(data.permuted(order), relation=relation, epsilon=10.0)
+    check(np.max(np.abs(other.row_losses(theta).loss - losses[order])) <= 1e-10, "order matters")
+
+
+def blocks_and_workers(subject: MechanismUnderTest, relation: Neighbouring) -> None:
+    """The block size changes nothing beyond 1e-10, the number of workers no byte."""
+    data = subject.ordinary(SEED, 300, 4, 0.1)
+
+    def answer(theta: FloatArray | None = None) -> tuple[FloatArray, list[FloatArray]]:
+        trial = subject.build(data, relation=relation, epsilon=10.0)
+        if theta is None:
+            theta = trial.release(np.random.default_rng(SEED))
+        found = trial.row_losses(theta)
+        return theta, [found.loss, found.low, found.high, found.distance]
+
+    theta, first = answer()
+    again = answer(theta)[1]
+    check(
+        all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True)), "not repeated"
+    )
+    for entries in (1, 2**9):
+        with mock.patch.object(_numerics, "_BLOCK_ENTRIES", entries):
+            blocked = answer(theta)[1]
+        for a, b in zip(first, blocked, strict=True):
+            check(np.max(np.abs(a - b)) <= 1e-10, "the block size matters")
+    small = subject.build(subject.ordinary(SEED, 12, 3, 0.1), relation=REMOVE, epsilon=1.0)
+    if isinstance(small, OutputTrial):
+        check(_retrained(small, "threading") == _retrained(small, "sequential"), "workers matter")
+
+
+def _retrained(trial: OutputTrial, backend: str) -> bytes:
+    penalty = np.full(trial.data.X.shape[1], trial.data.regularization)
+    problem = Problem(X=trial.data.X, y=trial.data.y, loss=trial.mechanism.loss, penalty=penalty)
+    with joblib.parallel_config(backend):
+        return neighbours_of(problem, trial.base, method="retrain").shift.tobytes()
+
+
+# Law 7: the certificate, at the level of losses.
+
+
+def intervals_hold_the_truth(
+    subject: MechanismUnderTest, *, problems: int, first: int = 0
+) -> tuple[int, int]:
+    """Every loss's interval holds the 50-digit truth on awkward data.
+
+    Returns how many losses were tried, and how many intervals were no wider than a tenth of the
+    loss they hold (or 1e-6).
+    """
+    tried = tight = 0
+    for seed in range(first, first + problems):
+        data = _awkward(subject, seed)
+        rng = np.random.default_rng(SEED + seed)
+        relation = RELATIONS[seed % 3]
+        epsilon = float(10 ** rng.uniform(-1, 3))
+        trial = subject.build(data, relation=relation, epsilon=epsilon)
+        theta = trial.release(rng)
+        found = trial.row_losses(theta)
+        for row in range(len(found.loss)):
+            truth = trial.log_ratio(theta, row)
+            inside = found.low[row] <= truth <= found.high[row]
+            check(inside, f"problem {seed}, row {row}: {float(truth)!r} is outside its interval")
+            tried += 1
+            width = found.high[row] - found.low[row]
+            tight += bool(width <= max(1e-6, 0.1 * abs(float(truth))))
+    return tried, tight
+
+
+def _awkward(subject: MechanismUnderTest, seed: int) -> Data:
+    """Separable, duplicated, collinear, singleton, tiny and zero rows; Λ from 1e-6 to 1e3."""
+    rng = np.random.default_rng(10_000 + seed)
+    rows, columns = int(rng.integers(2, 7)), int(rng.integers(1, 4))
+    data = subject.ordinary(seed, rows, columns, float(10 ** rng.uniform(-6, 3)))
+    X, y = data.X.copy(), data.y.copy()
+    match seed % 6:
+        case 0:
+            X[:, 0] = np.abs(X[:, 0]) * np.sign(y)
+        case 1:
+            X[-1], y[-1] = X[0], y[0]
+        case 2:
+            X[:, -1] = X[:, 0]
+            X /= 2
+        case 3:
+            X[1:, -1] = 0.0
+        case 4:
+            X *= 1e-3
+        case _:
+            X[0] = 0.0
+    return replace(data, X=X, y=y)
+
+
+def intervals_hold_the_cells(subject: MechanismUnderTest) -> int:
+    """The interval also holds log P(cell ∣ D) − log P(cell ∣ D'): a release is a cell, not a point.
+
+    One dimension, where a cell's mass has a closed form, and the coarsest grid that is allowed.
+    """
+    tried = 0
+    with mock.patch.object(grid, "_SHARP_BITS", 10):
+        data = subject.ordinary(SEED, 6, 1, 0.5)
+        trial = subject.build(data, relation=REMOVE, epsilon=3.0)
+        if not isinstance(trial, OutputTrial):
+            return 0
+        step = trial.mechanism.grid.step
+        rng = np.random.default_rng(SEED)
+        centres = [float(trial.exact_base[0])]
+        centres += [float(trial.exact_neighbour(row)[0]) for row in range(6)]
+        thetas = [
+            trial.mechanism.grid.snap(np.array([c + k * step])) for c in centres for k in (-1, 0, 1)
+        ]
+        thetas += [trial.release(rng) for _ in range(20)]
+        for theta in thetas:
+            found = trial.row_losses(theta)
+            for row in range(6):
+                truth = _cell_ratio(trial, theta, row)
+                check(found.low[row] <= truth <= found.high[row], "a cell's loss is outside")
+                tried += 1
+    return tried
+
+
+def _cell_ratio(trial: OutputTrial, theta: FloatArray, row: int) -> mpf:
+    law, half = trial.mechanism.law, mpf(trial.mechanism.grid.step) / 2
+
+    def log_mass(centre: mpf) -> mpf:
+        middle = mpf(float(theta[0])) - centre
+        ends = middle - half, middle + half
+        if isinstance(law, NormLaplace):
+            return mp.log(exact.laplace_cell(*ends, law.rate))
+        return mp.log(exact.gaussian_cell(*ends, law.scale))
+
+    with mp.workdps(exact.DIGITS):
+        return log_mass(trial.exact_base[0]) - log_mass(trial.exact_neighbour(row)[0])
+
+
+def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
+    """The laws by name, cheap ones first, each a function without arguments (for mutants)."""
+    simulations = Simulations()
+    for relation in RELATIONS:
+        yield (
+            f"1 {relation.value}",
+            lambda r=relation: losses_are_the_brute_force_log_ratio(subject, r),
+        )
+    yield "4", lambda: promise(subject)
+    yield "4 clipping", lambda: promise_outside_the_ball(subject)
+    yield "7 cells", lambda: intervals_hold_the_cells(subject)
+    yield "7", lambda: intervals_hold_the_truth(subject, problems=6)
+    yield "2 normaliser", lambda: normalisation(subject)
+    yield "2", lambda: change_of_measure(subject, REMOVE, simulations)
+    yield "3", lambda: expected_loss(subject, REMOVE, simulations)
+    yield "5", lambda: more_noise_less_belief(subject, REMOVE, simulations)

@@ -1,0 +1,486 @@
+"""Faults to seed in the product: each must break a law.
+
+A mutant patches the product for the time of one trial. ``law`` names the law that should see it
+first; the others follow only if that one does not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+
+import expost._neighbours
+import expost._profile
+from conformance.laws import every_law
+from conformance.subjects import SUBJECTS
+from expost import PrivateRidge
+from expost.data import UnitBall
+from expost.errors import WrongRows
+from expost.losses import HuberHinge, Logistic, Squared
+from expost.mechanisms import OutputPerturbation, Release
+from expost.noise import Gaussian, NormLaplace
+from expost.noise.law import GaussianLaw, NormLaplaceLaw
+from expost.types import Neighbouring
+
+LAPLACE, GAUSSIAN = "output-laplace-logistic", "output-gaussian-logistic"
+HUBER, SQUARED = "output-laplace-huber-hinge", "output-laplace-squared"
+GAUSSIAN_HUBER, GAUSSIAN_SQUARED = "output-gaussian-huber-hinge", "output-gaussian-squared"
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One fault: what it is, where it is seeded, and the law that should see it."""
+
+    name: str
+    subject: str
+    law: str
+    patch: Patch
+
+    def killed_by(self) -> str | None:
+        """The first law that fails, or None: it survived."""
+        subject = next(s for s in SUBJECTS if s.name == self.subject)
+        laws = dict(every_law(subject))
+        order = [self.law, *(name for name in laws if name != self.law)]
+        with pytest.MonkeyPatch.context() as patch:
+            self.patch(patch)
+            for name in order:
+                try:
+                    laws[name]()
+                except AssertionError:
+                    return name
+                except WrongRows:
+                    # The product itself finds that θ does not come from its own law.
+                    return "refused"
+        return None
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(name: str, *, subject: str, law: str) -> Callable[[Patch], Patch]:
+    """Seed the decorated patch."""
+
+    def register(patch: Patch) -> Patch:
+        MUTANTS.append(Mutant(name=name, subject=subject, law=law, patch=patch))
+        return patch
+
+    return register
+
+
+# The sampler.
+
+
+def _norm_sampler(shape: Callable[[int], float]) -> Any:
+    def sample(self: NormLaplace, size: int, rng: np.random.Generator) -> Any:
+        norm = rng.standard_gamma(shape(self.dimension), size)
+        return self._assemble(norm, rng.standard_normal((size, self.dimension)))
+
+    return sample
+
+
+def _scaled_sampler(cls: type, factor: float) -> Any:
+    sample = cls.sample
+    return lambda self, size, rng: factor * sample(self, size, rng)
+
+
+@mutant("norms drawn from Gamma(d + 1)", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplace, "sample", _norm_sampler(lambda d: d + 1))
+
+
+@mutant("norms drawn from Gamma(d − 1)", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplace, "sample", _norm_sampler(lambda d: d - 1))
+
+
+@mutant("norm-Laplace noise drawn at twice its scale", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplace, "sample", _scaled_sampler(NormLaplace, 2.0))
+
+
+@mutant("norm-Laplace noise drawn at half its scale", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplace, "sample", _scaled_sampler(NormLaplace, 0.5))
+
+
+@mutant("Gaussian noise drawn at twice its scale", subject=GAUSSIAN, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gaussian, "sample", _scaled_sampler(Gaussian, 2.0))
+
+
+@mutant("Gaussian noise drawn at half its scale", subject=GAUSSIAN, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gaussian, "sample", _scaled_sampler(Gaussian, 0.5))
+
+
+@mutant("Gaussian noise drawn with the variance for its scale", subject=GAUSSIAN, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    sample = Gaussian.sample
+    patch.setattr(Gaussian, "sample", lambda self, size, rng: self.scale * sample(self, size, rng))
+
+
+@mutant("Laplace noise for each coordinate", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def sample(self: NormLaplace, size: int, rng: np.random.Generator) -> Any:
+        return rng.laplace(scale=1 / self.rate, size=(size, self.dimension))
+
+    patch.setattr(NormLaplace, "sample", sample)
+
+
+@mutant("a direction divided by its squared length", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def assemble(self: NormLaplace, norm: Any, direction: Any) -> Any:
+        length = (direction**2).sum(axis=1)
+        return direction * (norm / self.rate / length)[:, None]
+
+    patch.setattr(NormLaplace, "_assemble", assemble)
+
+
+@mutant("a release without its noise", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        OutputPerturbation, "release", lambda self, base, rng=None: self.grid.snap(base.theta)
+    )
+
+
+# The density.
+
+
+def _offset_density(cls: type, offset: Callable[[Any], float]) -> Any:
+    log_density = cls.log_density
+    return lambda self, noise: log_density(self, noise) + offset(self)
+
+
+@mutant("normaliser with Γ(d + 1)", subject=LAPLACE, law="2 normaliser")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _offset_density(NormLaplace, lambda law: -np.log(law.dimension))
+    patch.setattr(NormLaplace, "log_density", wrong)
+
+
+@mutant("normaliser with Γ(d − 1)", subject=LAPLACE, law="2 normaliser")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _offset_density(NormLaplace, lambda law: np.log(law.dimension - 1))
+    patch.setattr(NormLaplace, "log_density", wrong)
+
+
+@mutant("normaliser β/2 of one dimension (erratum 1)", subject=LAPLACE, law="2 normaliser")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def log_density(self: NormLaplace, noise: Any) -> Any:
+        return np.log(self.rate / 2) - self.rate * np.linalg.norm(noise, axis=-1)
+
+    patch.setattr(NormLaplace, "log_density", log_density)
+
+
+@mutant("Gaussian normaliser of one dimension", subject=GAUSSIAN, law="2 normaliser")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def offset(law: Gaussian) -> float:
+        return (law.dimension - 1) * (np.log(law.scale) + 0.5 * np.log(2 * np.pi))
+
+    patch.setattr(Gaussian, "log_density", _offset_density(Gaussian, offset))
+
+
+# The loss.
+
+
+@mutant("∥b − s∥ without its square root", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def loss_from(self: NormLaplace, norm: Any, inner: Any, distance: Any) -> Any:
+        numerator = distance * distance - 2 * inner
+        return self.rate * numerator / (norm * norm + numerator + norm)
+
+    patch.setattr(NormLaplace, "loss_from", loss_from)
+
+
+@mutant("Gaussian loss over σ for σ²", subject=GAUSSIAN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    loss_from = Gaussian.loss_from
+    patch.setattr(Gaussian, "loss_from", lambda self, *given: loss_from(self, *given) * self.scale)
+
+
+@mutant("Gaussian loss without its ½", subject=GAUSSIAN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    loss_from = Gaussian.loss_from
+    patch.setattr(Gaussian, "loss_from", lambda self, *given: 2 * loss_from(self, *given))
+
+
+@mutant("the inner product's sign flipped", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    loss_from = NormLaplace.loss_from
+    patch.setattr(
+        NormLaplace,
+        "loss_from",
+        lambda self, norm, inner, distance: loss_from(self, norm, -inner, distance),
+    )
+
+
+def _turned(relation: Neighbouring) -> Any:
+    row_losses = OutputPerturbation.row_losses
+
+    def turned(self: OutputPerturbation, theta: Any, neighbours: Any) -> Any:
+        found = row_losses(self, theta, neighbours)
+        if neighbours.relation is not relation:
+            return found
+        return replace(found, loss=-found.loss, low=-found.high, high=-found.low)
+
+    return turned
+
+
+@mutant("the sign of the loss flipped", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "row_losses", _turned(Neighbouring.REMOVE))
+
+
+@mutant("the sign not turned for ADD", subject=GAUSSIAN, law="1 add")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "row_losses", _turned(Neighbouring.ADD))
+
+
+@mutant("the sign of the loss flipped, as simulation sees it", subject=LAPLACE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "row_losses", _turned(Neighbouring.REMOVE))
+
+
+# The scale of the noise.
+
+
+def _scaled_law(factor: float) -> Any:
+    law = OutputPerturbation.law.func
+
+    def scaled(self: OutputPerturbation) -> Any:
+        right = law(self)
+        if isinstance(right, NormLaplace):
+            return replace(right, rate=right.rate * factor)
+        return replace(right, scale=right.scale / factor)
+
+    wrong = cached_property(scaled)
+    wrong.__set_name__(OutputPerturbation, "law")
+    return wrong
+
+
+@mutant("β twice what ε allows", subject=HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "law", _scaled_law(2.0))
+
+
+@mutant("β half of what ε allows", subject=HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "law", _scaled_law(0.5))
+
+
+@mutant("σ half of what (ε, δ) needs", subject=GAUSSIAN_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "law", _scaled_law(2.0))
+
+
+@mutant("σ twice what (ε, δ) needs", subject=GAUSSIAN_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "law", _scaled_law(0.5))
+
+
+@mutant("sensitivity L/(nΛ) for 2L/(nΛ)", subject=HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    sensitivity = OutputPerturbation.sensitivity.fget
+    patch.setattr(OutputPerturbation, "sensitivity", property(lambda self: sensitivity(self) / 2))
+
+
+@mutant("sensitivity without n", subject=HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    sensitivity = OutputPerturbation.sensitivity.fget
+    patch.setattr(
+        OutputPerturbation, "sensitivity", property(lambda self: sensitivity(self) * self.rows)
+    )
+
+
+@mutant("squared loss taken for 1-Lipschitz", subject=SQUARED, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Squared, "lipschitz", lambda self, regularization: 1.0)
+
+
+@mutant("squared loss taken for Y-Lipschitz", subject=SQUARED, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Squared, "lipschitz", lambda self, regularization: self.label_bound)
+
+
+# The neighbours.
+
+
+def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
+    neighbours_of = expost._profile.neighbours_of
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        return change(neighbours_of(*args, **kwargs, **options))
+
+    return changed
+
+
+def _changed_rows(change: Callable[[Any], Any]) -> Any:
+    changes = expost._neighbours._changes
+
+    def changed(*args: Any) -> Any:
+        rows, found = changes(*args)
+        return rows, tuple(change(row) for row in found)
+
+    return changed
+
+
+@mutant("q for q² in the curvature of the row that leaves", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(change: Any) -> Any:
+        return replace(change, curvature=change.curvature / change.norms)
+
+    patch.setattr(expost._neighbours, "_changes", _changed_rows(wrong))
+
+
+@mutant("the row that leaves kept in the Hessian", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(change: Any) -> Any:
+        return replace(change, curvature=0 * change.curvature)
+
+    patch.setattr(expost._neighbours, "_changes", _changed_rows(wrong))
+
+
+@mutant("the row that enters taken for one that leaves", subject=SQUARED, law="1 add")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        expost._neighbours, "_changes", _changed_rows(lambda change: replace(change, sign=-1))
+    )
+
+
+@mutant("replace (by an empty row) for remove", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    changes = expost._neighbours._changes
+
+    def wrong(problem: Any, *args: Any) -> Any:
+        rows, found = changes(problem, *args)
+        return max(rows, problem.rows), found
+
+    patch.setattr(expost._neighbours, "_changes", wrong)
+
+
+@mutant("v/n for v/(n − 1)", subject=HUBER, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(near: Any) -> Any:
+        factor = near.rows_after / (near.rows_after + 1)
+        terms = tuple((factor * scale, X) for scale, X in near.shifts.terms)
+        shifts = replace(near.shifts, constant=factor * near.shifts.constant, terms=terms)
+        return replace(near, shifts=shifts, distance=factor * near.distance)
+
+    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+
+
+@mutant("Λ dropped from v", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    expand = expost._neighbours.expand
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        right = expand(*args, **kwargs)
+        return replace(right, pull=0 * right.pull)
+
+    patch.setattr(expost._neighbours, "expand", wrong)
+
+
+@mutant("the total penalty kept for Λ", subject=SQUARED, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_neighbours(lambda near: near, keep_total_penalty=True)
+    patch.setattr(expost._profile, "neighbours_of", wrong)
+
+
+@mutant("the paper's 2R − A with Newton's certificate", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(near: Any) -> Any:
+        return replace(near, shifts=near.worst_case, distance=near.worst_case_distance)
+
+    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+
+
+@mutant("the Huber hinge's curvature 1/h", subject=HUBER, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HuberHinge, "curvature_bound", property(lambda self: 1 / self.width))
+
+
+@mutant("the logistic curvature taken for ¼", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def derivatives(self: Logistic, z: Any, y: Any) -> Any:
+        return self.slope(z, y), np.full_like(z, 0.25)
+
+    patch.setattr(Logistic, "derivatives", derivatives)
+    patch.setattr(Logistic, "curvature", lambda self, z, y: np.full_like(z, 0.25))
+
+
+# The certificate.
+
+
+@mutant("no certificate: errors taken for 0", subject=LAPLACE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(near: Any) -> Any:
+        return replace(near, error_bound=0 * near.error_bound, base_error=0.0)
+
+    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+
+
+@mutant("no widening for the grid (norm-Laplace)", subject=LAPLACE, law="7 cells")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "_grid_width", lambda self, theta, distance: 0 * distance)
+
+
+@mutant("no widening for the grid (Gaussian)", subject=GAUSSIAN_SQUARED, law="7 cells")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OutputPerturbation, "_grid_width", lambda self, theta, distance: 0 * distance)
+
+
+# Clipping.
+
+
+@mutant("rows not clipped", subject=HUBER, law="4 clipping")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(UnitBall, "rows", lambda self, X: (np.asarray(X) / self.data_norm, 0))
+
+
+@mutant("coordinates clipped for rows", subject=HUBER, law="4 clipping")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(UnitBall, "rows", lambda self, X: (np.clip(X, -1, 1) / self.data_norm, 0))
+
+
+@mutant("labels not clipped", subject=SQUARED, law="4 clipping")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def targets(self: PrivateRidge, y: Any, read: list[str]) -> Any:
+        return np.asarray(y), None, Squared(label_bound=self.label_bound)
+
+    patch.setattr(PrivateRidge, "_targets", targets)
+    patch.setattr(Release, "targets", lambda self, y, rows: np.asarray(y))
+
+
+# The law of the loss.
+
+
+@mutant("E∣ℓ∣ for E[ℓ] (erratum 2)", subject=LAPLACE, law="3")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplaceLaw, "expected_loss", NormLaplaceLaw.expected_exposure)
+
+
+@mutant("the law of d + 1 dimensions", subject=LAPLACE, law="3")
+def _(patch: pytest.MonkeyPatch) -> None:
+    law = NormLaplace.law
+
+    def wrong(self: NormLaplace, distance: Any) -> Any:
+        return replace(law(self, distance), dimension=self.dimension + 1)
+
+    patch.setattr(NormLaplace, "law", wrong)
+
+
+@mutant("μ² for μ²/2", subject=GAUSSIAN, law="3")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GaussianLaw, "expected_loss", property(lambda self: self.separation**2))
+
+
+@mutant("½(1 + TV) for the typical belief", subject=LAPLACE, law="5")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: NormLaplaceLaw, prior: float = 0.5) -> Any:
+        return 0.5 * (1 + self.advantage)
+
+    patch.setattr(NormLaplaceLaw, "expected_belief", wrong)

@@ -1,0 +1,355 @@
+"""The mechanisms that the laws run on. A further one is a line in ``SUBJECTS``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from mpmath import mpf
+from scipy.special import ndtr
+
+import expost
+from conformance import exact
+from expost.glm import Minimiser, Problem, minimise
+from expost.losses import make_loss
+from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.noise import NormLaplace
+from expost.types import FloatArray, Neighbouring
+
+REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
+# Labels of regressions reach 1.5, so that a bound that is taken for 1 shows.
+LABEL_BOUND = 1.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """Rows in the unit ball, the people who would enter, and Λ."""
+
+    X: FloatArray
+    y: FloatArray
+    entering: tuple[FloatArray, FloatArray]
+    regularization: float
+
+    def neighbour(self, relation: Neighbouring, row: int) -> tuple[FloatArray, FloatArray]:
+        """The rows of the neighbouring data set, copied."""
+        X, y = self.X, self.y
+        if relation is not ADD:
+            X, y = np.delete(X, row, axis=0), np.delete(y, row)
+        if relation is not REMOVE:
+            X = np.vstack([X, self.entering[0][row]])
+            y = np.append(y, self.entering[1][row])
+        return X, y
+
+    def permuted(self, order: Any) -> "Data":
+        """The same people in another order."""
+        entering = (self.entering[0][order], self.entering[1][order])
+        return replace(self, X=self.X[order], y=self.y[order], entering=entering)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Extreme:
+    """Data whose ``row`` moves the centre by the ``share`` of what the mechanism allows for."""
+
+    data: Data
+    relation: Neighbouring
+    row: int
+    share: float
+
+
+class Trial(Protocol):
+    """One mechanism on one data set, for one relation."""
+
+    relation: Neighbouring
+
+    @property
+    def epsilon(self) -> float:
+        """What the mechanism promises."""
+
+    def release(self, rng: np.random.Generator) -> FloatArray:
+        """θ ~ p(· ∣ D), by the product."""
+
+    def release_from_neighbour(self, row: int, rng: np.random.Generator) -> FloatArray:
+        """θ ~ p(· ∣ D'), by the product, with D's public constants."""
+
+    def row_losses(self, theta: FloatArray) -> RowLosses:
+        """The product's answer."""
+
+    def log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        """Brute force, at 50 digits: the loss by its definition, every point refitted."""
+
+    def log_density(self, thetas: FloatArray) -> FloatArray:
+        """log p(θ ∣ D) of each row of ``thetas``, by the product."""
+
+    @property
+    def centre(self) -> FloatArray:
+        """About where p(· ∣ D) has its mass."""
+
+    def exceeds(self, level: float, row: int) -> float:
+        """P(exposure > ``level``) for θ ~ p(· ∣ D), or a bound on it."""
+
+    def separation(self, row: int) -> float:
+        """How far apart the laws of θ with and without the row are, by brute force."""
+
+
+class MechanismUnderTest(Protocol):
+    """A mechanism with everything that the laws need to know of it."""
+
+    name: str
+    is_pure: bool
+
+    def ordinary(self, seed: int, rows: int, columns: int, regularization: float) -> Data:
+        """Random rows in the unit ball."""
+
+    def extremes(self) -> Iterator[Extreme]:
+        """Data made against the mechanism."""
+
+    def build(self, data: Data, *, relation: Neighbouring, epsilon: float) -> Trial:
+        """The mechanism at ``epsilon`` on ``data``."""
+
+    def build_at(self, data: Data, *, relation: Neighbouring, separation: float) -> Trial:
+        """The mechanism with the noise that puts the farthest neighbour at ``separation``."""
+
+    def allowed(self, epsilon: float) -> float:
+        """The largest separation of two laws of θ that the promise of ``epsilon`` allows."""
+
+    def estimator(self, epsilon: float, **parameters: Any) -> Any:
+        """The scikit-learn face of the mechanism, for rows outside the unit ball."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OutputTrial:
+    """θ = A + b."""
+
+    data: Data
+    relation: Neighbouring
+    mechanism: OutputPerturbation
+
+    @property
+    def epsilon(self) -> float:
+        return self.mechanism.epsilon
+
+    def minimiser(self, X: FloatArray, y: FloatArray) -> Minimiser:
+        how = self.mechanism
+        penalty = np.full(X.shape[1], how.regularization)
+        return minimise(Problem(X=X, y=y, loss=how.loss, penalty=penalty))
+
+    @cached_property
+    def base(self) -> Minimiser:
+        return self.minimiser(self.data.X, self.data.y)
+
+    @cached_property
+    def neighbour_bases(self) -> dict[int, Minimiser]:
+        return {}
+
+    @cached_property
+    def profile(self) -> expost.PrivacyProfile:
+        """Of one release, for its neighbours: what ``expost.profile`` works with."""
+        candidates = None if self.relation is REMOVE else self.data.entering
+        return expost.profile(
+            self.release(np.random.default_rng(0)),
+            self.data.X,
+            self.data.y,
+            mechanism=self.mechanism,
+            relation=self.relation,
+            candidates=candidates,
+        )
+
+    @property
+    def centre(self) -> FloatArray:
+        return self.base.theta
+
+    def release(self, rng: np.random.Generator) -> FloatArray:
+        return self.mechanism.release(self.base, rng)
+
+    def release_from_neighbour(self, row: int, rng: np.random.Generator) -> FloatArray:
+        if row not in self.neighbour_bases:
+            neighbour = self.data.neighbour(self.relation, row)
+            self.neighbour_bases[row] = self.minimiser(*neighbour)
+        return self.mechanism.release(self.neighbour_bases[row], rng)
+
+    def row_losses(self, theta: FloatArray) -> RowLosses:
+        return self.mechanism.row_losses(theta, self.profile.neighbours)
+
+    def log_density(self, thetas: FloatArray) -> FloatArray:
+        return self.mechanism.law.log_density(thetas - self.base.theta)
+
+    def exact_minimiser(self, X: FloatArray, y: FloatArray, hint: FloatArray) -> list[mpf]:
+        objective = exact.Objective(
+            X=X, y=y, regularization=self.data.regularization, loss=self.mechanism.loss.name
+        )
+        return objective.minimiser(hint)
+
+    @cached_property
+    def exact_base(self) -> list[mpf]:
+        return self.exact_minimiser(self.data.X, self.data.y, self.base.theta)
+
+    @cached_property
+    def exact_neighbours(self) -> dict[int, list[mpf]]:
+        return {}
+
+    def exact_neighbour(self, row: int) -> list[mpf]:
+        if row not in self.exact_neighbours:
+            neighbour = self.data.neighbour(self.relation, row)
+            hint = self.base.theta + self.profile.neighbours.shifts.block(slice(row, row + 1))[0]
+            self.exact_neighbours[row] = self.exact_minimiser(*neighbour, hint)
+        return self.exact_neighbours[row]
+
+    def log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        law = self.mechanism.law
+        base, other = self.exact_base, self.exact_neighbour(row)
+        inside, outside = (other, base) if self.relation is ADD else (base, other)
+        if isinstance(law, NormLaplace):
+            return exact.laplace_log_ratio(theta, inside, outside, law.rate)
+        return exact.gaussian_log_ratio(theta, inside, outside, law.scale)
+
+    def exceeds(self, level: float, row: int) -> float:
+        """Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ); 0 from t on."""
+        apart = self.separation(row)
+        if isinstance(self.mechanism.law, NormLaplace):
+            return 0.0 if level >= apart else 1.0
+        return float(ndtr(apart / 2 - level / apart) + ndtr(-apart / 2 - level / apart))
+
+    def separation(self, row: int) -> float:
+        ends = zip(self.exact_base, self.exact_neighbour(row), strict=True)
+        return float(np.linalg.norm([float(a - b) for a, b in ends])) / self.mechanism.resolution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Output perturbation with one noise and one loss."""
+
+    noise: str
+    loss: str
+
+    @property
+    def name(self) -> str:
+        return f"output-{self.noise}-{self.loss}"
+
+    @property
+    def is_pure(self) -> bool:
+        return self.noise == "laplace"
+
+    def delta(self, epsilon: float) -> float | None:
+        """Falls with ε: at a fixed δ the Gaussian mechanism keeps an advantage of δ at ε = 0."""
+        return None if self.is_pure else 0.05 * min(1.0, epsilon)
+
+    def allowed(self, epsilon: float) -> float:
+        delta = self.delta(epsilon)
+        return epsilon if delta is None else exact.gaussian_separation(epsilon, delta)
+
+    def estimator(self, epsilon: float, **parameters: Any) -> Any:
+        cls = {
+            "logistic": expost.PrivateLogisticRegression,
+            "huber-hinge": expost.PrivateLinearSVC,
+            "squared": expost.PrivateRidge,
+        }[self.loss]
+        bounds: dict[str, Any] = {"classes": [-1.0, 1.0]}
+        if self.loss == "squared":
+            bounds = {"label_bound": LABEL_BOUND}
+        budget = {"epsilon": epsilon, "delta": self.delta(epsilon), "noise": self.noise}
+        return cls(data_norm=1.0, fit_intercept=False, **budget, **bounds, **parameters)
+
+    def labels(self, rng: np.random.Generator, rows: int) -> FloatArray:
+        if self.loss == "squared":
+            return rng.uniform(-LABEL_BOUND, LABEL_BOUND, rows)
+        labels = np.where(rng.random(rows) < 0.5, 1.0, -1.0)
+        labels[:2] = 1.0, -1.0
+        return labels
+
+    def ordinary(self, seed: int, rows: int, columns: int, regularization: float) -> Data:
+        rng = np.random.default_rng(seed)
+        draws = rng.standard_normal((2 * rows, columns))
+        draws *= rng.uniform(0.7, 1.0, (2 * rows, 1)) / np.linalg.norm(draws, axis=1, keepdims=True)
+        y = self.labels(rng, 2 * rows)
+        return Data(
+            X=draws[:rows],
+            y=y[:rows],
+            entering=(draws[rows:], y[rows:]),
+            regularization=regularization,
+        )
+
+    def build(self, data: Data, *, relation: Neighbouring, epsilon: float) -> OutputTrial:
+        rows, columns = data.X.shape
+        mechanism = OutputPerturbation(
+            epsilon=epsilon,
+            delta=self.delta(epsilon),
+            noise=self.noise,
+            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            regularization=data.regularization,
+            rows=rows,
+            dimension=columns,
+        )
+        return OutputTrial(data=data, relation=relation, mechanism=mechanism)
+
+    def build_at(self, data: Data, *, relation: Neighbouring, separation: float) -> OutputTrial:
+        distance = float(np.max(self.build(data, relation=relation, epsilon=1.0).profile.distance))
+        low, high = 1e-3, 1e6
+        while high / low > 1 + 1e-6:
+            middle = float(np.sqrt(low * high))
+            trial = self.build(data, relation=relation, epsilon=middle)
+            if distance / trial.mechanism.resolution > separation:
+                high = middle
+            else:
+                low = middle
+        return self.build(data, relation=relation, epsilon=low)
+
+    def extremes(self) -> Iterator[Extreme]:
+        if self.loss == "huber-hinge":
+            # Every slope is ±1 on the linear piece: one row against all others is the worst case.
+            yield _one_against_all(regularization=4.0, share=0.999)
+        elif self.loss == "squared":
+            yield _one_against_all(
+                regularization=100.0, share=0.97, label=LABEL_BOUND, turned_label=True
+            )
+            yield _far_prediction()
+        else:
+            yield _one_against_all(regularization=100.0, share=0.49)
+            yield _two_misclassified()
+
+
+def _one_against_all(
+    *, regularization: float, share: float, label: float = 1.0, turned_label: bool = False
+) -> Extreme:
+    """n − 1 equal rows and one opposite: v = ∇ℓ − mean ∇ℓ is as long as it can be."""
+    rows = 20
+    X = np.zeros((rows, 2))
+    X[:, 0] = 1.0
+    y = np.full(rows, label)
+    if turned_label:
+        y[0] = -label
+    else:
+        X[0, 0] = -1.0
+    data = Data(X=X, y=y, entering=(X, y), regularization=regularization)
+    return Extreme(data=data, relation=REMOVE, row=0, share=share)
+
+
+def _two_misclassified() -> Extreme:
+    """Logistic: a row at a slope near 1 against A, exchanged for its mirror image."""
+    rows, cosine = 400, 0.6
+    X = np.zeros((rows, 2))
+    X[:, 0] = 1.0
+    X[0] = -cosine, np.sqrt(1 - cosine**2)
+    mirrored = X.copy()
+    mirrored[0, 1] *= -1
+    y = np.ones(rows)
+    data = Data(X=X, y=y, entering=(mirrored, y), regularization=5e-4)
+    return Extreme(data=data, relation=REPLACE, row=0, share=0.55)
+
+
+def _far_prediction() -> Extreme:
+    """Squared: short rows drive ∥A∥ to Y/(2√Λ), and a long one is predicted that far off."""
+    rows, regularization = 1000, 1e-2
+    X = np.full((rows, 1), np.sqrt(regularization))
+    X[0] = 1.0
+    y = np.full(rows, LABEL_BOUND)
+    y[0] = -LABEL_BOUND
+    data = Data(X=X, y=y, entering=(X, y), regularization=regularization)
+    return Extreme(data=data, relation=REMOVE, row=0, share=0.24)
+
+
+SUBJECTS: list[MechanismUnderTest] = [
+    Output(noise=noise, loss=loss)
+    for noise in ("laplace", "gaussian")
+    for loss in ("logistic", "huber-hinge", "squared")
+]
