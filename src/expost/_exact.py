@@ -17,7 +17,15 @@ import warnings
 
 import numpy as np
 
-from expost._expansion import Change, Expansion, Shifts, Step, newton_shifts, shift_error
+from expost._expansion import (
+    Change,
+    Expansion,
+    Shifts,
+    Step,
+    newton_shifts,
+    shift_error,
+    solve_small,
+)
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import PrecisionWarning
 from expost.losses import Logistic
@@ -91,7 +99,7 @@ def _solve(expansion: Expansion, changes: tuple[Change, ...], right: FloatArray)
         for b in range(size):
             cross = np.einsum("ij,ij->i", changes[a].X, images[b])
             system[:, a, b] = (a == b) + weights[a] * cross
-    parts = np.linalg.solve(system, against[:, :, None])[:, :, 0]
+    parts = solve_small(system, against)
     for a in range(size):
         solved -= parts[:, a, None] * images[a]
     return solved
@@ -311,7 +319,9 @@ def _own_newton(
         _adopt(chosen, current, bound, shift, distance, error)
         if error[row] <= tolerance * distance[row] or size <= float(rounding[0]) / 8:
             return
-        direction = np.linalg.solve(hessian, gradient[0])
+        direction = solve_small(hessian[None], gradient)[0]
+        if not np.all(np.isfinite(direction)):
+            return
         along = abs(float(gradient[0] @ direction))
         damping = 1.0
         while True:

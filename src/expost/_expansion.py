@@ -27,7 +27,16 @@ from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
 from expost.types import FloatArray, IntArray
 
-__all__ = ["Change", "Expansion", "Shifts", "Step", "expand", "newton_shifts", "shift_error"]
+__all__ = [
+    "Change",
+    "Expansion",
+    "Shifts",
+    "Step",
+    "expand",
+    "newton_shifts",
+    "shift_error",
+    "solve_small",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,6 +159,7 @@ class Expansion:
     solve_error: float
     pull_error: float
     lowest: float
+    slack: float
     base_lowest: float
     loss_curvature: float
 
@@ -200,7 +210,8 @@ class Expansion:
         """
         if self.problem.loss.third_ratio is None:
             return self.floor
-        return np.maximum(self.floor, np.maximum(self.lowest - removed, self.lowest * kept))
+        shared = kept * (self.lowest + self.slack) - self.slack
+        return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
 
 
 def expand(
@@ -275,6 +286,7 @@ def expand(
         pull_error=float(np.linalg.norm(pull - hessian @ offset))
         + gamma(problem.columns + 8) * pull_size,
         lowest=float(eigenvalues[0]) - slack,
+        slack=slack,
         # A kinked loss's curvature may be gone one ulp away: only the penalty is sure.
         base_lowest=base_penalty if loss.third_ratio is None else max(base_penalty, base_lowest),
         loss_curvature=float(eigenvalues[-1]) + slack - float(np.min(penalty_after)),
@@ -335,7 +347,8 @@ def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) ->
     for change, weight, leverage in zip(changes, weights, leverages, strict=True):
         if change.sign < 0:
             rounding = expansion.leverage_error * change.norms * change.norms
-            step.kept[:] = np.maximum(1 + weight * (leverage + rounding), 0.0)
+            heavier = weight * (1 + expansion.curvature_error)
+            step.kept[:] = np.maximum(1 + heavier * (leverage + rounding), 0.0)
     if len(changes) == 1:
         step.scales[0][:] = -pulls[0] / (1 + weights[0] * leverages[0])
         return
@@ -345,9 +358,18 @@ def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) ->
         for b in range(size):
             cross = leverages[a] if a == b else np.einsum("ij,ij->i", changes[a].X, images[b])
             system[:, a, b] = (a == b) + weights[a] * cross
-    solved = np.linalg.solve(system, -np.stack(pulls, axis=1)[:, :, None])[:, :, 0]
+    solved = solve_small(system, -np.stack(pulls, axis=1))
     for a in range(size):
         step.scales[a][:] = solved[:, a]
+
+
+def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve a small system a row; NaN, which no bound survives, where one is singular."""
+    try:
+        solved: FloatArray = np.linalg.solve(systems, right[:, :, None])[:, :, 0]
+        return solved
+    except np.linalg.LinAlgError:
+        return np.full(right.shape, np.nan)
 
 
 def _newton_error(
@@ -369,11 +391,13 @@ def _newton_error(
     with np.errstate(over="ignore"):
         growth = np.exp(expansion.spread * length)
     if expansion.third is not None:
-        square = length * length
         quadratic = np.einsum("ij,ij->i", shift @ expansion.third, shift) + entered
         slack = gamma(4 * expansion.problem.columns + 2**18) * float(np.trace(expansion.third))
         quadratic *= 1 + expansion.curvature_error
-        remainder = 0.5 * (quadratic + slack * square) * growth
+        quadratic += slack * (length * length)
+        with np.errstate(over="ignore", invalid="ignore"):
+            remainder = 0.5 * quadratic * growth
+        remainder = np.where(np.isnan(remainder), np.inf, remainder)
     elif expansion.knots is not None:
         curvature = expansion.problem.loss.curvature_bound / expansion.rows_after
         remainder = expansion.knots.remainder(length)

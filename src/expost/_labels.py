@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
@@ -15,7 +16,10 @@ __all__ = ["signs", "two_classes"]
 def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
     """The two classes, second one positive: those given, or those read from the labels."""
     values = _vector(labels)
-    found = np.unique(values)
+    try:
+        found = np.unique(values)
+    except TypeError:
+        raise InvalidInput("y holds labels of different types: use one type for both.") from None
     if classes is None:
         known = found
     else:
@@ -50,11 +54,18 @@ def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
 
 
 def _vector(labels: Any) -> NDArray[Any]:
-    values = np.asarray(labels)
+    if scipy.sparse.issparse(labels) or isinstance(labels, np.ma.MaskedArray):
+        raise InvalidInput("y: must be a plain array of labels, neither sparse nor masked.")
+    try:
+        values = np.asarray(labels)
+    except ValueError:
+        raise InvalidInput("y has entries of different lengths: must be a vector.") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
         raise InvalidInput(f"y has {values.ndim} dimensions: must have one.")
+    if values.dtype.kind == "c":
+        raise InvalidInput("y holds complex labels: must be text, whole or real numbers.")
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
         raise InvalidInput("y holds NaN or infinite labels: drop those rows.")
     if values.dtype == object and any(

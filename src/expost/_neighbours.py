@@ -22,7 +22,7 @@ from expost._expansion import Change, Expansion, Shifts, expand, newton_shifts
 from expost._labels import signs, two_classes
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import InvalidInput
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
 from expost.types import Audience, FloatArray, Neighbouring
 
@@ -137,7 +137,7 @@ def neighbours(
     Labels of classification losses are any two values, the larger one positive.
     """
     X = _validate.matrix(X)
-    regularization = _validate.positive("regularization", regularization)
+    regularization = _validate.regularization(regularization)
     relation = Neighbouring.parse(relation)
     classes = None
     if loss == "squared":
@@ -154,8 +154,7 @@ def neighbours(
     penalty = np.full(X.shape[1], regularization)
     problem = Problem(X=X, y=target, loss=loss, penalty=penalty)
     entering = _candidates(candidates, relation, problem, classes)
-    scale = max(1.0, float(problem.norms.max()))
-    base = minimise(problem, tolerance=1e-12 * scale, require=False)
+    base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     return neighbours_of(
         problem, base, method=method, relation=relation, entering=entering, tolerance=tolerance
     )
@@ -217,10 +216,11 @@ def neighbours_of(
     )
 
 
-def _same_length(y: Any, rows: int) -> None:
-    entries = len(y) if hasattr(y, "__len__") else 0
+def _same_length(y: Any, rows: int, name: str = "y") -> None:
+    shape = np.shape(y) if hasattr(y, "shape") else (len(y) if hasattr(y, "__len__") else 0,)
+    entries = shape[0] if shape else 0
     if entries != rows:
-        raise InvalidInput(f"y has {entries} entries: must have one for each of {rows} rows.")
+        raise InvalidInput(f"{name} has {entries} entries: must have one for each of {rows} rows.")
 
 
 def _candidates(
@@ -241,7 +241,7 @@ def _candidates(
         raise InvalidInput(
             f"candidates[0] has {rows.shape[1]} columns: must have {problem.columns}, as X has."
         )
-    _same_length(candidates[1], len(rows))
+    _same_length(candidates[1], len(rows), "candidates[1]")
     if classes is None:
         labels = _validate.vector(candidates[1], name="candidates[1]", length=len(rows))
     else:
@@ -292,6 +292,8 @@ def _change(problem: Problem, base: Minimiser, sign: int, X: FloatArray, y: Floa
     norms = problem.norms
     if X is not problem.X:
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
+        if not norms.max() <= LONGEST_ROW:
+            raise InvalidInput(f"candidates hold a row longer than {LONGEST_ROW:g}: rescale them.")
     return Change(sign=sign, X=X, y=y, norms=norms, z=z, slope=slope, curvature=curvature)
 
 
@@ -373,8 +375,8 @@ def _retrain(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
 
     def one(index: int) -> tuple[FloatArray, float]:
         neighbour = _neighbour_problem(expansion, index)
-        scale = max(1.0, float(neighbour.norms.max()))
-        found = minimise(neighbour, tolerance=1e-14 * scale, start=base.theta, require=False)
+        tolerance = neighbour.natural_tolerance / 100
+        found = minimise(neighbour, tolerance=tolerance, start=base.theta, require=False)
         return found.theta - base.theta, found.gradient_bound
 
     found = joblib.Parallel(n_jobs=-1, prefer="threads")(

@@ -406,8 +406,7 @@ def _foreign_profile(
     if relation is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: models without noise are profiled for 'remove' only.")
     problem = foreign.problem
-    scale = max(1.0, float(problem.norms.max()))
-    base = minimise(problem, tolerance=1e-12 * scale, require=False)
+    base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     length = 1 + float(np.linalg.norm(base.theta))
     if not float(np.linalg.norm(foreign.theta - base.theta)) <= 0.05 * length:
         raise WrongRows(

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["matrix", "one_of", "positive", "probability", "vector", "whole"]
+__all__ = ["matrix", "one_of", "positive", "probability", "regularization", "vector", "whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
@@ -91,6 +92,33 @@ def vector(y: Any, *, name: str = "y", length: int | None = None) -> FloatArray:
     return np.ascontiguousarray(array)
 
 
+def regularization(value: Any) -> float:
+    """Λ as a float > 0, within what squares of it can carry."""
+    number = positive("regularization", value)
+    if not 1e-100 <= number <= 1e100:
+        raise InvalidInput(f"regularization={value!r}: must lie between 1e-100 and 1e100.")
+    return number
+
+
+def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Python numbers in an object array; a text that looks like a number is still a text."""
+    if any(isinstance(value, str | bytes) for value in array.flat):
+        raise InvalidInput(
+            f"{name} holds text: must be numeric; encode the table first (the command line and"
+            " expost.data do)."
+        )
+    if any(isinstance(value, int) and abs(value) > _LARGEST_INTEGER for value in array.flat):
+        raise InvalidInput(
+            f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
+        )
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"{name} holds entries that are not real numbers: drop, fill or encode them."
+        ) from None
+
+
 def _numeric(values: Any, name: str) -> FloatArray:
     if scipy.sparse.issparse(values):
         raise InvalidInput(
@@ -106,10 +134,7 @@ def _numeric(values: Any, name: str) -> FloatArray:
     except ValueError:
         raise InvalidInput(f"{name} has rows of different lengths: must be a matrix.") from None
     if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            array = np.asarray(values, dtype=str)
+        array = _from_objects(array, name)
     if array.dtype.kind == "c":
         raise InvalidInput(f"{name} holds complex numbers: must be real; pass {name}.real.")
     if array.dtype.kind not in "biuf":
@@ -126,7 +151,8 @@ def _numeric(values: Any, name: str) -> FloatArray:
         raise InvalidInput(
             f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
         )
-    array = array.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float64, copy=False)
     # A sum is finite only if every entry is: one pass, no temporary of the size of the matrix.
     with np.errstate(over="ignore", invalid="ignore"):
         peak = max(float(array.max()), -float(array.min())) if array.size else 0.0

@@ -28,13 +28,13 @@ from expost.errors import ConvergenceError, InvalidInput
 from expost.losses import Array, Loss
 from expost.types import FloatArray
 
-__all__ = ["Minimiser", "Problem", "minimise"]
+__all__ = ["LONGEST_ROW", "Minimiser", "Problem", "minimise"]
 
 # Rows summed by one BLAS dot product; longer sums are compensated, so that the error bound of a
 # gradient does not grow with n.
 _CHUNK = 1024
 # Fourth powers of a row's length, over Λ², must not overflow.
-_LONGEST_ROW = 1e30
+LONGEST_ROW = 1e30
 # Relative error of one evaluation of f, f′ or f″ (a few roundings and one exponential).
 _FUNCTION_ERROR = 16 * ROUNDOFF
 
@@ -57,8 +57,8 @@ class Problem:
         for block in self.blocks():
             part = self.X[block]
             norms[block] = row_norms(part)
-        if not norms.max(initial=0.0) <= _LONGEST_ROW:
-            raise InvalidInput(f"X holds a row longer than {_LONGEST_ROW:g}: rescale its columns.")
+        if not norms.max(initial=0.0) <= LONGEST_ROW:
+            raise InvalidInput(f"X holds a row longer than {LONGEST_ROW:g}: rescale its columns.")
         # Rounded up, for it is used in bounds.
         object.__setattr__(self, "norms", norms * (1 + 2 * gamma(self.columns + 4)))
 
@@ -81,6 +81,11 @@ class Problem:
         keep = np.delete(np.arange(self.rows), row)
         return Problem(X=self.X[keep], y=self.y[keep], loss=self.loss, penalty=self.penalty)
 
+    @property
+    def natural_tolerance(self) -> float:
+        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
+        return 1e-12 * max(float(self.norms.max()), 1e-280)
+
     def margin_error(self, theta: FloatArray) -> float:
         """ε with ∣computed − true∣ ≤ ε·∥xᵢ∥ for every predictor xᵢ·θ."""
         return gamma(self.columns + 2) * float(np.linalg.norm(theta))
@@ -94,7 +99,8 @@ class Problem:
             steepest: FloatArray | float = self.loss.curvature_bound
         else:
             # f″ changes by at most e^(M·margin) over the error of the predictor.
-            steepest = curvature * np.exp(self.loss.third_ratio * margin)
+            growth = np.exp(np.minimum(self.loss.third_ratio * margin, 700.0))
+            steepest = np.minimum(self.loss.curvature_bound, curvature * growth)
         size = np.abs(slope) if self.loss.is_classification else np.abs(slope) + self._label_size
         return margin * steepest + _FUNCTION_ERROR * size
 

@@ -265,7 +265,7 @@ class Squared:
 
 def make_loss(name: str | Loss, *, label_bound: float | None = None, width: float = 0.5) -> Loss:
     """The loss that ``name`` names; ``label_bound`` is needed by the squared loss alone."""
-    if not isinstance(name, str):
+    if isinstance(name, Logistic | HuberHinge | Squared):
         return name
     match _validate.one_of("loss", name, ("logistic", "huber-hinge", "squared")):
         case "logistic":

@@ -70,7 +70,7 @@ class OutputPerturbation:
         # Kept as plain numbers: they are written to model.json.
         plain = {
             "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _validate.positive("regularization", self.regularization),
+            "regularization": _validate.regularization(self.regularization),
             "rows": _validate.whole("rows", self.rows, least=2),
             "dimension": _validate.whole("dimension", self.dimension, least=1),
         }

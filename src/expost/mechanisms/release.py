@@ -4,6 +4,7 @@ It holds nothing else of the data, so it is marked ``pass``, unless a bound was 
 then it is ``review``, and says which.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from expost import _validate
 from expost._files import read_json, write_json
 from expost._labels import signs
 from expost.data import UnitBall
-from expost.errors import InvalidInput
+from expost.errors import ExpostError, InvalidInput
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Loss, Squared, make_loss
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
@@ -154,7 +155,7 @@ class Release:
         value = read_json(Path(path))
         try:
             return cls.from_json(value)
-        except InvalidInput as error:
+        except ExpostError as error:
             raise InvalidInput(f"{path}: is not a released model ({error})") from None
 
     @classmethod
@@ -165,9 +166,7 @@ class Release:
             raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
         try:
             release = cls._from_fields(value)
-            # One comparison finds every field that was edited, added or left out.
-            if release.to_json() != value:
-                raise InvalidInput("its fields do not agree with each other; it was edited.")
+            _check_unedited(release, value)
             return release
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
@@ -195,10 +194,31 @@ class Release:
             ball=UnitBall.from_json(value["unit_ball"]),
             classes=None if classes is None else np.array(classes),
             feature_names=None if names is None else tuple(str(name) for name in names),
-            encoding=value["encoding"],
+            encoding=_object_or_none(value["encoding"]),
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
             seeded=bool(value["seeded"]),
         )
+
+
+def _check_unedited(release: "Release", value: dict[str, Any]) -> None:
+    """One comparison finds every field that was edited, added or left out.
+
+    What follows from other constants by floating-point work may differ by an ulp between machines.
+    """
+    mine = release.to_json()
+    for name in ("scale", "sensitivity"):
+        written = _float(value["mechanism"][name])
+        if not abs(written - mine["mechanism"][name]) <= 1e-9 * abs(written):
+            raise InvalidInput(f"mechanism.{name}: is not what its own constants give.")
+        mine["mechanism"][name] = value["mechanism"][name]
+    if json.dumps(mine, sort_keys=True) != json.dumps(value, sort_keys=True):
+        raise InvalidInput("its fields do not agree with each other; it was edited.")
+
+
+def _object_or_none(value: Any) -> dict[str, Any] | None:
+    if value is not None and not isinstance(value, dict):
+        raise InvalidInput("encoding: must be an object, or null.")
+    return value
 
 
 def _or_infinite(number: float) -> float | str:
