@@ -1,0 +1,498 @@
+"""Groups of rows: against loops over the rows, and labels against the rule that they state."""
+
+import html
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from expost import _tree
+from expost._groups import Explanation, Group, Grouping, explain_exposure, group_exposure
+from expost.errors import InvalidInput
+from expost.types import Audience
+
+HOSTILE = '<script>alert("x")</script>\n| a & b |\u202e'
+
+
+def naive_top(scores):
+    """Each row's part of the most exposed 1 %, by sorting; ties share what is left."""
+    places = -(-len(scores) // 100)
+    ordered = sorted(scores, reverse=True)
+    edge = ordered[places - 1]
+    above = sum(score > edge for score in scores)
+    tied = sum(score == edge for score in scores)
+    return [1.0 if s > edge else (places - above) / tied if s == edge else 0.0 for s in scores]
+
+
+def naive_figures(scores, rows):
+    """The figures of the rows (a list of indices), one at a time."""
+    top = naive_top(scores)
+    own = sorted(scores[row] for row in rows)
+    share = len(rows) / len(scores)
+    held = math.fsum(top[row] for row in rows) / math.fsum(top)
+    middle = (own[(len(own) - 1) // 2] + own[len(own) // 2]) / 2
+    return (len(rows), share, sum(own) / len(own), middle, own[-1], held, held / share)
+
+
+def assert_figures(group: Group, scores, rows):
+    expected = naive_figures(list(scores), list(rows))
+    found = (
+        group.rows,
+        group.share,
+        group.mean,
+        group.median,
+        group.largest,
+        group.top_share,
+        group.lift,
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def holds(condition: str, table: dict[str, list]) -> np.ndarray:
+    """The rows (a mask) for which one condition of a label is true, read as a person would."""
+    known = {
+        name: np.array([v is not None and v == v for v in column]) for name, column in table.items()
+    }
+    if condition == "all rows":
+        return np.ones(len(next(iter(table.values()))), dtype=bool)
+    if condition.startswith("(") and condition.endswith(" or missing)"):
+        inner = condition[1 : -len(" or missing)")]
+        name = re.split(r" (?:<=|>) ", inner)[0]
+        return holds(inner, table) | ~known[name]
+    if found := re.fullmatch(r"(.+) (<=|>) (\S+)", condition):
+        name, sign, number = found[1], found[2], float(found[3])
+        values = [v if ok else math.nan for v, ok in zip(table[name], known[name], strict=True)]
+        values = np.array(values, dtype=float)
+        return values <= number if sign == "<=" else values > number
+    name, level = re.fullmatch(r"(.+) is (.+)", condition).groups()
+    if level == "missing":
+        return ~known[name]
+    if level == "known":
+        return known[name]
+    if level.startswith("not "):
+        return ~holds(f"{name} is {level[4:]}", table)
+    return np.array(
+        [ok and str(v) == level for v, ok in zip(table[name], known[name], strict=True)]
+    )
+
+
+def mask_of(label: str, table: dict[str, list]) -> np.ndarray:
+    return np.logical_and.reduce([holds(part, table) for part in label.split(" and ")])
+
+
+# ── by one column ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("rows", [2, 99, 100, 101, 450])
+def test_levels_match_a_loop_over_the_rows(seed, rows):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 12, rows) / 7  # Many ties, also at the edge of the top.
+    column = rng.choice(["a", "b", "longer"], rows)
+    grouping = group_exposure(scores, column, name="letters")
+    assert {group.label for group in grouping} == set(column)
+    for group in grouping:
+        assert_figures(group, scores, np.flatnonzero(column == group.label))
+    means = [group.mean for group in grouping]
+    assert means == sorted(means, reverse=True)
+    assert math.isclose(sum(group.top_share for group in grouping), 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("bins", [1, 2, 4, 7])
+def test_bin_labels_are_the_rule_that_was_applied(seed, bins):
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(21, 300))
+    column = [
+        rng.normal(size=rows) * 1e-7,
+        rng.lognormal(sigma=3, size=rows),
+        np.round(rng.normal(size=rows), 1),
+        rng.integers(0, 1000, rows).astype(float),
+        np.where(rng.random(rows) < 0.9, 0.0, rng.random(rows)),
+        1e300 * rng.normal(size=rows),
+    ][seed]
+    scores = rng.exponential(size=rows)
+    grouping = group_exposure(scores, column, name="x", bins=bins)
+    assert 1 <= len(grouping) <= bins
+    covered = np.zeros(rows, dtype=int)
+    for group in grouping:
+        parts = [] if group.label == "all values" else group.label.split(" and ")
+        mask = np.ones(rows, dtype=bool)
+        for part in parts:
+            mask &= holds(f"x {part}", {"x": list(column)})
+        covered += mask
+        assert_figures(group, scores, np.flatnonzero(mask))
+    assert np.all(covered == 1)
+
+
+def test_bins_are_quantiles():
+    column = np.random.default_rng(0).normal(size=4000)
+    sizes = [group.rows for group in group_exposure(np.ones(4000), column, bins=5)]
+    assert len(sizes) == 5
+    assert all(abs(size - 800) <= 4 for size in sizes)
+
+
+def test_ties_merge_bins():
+    column = [0.5] * 95 + [1.25, 2.5, 3.5, 4.5, 5.5]
+    grouping = group_exposure(np.arange(100.0), column, name="x")
+    assert [(group.label, group.rows) for group in grouping] == [("<= 0.5", 95), ("> 0.5", 5)]
+
+
+def test_a_constant_column_is_one_group():
+    assert [g.label for g in group_exposure([1, 2, 3], [0.5, 0.5, 0.5])] == ["all values"]
+    assert [g.label for g in group_exposure([1, 2, 3], [4, 4, 4])] == ["4"]
+
+
+def test_small_integers_are_levels_in_their_order():
+    column = np.array([10, 9, 2, 2, 10, -1])
+    grouping = group_exposure(np.arange(6.0), column)
+    assert [group.label for group in grouping] == ["-1", "2", "9", "10"]
+    assert len(group_exposure(np.arange(40.0), np.arange(40), bins=4)) == 4
+
+
+SAME = {
+    "list": ["b", None, "a", "b"],
+    "object array": np.array(["b", None, "a", "b"], dtype=object),
+    "pandas": pd.Series(["b", None, "a", "b"]),
+    "pandas object": pd.Series(["b", np.nan, "a", "b"], dtype=object),
+    "pandas categorical": pd.Series(["b", None, "a", "b"], dtype="category"),
+    "polars": pl.Series(["b", None, "a", "b"]),
+    "polars categorical": pl.Series(["b", None, "a", "b"], dtype=pl.Categorical),
+    "arrow": pa.array(["b", None, "a", "b"]),
+    "arrow chunked": pa.chunked_array([["b", None], ["a", "b"]]),
+    "arrow dictionary": pa.array(["b", None, "a", "b"]).dictionary_encode(),
+    "arrow view": pa.array(["b", None, "a", "b"], pa.string_view()),
+    "masked": np.ma.array(["b", "?", "a", "b"], mask=[0, 1, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_any_kind_of_column(kind):
+    grouping = group_exposure([3.0, 5.0, 1.0, 2.0], SAME[kind], name="c")
+    assert grouping == group_exposure([3.0, 5.0, 1.0, 2.0], SAME["list"], name="c")
+    assert [(g.label, g.rows) for g in grouping] == [("(missing)", 1), ("b", 2), ("a", 1)]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [1.5, math.nan, 7.25, None],
+        pd.Series([1.5, np.nan, 7.25, None]),
+        pl.Series([1.5, None, 7.25, None]),
+        pa.array([1.5, None, 7.25, math.nan]),
+        np.array([1.5, math.nan, 7.25, math.nan], dtype=np.float32),
+        np.ma.array([1.5, 0, 7.25, 0], mask=[0, 1, 0, 1]),
+    ],
+)
+def test_any_kind_of_numbers(column):
+    grouping = group_exposure([1.0, 2.0, 3.0, 4.0], column, bins=2)
+    assert [(g.label, g.rows) for g in grouping] == [("<= 1.5", 1), ("> 1.5", 1), ("(missing)", 2)]
+
+
+def test_booleans_dates_and_mixtures_are_levels():
+    assert [g.label for g in group_exposure([1, 2], np.array([True, False]))] == ["False", "True"]
+    days = np.array(["2024-01-02", "2024-01-03"], dtype="datetime64[D]")
+    assert [g.label for g in group_exposure([2, 1], days)] == ["2024-01-02", "2024-01-03"]
+    mixed = group_exposure([5, 4, 3, 2, 1], [1, "a", None, math.nan, pd.NA])
+    assert [(g.label, g.rows) for g in mixed] == [("1", 1), ("a", 1), ("(missing)", 3)]
+    assert [g.label for g in group_exposure([2, 1], ["", "x"])] == ["(empty)", "x"]
+
+
+def test_all_cells_missing():
+    assert [g.label for g in group_exposure([1, 2], [None, None])] == ["(missing)"]
+    assert [g.label for g in group_exposure([1, 2], [math.nan, math.nan])] == ["(missing)"]
+
+
+def test_many_levels_keep_the_largest_fifty():
+    column = [f"level {i:03d}" for i in range(120) for _ in range(3 if i < 50 else 2)] + [None]
+    scores = np.arange(len(column), dtype=float)
+    grouping = group_exposure(scores, column)
+    labels = [group.label for group in grouping]
+    assert len(labels) == 52
+    assert set(labels) == {f"level {i:03d}" for i in range(50)} | {"(other)", "(missing)"}
+    other = next(group for group in grouping if group.label == "(other)")
+    assert_figures(other, scores, range(150, 290))
+    assert grouping.rows == len(column)
+    assert "120 levels" in str(grouping)
+    assert not group_exposure(np.ones(100), [f"{i % 50}" for i in range(100)]).notices
+
+
+def test_a_planted_group_has_the_lift_and_others_do_not():
+    rng = np.random.default_rng(3)
+    exposed = rng.random(20_000) < 0.05
+    scores = rng.exponential(size=20_000) + np.where(exposed, 20.0, 0.0)
+    grouping = group_exposure(scores, np.where(exposed, "them", "us"))
+    them, us = grouping.groups
+    assert them.label == "them"
+    assert them.top_share == 1
+    assert them.lift == pytest.approx(1 / exposed.mean())
+    assert us.lift == 0
+    shuffled = group_exposure(scores, rng.permutation(np.where(exposed, "them", "us")))
+    assert all(0.3 < group.lift < 2 for group in shuffled)
+
+
+def test_the_order_of_the_rows_changes_nothing():
+    rng = np.random.default_rng(5)
+    scores = rng.integers(0, 9, 700).astype(float)
+    column, numbers = rng.choice(list("abcd"), 700), rng.normal(size=700)
+    order = rng.permutation(700)
+    assert group_exposure(scores, column) == group_exposure(scores[order], column[order])
+    assert group_exposure(scores, numbers) == group_exposure(scores[order], numbers[order])
+
+
+def test_constant_and_infinite_scores_single_nobody_out():
+    for value in (0.0, 2.0, math.inf):
+        grouping = group_exposure(np.full(300, value), np.arange(300) % 3)
+        assert [group.lift for group in grouping] == pytest.approx([1, 1, 1])
+        assert all(group.mean == group.median == group.largest == value for group in grouping)
+    some = group_exposure([math.inf, 1.0, 2.0], ["a", "b", "b"])
+    assert some.groups[0].mean == math.inf
+    assert some.groups[0].top_share == 1
+    json.dumps(some.to_json(), allow_nan=False)
+    assert some.to_json()["groups"][0]["mean"] == "infinity"
+
+
+@pytest.mark.parametrize(
+    ("scores", "column", "options", "said"),
+    [
+        ([1.0, math.nan], ["a", "b"], {}, "scores"),
+        ([1.0, -1.0], ["a", "b"], {}, "scores"),
+        ([], [], {}, "scores"),
+        ([[1.0]], ["a"], {}, "scores"),
+        ([1.0, 2.0], ["a"], {}, "c has 1 entries"),
+        ([1.0, 2.0], "ab", {}, "c has no entries"),
+        ([1.0, 2.0], 3, {}, "c has no entries"),
+        ([1.0, 2.0], np.ones((2, 2)), {}, "c has"),
+        ([1.0, 2.0], [["a"], ["b"]], {}, "must hold numbers, text or booleans"),
+        ([1.0, 2.0], ["a", "b"], {"bins": 0}, "bins=0"),
+        ([1.0, 2.0], ["a", "b"], {"bins": 2.5}, "bins=2.5"),
+    ],
+)
+def test_bad_input_is_refused(scores, column, options, said):
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        group_exposure(scores, column, name="c", **options)
+
+
+def test_small_groups_are_for_the_curator_only():
+    large = group_exposure(np.arange(10.0), ["a"] * 5 + ["b"] * 5)
+    small = group_exposure(np.arange(10.0), ["a"] * 6 + ["b"] * 4)
+    assert large.audience is Audience.REVIEW
+    assert small.audience is Audience.FAIL
+    assert small.to_json()["audience"] == "fail"
+    assert str(large).endswith(f"review: {Audience.REVIEW.meaning}")
+
+
+def test_text_is_an_aligned_table():
+    lines = str(group_exposure([0.5, 1.0, 3.0], ["x", "longer", "x"], name="kind")).splitlines()
+    assert lines[0] == "3 rows by kind"
+    table = lines[1:4]
+    ends = [line.index("rows") + 4 for line in table[:1]]
+    assert len({len(line) for line in table}) == 1
+    assert all(line[: ends[0]].rstrip()[-1] in "s21" for line in table)
+
+
+def test_hostile_names_are_text():
+    grouping = group_exposure([1.0, 2.0], [HOSTILE, "b"], name=HOSTILE)
+    page = grouping._repr_html_()
+    assert "<script" not in page
+    assert html.escape("<script>alert(") in page
+    shown = str(grouping)
+    assert "\u202e" not in shown
+    assert len(shown.splitlines()) == 5
+    long = group_exposure([1.0, 2.0], ["x" * 10_000, "b"], name="y" * 10_000)
+    assert max(len(line) for line in str(long).splitlines()) < 250
+
+
+# ── by a tree ────────────────────────────────────────────────────────────────────────────────────
+
+
+def people(rows=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.integers(17, 90, rows).astype(float)
+    hours = rng.integers(1, 99, rows).astype(float)
+    table = {
+        "age": [
+            None if missing else value
+            for value, missing in zip(age, rng.random(rows) < 0.1, strict=True)
+        ],
+        "hours-per-week": list(hours),
+        "sex": list(rng.choice(["f", "m"], rows)),
+        "member": [bool(value) for value in rng.random(rows) < 0.3],
+        "flag": list((rng.random(rows) < 0.2).astype(float)),
+        "country": [
+            None if v == "?" else str(v) for v in rng.choice(["?", "ch", "de", "fr"], rows)
+        ],
+        "weight": list(rng.lognormal(size=rows)),
+    }
+    return table, rng
+
+
+def assert_leaves_are_what_they_say(explanation: Explanation, scores, table):
+    table = {**table, "flag": [int(value) for value in table["flag"]]}
+    covered = np.zeros(len(scores), dtype=int)
+    for group in explanation:
+        mask = mask_of(group.label, table)
+        covered += mask
+        assert_figures(group, scores, np.flatnonzero(mask))
+    assert np.all(covered == 1)
+    means = [group.mean for group in explanation]
+    assert means == sorted(means, reverse=True)
+    assert min(group.rows for group in explanation) >= max(5, len(scores) / 100)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_every_leaf_is_what_its_label_says(seed, depth):
+    table, rng = people(700, seed)
+    missing = np.array([value is None for value in table["age"]])
+    level = np.array([value == "de" for value in table["country"]])
+    scores = rng.exponential(size=700) * (1 + 3 * missing + 5 * level + np.array(table["flag"]))
+    scores *= 1 + (np.array(table["weight"]) > 2)
+    explanation = explain_exposure(scores, pd.DataFrame(table), depth=depth)
+    assert 2 <= len(explanation) <= 2**depth
+    assert_leaves_are_what_they_say(explanation, scores, table)
+
+
+def test_a_planted_rule_is_named():
+    table, rng = people()
+    age = np.array([math.nan if value is None else value for value in table["age"]])
+    exposed = (age > 61) & (np.array(table["hours-per-week"]) <= 20)
+    scores = rng.exponential(size=3000) * 0.01 + exposed
+    explanation = explain_exposure(scores, pa.table(table))
+    first = explanation.groups[0]
+    assert set(first.label.split(" and ")) == {"age > 61", "hours-per-week <= 20"}
+    assert first.rows == exposed.sum()
+    assert first.top_share == 1
+    assert explanation.explained > 0.9
+    noise = explain_exposure(rng.permutation(scores), pa.table(table))
+    assert noise.explained < 0.1
+
+
+def test_a_planted_level_is_named_without_idle_conditions():
+    table, rng = people()
+    exposed = np.array([value == "fr" for value in table["country"]])
+    scores = rng.exponential(size=3000) * 0.1 + exposed
+    labels = [group.label for group in explain_exposure(scores, pl.DataFrame(table))]
+    assert labels[0].startswith("country is fr")
+    assert not any("is fr" in label and "is not" in label for label in labels)
+    two = rng.exponential(size=3000) * 0.1 + (np.array(table["sex"]) == "m")
+    labels = [group.label for group in explain_exposure(two, pl.DataFrame(table), depth=1)]
+    assert labels == ["sex is m", "sex is f"]
+
+
+def test_missing_cells_can_be_the_group():
+    table, rng = people()
+    exposed = np.array([value is None for value in table["age"]])
+    scores = rng.exponential(size=3000) * 0.1 + exposed
+    labels = [group.label for group in explain_exposure(scores, pa.table(table), depth=1)]
+    assert labels == ["age is missing", "age is known"]
+
+
+def test_frames_of_all_kinds_agree():
+    table, rng = people(500)
+    scores = rng.exponential(size=500)
+    arrow = explain_exposure(scores, pa.table(table))
+    assert explain_exposure(scores, pd.DataFrame(table)) == arrow
+    assert explain_exposure(scores, pl.DataFrame(table)) == arrow
+    mixed = np.array([table["sex"], table["weight"]], dtype=object).T
+    named = explain_exposure(scores, mixed, feature_names=["sex", "weight"])
+    assert named == explain_exposure(scores, pa.table({k: table[k] for k in ("sex", "weight")}))
+
+
+def test_a_matrix_has_numbered_columns_or_given_names():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) * [1, 1e200, 1e-200]
+    scores = np.where(X[:, 1] > 0, 5.0, 1.0) + np.where(X[:, 2] > 0, 1.0, 0.0)
+    X = np.clip(X, -1e149, 1e149)
+    plain = explain_exposure(scores, X)
+    assert "column 1 > " in plain.groups[0].label
+    named = explain_exposure(scores, X, feature_names=["a", HOSTILE, "c"])
+    assert "<script" not in named._repr_html_()
+    assert "\n" not in named.groups[0].label
+    assert [g.rows for g in named] == [g.rows for g in plain]
+    assert_leaves_are_what_they_say(
+        plain, scores, {f"column {i}": list(X[:, i]) for i in range(3)} | {"flag": []}
+    )
+
+
+def test_the_same_input_gives_the_same_explanation():
+    table, rng = people(600, seed=9)
+    scores = rng.exponential(size=600)
+    first = explain_exposure(scores, pa.table(table))
+    assert all(explain_exposure(scores, pa.table(table)) == first for _ in range(3))
+    np.random.default_rng(0).normal()
+    np.random.seed(1)  # noqa: NPY002 - the global state must not matter.
+    assert explain_exposure(scores, pa.table(table)) == first
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, math.inf])
+def test_scores_that_do_not_differ_have_one_leaf(value):
+    explanation = explain_exposure(np.full(50, value), np.arange(100.0).reshape(50, 2))
+    assert [group.label for group in explanation] == ["all rows"]
+    assert explanation.explained == 0
+
+
+def test_infinite_scores_are_ranked():
+    X = np.arange(200.0).reshape(-1, 1)
+    scores = np.where(X[:, 0] >= 150, math.inf, 1.0)
+    explanation = explain_exposure(scores, X, feature_names=["x"])
+    assert explanation.groups[0].label == "x > 149"
+    assert explanation.groups[0].mean == math.inf
+    json.dumps(explanation.to_json(), allow_nan=False)
+
+
+def test_few_rows_and_constant_columns_do_not_split():
+    assert len(explain_exposure([1.0, 2.0], [[1.0], [2.0]])) == 1
+    assert len(explain_exposure(np.arange(9.0), np.arange(9.0).reshape(-1, 1))) == 1
+    assert len(explain_exposure(np.arange(10.0), np.arange(10.0).reshape(-1, 1))) == 2
+    assert len(explain_exposure(np.arange(50.0), np.ones((50, 2)))) == 1
+
+
+def test_a_large_table_is_sampled_and_says_so(monkeypatch):
+    table, rng = people(4000)
+    age = np.array([math.nan if value is None else value for value in table["age"]])
+    scores = rng.exponential(size=4000) * 0.01 + (age > 60)
+    whole = explain_exposure(scores, pa.table(table))
+    monkeypatch.setattr(_tree, "_MOST_ROWS", 1000)
+    monkeypatch.setattr(_tree, "_MOST_CUTS", 20)
+    sampled = explain_exposure(scores, pa.table(table))
+    assert "1,000 rows" in sampled.notices[0]
+    assert not whole.notices
+    assert sampled.rows == 4000
+    first = sampled.groups[0].label
+    assert re.fullmatch(r"age > \d+(\.\d+)?( and .*)?", first)
+    covered = sum(
+        mask_of(g.label, {**table, "flag": [int(v) for v in table["flag"]]}) for g in sampled
+    )
+    assert np.all(covered == 1)
+
+
+@pytest.mark.parametrize(
+    ("X", "options", "said"),
+    [
+        (np.ones((3, 1)), {}, "has 3 entries"),
+        (np.ones((2, 1)), {"depth": 4}, "depth=4"),
+        (np.ones((2, 1)), {"depth": 0}, "depth=0"),
+        (np.ones((2, 1)), {"feature_names": ["a", "b"]}, "feature_names has 2"),
+        (np.ones((2, 1)), {"feature_names": "a"}, "feature_names"),
+        ([[math.nan], [1.0]], {}, "NaN"),
+        (np.ones(2), {}, "dimensions"),
+    ],
+)
+def test_a_bad_table_is_refused(X, options, said):
+    with pytest.raises(InvalidInput, match=said):
+        explain_exposure([1.0, 2.0], X, **options)
+
+
+def test_results_are_values():
+    grouping = group_exposure([1.0, 2.0], ["a", "b"], name="c")
+    assert isinstance(grouping, Grouping)
+    assert len(grouping) == 2
+    assert grouping.to_json()["name"] == "c"
+    with pytest.raises(AttributeError):
+        grouping.name = "d"
