@@ -1,0 +1,275 @@
+"""Output perturbation: scales, refusals, randomness (its losses: tests/conformance)."""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+import pytest
+
+import expost
+from expost._neighbours import neighbours_of
+from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.glm import Minimiser, Problem, minimise
+from expost.losses import HuberHinge, Logistic, Squared
+from expost.mechanisms import OutputPerturbation, automatic_regularization
+from expost.noise import Gaussian, NormLaplace
+from expost.types import Neighbouring
+
+
+def mechanism(**changes):
+    values = {
+        "epsilon": 2.0,
+        "loss": Logistic(),
+        "regularization": 0.1,
+        "rows": 40,
+        "dimension": 3,
+        **changes,
+    }
+    return OutputPerturbation(**values)
+
+
+def problem(seed=0, rows=40, columns=3, loss=None, regularization=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns))
+    X /= np.linalg.norm(X, axis=1).max()
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=rows) > 0, 1.0, -1.0)
+    penalty = np.full(columns, regularization)
+    return Problem(X=X, y=y, loss=loss or Logistic(), penalty=penalty)
+
+
+def test_beta_is_n_lambda_epsilon_over_two_lipschitz():
+    """LeBlond 3.2 with the Lipschitz constant of DESIGN.md; the minimiser's 1e-12 costs little."""
+    for loss, lipschitz in (
+        (Logistic(), 1.0),
+        (HuberHinge(), 1.0),
+        (Squared(label_bound=2.0), 2.0 + 2.0 / (2 * math.sqrt(0.1))),
+    ):
+        how = mechanism(loss=loss)
+        assert how.sensitivity == pytest.approx(2 * lipschitz / (40 * 0.1), rel=1e-9)
+        assert how.sensitivity > 2 * lipschitz / (40 * 0.1)
+        assert isinstance(how.law, NormLaplace)
+        assert how.law.rate == pytest.approx(40 * 0.1 * 2.0 / (2 * lipschitz), rel=1e-9)
+        assert how.resolution == 1 / how.law.rate
+
+
+def test_sigma_is_the_analytic_one():
+    how = mechanism(noise="gaussian", delta=1e-5)
+    mu = how.sensitivity / how.law.scale
+    assert isinstance(how.law, Gaussian)
+    # Balle and Wang: δ(2, μ) = 1e-5 at μ = 0.5156… (dp_accounting gives σ = 1.9394 at Δ = 1).
+    phi = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731 (a formula, not a function)
+    delta = phi(mu / 2 - 2 / mu) - math.exp(2) * phi(-mu / 2 - 2 / mu)
+    assert delta == pytest.approx(1e-5, rel=1e-4)
+    assert delta <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": "1"}, "epsilon"),
+        ({"epsilon": True}, "epsilon"),
+        ({"noise": "uniform"}, "noise"),
+        ({"noise": "gaussian"}, "delta"),
+        ({"noise": "gaussian", "delta": 0.0}, "delta"),
+        ({"noise": "gaussian", "delta": 1.0}, "delta"),
+        ({"noise": "gaussian", "delta": math.nan}, "delta"),
+        ({"delta": 1e-5}, "delta"),
+        ({"regularization": 0.0}, "regularization"),
+        ({"regularization": math.inf}, "regularization"),
+        ({"regularization": math.nan}, "regularization"),
+        ({"rows": 1}, "rows"),
+        ({"rows": 40.0}, "rows"),
+        ({"dimension": 0}, "dimension"),
+    ],
+)
+def test_refuses_constants_that_promise_nothing(changes, word):
+    with pytest.raises(InvalidInput, match=word):
+        mechanism(**changes)
+
+
+def test_release_lies_on_the_grid_and_near_the_minimiser():
+    how, base = mechanism(), minimise(problem())
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        theta = how.release(base, rng)
+        assert how.grid.holds(theta)
+        assert theta.shape == (3,)
+    assert not np.array_equal(how.release(base, rng), how.release(base, rng))
+
+
+def test_release_refuses_a_base_above_the_tolerance():
+    """The sensitivity counts on ∥∇J∥ ≤ 1e-12."""
+    base = minimise(problem())
+    for bound in (1.1e-12, math.nan, math.inf):
+        loose = Minimiser(theta=base.theta, gradient_bound=bound, iterations=1)
+        with pytest.raises(InvalidInput, match="gradient"):
+            mechanism().release(loose, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_release_without_a_generator_uses_the_operating_system(monkeypatch, noise):
+    """No NumPy generator is made or drawn from; the operating system is asked for 64 bits each."""
+    base = minimise(problem())
+
+    def fail(*_, **__):
+        raise AssertionError("a release must not use NumPy's generators")
+
+    for name in ("default_rng", "Generator", "PCG64", "RandomState", "SeedSequence"):
+        monkeypatch.setattr(np.random, name, fail)
+    for name in ("normal", "standard_normal", "gamma", "random", "exponential", "seed"):
+        monkeypatch.setattr(np.random, name, fail)
+    monkeypatch.setattr("random.random", fail)
+    asked = []
+    urandom = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or urandom(count))
+    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    first, second = how.release(base), how.release(base)
+    assert not np.array_equal(first, second)
+    assert sum(asked) >= 2 * 8 * 3
+    assert how.grid.holds(first)
+
+
+def test_epsilon_infinity_is_the_minimiser_itself():
+    how, base = mechanism(epsilon=math.inf), minimise(problem())
+    theta = how.release(base)
+    assert np.array_equal(theta, base.theta)
+    assert theta is not base.theta
+    assert not how.is_private
+    with pytest.raises(InvalidInput, match="no noise"):
+        _ = how.law
+    losses = how.row_losses(theta, neighbours_of(problem(), base))
+    assert np.all(np.isinf(losses.loss))
+    assert np.all(losses.low == np.inf)
+    assert losses.law is None
+    assert losses.worst_case == math.inf
+
+
+def test_without_noise_a_row_that_moves_nothing_loses_nothing():
+    """A zero row at A = 0: its distance is exactly 0; one that may be 0 is not called private."""
+    apart = np.array([0.0, 0.0, 1e-3, 1e-3])
+    error = np.array([0.0, 1e-9, 1e-9, 1e-2])
+    losses = expost.mechanisms.RowLosses.without_noise(apart, error, Neighbouring.REMOVE)
+    assert losses.loss.tolist() == [0.0, math.inf, math.inf, math.inf]
+    assert losses.low.tolist() == [0.0, 0.0, math.inf, 0.0]
+    assert losses.high.tolist() == [0.0, math.inf, math.inf, math.inf]
+
+
+class TestCheckRows:
+    def test_accepts_what_the_law_draws(self):
+        """False refusals are 1e-9: none in 3,000, however few dimensions there are."""
+        for dimension in (1, 2, 5):
+            data = problem(columns=dimension)
+            how, base = mechanism(dimension=dimension), minimise(data)
+            rng = np.random.default_rng(2)
+            for _ in range(1000):
+                how.check_rows(how.release(base, rng), base.theta, 0.0)
+
+    def test_accepts_a_release_on_its_own_centre(self):
+        """A on the grid, one dimension: θ = A happens, and says nothing against the rows."""
+        how = OutputPerturbation(
+            epsilon=2e8, loss=HuberHinge(), regularization=1.0, rows=10, dimension=1
+        )
+        how.check_rows(np.zeros(1), np.zeros(1), 0.0)
+
+    def test_refuses_a_noise_outside_its_law(self):
+        how, base = mechanism(), minimise(problem()).theta
+        far = how.law.norm_exceeded_with(1e-10)
+        with pytest.raises(WrongRows, match="cannot have made this model"):
+            how.check_rows(base + np.array([far, 0, 0]), base, 0.0)
+        likely = how.law.norm_exceeded_with(1e-8)
+        how.check_rows(base + np.array([likely, 0, 0]), base, 0.0)
+
+    def test_refuses_too_little_noise(self):
+        """In fifty dimensions a norm of nearly 0 is as impossible as a huge one."""
+        how = mechanism(dimension=50)
+        with pytest.raises(WrongRows):
+            how.check_rows(np.full(50, 1e-4), np.zeros(50), 0.0)
+
+    def test_without_noise_the_point_must_agree(self):
+        how = mechanism(epsilon=math.inf)
+        how.check_rows(np.full(3, 1e-9), np.zeros(3), 0.0)
+        with pytest.raises(WrongRows):
+            how.check_rows(np.full(3, 1e-6), np.zeros(3), 0.0)
+
+    def test_nan_is_refused(self):
+        for epsilon in (1.0, math.inf):
+            with pytest.raises(InvalidInput):
+                mechanism(epsilon=epsilon).check_rows(np.full(3, np.nan), np.zeros(3), 0.0)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_clamped_release_has_the_widest_interval(noise):
+    """The cell on the clamp is unbounded, so the log ratio of its mass can be anything."""
+    data = problem()
+    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    near = neighbours_of(data, minimise(data))
+    theta = np.array([how.grid.clamp, 0.0, 0.0])
+    found = how.row_losses(theta, near)
+    if noise == "laplace":
+        # Within ±t, whatever happened beyond the clamp.
+        assert np.all(found.low <= -how.law.rate * near.distance)
+        assert np.all(found.high >= how.law.rate * near.distance)
+    else:
+        assert np.all(np.isinf(found.high - found.low))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_an_unproved_shift_gives_an_unproved_loss(noise):
+    data = problem()
+    how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
+    near = neighbours_of(data, minimise(data))
+    blind = dataclasses.replace(near, error_bound=np.full(40, np.inf))
+    found = how.row_losses(np.zeros(3), blind)
+    assert np.all(found.low == -np.inf)
+    assert np.all(found.high == np.inf)
+    with pytest.raises(InvalidInput, match="NaN"):
+        how.row_losses(np.zeros(3), dataclasses.replace(near, error_bound=np.full(40, np.nan)))
+
+
+class TestAutomaticRegularization:
+    def risk(self, value, *, epsilon, rows, dimension):
+        """(c/d + Λ)/2·E∥b∥² + Λ/2 with E∥b∥² = d(d + 1)/β², β = nΛε/2, c = ¼."""
+        beta = rows * value * epsilon / 2
+        spread = dimension * (dimension + 1) / beta**2
+        return (0.25 / dimension + value) / 2 * spread + value / 2
+
+    @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+    @pytest.mark.parametrize("rows", [20, 5000])
+    @pytest.mark.parametrize("dimension", [1, 30])
+    def test_minimises_the_stated_risk(self, epsilon, rows, dimension):
+        budget = {"epsilon": epsilon, "rows": rows, "dimension": dimension}
+        chosen = automatic_regularization(delta=None, noise="laplace", loss=Logistic(), **budget)
+        grid = np.geomspace(max(1 / rows, 1e-8), 1e3, 4000)
+        best = min(self.risk(value, **budget) for value in grid)
+        assert chosen >= 1 / rows
+        assert self.risk(chosen, **budget) <= 1.01 * best
+
+    def test_more_noise_wants_more_regularization(self):
+        def chosen(**budget):
+            return automatic_regularization(
+                **{
+                    "epsilon": 1.0,
+                    "delta": None,
+                    "noise": "laplace",
+                    "loss": Logistic(),
+                    "rows": 1000,
+                    "dimension": 10,
+                    **budget,
+                }
+            )
+
+        assert chosen(epsilon=0.1) > chosen() > chosen(epsilon=10.0)
+        assert chosen(rows=100) > chosen() > chosen(rows=10_000)
+        assert chosen(dimension=100) > chosen()
+        assert chosen(epsilon=math.inf) == pytest.approx(1 / 1000, rel=0.06)
+        gaussian = chosen(noise="gaussian", delta=1e-6, loss=Squared(label_bound=5.0))
+        assert 1e-3 <= gaussian <= 1e3
+
+    def test_a_release_that_no_grid_serves_is_refused_not_made(self):
+        how = mechanism(epsilon=1e15)
+        with pytest.raises(ReleaseRefused):
+            how.release(minimise(problem()), np.random.default_rng(0))

@@ -1,0 +1,420 @@
+"""model.json: byte-exact, strict, whole or absent, never a pickle."""
+
+import copy
+import json
+import math
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from expost import (
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRidge,
+    profile,
+)
+from expost.data import UnitBall
+from expost.errors import (
+    InvalidInput,
+    PrivacyLeakWarning,
+    SeededReleaseWarning,
+)
+from expost.losses import HuberHinge, Logistic, Squared
+from expost.mechanisms import OutputPerturbation, Release
+from expost.types import Audience
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+X /= np.linalg.norm(X, axis=1).max()
+LABELS = np.where(X[:, 0] > 0, "yes", "no")
+TARGET = X @ np.array([1.0, -2.0, 0.5])
+
+ESTIMATORS = {
+    "logistic": (PrivateLogisticRegression(data_norm=1.0, classes=["no", "yes"]), LABELS),
+    "gaussian": (
+        PrivateLogisticRegression(
+            epsilon=2, delta=1e-6, noise="gaussian", data_norm=1.0, classes=["no", "yes"]
+        ),
+        LABELS,
+    ),
+    "numbers for labels": (
+        PrivateLogisticRegression(data_norm=1, classes=[0, 2], fit_intercept=False),
+        np.where(LABELS == "yes", 2, 0),
+    ),
+    "truths for labels": (
+        PrivateLogisticRegression(data_norm=1.0, classes=[False, True]),
+        LABELS == "yes",
+    ),
+    "huber": (
+        PrivateLinearSVC(epsilon=0.1, data_norm=2, huber_width=0.25, classes=["no", "yes"]),
+        LABELS,
+    ),
+    "ridge": (PrivateRidge(data_norm=1.5, label_bound=3, intercept_scaling=0.3), TARGET),
+    "no noise": (PrivateRidge(epsilon=math.inf, data_norm=1.0, label_bound=3.0), TARGET),
+    "automatic": (
+        PrivateRidge(regularization="auto", data_norm=1.0, label_bound=np.float32(3)),
+        TARGET,
+    ),
+}
+
+
+def fitted(name="logistic"):
+    estimator, y = ESTIMATORS[name]
+    return copy.deepcopy(estimator).fit(X, y)
+
+
+def written(tmp_path, name="logistic"):
+    """The path of a model.json and what it holds."""
+    path = fitted(name).save(tmp_path / "model.json")
+    return path, json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_round_trip_is_byte_exact(tmp_path, name):
+    model = fitted(name)
+    first = model.save(tmp_path / "model.json").read_bytes()
+    loaded = type(model).load(tmp_path / "model.json")
+    assert loaded.save(tmp_path / "again.json").read_bytes() == first
+    assert loaded.release_.theta.tobytes() == model.release_.theta.tobytes()
+    assert loaded.release_.mechanism == model.release_.mechanism
+    assert loaded.release_.mechanism.grid.step if loaded.release_.mechanism.is_private else True
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert repr(loaded.release_) == repr(model.release_)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_file_says_what_it_is(tmp_path, name):
+    path, value = written(tmp_path, name)
+    model = fitted(name)
+    assert value["format"] == "expost-model/1"
+    assert value["n"] == 60
+    assert value["audience"] == ("review" if name == "no noise" else "pass")
+    assert value["meaning"] == Audience(value["audience"]).meaning
+    assert value["seeded"] is False
+    assert value["read_from_data"] == []
+    assert len(value["theta"]) == 3 + model.fit_intercept
+    assert value["mechanism"]["epsilon"] == ("infinity" if name == "no noise" else model.epsilon)
+    assert "NaN" not in path.read_text()
+    assert "Infinity" not in path.read_text()
+
+
+def test_what_may_not_be_published_is_readable_by_its_owner_alone(tmp_path):
+    old = os.umask(0)
+    try:
+        public = fitted().save(tmp_path / "public.json")
+        private = fitted("no noise").save(tmp_path / "private.json")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(public.stat().st_mode) == 0o644
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+
+
+def test_marks_of_leaks():
+    """A bound from the data, a seed or no noise: review; everything given: pass."""
+    with pytest.warns(PrivacyLeakWarning):
+        leaking = PrivateLogisticRegression().fit(X, LABELS)
+    assert leaking.release_.audience is Audience.REVIEW
+    assert len(leaking.release_.read_from_data) == 2
+    with pytest.warns(SeededReleaseWarning):
+        seeded = PrivateLogisticRegression(
+            data_norm=1.0, classes=["no", "yes"], random_state=1
+        ).fit(X, LABELS)
+    assert seeded.release_.audience is Audience.REVIEW
+    assert "random_state" in repr(seeded.release_)
+    assert fitted().release_.audience is Audience.PASS
+    assert "random_state" not in repr(fitted().release_)
+
+
+def test_a_crash_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch):
+    path = fitted().save(tmp_path / "model.json")
+    before = path.read_bytes()
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+
+            def crash(*_):
+                raise KeyboardInterrupt
+
+            patch.setattr(os, name, crash)
+            with pytest.raises(KeyboardInterrupt):
+                fitted("huber").save(path)
+        assert path.read_bytes() == before
+        assert [entry.name for entry in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append("fsync") or fsync(handle))
+    monkeypatch.setattr(os, "replace", lambda a, b: done.append("replace") or replace(a, b))
+    fitted().save(tmp_path / "model.json")
+    assert done[:2] == ["fsync", "replace"]
+
+
+def test_no_pickle_is_written_or_read(tmp_path, monkeypatch):
+    import pickle
+
+    def fail(*_, **__):
+        raise AssertionError("model.json is no pickle")
+
+    for name in ("dump", "dumps", "load", "loads"):
+        monkeypatch.setattr(pickle, name, fail)
+    model = fitted()
+    path = model.save(tmp_path / "model.json")
+    Release.load(path)
+    path.write_bytes(b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94.")
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+
+
+def test_every_cut_is_refused(tmp_path):
+    path, _ = written(tmp_path)
+    content = path.read_bytes()
+    # The last byte is a line end, which JSON does not need.
+    for length in range(0, len(content) - 2, 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(InvalidInput, match=r"model\.json"):
+            Release.load(path)
+
+
+def test_random_damage_never_raises_anything_but_invalid_input(tmp_path):
+    """A changed byte is refused, or it is one that changes no constant (a name, a space)."""
+    path, _ = written(tmp_path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(3)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(content)
+        damaged[int(rng.integers(len(content)))] = int(rng.integers(256))
+        path.write_bytes(bytes(damaged))
+        try:
+            Release.load(path)
+        except InvalidInput:
+            refused += 1
+    assert refused >= 350
+
+
+def edited(value, keys, new):
+    """``value`` with one field, named by its path, exchanged."""
+    result = copy.deepcopy(value)
+    inner = result
+    for key in keys[:-1]:
+        inner = inner[key]
+    if new is None and keys[-1] in inner:
+        del inner[keys[-1]]
+    else:
+        inner[keys[-1]] = new
+    return result
+
+
+FIELDS = [
+    ("format",),
+    ("audience",),
+    ("meaning",),
+    ("theta",),
+    ("mechanism",),
+    ("mechanism", "kind"),
+    ("mechanism", "noise"),
+    ("mechanism", "epsilon"),
+    ("mechanism", "delta"),
+    ("mechanism", "sensitivity"),
+    ("mechanism", "scale"),
+    ("loss",),
+    ("loss", "name"),
+    ("n",),
+    ("regularization",),
+    ("unit_ball",),
+    ("unit_ball", "data_norm"),
+    ("unit_ball", "fit_intercept"),
+    ("unit_ball", "intercept_scaling"),
+    ("classes",),
+    ("feature_names",),
+    ("encoding",),
+    ("read_from_data",),
+    ("seeded",),
+]
+WRONG = [None, "text", -3, 1.5, 10**400, True, [], {}, [1, 2, 3], {"name": 3}, "infinity"]
+
+
+@pytest.mark.parametrize("keys", FIELDS, ids=".".join)
+def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
+    path, value = written(tmp_path)
+    for wrong in WRONG:
+        changed = edited(value, keys, wrong)
+        if changed == value or (keys == ("encoding",) and wrong in ({}, {"name": 3})):
+            continue
+        # What is written may also be another valid constant that nothing contradicts.
+        if keys == ("unit_ball", "data_norm") and wrong == 1.5:
+            continue
+        path.write_text(json.dumps(changed))
+        with pytest.raises(InvalidInput, match=r"model\.json"):
+            Release.load(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "new"),
+    [
+        (("format",), "expost-model/2"),
+        (("theta", 0), 0.1),
+        (("theta", 0), 1e300),
+        (("theta", 0), "0.5"),
+        (("theta", 0), True),
+        (("n",), 61),
+        (("n",), 60.0),
+        (("n",), 10**30),
+        (("regularization",), 2.0),
+        (("mechanism", "epsilon"), 0.5),
+        (("mechanism", "epsilon"), math.inf),
+        (("mechanism", "noise"), "gaussian"),
+        (("mechanism", "scale"), 0.0),
+        (("mechanism", "delta"), 1e-5),
+        (("classes",), ["no", "no"]),
+        (("classes",), ["no", "perhaps", "yes"]),
+        (("classes",), [["no"], ["yes"]]),
+        (("feature_names",), ["a", "b"]),
+        (("feature_names",), "abc"),
+        (("read_from_data",), "data_norm"),
+        (("seeded",), "no"),
+        (("extra",), 1),
+        (("audience",), "fail"),
+        (("loss", "width"), 0.5),
+    ],
+    ids=str,
+)
+def test_edits_are_refused(tmp_path, keys, new):
+    path, value = written(tmp_path)
+    path.write_text(json.dumps(edited(value, keys, new)))
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+    with pytest.raises(InvalidInput):
+        profile(path, X, LABELS)
+
+
+def test_a_theta_between_the_grid_points_is_refused(tmp_path):
+    path, value = written(tmp_path)
+    value["theta"][1] = math.nextafter(value["theta"][1], 9.0)
+    path.write_text(json.dumps(value))
+    with pytest.raises(InvalidInput, match="grid"):
+        Release.load(path)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_numbers_that_are_no_numbers_are_refused(tmp_path, constant):
+    path, value = written(tmp_path)
+    text = path.read_text()
+    entry = json.dumps(value["theta"][0])
+    assert text.count(entry) == 1
+    path.write_text(text.replace(entry, constant))
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"null", b"3", b'"model"', b"\xff\xfe{}", b"[" * 100_000, b"9" * 5000],
+    ids=lambda content: repr(content[:8]),
+)
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "model.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+
+
+def test_absent_files_and_folders_are_refused(tmp_path):
+    for path in (tmp_path / "absent.json", tmp_path):
+        with pytest.raises(InvalidInput, match="cannot be read"):
+            Release.load(path)
+
+
+def test_an_ulp_of_another_machine_is_not_an_edit(tmp_path):
+    """The scale follows from the other constants by floating-point work."""
+    path, value = written(tmp_path, "gaussian")
+    for name in ("scale", "sensitivity"):
+        value["mechanism"][name] = math.nextafter(value["mechanism"][name], math.inf)
+    path.write_text(json.dumps(value))
+    Release.load(path)
+
+
+def test_a_model_of_another_loss_is_not_loaded(tmp_path):
+    path = fitted().save(tmp_path / "model.json")
+    with pytest.raises(InvalidInput, match="logistic"):
+        PrivateLinearSVC.load(path)
+
+
+def release_of(**changes):
+    values = {
+        "theta": np.zeros(2),
+        "mechanism": OutputPerturbation(
+            epsilon=1.0, loss=Logistic(), regularization=1.0, rows=10, dimension=2
+        ),
+        "ball": UnitBall(data_norm=1.0, fit_intercept=False),
+        "classes": np.array([0, 1]),
+        **changes,
+    }
+    return Release(**values)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"theta": np.zeros(3)},
+        {"theta": np.array([0.0, np.nan])},
+        {"theta": np.array([0.0, 0.1])},
+        {"classes": None},
+        {"classes": np.array([1, 1])},
+        {"classes": np.array([1, 2, 3])},
+        {"feature_names": ("a",)},
+        {
+            "mechanism": OutputPerturbation(
+                epsilon=1.0,
+                loss=Squared(label_bound=1.0),
+                regularization=1.0,
+                rows=10,
+                dimension=2,
+            )
+        },
+    ],
+    ids=str,
+)
+def test_a_release_that_could_not_have_been_made(changes):
+    release_of()
+    with pytest.raises(InvalidInput):
+        release_of(**changes)
+
+
+def test_labels_that_json_does_not_know_are_not_saved(tmp_path):
+    release = release_of(classes=np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]"))
+    with pytest.raises(InvalidInput, match="classes"):
+        release.save(tmp_path / "model.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_come_as_the_objective_saw_them():
+    """Clipped rows and labels, ±1, the intercept's column: all by the release's own constants."""
+    model = fitted("ridge")
+    problem = model.release_.problem(10 * X, 100 * TARGET)
+    assert problem.X.shape == (60, 4)
+    assert np.all(np.linalg.norm(problem.X, axis=1) <= 1)
+    assert np.max(np.abs(problem.y)) == 3.0
+    assert isinstance(problem.loss, Squared)
+    assert np.all(problem.penalty == 1.0)
+    svc = fitted("huber").release_
+    assert svc.mechanism.loss == HuberHinge(width=0.25)
+    assert np.array_equal(svc.problem(X, LABELS).y, np.where(LABELS == "yes", 1.0, -1.0))
+    for bad_X, bad_y in (
+        (X[:, :2], LABELS),
+        (X, LABELS[:5]),
+        (X, 3),
+        (X, LABELS.astype("U9") + "?"),
+    ):
+        with pytest.raises(InvalidInput):
+            svc.problem(bad_X, bad_y)
+
+
+def test_theta_and_coefficients_predict_alike():
+    model = fitted()
+    coef, intercept = model.release_.coefficients
+    rows, _ = model.release_.ball.rows(X)
+    assert np.allclose(rows @ model.release_.theta, X @ coef + intercept, rtol=0, atol=1e-12)
