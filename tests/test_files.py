@@ -1,0 +1,110 @@
+"""Files that are whole or absent, private unless they may be published, and strict JSON."""
+
+import json
+import math
+import os
+import stat
+
+import pytest
+
+from expost._files import read_json, write_bytes, write_json, write_with
+from expost.errors import InvalidInput
+from expost.types import Audience
+
+
+def _mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("audience", "mode"),
+    [(Audience.FAIL, 0o600), (Audience.REVIEW, 0o600), (Audience.PASS, 0o644)],
+)
+def test_only_what_may_be_published_is_readable_by_others(tmp_path, audience, mode):
+    path = write_bytes(tmp_path / "result", audience, b"content")
+    assert path.read_bytes() == b"content"
+    assert _mode(path) == mode
+
+
+def test_a_file_is_private_while_it_is_written(tmp_path):
+    seen = []
+
+    def write(file):
+        file.write(b"half")
+        seen.extend(_mode(path) for path in tmp_path.iterdir())
+
+    write_with(tmp_path / "result", Audience.PASS, write)
+    assert seen == [0o600]
+
+
+def test_the_mode_does_not_depend_on_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        path = write_bytes(tmp_path / "result", Audience.PASS, b"")
+    finally:
+        os.umask(before)
+    assert _mode(path) == 0o644
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = write_bytes(tmp_path / "result", Audience.FAIL, b"old")
+
+    def fail(file):
+        file.write(b"new, but only ha")
+        raise error
+
+    with pytest.raises(type(error)):
+        write_with(path, Audience.FAIL, fail)
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_new_file_replaces_the_old_one_and_its_mode(tmp_path):
+    path = write_bytes(tmp_path / "result", Audience.PASS, b"old")
+    write_bytes(path, Audience.FAIL, b"new")
+    assert path.read_bytes() == b"new"
+    assert _mode(path) == 0o600
+
+
+def test_json_comes_back_as_it_went(tmp_path):
+    value = {"θ": [1.5, -0.0, 5e-324, 1e308], "name": "ä", "none": None, "deep": {"a": [True]}}
+    path = write_json(tmp_path / "value.json", Audience.FAIL, value)
+    assert read_json(path) == value
+    assert math.copysign(1, read_json(path)["θ"][1]) == -1
+    assert "θ" in path.read_text("utf-8"), "readable by people too"
+    assert path.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf], {"a": math.nan}])
+def test_what_is_not_json_is_not_written(tmp_path, value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "value.json", Audience.FAIL, value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b'{"a": NaN}', b"Infinity", b'{"a": 1} x', b"\xff\xfe", b"[" * 100_000],
+    ids=["empty", "half", "NaN", "Infinity", "more", "no UTF-8", "deep"],
+)
+def test_broken_json_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "value.json"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"value\.json: is not a whole JSON file"):
+        read_json(path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InvalidInput, match=r"absent\.json: cannot be read"):
+        read_json(tmp_path / "absent.json")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_json(tmp_path)
+
+
+def test_names_say_who_may_read():
+    assert Audience.PASS.file_name("model", "json") == "model.json"
+    assert Audience.FAIL.file_name("profile", "json") == "profile.CURATOR-ONLY.json"
+    assert Audience.REVIEW.file_name("summary", "html") == "summary.CURATOR-ONLY.html"
+    assert len({audience.meaning for audience in Audience}) == 3
+    assert json.dumps([audience.value for audience in Audience]) == '["fail", "review", "pass"]'
