@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -444,6 +445,37 @@ def test_infinite_scores_are_ranked():
     assert explanation.groups[0].label == "x > 149"
     assert explanation.groups[0].mean == math.inf
     json.dumps(explanation.to_json(), allow_nan=False)
+
+
+def test_infinite_cells_have_their_place():
+    cells = np.repeat([-math.inf, 0.25, math.inf], 20)
+    scores = np.repeat([5.0, 1.0, 9.0], 20)
+    explanation = explain_exposure(scores, pd.DataFrame({"x": cells}), depth=2)
+    assert [group.rows for group in explanation] == [20, 20, 20]
+    assert [group.mean for group in explanation] == [9.0, 5.0, 1.0]
+    for group in explanation:
+        assert_figures(group, scores, np.flatnonzero(mask_of(group.label, {"x": list(cells)})))
+    both = explain_exposure(scores[[0, 59] * 10], pd.DataFrame({"x": cells[[0, 59] * 10]}))
+    assert [group.rows for group in both] == [10, 10]
+    bins = group_exposure(scores, cells, bins=3)
+    assert [group.rows for group in bins] == [20, 20, 20]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_thresholds_are_short_and_no_rows_own_unless_whole(seed):
+    rng = np.random.default_rng(seed)
+    values = np.unique(rng.normal(size=300) * 10.0 ** rng.integers(-9, 9))
+    for low, high in pairwise(values):
+        short = _tree._short_between(float(low), float(high))
+        assert low < short < high
+        # Rounding the middle to fewer digits than are shown leaves the gap.
+        shown = len(re.sub(r"e.*|[-.]|\.0$", "", repr(short)).strip("0"))
+        for fewer in range(1, shown):
+            assert not low < float(f"{(low + high) / 2:.{fewer}g}") < high
+    assert _tree._short_between(61.0, 62.0) == 61
+    assert _tree._short_between(20.0, 30.0) == 20
+    following = math.nextafter(0.1, 1)
+    assert _tree._short_between(0.1, following) == 0.1
 
 
 def test_few_rows_and_constant_columns_do_not_split():

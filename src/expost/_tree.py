@@ -155,18 +155,21 @@ def _cuts(distinct: FloatArray, counts: NDArray[Any]) -> FloatArray:
     if len(gaps) > _MOST_CUTS:
         wanted = np.arange(1, _MOST_CUTS + 1) / (_MOST_CUTS + 1) * counts.sum()
         gaps = np.unique(np.minimum(np.searchsorted(np.cumsum(counts), wanted), gaps[-1]))
-    return np.array([_short_between(distinct[gap], distinct[gap + 1]) for gap in gaps])
+    return np.array(
+        [_short_between(float(distinct[gap]), float(distinct[gap + 1])) for gap in gaps]
+    )
 
 
 def _short_between(low: float, high: float) -> float:
-    """A number t of few digits with low ≤ t < high."""
+    """A number t of few digits with low ≤ t < high; a row's own value only if it is whole."""
     middle = 0.5 * low + 0.5 * high
     for digits in range(1, 18):
-        for value in (middle, low):
-            short = float(f"{value:.{digits}g}")
-            if low <= short < high:
-                return short
-    return float(low)
+        short = float(f"{middle:.{digits}g}")
+        if low < short < high:
+            return short
+        if low.is_integer() and float(f"{low:.{digits}g}") == low:
+            return low
+    return low
 
 
 def _encoded(features: Sequence[_Feature], rows: IntArray | slice) -> NDArray[np.float32]:

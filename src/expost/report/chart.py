@@ -1,0 +1,141 @@
+"""The chart of the privacy profile as lines and ticks, ready to be drawn as SVG.
+
+x: the rank, the most exposed row first, on a log scale, for it is the first rows that matter.
+y: the exposure (or the distance), on a log scale; what lies far below the rest is cut off.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from expost.report.summary import Summary
+from expost.report.wording import count, number
+
+__all__ = ["Chart", "Tick", "profile_chart"]
+
+WIDTH, HEIGHT = 640, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92, 18, 16, 58
+# 10⁻⁷ needs no factor before it.
+_ONE_TIMES = "1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"
+# Decades that are shown at most.
+_DEPTH = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """A place on an axis, in the units of the drawing, and what it says."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Lines as the ``points`` of an SVG polyline; ``worst_case`` is the height of a level line."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    x_label: str
+    y_label: str
+    scores: str
+    typical: str | None
+    worst_case: float | None
+    description: str
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the drawing."""
+        return WIDTH, HEIGHT
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LogScale:
+    """low … high to start … end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        if not value > 0:
+            # A zero lies below every log scale: at its end, outside of the clipped area.
+            return self.start + 10 * (self.start - self.end)
+        share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return self.start + share * (self.end - self.start)
+
+
+def profile_chart(summary: Summary) -> Chart | None:
+    """The chart of a summary's curve, or None where every score is 0."""
+    curve = summary.curve
+    series = [point.score for point in curve]
+    typical = [point.typical for point in curve if point.typical is not None]
+    promise = summary.worst_case if math.isfinite(summary.worst_case) else None
+    positive = [value for value in (*series, *typical) if value > 0]
+    if not positive:
+        return None
+    low, high = _limits(series, typical, promise)
+    x = _LogScale(low=1, high=max(curve[-1].rank, 2), start=_LEFT, end=WIDTH - _RIGHT)
+    y = _LogScale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
+    ranks = [point.rank for point in curve]
+    unit = "" if summary.is_noiseless else " (nats)"
+    return Chart(
+        left=_LEFT,
+        right=WIDTH - _RIGHT,
+        top=_TOP,
+        bottom=HEIGHT - _BOTTOM,
+        x_ticks=_rank_ticks(curve[-1].rank, x),
+        y_ticks=_score_ticks(low, high, y),
+        x_label="rank of the row, most exposed first (log scale)",
+        y_label=f"{summary.measure}{unit}",
+        scores=_points(ranks, series, x, y),
+        typical=_points(ranks, typical, x, y) if typical else None,
+        worst_case=None if promise is None else round(y(promise), 1),
+        description=(
+            f"The {summary.measure} of {count(summary.rows)} rows by rank: the largest is"
+            f" {number(series[0])}, the smallest {number(series[-1])}."
+        ),
+    )
+
+
+def _limits(
+    scores: Sequence[float], typical: Sequence[float], promise: float | None
+) -> tuple[float, float]:
+    """The ends of the y axis: from a little above all to the least that is worth showing."""
+    top = max([*scores, *typical, promise or 0.0])
+    # The last rows of a profile may lose next to nothing: they would take up all of the height.
+    body = sorted(value for value in (*scores, *typical) if value > 0)
+    least = max(body[len(body) // 50], top * 10.0**-_DEPTH)
+    return least / 1.3, top * 1.3
+
+
+def _points(ranks: Sequence[int], values: Sequence[float], x: _LogScale, y: _LogScale) -> str:
+    return " ".join(
+        f"{x(rank):.1f},{y(value):.1f}" for rank, value in zip(ranks, values, strict=True)
+    )
+
+
+def _rank_ticks(rows: int, x: _LogScale) -> tuple[Tick, ...]:
+    """Powers of ten, and the last rank where it does not crowd them."""
+    ranks = [10**power for power in range(len(str(rows))) if 10**power <= rows]
+    if rows >= 6 * ranks[-1] or len(ranks) == 1:
+        ranks.append(rows)
+    elif rows > ranks[-1]:
+        ranks[-1] = rows
+    return tuple(Tick(at=round(x(rank), 1), label=count(rank)) for rank in dict.fromkeys(ranks))
+
+
+def _score_ticks(low: float, high: float, y: _LogScale) -> tuple[Tick, ...]:
+    """Powers of ten; also 2 and 5 times them where the axis is short."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if math.log10(high / low) < 3 else (1,)
+    values = [float(f"{factor}e{power}") for power in powers for factor in factors]
+    return tuple(
+        Tick(at=round(y(value), 1), label=number(value).removeprefix(_ONE_TIMES))
+        for value in values
+        if low <= value <= high
+    )

@@ -1,0 +1,282 @@
+"""The figures of LeBlond et al., drawn from result objects; the only importer of matplotlib.
+
+A display holds what it draws and computes nothing: ``from_…`` takes the arrays of a result,
+``plot`` draws them into ``ax``, or into a figure of its own that pyplot knows nothing of, and
+returns the axes (``display.plot().figure.savefig(…)``). No global state is read or changed; a
+notebook shows a display by itself.
+
+All of them are for the curator only: they show exact figures of single rows.
+"""
+
+import io
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost import _validate
+from expost._neighbours import Neighbours
+from expost._profile import PrivacyProfile
+from expost.errors import InvalidInput
+from expost.mechanisms import RowLosses
+from expost.types import Audience, FloatArray
+
+__all__ = ["HeatMapDisplay", "ProfileDisplay", "SphereDisplay", "WorstCaseDisplay"]
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; markers and dashes differ too.
+_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+_INK = "black"
+# A ball that is smaller beside its sphere is hidden by the points that it holds.
+_SMALL = 0.3
+
+
+class _Display:
+    """What the displays share."""
+
+    audience = Audience.FAIL
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw into ``ax``, or into axes of a new figure, and return them."""
+        raise NotImplementedError
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.plot().figure.savefig(stream, format="png", dpi=110)
+        return stream.getvalue()
+
+
+def _axes(ax: Any, size: tuple[float, float]) -> Any:
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProfileDisplay(_Display):
+    """The privacy profile: exposures by rank, typical ones, and what the mechanism promises.
+
+    ``scores``   (n,) ascending: exposures, or distances where there is no noise.
+    ``typical``  (n,) ascending in its own right, or None.
+    """
+
+    scores: FloatArray
+    typical: FloatArray | None
+    worst_case: float | None
+    measure: str
+
+    @classmethod
+    def from_profile(cls, profile: PrivacyProfile) -> "ProfileDisplay":
+        """The curves of a profile."""
+        if profile.is_noiseless:
+            distances = np.sort(profile.distance)
+            return cls(scores=distances, typical=None, worst_case=None, measure="distance")
+        return cls(
+            scores=profile.ranked,
+            typical=np.sort(profile.typical),
+            worst_case=profile.worst_case,
+            measure="exposure",
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curves; scores of 0 have no place on the log scale and are left out."""
+        ax = _axes(ax, (6.4, 4.0))
+        rank = np.arange(1, len(self.scores) + 1)
+        ax.plot(rank, _positive(self.scores), color=_BLUE, lw=2, label="this model")
+        if self.typical is not None:
+            ax.plot(
+                rank, _positive(self.typical), color=_ORANGE, lw=1.6, ls="--", label="typical model"
+            )
+        if self.worst_case is not None:
+            ax.axhline(
+                self.worst_case,
+                color=_GREY,
+                ls=":",
+                lw=1.6,
+                label=f"worst case, {self.worst_case:g}",
+            )
+        if np.any(self.scores > 0):
+            ax.set_yscale("log")
+        unit = " (nats)" if self.measure == "exposure" else ""
+        ax.set(xlabel="rank of the row, least exposed first", ylabel=f"{self.measure}{unit}")
+        ax.legend(loc="best")
+        return ax
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WorstCaseDisplay(_Display):
+    """LeBlond Fig. 2: the worst-case points A_wc(yᵢ) over the neighbours A(yᵢ), d = 2.
+
+    Both (n, 2) as seen from A(x), the origin.
+    """
+
+    shift: FloatArray
+    worst_case: FloatArray
+    method: str
+
+    @classmethod
+    def from_neighbours(cls, neighbours: Neighbours) -> "WorstCaseDisplay":
+        """Of neighbours that were found by a better method than "worst-case"."""
+        _two_columns(neighbours)
+        if neighbours.method == "worst-case":
+            raise InvalidInput(
+                "neighbours: were found by method='worst-case', so there is nothing to compare;"
+                " pass those of method='exact'."
+            )
+        return cls(
+            shift=neighbours.shift,
+            worst_case=neighbours.worst_case.all(),
+            method=neighbours.method,
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw both sets of points, and A(x)."""
+        ax = _axes(ax, (5.4, 4.8))
+        guess = {"marker": "o", "mfc": "none", "mec": _ORANGE, "ms": 5, "mew": 0.7}
+        found = {"marker": ".", "color": _BLUE, "ms": 2.5}
+        common = {"ls": "", "rasterized": True}
+        ax.plot(*self.worst_case.T, label=r"$A_{wc}(y_i)$, worst case", **guess, **common)
+        ax.plot(*self.shift.T, label=rf"$A(y_i)$, {self.method}", **found, **common)
+        _base_point(ax, _INK)
+        _plane(ax)
+        return ax
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SphereDisplay(_Display):
+    """LeBlond Fig. 3: Okumura's sphere and the co-coercive ball around one A(yᵢ), d = 2.
+
+    The ball takes the place of the half-plane of Zhou et al.: it lies in the sphere and holds
+    A(yᵢ) as well (see :class:`~expost.Neighbours`). Everything as seen from A(x), the origin.
+    """
+
+    row: int
+    shift: FloatArray
+    worst_case: FloatArray
+    sphere_centre: FloatArray
+    sphere_radius: float
+    ball_centre: FloatArray
+    ball_radius: float
+
+    @classmethod
+    def from_neighbours(cls, neighbours: Neighbours, row: int) -> "SphereDisplay":
+        """The bounds of the neighbour without ``row`` (counted from 0)."""
+        _two_columns(neighbours)
+        if _validate.whole("row", row, least=0) >= len(neighbours):
+            raise InvalidInput(f"row={row!r}: must be below {len(neighbours)}, counted from 0.")
+        one = slice(row, row + 1)
+        return cls(
+            row=row,
+            shift=neighbours.shifts.block(one)[0],
+            worst_case=neighbours.worst_case.block(one)[0],
+            sphere_centre=neighbours.sphere_centre[row] - neighbours.base,
+            sphere_radius=float(neighbours.sphere_radius[row]),
+            ball_centre=neighbours.ball_centre[row] - neighbours.base,
+            ball_radius=float(neighbours.ball_radius[row]),
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw sphere, ball and the three points; a small ball once more, larger."""
+        ax = _axes(ax, (6.6, 4.8))
+        self._draw(ax)
+        _base_point(ax, _INK)
+        ax.set_title(f"without row {self.row}", fontsize="medium")
+        _plane(ax)
+        _view(ax, self.sphere_centre, 1.12 * self.sphere_radius)
+        ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
+        if 0 < self.ball_radius < _SMALL * self.sphere_radius:
+            inset = ax.inset_axes((0.34, 0.34, 0.32, 0.32), xticks=[], yticks=[])
+            self._draw(inset)
+            _view(inset, self.ball_centre, 1.3 * self.ball_radius)
+            inset.set_aspect("equal")
+            ax.indicate_inset_zoom(inset, edgecolor=_GREY)
+        return ax
+
+    def _draw(self, ax: Any) -> None:
+        from matplotlib.patches import Circle
+
+        sphere, ball = tuple(self.sphere_centre), tuple(self.ball_centre)
+        outer = {"fill": False, "ec": _GREY, "lw": 1.6, "label": "sphere (Okumura)"}
+        inner = {"fc": _GREEN + "40", "ec": _GREEN, "lw": 1.6, "label": "ball (co-coercive)"}
+        guess = {"marker": "o", "mfc": "none", "mec": _ORANGE, "ms": 10, "mew": 1.6, "ls": ""}
+        ax.add_patch(Circle(sphere, self.sphere_radius, **outer))
+        ax.add_patch(Circle(ball, self.ball_radius, **inner))
+        ax.plot(*self.worst_case, label=r"$A_{wc}(y_i)$", **guess)
+        ax.plot(*self.shift, marker=".", color=_BLUE, ms=8, ls="", label="$A(y_i)$")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeatMapDisplay(_Display):
+    """LeBlond Fig. 4: the neighbours A(yᵢ), coloured by their rows' exposure in a model M, d = 2.
+
+    4a is M at A(x): the exposure is β times the distance. In 4b M lies elsewhere: rows whose
+    neighbour is as far from M as A(x) is are not exposed. Everything as seen from A(x).
+    """
+
+    shift: FloatArray
+    model: FloatArray
+    exposure: FloatArray
+
+    @classmethod
+    def from_losses(
+        cls, neighbours: Neighbours, losses: RowLosses, *, model: Any
+    ) -> "HeatMapDisplay":
+        """``losses`` are the mechanism's at ``model`` (2,): ``row_losses(model, neighbours)``."""
+        _two_columns(neighbours)
+        if len(losses.loss) != len(neighbours):
+            raise InvalidInput(
+                f"losses has {len(losses.loss)} rows: must have one for each of {len(neighbours)}"
+                " neighbours."
+            )
+        if not np.all(np.isfinite(losses.loss)):
+            raise InvalidInput("losses: are infinite; a model without noise has no heat map.")
+        return cls(
+            shift=neighbours.shift,
+            model=_validate.vector(model, name="model", length=2) - neighbours.base,
+            exposure=np.abs(losses.loss),
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the points, the least exposed first, so that the exposed ones are on top."""
+        ax = _axes(ax, (6.0, 4.8))
+        order = np.argsort(self.exposure, kind="stable")
+        style = {"cmap": "cividis", "s": 9, "marker": "*", "lw": 0.3, "rasterized": True}
+        drawn = ax.scatter(*self.shift[order].T, c=self.exposure[order], **style)
+        ax.plot(*self.model, marker="o", color=_INK, ms=8, ls="", label="$M$")
+        _base_point(ax, _ORANGE)
+        ax.figure.colorbar(drawn, ax=ax, label="exposure (nats)")
+        _plane(ax)
+        return ax
+
+
+def _positive(values: FloatArray) -> FloatArray:
+    return np.where(values > 0, values, math.nan) if np.any(values > 0) else values
+
+
+def _two_columns(neighbours: Neighbours) -> None:
+    if len(neighbours.base) != 2:
+        raise InvalidInput(
+            f"neighbours: have {len(neighbours.base)} coordinates; this figure needs two: pass"
+            " neighbours of two columns."
+        )
+
+
+def _base_point(ax: Any, colour: str) -> None:
+    ax.plot(0, 0, marker="x", color=colour, ms=9, mew=2, ls="", label="$A(x)$")
+
+
+def _plane(ax: Any) -> None:
+    """Both coordinates on one scale, with few numbers on them."""
+    ax.set_aspect("equal")
+    ax.set(xlabel=r"$\theta_1 - A_1(x)$", ylabel=r"$\theta_2 - A_2(x)$")
+    ax.locator_params(nbins=5)
+    ax.ticklabel_format(style="sci", scilimits=(-3, 3))
+    ax.legend(loc="best", fontsize="small")
+
+
+def _view(ax: Any, centre: FloatArray, reach: float) -> None:
+    """What is shown: circles do not widen the axes by themselves."""
+    ax.set_xlim(centre[0] - reach, centre[0] + reach)
+    ax.set_ylim(centre[1] - reach, centre[1] + reach)

@@ -1,0 +1,143 @@
+"""The summary as Markdown, for a ticket or a log of decisions; the chart is left to the page."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from expost._groups import Explanation, Grouping, printable
+from expost.report.summary import Summary
+from expost.report.wording import count, figure, percent, share
+
+__all__ = ["render_markdown"]
+
+# What could begin markup, a tag, an entity, a link or a table cell anywhere in a line.
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
+# Bare addresses become links by themselves.
+_ADDRESS = re.compile(r"(://|www\.)", re.IGNORECASE)
+_LONGEST = 2000
+
+
+def render_markdown(summary: Summary) -> str:
+    """The text; the same summary gives the same bytes."""
+    return "\n".join(_lines(summary)) + "\n"
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    mark = summary.audience
+    yield f"> **{mark.value.upper()}** {mark.meaning}"
+    yield ""
+    yield f"# Privacy profile of {count(summary.rows)} rows"
+    yield ""
+    origin = [_escaped(text) for text in (summary.source, summary.made) if text]
+    if origin:
+        yield from (", ".join(origin), "")
+    for sentence in summary.answer:
+        yield from (_escaped(sentence), "")
+    if summary.notices:
+        yield from _section("What to know first", [f"- {_escaped(n)}" for n in summary.notices])
+    yield from _section("How exposed the rows are", _quantiles(summary))
+    yield from _section("The most exposed rows", _top(summary))
+    if summary.explanation is not None:
+        yield from _section("In plain conditions", _groups(summary.explanation, "rows with"))
+    for grouping in summary.groups:
+        name = _escaped(grouping.name)
+        yield from _section(f"By {name}", _groups(grouping, name))
+    if summary.accuracy is not None:
+        yield from _section("What the model is good for", _accuracy(summary))
+    yield from _section("The model", _model(summary))
+    if summary.choices:
+        rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
+        yield from _section(
+            "Choices made",
+            _table(("setting", "value", "where from"), [[*map(_escaped, row)] for row in rows]),
+        )
+    yield ", ".join(f"{_escaped(name)} {_escaped(value)}" for name, value in summary.versions)
+
+
+def _section(heading: str, body: Sequence[str]) -> list[str]:
+    return [f"## {heading}", "", *body, ""]
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no link."""
+    marked = _MARKUP.sub(r"\\\1", printable(text, _LONGEST))
+    return _ADDRESS.sub(lambda found: rf"{found[0][:-1]}\{found[0][-1]}", marked)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def _quantiles(summary: Summary) -> list[str]:
+    if summary.is_noiseless:
+        rows = [[share(q.share), figure(q.score)] for q in summary.quantiles]
+        return _table(("share of the rows", "distance at most"), rows)
+    rows = [
+        [share(q.share), figure(q.score), percent(q.certainty), _or_unknown(q.typical)]
+        for q in summary.quantiles
+    ]
+    headings = ("share of the rows", "exposure (nats)", "attacker's certainty", "typical")
+    return _table(headings, rows)
+
+
+def _or_unknown(value: float | None) -> str:
+    return "unknown" if value is None else figure(value)
+
+
+def _top(summary: Summary) -> list[str]:
+    if summary.is_noiseless:
+        rows = [[str(r.rank), _escaped(r.key), figure(r.distance)] for r in summary.top]
+        return _table(("rank", "row", "distance"), rows)
+    rows = [
+        [
+            str(row.rank),
+            _escaped(row.key),
+            figure(row.exposure),
+            f"± {figure(row.precision)}",
+            percent(row.belief),
+            _or_unknown(row.typical),
+        ]
+        for row in summary.top
+    ]
+    headings = ("rank", "row", "exposure (nats)", "proved to within", "belief that it was in")
+    return _table((*headings, "typical"), rows)
+
+
+def _groups(table: Grouping | Explanation, heading: str) -> list[str]:
+    rows = [
+        [
+            _escaped(group.label),
+            count(group.rows),
+            figure(group.mean),
+            figure(group.largest),
+            percent(min(group.share, 1.0)),
+            percent(min(group.top_share, 1.0)),
+            f"{group.lift:.1f}",
+        ]
+        for group in table.groups
+    ]
+    headings = (heading, "rows", "mean", "largest", "of all rows", "of the top 1 %", "lift")
+    notices = [line for notice in table.notices for line in ("", _escaped(notice))]
+    return [*_table(headings, rows), *notices]
+
+
+def _accuracy(summary: Summary) -> list[str]:
+    found = summary.accuracy
+    assert found is not None
+    rows = [
+        ["this released model", f"{found.released:.3f}"],
+        ["knowing nothing (base rate)", f"{found.base_rate:.3f}"],
+    ]
+    if found.noiseless is not None:
+        rows.append(["without noise (ε = ∞, not released)", f"{found.noiseless:.3f}"])
+    return _table((_escaped(f"{found.measure} on {found.rows}"), ""), rows)
+
+
+def _model(summary: Summary) -> list[str]:
+    lines = [f"- {_escaped(summary.model)}"]
+    if summary.seeded:
+        lines.append("- The noise came from a seed: this is no private release.")
+    if summary.model_audience is not None:
+        mark = summary.model_audience
+        lines.append(f"- model.json: {mark.value}: {mark.meaning}")
+    return lines

@@ -1,0 +1,347 @@
+"""Everything that a report shows, collected once; renderers only lay it out.
+
+A summary holds figures, keys of rows and names, and no row's values: of the table only the names
+of levels, and the edges of bins and conditions, in groupings that its maker asked for. Text that
+came from outside is one line and printable; each renderer escapes it for its own format.
+"""
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from importlib.metadata import version
+
+import numpy as np
+from scipy.special import expit
+
+from expost._groups import Explanation, Grouping, printable
+from expost._profile import PrivacyProfile
+from expost.errors import InvalidInput
+from expost.mechanisms import Release
+from expost.report.wording import count, number, percent
+from expost.types import Audience, FloatArray, Neighbouring
+
+__all__ = [
+    "Accuracy",
+    "Choice",
+    "CurvePoint",
+    "ExposedRow",
+    "Origin",
+    "Quantile",
+    "Summary",
+    "collect",
+]
+
+_TOP_ROWS = 20
+_CURVE_POINTS = 400
+_SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
+_PACKAGES = ("expost", "numpy", "scipy", "scikit-learn")
+_LONGEST_TEXT = 2000
+
+
+class Origin(Enum):
+    """Where a choice comes from."""
+
+    GIVEN = "given"
+    DEFAULT = "default"
+    RULE = "from n, d and epsilon alone"
+    MODEL = "of the model"
+    READ = "read from the data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A setting that the result depends on; what was read from the data is not private."""
+
+    name: str
+    value: str
+    origin: Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """How useful the released model is, beside one that knows nothing and one without noise.
+
+    ``measure``    "accuracy", or "R²" for a regression.
+    ``base_rate``  what the most frequent label (the mean) achieves.
+    ``noiseless``  what ε = ∞ would achieve on the same rows: not released, not private.
+    ``rows``       which rows it was measured on, in words.
+    """
+
+    released: float
+    base_rate: float
+    noiseless: float | None = None
+    measure: str = "accuracy"
+    rows: str = "the training rows"
+
+    def __post_init__(self) -> None:
+        figures = (self.released, self.base_rate, self.noiseless)
+        if not all(figure is None or math.isfinite(figure) for figure in figures):
+            raise InvalidInput("accuracy: its figures must be finite numbers.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantile:
+    """At least ``share`` of the rows have at most this ``score``, and this ``typical`` exposure."""
+
+    share: float
+    score: float
+    typical: float | None
+
+    @property
+    def certainty(self) -> float:
+        """sigmoid(score): how sure an undecided attacker gets at this exposure, in or out."""
+        return _sure(self.score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The ``rank``-th largest score, and the ``rank``-th largest typical exposure."""
+
+    rank: int
+    score: float
+    typical: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposedRow:
+    """One of the most exposed rows, by its key; ``low`` and ``high`` are the loss's interval."""
+
+    rank: int
+    key: str
+    loss: float
+    low: float
+    high: float
+    belief: float
+    typical: float | None
+    distance: float
+
+    @property
+    def exposure(self) -> float:
+        """∣loss∣."""
+        return abs(self.loss)
+
+    @property
+    def precision(self) -> float:
+        """The loss is proved to lie within so many nats of its figure."""
+        return max(self.high - self.loss, self.loss - self.low) if self.low < self.high else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a report shows. For the curator only.
+
+    ``measure``     "exposure" in nats; "distance" where the model carries no noise.
+    ``answer``      what was found, in three sentences.
+    ``quantiles``, ``curve``, ``top``  the profile: a few shares, a chart, the most exposed rows.
+    ``keyed``       whether rows have ids; else they are counted from 0.
+    ``precision``   every loss is proved to within this many nats, but for ``unproved`` rows.
+    ``evidence_in`` the share of rows whose loss is > 0.
+    ``seeded``      whether the noise came from a seed (None: it has no noise or is unknown).
+    ``source``, ``made``  a file name and a date, if the caller gave them.
+    """
+
+    measure: str
+    rows: int
+    relation: Neighbouring
+    answer: tuple[str, str, str]
+    model: str
+    model_audience: Audience | None
+    seeded: bool | None
+    worst_case: float
+    delta: float | None
+    accuracy: Accuracy | None
+    quantiles: tuple[Quantile, ...]
+    curve: tuple[CurvePoint, ...]
+    top: tuple[ExposedRow, ...]
+    keyed: bool
+    precision: float
+    unproved: int
+    evidence_in: float
+    groups: tuple[Grouping, ...]
+    explanation: Explanation | None
+    choices: tuple[Choice, ...]
+    notices: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    source: str | None
+    made: str | None
+
+    audience = Audience.FAIL
+
+    @property
+    def is_noiseless(self) -> bool:
+        """Whether rows are told apart by distances alone."""
+        return self.measure == "distance"
+
+
+def collect(
+    profile: PrivacyProfile,
+    *,
+    release: Release | None = None,
+    choices: Sequence[Choice] = (),
+    groups: Sequence[Grouping] = (),
+    explanation: Explanation | None = None,
+    accuracy: Accuracy | None = None,
+    notices: Sequence[str] = (),
+    source: str | None = None,
+    made: str | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Summary:
+    """Gather a report's figures.
+
+    ``release``   the model that was profiled, for its seed flag and its δ; None if it is foreign.
+    ``choices``   every setting that the figures depend on, with where it comes from.
+    ``groups``, ``explanation``  of ``profile.by`` and ``profile.explain``.
+    ``notices``   what the reader must know beside the profile's own notices.
+    ``made``      a date to show; the clock is not read, so the same input gives the same page.
+    ``versions``  of the packages; read from what is installed if None.
+    """
+    scores = profile.distance if profile.is_noiseless else profile.exposure
+    if not np.all(scores >= 0):
+        raise ArithmeticError("an exposure is not a number")
+    typical = None if profile.is_noiseless else np.sort(profile.typical)
+    mechanism = None if release is None else release.mechanism
+    private = mechanism is not None and mechanism.is_private
+    half = 0.5 * (profile.loss_high - profile.loss_low) if not profile.is_noiseless else np.zeros(1)
+    proved = np.isfinite(half)
+    return Summary(
+        measure="distance" if profile.is_noiseless else "exposure",
+        rows=len(profile),
+        relation=profile.losses.relation,
+        answer=_answer(profile, None if mechanism is None else mechanism.delta),
+        model=_text(profile.description),
+        model_audience=None if release is None else release.audience,
+        seeded=release.seeded if release is not None and private else None,
+        worst_case=profile.worst_case,
+        delta=None if mechanism is None else mechanism.delta,
+        accuracy=None
+        if accuracy is None
+        else replace(accuracy, measure=_text(accuracy.measure), rows=_text(accuracy.rows)),
+        quantiles=_quantiles(scores, typical),
+        curve=_curve(np.sort(scores)[::-1], None if typical is None else typical[::-1]),
+        top=_top(profile),
+        keyed=profile.ids is not None,
+        precision=float(np.max(half[proved], initial=0.0)),
+        unproved=int(np.count_nonzero(~proved)),
+        evidence_in=float(np.mean(profile.loss > 0)),
+        groups=tuple(groups),
+        explanation=explanation,
+        choices=tuple(
+            Choice(name=_text(c.name), value=_text(c.value), origin=Origin(c.origin))
+            for c in choices
+        ),
+        notices=tuple(dict.fromkeys(_text(notice) for notice in (*profile.notices, *notices))),
+        versions=tuple((_installed() if versions is None else dict(versions)).items()),
+        source=None if source is None else _text(source),
+        made=None if made is None else _text(made),
+    )
+
+
+def _text(value: object) -> str:
+    return printable(value, _LONGEST_TEXT)
+
+
+def _installed() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str]:
+    """What was found; numbers only, so that no name from outside stands in these sentences."""
+    if profile.is_noiseless:
+        return _noiseless_answer(profile)
+    exposure = profile.exposure
+    largest = float(np.max(exposure))
+    # ADD and REPLACE answer for people who are not in the data.
+    noun = "row" if profile.losses.relation is Neighbouring.REMOVE else "candidate"
+    middle, most = (float(q) for q in np.quantile(exposure, (0.5, 0.99), method="inverted_cdf"))
+    promise = profile.worst_case
+    first = (
+        f"This released model exposes its most exposed {noun} by {number(largest)} nats: somebody"
+        f" who knows all other rows and was undecided would be {percent(_sure(largest))} sure"
+        " whether it was in the data (a coin toss: 50 %)."
+    )
+    second = (
+        f"Half of the {count(len(profile))} {noun}s are exposed by at most {number(middle)} nats"
+        f" ({percent(_sure(middle))} sure), and 99 of 100 by at most {number(most)} nats"
+        f" ({percent(_sure(most))} sure)."
+    )
+    if delta is None:
+        third = (
+            f"The mechanism promises at most {number(promise)} nats ({percent(_sure(promise))}"
+            f" sure) for any row of any data, and the most exposed {noun} here takes up"
+            f" {percent(min(largest / promise, 1.0))} of it."
+        )
+    else:
+        past = int(np.count_nonzero(exposure > promise))
+        third = (
+            f"The mechanism promises ε = {number(promise)} together with δ = {number(delta)}, so a"
+            f" row may lose more than {number(promise)} nats ({percent(_sure(promise))} sure):"
+            f" here {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
+        )
+    return first, second, third
+
+
+def _noiseless_answer(profile: PrivacyProfile) -> tuple[str, str, str]:
+    moved = int(np.count_nonzero(profile.loss > 0))
+    median, largest = float(np.median(profile.distance)), float(np.max(profile.distance))
+    return (
+        "This model carries no noise: somebody who knows all other rows can be certain whether a"
+        f" row was in the data, for {count(moved)} of its {count(len(profile))} rows.",
+        "Rows can only be told apart by how far the model moves without them: half of them move it"
+        f" by at most {number(median)}, the one that moves it most by {number(largest)}.",
+        "Release a model with a finite epsilon to get losses that are finite.",
+    )
+
+
+def _sure(exposure: float) -> float:
+    return float(expit(exposure))
+
+
+def _quantiles(scores: FloatArray, typical: FloatArray | None) -> tuple[Quantile, ...]:
+    # inverted_cdf: the figure is a row's own, and at least that share of rows is at or below it.
+    own = np.quantile(scores, _SHARES, method="inverted_cdf")
+    usual = None if typical is None else np.quantile(typical, _SHARES, method="inverted_cdf")
+    return tuple(
+        Quantile(
+            share=share,
+            score=float(own[place]),
+            typical=None if usual is None else float(usual[place]),
+        )
+        for place, share in enumerate(_SHARES)
+        # With few rows the outer quantiles are the largest one again.
+        if share == 1 or len(scores) * (1 - share) >= 1
+    )
+
+
+def _curve(scores: FloatArray, typical: FloatArray | None) -> tuple[CurvePoint, ...]:
+    """At most 400 ranks of the descending scores, evenly spread on a log scale."""
+    rows = len(scores)
+    ranks = np.arange(1, rows + 1)
+    if rows > _CURVE_POINTS:
+        ranks = np.unique(np.round(np.geomspace(1, rows, _CURVE_POINTS)).astype(np.int64))
+    return tuple(
+        CurvePoint(
+            rank=int(rank),
+            score=float(scores[rank - 1]),
+            typical=None if typical is None else float(typical[rank - 1]),
+        )
+        for rank in ranks
+    )
+
+
+def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
+    belief, typical = profile.belief, profile.typical
+    return tuple(
+        ExposedRow(
+            rank=place + 1,
+            key=printable(profile.key(int(row))),
+            loss=float(profile.loss[row]),
+            low=float(profile.loss_low[row]),
+            high=float(profile.loss_high[row]),
+            belief=float(belief[row]),
+            typical=None if profile.is_noiseless else float(typical[row]),
+            distance=float(profile.distance[row]),
+        )
+        for place, row in enumerate(profile.ranking[:_TOP_ROWS])
+    )

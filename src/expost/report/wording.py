@@ -1,0 +1,56 @@
+"""Numbers as a person reads them; never rounded to a certainty that is not there."""
+
+import math
+
+__all__ = ["count", "figure", "number", "percent", "share"]
+
+# Between a number and its unit or sign.
+_SPACE = "\N{NO-BREAK SPACE}"
+_TIMES_TEN = f"{_SPACE}×{_SPACE}10"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def count(value: int) -> str:
+    """48842 as 48,842."""
+    return f"{value:,}"
+
+
+def figure(value: float) -> str:
+    """Three digits, for a column: 0.0120, 1.00, 1,230, 1.20 × 10⁻⁷, ∞."""
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    sign = "−" if value < 0 else ""
+    mantissa, exponent = f"{abs(value):.2e}".split("e")
+    power = int(exponent)
+    if -4 <= power < 6:
+        rounded = float(f"{mantissa}e{power}")
+        return f"{sign}{rounded:,.{max(0, 2 - power)}f}"
+    return f"{sign}{mantissa}{_TIMES_TEN}{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def number(value: float) -> str:
+    """The same for a sentence, without idle zeros: 0.012, 1, 1,230, 1.2 × 10⁻⁷, ∞."""
+    mantissa, times, power = figure(value).partition(_TIMES_TEN)
+    short = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{short}{times}{power}"
+
+
+def percent(probability: float) -> str:
+    """One decimal; what is not 0 or 1 never reads like it."""
+    if not 0 <= probability <= 1:
+        raise ArithmeticError("a probability lies outside of [0, 1]")
+    if 0 < probability < 0.0005:
+        return f"<{_SPACE}0.1{_SPACE}%"
+    if 0.9995 <= probability < 1:
+        return f">{_SPACE}99.9{_SPACE}%"
+    text = f"{100 * probability:.1f}"
+    return f"{text.removesuffix('.0') if probability in (0, 1) else text}{_SPACE}%"
+
+
+def share(value: float) -> str:
+    """A share that was chosen, as it was: 50 %, 99.9 %, all."""
+    return "all" if value == 1 else f"{100 * value:g}{_SPACE}%"

@@ -1,0 +1,285 @@
+"""The page: what a browser would make of it, and what an attacker could not."""
+
+import base64
+import dataclasses
+import hashlib
+import html
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from expost import PrivacyProfile
+from expost._groups import group_exposure
+from expost.mechanisms import RowLosses
+from expost.report import Accuracy, Choice, Origin, collect, render_html
+from expost.report.chart import profile_chart
+from expost.types import Neighbouring
+
+from .conftest import HOSTILE, fitted, noiseless, synthetic
+
+_TAGS = (
+    "html head meta title style body header main footer section h1 h2 h3 p div span ul li dl dt dd"
+    " table caption thead tbody tr th td figure figcaption svg desc clippath rect line polyline"
+    " text g"
+)
+TAGS = set(_TAGS.split())
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text, and checks that tags close in order."""
+
+    def __init__(self, source):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.texts, self.open, self.style = [], [], [], [], ""
+        self.feed(source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "style":
+            self.style += data
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def everything(release, X, y, profile, name="answer", **options):
+    return collect(
+        profile,
+        release=release,
+        choices=[Choice(name="epsilon", value="2", origin=Origin.READ)],
+        groups=[profile.by(y, name=name), profile.by(X[:, 0], name="size")],
+        explanation=profile.explain(X, feature_names=[name, "b", "c"]),
+        accuracy=Accuracy(released=0.81, base_rate=0.52, noiseless=0.93),
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def page(laplace):
+    return Page(render_html(everything(*laplace, source="data.csv")))
+
+
+def test_it_is_whole_and_shows_every_panel(page, laplace):
+    _, _, _, profile = laplace
+    assert set(page.tags) <= TAGS
+    for heading in (
+        "The answer",
+        "What to know first",
+        "How exposed the rows are",
+        "The most exposed rows",
+        "Who they are",
+        "What the model is good for",
+        "The release",
+        "Choices made",
+        "How to read this page",
+    ):
+        assert heading in page.text
+    assert page.text.index("FAIL For the curator only") < page.text.index("The answer")
+    for shown in ("0.810", "0.520", "0.930", "data.csv", "By answer", "By size", "a seed"):
+        assert shown in page.text
+    assert str(profile.ranking[0]) in page.text
+    assert "not private" in page.text
+
+
+def test_headings_are_in_order_and_tables_have_them(page):
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.tags.count("table") >= 6
+    assert ("th", "scope", "col") in page.attributes
+    assert ("html", "lang", "en") in page.attributes
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    named = " ".join(value for _, name, value in page.attributes if name == "aria-labelledby")
+    assert set(named.split()) <= set(ids)
+
+
+def test_nothing_comes_from_outside_and_nothing_runs(page):
+    names = {name for _, name, _ in page.attributes}
+    assert not names & {"src", "href", "srcset", "action", "style", "data", "xlink:href"}
+    assert not any(name.startswith("on") for name in names)
+    assert "url(" not in page.style
+    assert "@import" not in page.style
+    (policy,) = [value for _, _, value in page.attributes if "default-src" in value]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    assert rules["style-src"] == f"'sha256-{digest}'"
+    assert set(rules) == {"default-src", "style-src", "base-uri", "form-action"}
+    assert "prefers-color-scheme: dark" in page.style
+
+
+def test_hostile_text_is_text(laplace):
+    release, X, _, profile = laplace
+    named = dataclasses.replace(profile, ids=(HOSTILE,) * len(profile), description=HOSTILE)
+    levels = np.where(X[:, 1] > 0, HOSTILE, "{{ 7 * 7 }}")
+    summary = collect(
+        named,
+        release=release,
+        choices=[Choice(name=HOSTILE, value=HOSTILE, origin=Origin.GIVEN)],
+        groups=[profile.by(levels, name=HOSTILE)],
+        explanation=profile.explain(X, feature_names=[HOSTILE, "'\"><b>", "c"]),
+        accuracy=Accuracy(released=1, base_rate=0, measure=HOSTILE, rows=HOSTILE),
+        notices=[HOSTILE],
+        source=f"{HOSTILE}.csv",
+        made=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+    )
+    # By hand, past the checks of the function that makes groupings.
+    raw = dataclasses.replace(summary.groups[0], name=HOSTILE, notices=(HOSTILE,))
+    for shown in (summary, dataclasses.replace(summary, groups=(raw,))):
+        source = render_html(shown)
+        page = Page(source)
+        assert set(page.tags) <= TAGS
+        assert page.tags.count("style") == 1
+        assert not any(name.startswith("on") for _, name, _ in page.attributes)
+        assert '<script>alert("x")</script><img src=x' in page.text
+        assert "{{ 7 * 7 }}" in page.text
+        assert "<script" not in source
+        assert html.escape("<script>") in source
+
+
+def test_no_training_value_is_on_the_page():
+    release, X, y, profile = fitted(rows=200)
+    X, y = np.asarray(X), np.asarray(y)
+    source = render_html(everything(release, X, y, profile))
+    canaries = {f"{abs(value):.{digits}g}" for value in X.ravel() for digits in (6, 9, 12, 17)}
+    assert not [canary for canary in canaries if canary in source]
+    # The search would find one: a row's id is shown.
+    told = dataclasses.replace(profile, ids=tuple(f"{value:.9g}" for value in X[:, 0]))
+    shown = render_html(everything(release, X, y, told))
+    assert [canary for canary in canaries if canary in shown]
+
+
+def test_the_same_summary_gives_the_same_bytes(laplace):
+    assert render_html(everything(*laplace)) == render_html(everything(*laplace))
+    assert "made" not in Page(render_html(collect(synthetic(5)))).text.split()
+    assert "1999-12-31" in render_html(collect(synthetic(5), made="1999-12-31"))
+
+
+def test_a_large_table_makes_a_small_page():
+    rows = 48_842
+    profile = synthetic(rows, ids=tuple(f"person {i}" for i in range(rows)))
+    rng = np.random.default_rng(0)
+    groups = [
+        profile.by(rng.choice([f"level {i}" for i in range(90)], rows), name=f"c{i}")
+        for i in range(14)
+    ]
+    summary = collect(
+        profile, groups=groups, explanation=profile.explain(rng.normal(size=(rows, 3)))
+    )
+    source = render_html(summary)
+    assert len(source.encode()) < 1_000_000
+    assert "48,842" in source
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "exact"])
+def test_other_releases(kind, request):
+    release, X, y, profile = request.getfixturevalue(kind)
+    page = Page(render_html(everything(release, X, y, profile)))
+    if kind == "gaussian":
+        assert "δ = 1\xa0×\xa010⁻⁵" in " ".join(page.texts)
+    else:
+        assert "no noise" in page.text
+        assert "distance" in page.text
+        assert "typical" not in page.text
+        assert "belief" not in page.text
+        assert "ε = 2" not in page.text
+
+
+@pytest.mark.parametrize("profile", [synthetic(2), noiseless(2), synthetic(1)])
+def test_the_smallest_profiles(profile):
+    page = Page(render_html(collect(profile)))
+    assert f"Privacy profile of {len(profile)} rows" in page.text
+    assert "Who they are" not in page.text
+
+
+def test_nothing_exposed_draws_no_chart():
+    zero = np.zeros(3)
+    losses = RowLosses.without_noise(zero, zero, Neighbouring.REMOVE)
+    summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
+    assert profile_chart(summary) is None
+    assert "polyline" not in Page(render_html(summary)).tags
+    assert "every distance is 0" in Page(render_html(summary)).text
+
+
+def test_a_group_with_infinite_scores_is_shown():
+    grouping = group_exposure([np.inf, 1.0], ["a", "b"])
+    assert "∞" in Page(render_html(collect(synthetic(2), groups=[grouping]))).text
+
+
+# ── the chart ────────────────────────────────────────────────────────────────────────────────────
+
+
+def coordinates(points):
+    return np.array([[float(c) for c in point.split(",")] for point in points.split()])
+
+
+@pytest.mark.parametrize("rows", [2, 9, 10, 400, 5000, 48_842])
+def test_the_lines_are_where_the_ticks_say(rows):
+    summary = collect(synthetic(rows))
+    chart = profile_chart(summary)
+    x, y = coordinates(chart.scores).T
+    ranks = np.array([point.rank for point in summary.curve])
+    scores = np.array([point.score for point in summary.curve])
+    ticks = {tick.label: tick.at for tick in chart.x_ticks}
+    # Two ticks give the scale; every point must lie on it.
+    first, last = ticks["1"], ticks[f"{rows:,}"]
+    expected = first + np.log(ranks) / np.log(rows) * (last - first)
+    np.testing.assert_allclose(x, expected, atol=0.11)
+    tick_values = [float(tick.label) for tick in chart.y_ticks]
+    slope = np.polyfit(np.log10(tick_values), [tick.at for tick in chart.y_ticks], 1)
+    np.testing.assert_allclose(y, np.polyval(slope, np.log10(scores)), atol=0.3)
+    assert chart.worst_case == pytest.approx(np.polyval(slope, 0.0), abs=0.3)
+    assert np.all(np.diff(y) >= 0)
+    assert y[0] > chart.top
+    labels = [tick.label for tick in chart.x_ticks]
+    assert len(labels) == len(set(labels))
+    assert all(chart.top <= tick.at <= chart.bottom for tick in chart.y_ticks)
+    assert 2 <= len(chart.y_ticks) <= 12
+
+
+def test_a_few_tiny_exposures_do_not_flatten_the_rest():
+    losses = synthetic(1000).losses
+    loss = losses.loss.copy()
+    loss[:3] = [0.0, 1e-300, 1e-17]
+    profile = PrivacyProfile(
+        losses=dataclasses.replace(losses, loss=loss), description="", rows=1000
+    )
+    chart = profile_chart(collect(profile))
+    x, y = coordinates(chart.scores).T
+    assert np.all(np.isfinite(y))
+    inside = (y >= chart.top) & (y <= chart.bottom)
+    assert np.mean(inside) > 0.9
+    assert y[-1] > chart.bottom  # The zero: below the area, where it is cut off.
+    assert len(x) == len(y)
+
+
+def test_ticks_cover_ranges_of_all_sizes():
+    for scale in (1e-12, 1e-5, 1.0, 1e4, 1e9):
+        base = noiseless(50)
+        losses = dataclasses.replace(base.losses, distance=scale * (1 + base.distance))
+        chart = profile_chart(collect(dataclasses.replace(base, losses=losses)))
+        assert len(chart.y_ticks) >= 2

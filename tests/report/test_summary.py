@@ -1,0 +1,219 @@
+"""The summary: against the profile's own arrays, by loops and sorting."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import expost
+from expost import PrivacyProfile
+from expost.errors import InvalidInput
+from expost.mechanisms import RowLosses
+from expost.report import Accuracy, Choice, Origin, collect
+from expost.types import Audience
+
+from .conftest import HOSTILE, noiseless, synthetic
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+@pytest.mark.parametrize("rows", [2, 399, 400, 401, 5000])
+def test_the_curve_is_thinned_and_true(rows):
+    profile = synthetic(rows)
+    summary = collect(profile)
+    exposure = sorted(map(abs, profile.loss.tolist()), reverse=True)
+    typical = sorted(profile.typical.tolist(), reverse=True)
+    assert len(summary.curve) <= 400
+    assert (summary.curve[0].rank, summary.curve[-1].rank) == (1, rows)
+    ranks = [point.rank for point in summary.curve]
+    assert ranks == sorted(set(ranks))
+    for point in summary.curve:
+        assert point.score == exposure[point.rank - 1]
+        assert point.typical == typical[point.rank - 1]
+    if rows <= 400:
+        assert len(summary.curve) == rows
+
+
+@pytest.mark.parametrize("rows", [2, 3, 100, 1000, 1001])
+def test_quantiles_hold_their_share_of_the_rows(rows):
+    profile = synthetic(rows)
+    summary = collect(profile)
+    assert summary.quantiles[-1].share == 1
+    for quantile in summary.quantiles:
+        below = np.mean(profile.exposure <= quantile.score)
+        less = np.mean(profile.exposure < quantile.score)
+        assert below >= quantile.share > less or math.isclose(less, quantile.share)
+        assert quantile.score in profile.exposure
+        assert quantile.certainty == pytest.approx(sigmoid(quantile.score))
+        assert np.mean(profile.typical <= quantile.typical) >= quantile.share
+
+
+def test_the_most_exposed_rows_come_with_their_figures():
+    keys = tuple(f"p{i}" for i in range(300))
+    profile = synthetic(300, ids=keys)
+    summary = collect(profile)
+    order = sorted(range(300), key=lambda row: -abs(profile.loss[row]))[:20]
+    assert [row.key for row in summary.top] == [keys[row] for row in order]
+    assert [row.rank for row in summary.top] == list(range(1, 21))
+    for shown, row in zip(summary.top, order, strict=True):
+        assert shown.exposure == abs(profile.loss[row])
+        assert shown.belief == pytest.approx(sigmoid(profile.loss[row]))
+        assert (shown.low, shown.high) == (profile.loss_low[row], profile.loss_high[row])
+        assert shown.precision == pytest.approx(1e-7)
+        assert shown.typical == profile.typical[row]
+    assert summary.keyed
+    assert not collect(synthetic(3)).keyed
+    assert [row.key for row in collect(synthetic(3)).top] == [str(r) for r in synthetic(3).ranking]
+
+
+def test_the_answer_says_the_numbers(laplace):
+    release, _, _, profile = laplace
+    summary = collect(profile, release=release)
+    first, second, third = summary.answer
+    assert f"{100 * sigmoid(profile.exposure.max()):.1f}" in first
+    assert f"{100 * sigmoid(np.sort(profile.exposure)[74]):.1f}" in second
+    assert "2 nats" in third
+    assert summary.delta is None
+    assert all(sentence.endswith(".") for sentence in summary.answer)
+
+
+def test_gaussian_noise_does_not_promise_what_it_cannot(gaussian):
+    release, _, _, profile = gaussian
+    summary = collect(profile, release=release)
+    assert summary.delta == 1e-5
+    assert "δ" in summary.answer[2]
+    assert "may lose more" in summary.answer[2]
+    assert "no row does" in summary.answer[2]
+    past = dataclasses.replace(profile.losses, worst_case=float(np.sort(profile.exposure)[-4]))
+    told = collect(dataclasses.replace(profile, losses=past), release=release)
+    assert "3 of the rows do" in told.answer[2]
+
+
+def test_without_noise_rows_are_told_apart_by_distance(exact):
+    release, _, _, profile = exact
+    for summary in (collect(profile, release=release), collect(noiseless(150))):
+        assert summary.is_noiseless
+        assert summary.measure == "distance"
+        assert summary.worst_case == math.inf
+        assert summary.seeded is None
+        assert all(point.typical is None for point in summary.curve)
+        assert all(math.isfinite(point.score) for point in summary.curve)
+        assert summary.top[0].exposure == math.inf
+        assert summary.top[0].precision == 0
+        assert "no noise" in summary.answer[0]
+    assert "49 of its 50 rows" in collect(noiseless(50)).answer[0]
+    assert [row.distance for row in summary.top] == sorted(noiseless(150).distance)[:-21:-1]
+
+
+def test_rows_without_a_proof_are_counted():
+    losses = synthetic(10).losses
+    high = losses.high.copy()
+    high[3] = math.inf
+    profile = PrivacyProfile(
+        losses=dataclasses.replace(losses, high=high), description="m", rows=10
+    )
+    summary = collect(profile)
+    assert summary.unproved == 1
+    assert summary.precision == pytest.approx(1e-7)
+
+
+def test_what_is_not_a_number_is_an_error():
+    losses = synthetic(4).losses
+    loss = losses.loss.copy()
+    loss[2] = math.nan
+    with pytest.raises(ArithmeticError):
+        collect(
+            PrivacyProfile(losses=dataclasses.replace(losses, loss=loss), description="", rows=4)
+        )
+
+
+def test_what_it_was_made_from_is_kept(laplace):
+    release, X, y, profile = laplace
+    grouping, explanation = profile.by(y, name="answer"), profile.explain(X)
+    choices = (
+        Choice(name="epsilon", value="2", origin=Origin.GIVEN),
+        Choice(name="data_norm", value="8", origin=Origin.READ),
+    )
+    accuracy = Accuracy(released=0.8, base_rate=0.5, noiseless=0.9)
+    summary = collect(
+        profile,
+        release=release,
+        choices=choices,
+        groups=[grouping],
+        explanation=explanation,
+        accuracy=accuracy,
+        notices=["first", *profile.notices],
+        source="data.csv",
+        made="2024-05-06",
+        versions={"expost": "1"},
+    )
+    assert summary.groups == (grouping,)
+    assert summary.explanation is explanation
+    assert summary.choices == choices
+    assert summary.accuracy == accuracy
+    assert summary.seeded is True
+    assert summary.model_audience is Audience.REVIEW
+    assert summary.notices == (*profile.notices, "first")
+    assert (summary.source, summary.made) == ("data.csv", "2024-05-06")
+    assert summary.versions == (("expost", "1"),)
+    assert summary.audience is Audience.FAIL
+    assert summary.model == profile.description
+    assert summary.evidence_in == np.mean(profile.loss > 0)
+
+
+def test_nothing_is_read_from_the_clock():
+    assert collect(synthetic(20)) == collect(synthetic(20))
+    assert collect(synthetic(20)).made is None
+
+
+def test_text_from_outside_is_one_printable_line():
+    summary = collect(
+        dataclasses.replace(synthetic(5, ids=(HOSTILE,) * 5), description=HOSTILE),
+        choices=[Choice(name=HOSTILE, value=HOSTILE * 1000, origin=Origin.GIVEN)],
+        notices=[HOSTILE],
+        source=HOSTILE,
+        made=HOSTILE,
+        accuracy=Accuracy(released=1, base_rate=0, measure=HOSTILE, rows=HOSTILE),
+    )
+    texts = [
+        summary.model,
+        summary.source,
+        summary.made,
+        *summary.notices,
+        summary.top[0].key,
+        summary.choices[0].value,
+        summary.accuracy.rows,
+    ]
+    assert all(text.isprintable() for text in texts)
+    assert all(len(text) <= 2000 for text in texts)
+
+
+def test_candidates_are_not_called_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)) / 9, np.where(rng.random(40) < 0.5, 1.0, -1.0)
+    how = expost.mechanisms.OutputPerturbation(
+        epsilon=1.0, loss=expost.losses.Logistic(), regularization=1.0, rows=40, dimension=2
+    )
+    near = expost.neighbours(X, y)
+    theta = near.base + how.law.sample(1, rng)[0]
+    profile = expost.profile(theta, X, y, mechanism=how, relation="add", candidates=(X[:3], y[:3]))
+    summary = collect(profile)
+    assert summary.rows == 3
+    assert "3 candidates" in summary.answer[1]
+    assert "most exposed candidate" in summary.answer[0]
+
+
+def test_accuracy_must_be_a_number():
+    for figures in ((math.nan, 0.5, None), (0.5, math.inf, None), (0.5, 0.5, math.nan)):
+        with pytest.raises(InvalidInput, match="accuracy"):
+            Accuracy(released=figures[0], base_rate=figures[1], noiseless=figures[2])
+
+
+def test_exact_losses_of_zero_are_fine():
+    zero = np.zeros(3)
+    losses = RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
+    summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
+    assert "0 of its 3 rows" in summary.answer[0]
