@@ -43,32 +43,30 @@ def point_error(
         floor·r + c(1 − e^(−r·spread))/spread ≤ residual,
 
     and with (1 − e^(−v))/v ≥ 1/(1 + v) it is at most the positive root of
-    floor·spread·r² + (floor + c − residual·spread)·r − residual. (Dividing by the curvature alone
+    floor·spread·r² + (floor + c − residual·spread)·r − residual. ``curvature`` must be at least
+    ``floor``. (Dividing by the curvature alone
     is not rigorous: it may fall on the way.) Infinite where nothing is proved.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        c = np.maximum(np.asarray(curvature) - floor, 0.0) * decay
-        middle = floor + c - np.asarray(residual) * spread
-        root = np.sqrt(middle * middle + 4 * floor * spread * np.asarray(residual))
-        # Two forms of one root: each without cancellation on its side.
-        denominator = np.where(middle > 0, middle + root, root - middle)
-        rising = 2 * np.asarray(residual) / denominator
-        falling = denominator / (2 * floor * spread) if floor * spread > 0 else np.inf
-        bound = np.where(middle > 0, rising, falling) * (1 + 1e-12)
-        # Strong convexity alone always holds, and is all there is where the above overflows.
-        plain = np.asarray(residual) / floor if floor > 0 else np.inf
-        return np.where(np.isfinite(root) & ~np.isnan(bound), np.fmin(bound, plain), plain)
+        left = np.asarray(residual, dtype=np.float64)
+        # Strong convexity alone always holds.
+        plain = left / floor if floor > 0 else np.where(left > 0, np.inf, 0.0)
+        middle = (np.asarray(curvature) - floor) * decay + floor - left * spread
+        root = middle + np.sqrt(middle * middle + (4 * floor * spread) * left)
+        better = np.minimum(2 * (1 + 1e-12) * left / root, plain)
+        # Where the residual outweighs the curvature, the curvature proves nothing.
+        return np.where(middle > 0, better, plain)
 
 
 def tilt_error(
     base_residual: float,
     *,
     rows_ratio: float,
-    change: FloatArray,
-    stretch: FloatArray,
+    change: FloatArray | float,
+    stretch: float,
     loss_curvature: float,
     base_curvature: float,
-    curvature: FloatArray,
+    curvature: float,
 ) -> FloatArray:
     """What the residual η of the base costs the shift.
 
@@ -81,9 +79,12 @@ def tilt_error(
         growth = np.expm1(stretch)
         # The changed rows' own curvature counts where the tilt has moved to, not at Â.
         bracket = change * (1 + growth) + growth * loss_curvature
-        fine = base_residual * bracket / (curvature * np.float64(base_curvature))
+        both = np.float64(curvature) * base_curvature
+        fine = bracket * (base_residual / both)
         # Each end on its own.
-        coarse = base_residual * (rows_ratio / curvature + 1 / np.float64(base_curvature))
+        coarse = base_residual * (
+            rows_ratio / np.float64(curvature) + np.float64(1) / base_curvature
+        )
         error: FloatArray = np.fmin(fine, coarse)
         return error
 

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 
 from expost._certificate import Knots, point_error, tilt_error
-from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, UNDERFLOW, column_norms, gamma, row_blocks, row_norms
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
 from expost.types import FloatArray, IntArray
@@ -203,7 +203,7 @@ class Expansion:
         """How many neighbours there are."""
         return len(self.changes[0].X)
 
-    def curvature(self, removed: FloatArray, kept: FloatArray) -> FloatArray | float:
+    def curvature(self, removed: FloatArray | float, kept: FloatArray) -> FloatArray | float:
         """A lower bound on each neighbour's least Hessian eigenvalue at Â.
 
         ``removed`` bounds ∣w∣∥x∥² of the row that leaves, ``kept`` is :attr:`Step.kept`.
@@ -306,7 +306,11 @@ def _inverse(hessian: FloatArray) -> FloatArray:
 
 
 def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
-    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors."""
+    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors.
+
+    Blocks are worked on with one *column* a neighbour: with few coordinates, NumPy's loops over
+    rows of a (rows, d) array would be all overhead.
+    """
     count = expansion.neighbours
     scales = tuple(np.empty(count) for _ in expansion.changes)
     kept, distance, error = np.empty(count), np.empty(count), np.empty(count)
@@ -314,17 +318,16 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
     for rows in row_blocks(count, expansion.problem.columns):
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
-        images = [change.X @ expansion.inverse for change in step.changes]
+        images = [expansion.inverse @ change.X.T for change in step.changes]
         _solve_scales(expansion, step, images)
         shift = images[0]
-        shift *= step.scales[0][:, None]
+        shift *= step.scales[0]
         for image, scale in zip(images[1:], step.scales[1:], strict=True):
-            shift += image * scale[:, None]
+            shift += image * scale
         if np.any(expansion.pull):
-            shift += expansion.offset
-        length = row_norms(shift)
-        distance[rows] = length
-        error[rows] = _newton_error(expansion, step, shift, length)
+            shift += expansion.offset[:, None]
+        distance[rows] = column_norms(shift)
+        error[rows] = _newton_error(expansion, step, shift, distance[rows])
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
     return whole, shifts, distance, error
@@ -333,16 +336,12 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
 def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) -> None:
     """Fill in the scalars s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
     m, changes = expansion.rows_after, step.changes
-    offset = expansion.offset
-    weights = [change.sign * change.curvature / m for change in changes]
+    weights = [change.curvature * (change.sign / m) for change in changes]
     pulls = [
-        change.sign * change.slope / m + weight * (change.X @ offset)
+        change.slope * (change.sign / m) + weight * (change.X @ expansion.offset)
         for change, weight in zip(changes, weights, strict=True)
     ]
-    leverages = [
-        np.einsum("ij,ij->i", change.X, image)
-        for change, image in zip(changes, images, strict=True)
-    ]
+    leverages = [_along(change.X, image) for change, image in zip(changes, images, strict=True)]
     step.kept[:] = 1.0
     for change, weight, leverage in zip(changes, weights, leverages, strict=True):
         if change.sign < 0:
@@ -356,56 +355,56 @@ def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) ->
     system = np.empty((len(pulls[0]), size, size))
     for a in range(size):
         for b in range(size):
-            cross = leverages[a] if a == b else np.einsum("ij,ij->i", changes[a].X, images[b])
+            cross = leverages[a] if a == b else _along(changes[a].X, images[b])
             system[:, a, b] = (a == b) + weights[a] * cross
     solved = solve_small(system, -np.stack(pulls, axis=1))
     for a in range(size):
         step.scales[a][:] = solved[:, a]
 
 
+def _along(rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Inner products of each row with the column of the same neighbour."""
+    inner: FloatArray = np.einsum("ji,ij->j", rows, columns)
+    return inner
+
+
 def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
     """Solve a small system a row; NaN, which no bound survives, where one is singular."""
     try:
-        solved: FloatArray = np.linalg.solve(systems, right[:, :, None])[:, :, 0]
-        return solved
+        solved = np.linalg.solve(systems, right[:, :, None])[:, :, 0]
+        return np.asarray(solved, dtype=np.float64)
     except np.linalg.LinAlgError:
         return np.full(right.shape, np.nan)
 
 
 def _newton_error(
-    expansion: Expansion, step: Step, shift: FloatArray, length: FloatArray
+    expansion: Expansion,
+    step: Step,
+    shift: FloatArray,
+    length: FloatArray,
 ) -> FloatArray:
     """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
-    entered = sum(
-        (
-            (expansion.problem.loss.third_ratio or 0.0)
-            * change.curvature
-            * change.norms
-            * np.einsum("ij,ij->i", change.X, shift) ** 2
-            / expansion.rows_after
-            for change in step.changes
-            if change.sign > 0
-        ),
-        np.zeros(len(length)),
-    )
-    with np.errstate(over="ignore"):
+    problem, m = expansion.problem, expansion.rows_after
+    entering = [change for change in step.changes if change.sign > 0]
+    with np.errstate(over="ignore", invalid="ignore"):
         growth = np.exp(expansion.spread * length)
-    if expansion.third is not None:
-        quadratic = np.einsum("ij,ij->i", shift @ expansion.third, shift) + entered
-        slack = gamma(4 * expansion.problem.columns + 2**18) * float(np.trace(expansion.third))
-        quadratic *= 1 + expansion.curvature_error
-        quadratic += slack * (length * length)
-        with np.errstate(over="ignore", invalid="ignore"):
-            remainder = 0.5 * quadratic * growth
-        remainder = np.where(np.isnan(remainder), np.inf, remainder)
-    elif expansion.knots is not None:
-        curvature = expansion.problem.loss.curvature_bound / expansion.rows_after
-        remainder = expansion.knots.remainder(length)
-        for change in step.changes:
-            if change.sign > 0:
-                remainder = remainder + curvature * change.norms**2 * length
-    else:
-        remainder = np.zeros(len(length))
+        if expansion.third is not None:
+            remainder = np.einsum("ij,ij->j", expansion.third @ shift, shift)
+            for change in entering:
+                weight = (problem.loss.third_ratio or 0.0) * change.curvature * change.norms / m
+                remainder += weight * _along(change.X, shift) ** 2
+            slack = gamma(4 * problem.columns + 2**18) * float(np.trace(expansion.third))
+            remainder *= 0.5 * (1 + expansion.curvature_error)
+            remainder += 0.5 * slack * (length * length)
+            remainder *= growth
+            remainder[np.isnan(remainder)] = np.inf
+        elif expansion.knots is not None:
+            remainder = expansion.knots.remainder(length)
+            for change in entering:
+                weight = problem.loss.curvature_bound / m * change.norms**2
+                remainder += weight * length
+        else:
+            remainder = np.zeros(len(length))
     return shift_error(expansion, step, length, remainder, 1 / growth)
 
 
@@ -427,37 +426,38 @@ def shift_error(
     from Â.
     """
     problem, m = expansion.problem, expansion.rows_after
-    loss = problem.loss
+    loss, count = problem.loss, len(step.changes)
     offset = float(np.linalg.norm(expansion.offset))
     margin = problem.margin_error(expansion.base.theta)
     dot = gamma(problem.columns + 8)
-    residual = remainder
-    if not measured:
-        residual = remainder + expansion.hessian_error * length + expansion.pull_error
-    removed = np.zeros(len(length))
-    changed = np.zeros(len(length))
-    spilled = np.zeros(len(length))
-    count = len(step.changes)
+    residual = remainder.copy()
+    removed: FloatArray | float = 0.0
+    changed: FloatArray | float = 0.0
+    spilled: FloatArray | float = 0.0
     for change, scale in zip(step.changes, step.scales, strict=True):
         if loss.third_ratio is None:
-            steep: FloatArray | float = loss.curvature_bound
+            weight = (loss.curvature_bound / m) * (change.norms * change.norms)
         else:
-            steep = (1 + expansion.curvature_error) * change.curvature
-        weight = steep * change.norms * change.norms / m
-        size = np.abs(change.slope)
-        if not loss.is_classification:
-            size = size + np.abs(change.y)
-        stretch = np.abs(scale) * change.norms
+            steep = change.curvature * ((1 + expansion.curvature_error) / m)
+            weight = steep * (change.norms * change.norms)
+        changed = changed + weight
+        if change.sign < 0:
+            removed = removed + weight
         if not measured:
             # Rounding of f′, of the scalar s and of the solve B⁻¹x; of the predictor and of x·δ.
-            residual += change.norms * size * (32 * ROUNDOFF * count / m)
+            size = np.abs(change.slope)
+            if not loss.is_classification:
+                size += np.abs(change.y)
+            stretch = np.abs(scale) * change.norms
+            residual += (size * change.norms) * (32 * ROUNDOFF * count / m)
             residual += stretch * (16 * ROUNDOFF * count**2 + expansion.solve_error)
-            residual += weight * (margin + (16 * ROUNDOFF + 2 * dot) * offset)
-            residual += weight * (dot + expansion.curvature_error) * length
-            spilled += stretch
-        changed += weight
-        if change.sign < 0:
-            removed += weight
+            shaken = (dot + expansion.curvature_error) * length
+            shaken += margin + (16 * ROUNDOFF + 2 * dot) * offset
+            residual += weight * shaken
+            spilled = spilled + stretch
+    if not measured:
+        residual += expansion.hessian_error * length
+        residual += expansion.pull_error
     if lowest is None:
         lowest = expansion.curvature(removed, step.kept)
     error = point_error(
@@ -467,50 +467,48 @@ def shift_error(
         spread=expansion.spread,
         decay=decay,
     )
-    error = error + _tilt(expansion, changed, lowest, length, error, decay)
+    error += _tilt(expansion, changed, lowest, length, error, decay)
     # Forming a shift, and inner products with it by way of B⁻¹b, round too.
     spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    return error + 4 * ROUNDOFF * (length + 2 * offset) + spill * spilled + tiny
+    return error + (4 * ROUNDOFF * length + spill * spilled + (8 * ROUNDOFF * offset + tiny))
 
 
 def _tilt(
     expansion: Expansion,
-    changed: FloatArray,
+    changed: FloatArray | float,
     lowest: FloatArray | float,
     length: FloatArray,
     error: FloatArray,
     decay: FloatArray,
 ) -> FloatArray:
-    """What the residual of the base costs each shift (see :func:`tilt_error`)."""
+    """What the residual of the base costs each shift (see :func:`tilt_error`).
+
+    It is far below the rest, so the block's longest shift and least curvature stand for all.
+    """
     eta, ratio = expansion.base.gradient_bound, expansion.problem.rows / expansion.rows_after
     floor = min(expansion.floor, float(np.min(expansion.problem.penalty)))
+    spread, least = expansion.spread, float(np.min(lowest))
+    left, farthest = float(np.min(decay)), float(np.max(error))
     # How far either end can be from Â, or from Â + δ, while the tilt runs from 1 to 0.
     drift = expansion.base_error + float(
-        point_error(
-            ratio * eta,
-            floor=floor,
-            curvature=float(np.min(lowest)),
-            spread=expansion.spread,
-            decay=float(np.min(decay)),
-        )
+        point_error(ratio * eta, floor=floor, curvature=least, spread=spread, decay=left)
     )
-    spread = expansion.spread
     with np.errstate(over="ignore", invalid="ignore"):
+        stretch = spread * (np.max(length) + farthest + drift)
         if expansion.problem.loss.third_ratio is None:
             # No bound on how the Hessian varies: the coarse form of the tilt decides.
-            stretch = np.full(len(length), np.inf)
-        else:
-            stretch = spread * (length + error + drift)
+            stretch = np.float64(np.inf)
         # e^(−v) ≥ 1 − v: what the curvature keeps on the way from where it is known.
         base_kept = max(1 - spread * drift, 0.0)
-        kept = np.maximum(1 - spread * (error + drift), 0.0) * decay
+        kept = left * max(1 - spread * (farthest + drift), 0.0)
+        penalty = float(np.max(np.abs(expansion.penalty_change))) / expansion.rows_after
         return tilt_error(
             eta,
             rows_ratio=ratio,
-            change=changed + float(np.max(np.abs(expansion.penalty_change))) / expansion.rows_after,
+            change=changed + penalty,
             stretch=stretch,
             loss_curvature=expansion.loss_curvature * float(np.exp(spread * drift)),
             base_curvature=floor + max(expansion.base_lowest - floor, 0.0) * base_kept,
-            curvature=floor + np.maximum(np.asarray(lowest) - floor, 0.0) * kept,
+            curvature=floor + max(least - floor, 0.0) * kept,
         )

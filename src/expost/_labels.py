@@ -28,7 +28,7 @@ def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[An
             raise InvalidInput(f"classes={classes!r}: must name two different labels.")
         if not np.all(np.isin(found, known)):
             raise InvalidInput(
-                f"y holds labels beside classes={list(known)!r}: every label must be one of them."
+                f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
             )
     if len(known) == 1 or len(found) == 1:
         raise InvalidInput(
@@ -48,7 +48,7 @@ def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
     positive = values == classes[1]
     if not np.all(positive | (values == classes[0])):
         raise InvalidInput(
-            f"y holds labels beside {list(classes)!r}: every label must be one of them."
+            f"y holds labels beside {classes.tolist()!r}: every label must be one of them."
         )
     return np.where(positive, 1.0, -1.0)
 

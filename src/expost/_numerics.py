@@ -19,6 +19,7 @@ __all__ = [
     "UNDERFLOW",
     "CompensatedSum",
     "bracket_root",
+    "column_norms",
     "gamma",
     "gauss_legendre",
     "row_blocks",
@@ -31,6 +32,7 @@ UNDERFLOW = 1e-300
 
 # Rows a block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
+_BLOCK_ROWS = 2**13
 
 
 def gamma(k: float) -> float:
@@ -42,8 +44,11 @@ def gamma(k: float) -> float:
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices that cover ``rows``, of about 2 MiB of float64 each."""
-    step = max(64, _BLOCK_ENTRIES // max(columns, 1))
+    """Slices that cover ``rows``, of at most 2 MiB of float64 and 8,192 rows each.
+
+    A vector of a block's rows then stays in a core's own cache while a certificate is worked out.
+    """
+    step = min(_BLOCK_ROWS, max(64, _BLOCK_ENTRIES // max(columns, 1)))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
@@ -55,6 +60,15 @@ def row_norms(rows: FloatArray) -> FloatArray:
     if np.any(tiny):
         # Scaled by a power of two, which is exact.
         norms[tiny] = np.linalg.norm(np.ldexp(rows[tiny], 500), axis=1) * 2.0**-500
+    return norms
+
+
+def column_norms(columns: FloatArray) -> FloatArray:
+    """:func:`row_norms` of the transpose."""
+    norms: FloatArray = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    tiny = norms < 1e-140
+    if np.any(tiny):
+        norms[tiny] = row_norms(columns[:, tiny].T)
     return norms
 
 

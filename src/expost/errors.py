@@ -5,6 +5,7 @@ never shows a row's values.
 """
 
 __all__ = [
+    "BudgetWarning",
     "ClippedRowsWarning",
     "ConvergenceError",
     "ExpostError",
@@ -56,3 +57,7 @@ class PrecisionWarning(UserWarning):
 
 class ClippedRowsWarning(UserWarning):
     """Rows or labels lay past their bound and were clipped to it."""
+
+
+class BudgetWarning(UserWarning):
+    """An estimator was copied to be fitted again: every fit spends its epsilon anew."""

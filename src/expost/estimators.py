@@ -22,6 +22,7 @@ from expost import _validate
 from expost._labels import signs, two_classes
 from expost.data import UnitBall
 from expost.errors import (
+    BudgetWarning,
     ClippedRowsWarning,
     InvalidInput,
     PrivacyLeakWarning,
@@ -34,10 +35,6 @@ from expost.mechanisms.output import TOLERANCE
 from expost.types import FloatArray
 
 __all__ = ["BudgetWarning", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge"]
-
-
-class BudgetWarning(UserWarning):
-    """An estimator was copied to be fitted again: every fit spends its epsilon anew."""
 
 
 _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,

@@ -24,7 +24,7 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -224,28 +224,28 @@ def automatic_regularization(
     for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, the default
     of scikit-learn.
     """
-    candidates = np.geomspace(1e-8, 1e3, 441)
     floor = 1 / rows
-    best, least = floor, math.inf
-    for candidate in candidates[candidates >= floor]:
-        value = float(candidate)
-        spread = 0.0
-        if epsilon < math.inf:
-            law = OutputPerturbation(
-                epsilon=epsilon,
-                delta=delta,
-                noise=noise,
-                loss=loss,
-                regularization=value,
-                rows=rows,
-                dimension=dimension,
-            ).law
-            spread = _mean_square_norm(law)
-        risk = (loss.curvature_bound / dimension + value) / 2 * spread
-        total = risk + value / 2 * _reference_square(loss)
-        if total < least:
-            best, least = value, total
-    return best
+    grid = np.geomspace(1e-8, 1e3, 441)
+    if not epsilon < math.inf:
+        return floor
+    mechanism = OutputPerturbation(
+        epsilon=epsilon,
+        delta=delta,
+        noise=noise,
+        loss=loss,
+        regularization=1.0,
+        rows=rows,
+        dimension=dimension,
+    )
+    # Either noise scales with the sensitivity: one calibration serves every Λ.
+    unit = _mean_square_norm(mechanism.law) / mechanism.sensitivity**2
+
+    def expected_risk(value: float) -> float:
+        spread = unit * replace(mechanism, regularization=value).sensitivity ** 2
+        noise_risk = (loss.curvature_bound / dimension + value) / 2 * spread
+        return noise_risk + value / 2 * _reference_square(loss)
+
+    return min([floor, *map(float, grid[grid >= floor])], key=expected_risk)
 
 
 def _resolution(law: NormLaplace | Gaussian) -> float:
