@@ -132,7 +132,6 @@ def _third_order(
     assert expansion.third is not None
     tensor = _tensor(expansion)
     d = problem.columns
-    slack = gamma(4 * d + 2**18) * float(np.trace(expansion.third))
     for block in row_blocks(len(rows), d * d):
         chosen = rows[block]
         part = step.take(chosen)
@@ -155,7 +154,6 @@ def _third_order(
         q1, q2, q = (
             (np.einsum("ij,ij->i", vectors @ expansion.third, vectors) + entered[k])
             * (1 + expansion.curvature_error)
-            + slack * np.einsum("ij,ij->i", vectors, vectors)
             for k, vectors in enumerate((first, second, both))
         )
         length = np.linalg.norm(both, axis=1)

@@ -20,9 +20,10 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from expost._certificate import Knots, point_error, tilt_error
-from expost._numerics import ROUNDOFF, UNDERFLOW, column_norms, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
 from expost.types import FloatArray, IntArray
@@ -37,6 +38,12 @@ __all__ = [
     "shift_error",
     "solve_small",
 ]
+
+
+# A squared length is expanded unless the expansion loses more than this factor.
+_CANCELLATION = 100.0
+# Eigenvectors of the long rows that the third-order bound follows one by one.
+_DIRECTIONS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,6 +145,26 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ThirdBound:
+    """An upper bound on T = (M/m) Σ f″∥x∥x xᵀ that costs no second pass over all rows.
+
+    Most rows are no longer than a ``common`` norm r; with E = (M/m) Σ f″(∥x∥ − r)x xᵀ over the
+    few that are,
+
+        T ≼ r·(M/m)Σ f″x xᵀ + E ≼ M·r·L/m + Σ weight·v vᵀ + rest·I,
+
+    v the leading eigenvectors of E (``directions``, d × k). So δᵀTδ needs δᵀLδ, which a Newton
+    step has for nothing, and k inner products. ``common`` holds the factor M, ``ratio`` is M.
+    """
+
+    common: float
+    directions: FloatArray
+    weights: FloatArray
+    rest: float
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Expansion:
     """J expanded at the base for neighbours of m rows: all that a step to any of them needs."""
 
@@ -152,6 +179,7 @@ class Expansion:
     hessian: FloatArray
     inverse: FloatArray
     third: FloatArray | None
+    third_bound: ThirdBound | None
     knots: Knots | None
     largest_norm: float
     curvature_error: float
@@ -191,6 +219,14 @@ class Expansion:
         """ε with ∣computed − true∣ ≤ ε∥x∥² for every xᵀB⁻¹x."""
         solve = self.solve_error + gamma(2 * self.problem.columns + 8)
         return 2 * solve * float(np.linalg.norm(self.inverse))
+
+    @cached_property
+    def probes(self) -> FloatArray:
+        """The vectors whose inner products with x give x·a₀, B⁻¹x·a₀ and B⁻¹x·v, one a row."""
+        directions = np.zeros((self.problem.columns, 0))
+        if self.third_bound is not None:
+            directions = self.third_bound.directions
+        return np.vstack([self.offset, self.inverse @ self.offset, (self.inverse @ directions).T])
 
     @cached_property
     def offset(self) -> FloatArray:
@@ -234,21 +270,16 @@ def expand(
     penalty_change = problem.penalty * (0 if keep_total_penalty else n - m)
     margin = problem.margin_error(base.theta)
     second = np.zeros((problem.columns, problem.columns))
-    smooth = loss.third_ratio is not None and loss.third_ratio > 0
-    third = np.zeros_like(second) if smooth else None
     for block in problem.blocks():
         part = problem.X[block]
-        weighted = part * data.curvature[block, None]
-        second += weighted.T @ part
-        if third is not None:
-            weighted *= data.norms[block, None]
-            third += weighted.T @ part
+        second += (part * data.curvature[block, None]).T @ part
     weight = float(data.curvature @ data.norms**2)
     longest = max(float(change.norms.max()) for change in (data, *changes))
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
     off = float(np.expm1((loss.third_ratio or 0.0) * margin * longest)) + 16 * ROUNDOFF
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
     hessian = second / m + np.diag(penalty_after)
+    third, third_bound = _third_order(problem, data, second / m, m)
     size = float(np.linalg.norm(hessian))
     inverse = _inverse(hessian)
     spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
@@ -277,7 +308,8 @@ def expand(
         pull=pull,
         hessian=hessian,
         inverse=inverse,
-        third=None if third is None else (loss.third_ratio or 0.0) * third / m,
+        third=third,
+        third_bound=third_bound,
         knots=Knots.of(problem, data.z, margin, 1 / m) if loss.third_ratio is None else None,
         largest_norm=longest,
         curvature_error=off,
@@ -293,6 +325,39 @@ def expand(
     )
 
 
+def _third_order(
+    problem: Problem, data: Change, curvature: FloatArray, m: int
+) -> tuple[FloatArray | None, ThirdBound | None]:
+    """T from above, as a matrix and in the parts that a Newton step uses."""
+    ratio = problem.loss.third_ratio
+    if not ratio:
+        return None, None
+    common = problem.common_norm
+    long = np.flatnonzero(problem.norms > common)
+    extra = np.zeros_like(curvature)
+    for block in row_blocks(len(long), problem.columns):
+        rows = long[block]
+        part = problem.X[rows]
+        weight = data.curvature[rows] * (problem.norms[rows] - common)
+        extra += (part * weight[:, None]).T @ part
+    extra *= ratio / m
+    values, vectors = np.linalg.eigh(extra)
+    leading = min(_DIRECTIONS, len(values))
+    # Rounding of the sums and of the decomposition, for either part.
+    slack = gamma(2**18 + 64 * problem.columns) * (
+        float(np.trace(extra)) + ratio * common * float(np.trace(curvature))
+    )
+    bound = ThirdBound(
+        common=ratio * common,
+        directions=vectors[:, -leading:],
+        weights=np.maximum(values[-leading:], 0.0),
+        rest=(max(float(values[-leading - 1]), 0.0) if leading < len(values) else 0.0) + slack,
+        ratio=ratio,
+    )
+    identity = np.eye(problem.columns)
+    return ratio * common * curvature + extra + slack * identity, bound
+
+
 def _inverse(hessian: FloatArray) -> FloatArray:
     try:
         factor = scipy.linalg.cho_factor(hessian)
@@ -306,66 +371,148 @@ def _inverse(hessian: FloatArray) -> FloatArray:
 
 
 def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
-    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors.
-
-    Blocks are worked on with one *column* a neighbour: with few coordinates, NumPy's loops over
-    rows of a (rows, d) array would be all overhead.
-    """
+    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors."""
     count = expansion.neighbours
     scales = tuple(np.empty(count) for _ in expansion.changes)
     kept, distance, error = np.empty(count), np.empty(count), np.empty(count)
     whole = Step(changes=expansion.changes, scales=scales, kept=kept)
+    terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
+    shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
     for rows in row_blocks(count, expansion.problem.columns):
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
-        images = [expansion.inverse @ change.X.T for change in step.changes]
-        _solve_scales(expansion, step, images)
-        shift = images[0]
-        shift *= step.scales[0]
-        for image, scale in zip(images[1:], step.scales[1:], strict=True):
-            shift += image * scale
-        if np.any(expansion.pull):
-            shift += expansion.offset[:, None]
-        distance[rows] = column_norms(shift)
-        error[rows] = _newton_error(expansion, step, shift, distance[rows])
-    terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
-    shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
+        products = _Products.of(expansion, step)
+        _solve_scales(expansion, step, products)
+        length, cancelled = products.length(expansion, step)
+        if np.any(cancelled):
+            length[cancelled] = row_norms(shifts.block(rows)[cancelled])
+        distance[rows] = length
+        error[rows] = _newton_error(expansion, step, products, length)
     return whole, shifts, distance, error
 
 
-def _solve_scales(expansion: Expansion, step: Step, images: list[FloatArray]) -> None:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Products:
+    """The inner products that a block of steps consists of: scalars a row, never an (n, d) array.
+
+    ``along[k]``        x_k·a₀
+    ``back[k]``         B⁻¹x_k·a₀
+    ``probed[k]``       B⁻¹x_k·v for each direction v of the third-order bound
+    ``leverage[k][l]``  x_k·B⁻¹x_l
+    ``overlap[k][l]``   B⁻¹x_k·B⁻¹x_l
+    """
+
+    along: list[FloatArray]
+    back: list[FloatArray]
+    probed: list[FloatArray]
+    leverage: list[list[FloatArray]]
+    overlap: list[list[FloatArray]]
+
+    @classmethod
+    def of(cls, expansion: Expansion, step: Step) -> "_Products":
+        """One n×d×d product a changed row, and one with a handful of vectors."""
+        rows = [change.X for change in step.changes]
+        images = [X @ expansion.inverse for X in rows]
+        probes = [expansion.probes @ X.T for X in rows]
+        return cls(
+            along=[probe[0] for probe in probes],
+            back=[probe[1] for probe in probes],
+            probed=[probe[2:] for probe in probes],
+            leverage=[[_inner(X, image) for image in images] for X in rows],
+            overlap=[[_inner(one, other) for other in images] for one in images],
+        )
+
+    def length(self, expansion: Expansion, step: Step) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """∥δ∥ from ∥a₀∥² + 2Σ s·(p·a₀) + ΣΣ s s'(p·p'), and where that sum cancels too much."""
+        offset = float(expansion.offset @ expansion.offset)
+        own = _form(self.overlap, step.scales)
+        square = 2 * _combine(self.back, step.scales)
+        square += own
+        square += offset
+        cancelled = ~(square > (own + offset) / _CANCELLATION)
+        # Squares that underflow count as cancelled.
+        cancelled |= ~(square > 1e-250)
+        return np.sqrt(np.maximum(square, 0.0)), cancelled
+
+    def third_order(self, expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
+        """An upper bound on δᵀTδ (see :class:`ThirdBound`)."""
+        third = expansion.third_bound
+        assert third is not None
+        offset = float(np.linalg.norm(expansion.offset))
+        pull = float(np.linalg.norm(expansion.pull))
+        own = _form(self.leverage, step.scales)
+        energy = 2 * _combine(self.along, step.scales)
+        energy += own
+        energy += float(expansion.pull @ expansion.offset) - expansion.floor * (length * length)
+        # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
+        loose = expansion.solve_error + gamma(2 * expansion.problem.columns + 16)
+        energy += own * loose
+        for change, scale in zip(step.changes, step.scales, strict=True):
+            stretch = np.abs(scale) * change.norms
+            energy += stretch * (loose * (length + 4 * offset))
+        energy += (loose * pull + expansion.pull_error) * offset
+        bound = third.common * np.maximum(energy, 0.0)
+        bound += third.rest * (length * length)
+        moved = third.directions.T @ expansion.offset
+        for j, weight in enumerate(third.weights):
+            along = _combine([probed[j] for probed in self.probed], step.scales)
+            along += moved[j]
+            bound += weight * (along * along)
+        for k, change in enumerate(step.changes):
+            if change.sign > 0:
+                reach = self.along[k] + _combine(self.leverage[k], step.scales)
+                bound += (
+                    third.ratio
+                    / expansion.rows_after
+                    * (change.curvature * change.norms * reach * reach)
+                )
+        return bound
+
+
+def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Inner products of rows."""
+    inner: FloatArray = np.einsum("ij,ij->i", left, right)
+    return inner
+
+
+def _combine(vectors: list[FloatArray], scales: tuple[FloatArray, ...]) -> FloatArray:
+    """Σ s·v, as a new array."""
+    total = vectors[0] * scales[0]
+    for vector, scale in zip(vectors[1:], scales[1:], strict=True):
+        total += vector * scale
+    return total
+
+
+def _form(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> FloatArray:
+    """ΣΣ s_k s_l M_kl, as a new array."""
+    return _combine([_combine(row, scales) for row in matrix], scales)
+
+
+def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None:
     """Fill in the scalars s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
     m, changes = expansion.rows_after, step.changes
     weights = [change.curvature * (change.sign / m) for change in changes]
     pulls = [
-        change.slope * (change.sign / m) + weight * (change.X @ expansion.offset)
-        for change, weight in zip(changes, weights, strict=True)
+        change.slope * (change.sign / m) + weight * along
+        for change, weight, along in zip(changes, weights, products.along, strict=True)
     ]
-    leverages = [_along(change.X, image) for change, image in zip(changes, images, strict=True)]
     step.kept[:] = 1.0
-    for change, weight, leverage in zip(changes, weights, leverages, strict=True):
+    for k, change in enumerate(changes):
         if change.sign < 0:
-            rounding = expansion.leverage_error * change.norms * change.norms
-            heavier = weight * (1 + expansion.curvature_error)
-            step.kept[:] = np.maximum(1 + heavier * (leverage + rounding), 0.0)
+            rounding = expansion.leverage_error * (change.norms * change.norms)
+            heavier = weights[k] * (1 + expansion.curvature_error)
+            step.kept[:] = np.maximum(1 + heavier * (products.leverage[k][k] + rounding), 0.0)
     if len(changes) == 1:
-        step.scales[0][:] = -pulls[0] / (1 + weights[0] * leverages[0])
+        step.scales[0][:] = -pulls[0] / (1 + weights[0] * products.leverage[0][0])
         return
     size = len(changes)
     system = np.empty((len(pulls[0]), size, size))
     for a in range(size):
         for b in range(size):
-            cross = leverages[a] if a == b else _along(changes[a].X, images[b])
-            system[:, a, b] = (a == b) + weights[a] * cross
+            system[:, a, b] = (a == b) + weights[a] * products.leverage[a][b]
     solved = solve_small(system, -np.stack(pulls, axis=1))
     for a in range(size):
         step.scales[a][:] = solved[:, a]
-
-
-def _along(rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Inner products of each row with the column of the same neighbour."""
-    inner: FloatArray = np.einsum("ji,ij->j", rows, columns)
-    return inner
 
 
 def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
@@ -378,31 +525,23 @@ def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _newton_error(
-    expansion: Expansion,
-    step: Step,
-    shift: FloatArray,
-    length: FloatArray,
+    expansion: Expansion, step: Step, products: _Products, length: FloatArray
 ) -> FloatArray:
     """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
-    problem, m = expansion.problem, expansion.rows_after
-    entering = [change for change in step.changes if change.sign > 0]
+    problem = expansion.problem
     with np.errstate(over="ignore", invalid="ignore"):
         growth = np.exp(expansion.spread * length)
-        if expansion.third is not None:
-            remainder = np.einsum("ij,ij->j", expansion.third @ shift, shift)
-            for change in entering:
-                weight = (problem.loss.third_ratio or 0.0) * change.curvature * change.norms / m
-                remainder += weight * _along(change.X, shift) ** 2
-            slack = gamma(4 * problem.columns + 2**18) * float(np.trace(expansion.third))
-            remainder *= 0.5 * (1 + expansion.curvature_error)
-            remainder += 0.5 * slack * (length * length)
+        if expansion.third_bound is not None:
+            remainder = products.third_order(expansion, step, length)
             remainder *= growth
+            remainder *= 0.5 * (1 + expansion.curvature_error)
             remainder[np.isnan(remainder)] = np.inf
         elif expansion.knots is not None:
             remainder = expansion.knots.remainder(length)
-            for change in entering:
-                weight = problem.loss.curvature_bound / m * change.norms**2
-                remainder += weight * length
+            for change in step.changes:
+                if change.sign > 0:
+                    weight = problem.loss.curvature_bound / expansion.rows_after * change.norms**2
+                    remainder += weight * length
         else:
             remainder = np.zeros(len(length))
     return shift_error(expansion, step, length, remainder, 1 / growth)
@@ -468,10 +607,11 @@ def shift_error(
         decay=decay,
     )
     error += _tilt(expansion, changed, lowest, length, error, decay)
-    # Forming a shift, and inner products with it by way of B⁻¹b, round too.
+    # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    return error + (4 * ROUNDOFF * length + spill * spilled + (8 * ROUNDOFF * offset + tiny))
+    relative = 2 * _CANCELLATION * gamma(2 * problem.columns + 16)
+    return error + (relative * length + spill * spilled + (8 * ROUNDOFF * offset + tiny))
 
 
 def _tilt(

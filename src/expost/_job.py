@@ -47,6 +47,9 @@ LOSSES: dict[str, type[Estimator]] = {
 # How often `run` reports a phase.
 PHASES = 5
 _MISSING = ("", "?")
+# The options that a model, or a whole encoding, has settled.
+_OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
+_OF_AN_ENCODING = ("data_norm", "drop", "missing")
 # Columns with more levels than this say little as groups.
 _MOST_LEVELS = 50
 # Columns that are read in one pass over the table.
@@ -122,12 +125,12 @@ def run(job: Job, phase: Callable[[str], None] = lambda name: None) -> Outcome:
         phase("averaging over the models it might have been")
         _ = result.typical
         phase("writing the report")
-        if loaded is not None:
-            _store_model(job, release)
         found = _Found(
             table=table, encoding=encoding, encoded=encoded, release=release, result=result
         )
         summary = _summary(job, found, notes())
+        if loaded is not None:
+            _store_model(job, release)
         files = {"model": job.out / "model.json", **_write(job.out, encoding, result, summary)}
     return Outcome(release=release, profile=result, summary=summary, files=files)
 
@@ -147,7 +150,7 @@ def _noted() -> Iterator[Callable[[], list[str]]]:
 def _check_options(job: Job) -> None:
     """Refuse what no table can make right, before one is read."""
     if job.model is not None:
-        _refuse_fixed(job, "model", (*_OF_A_MODEL, *_OF_AN_ENCODING, "encoding"))
+        _refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *_OF_AN_ENCODING, "encoding"))
         return
     name = _validate.one_of("loss", job.loss or "logistic", tuple(LOSSES))
     if name != "squared" and job.label_bound is not None:
@@ -173,10 +176,6 @@ def _check_options(job: Job) -> None:
         _validate.positive("data_norm", job.data_norm)
     if job.seed is not None:
         _validate.whole("seed", job.seed, least=0)
-
-
-_OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
-_OF_AN_ENCODING = ("data_norm", "classes", "drop", "missing")
 
 
 def _refuse_fixed(job: Job, owner: str, names: tuple[str, ...]) -> None:
@@ -248,7 +247,7 @@ def _opened(job: Job, loaded: Release | None) -> tuple[Table, Encoding]:
     given = None if job.encoding is None else read_json(job.encoding)
     if isinstance(given, dict) and "format" in given:
         # A whole encoding also says which cells are missing and which columns are read.
-        _refuse_fixed(job, "encoding", ("data_norm", "drop", "missing"))
+        _refuse_fixed(job, "encoding", _OF_AN_ENCODING)
         whole = Encoding.from_json(given)
         table = whole.open(job.source, id_column=job.id_column)
         return table, _sorted(Encoding.read(table, given=whole, **options))
@@ -428,7 +427,8 @@ def _choices(job: Job, encoding: Encoding, release: Release) -> tuple[Choice, ..
     asked = None if job.regularization == "auto" else job.regularization
     add("regularization", f"{how.regularization:.6g}", asked, Origin.RULE)
     add("data_norm", f"{ball.data_norm:.6g}", given(encoding.data_norm_mark), Origin.READ)
-    add("intercept", f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "", None)
+    intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
+    add("intercept", intercept, None)
     add("rows", str(how.rows), None, Origin.READ)
     add("randomness", "a seed" if release.seeded else "the operating system", job.seed)
     missing = None if encoding.missing == _MISSING else encoding.missing

@@ -19,7 +19,6 @@ __all__ = [
     "UNDERFLOW",
     "CompensatedSum",
     "bracket_root",
-    "column_norms",
     "gamma",
     "gauss_legendre",
     "row_blocks",
@@ -60,15 +59,6 @@ def row_norms(rows: FloatArray) -> FloatArray:
     if np.any(tiny):
         # Scaled by a power of two, which is exact.
         norms[tiny] = np.linalg.norm(np.ldexp(rows[tiny], 500), axis=1) * 2.0**-500
-    return norms
-
-
-def column_norms(columns: FloatArray) -> FloatArray:
-    """:func:`row_norms` of the transpose."""
-    norms: FloatArray = np.sqrt(np.einsum("ij,ij->j", columns, columns))
-    tiny = norms < 1e-140
-    if np.any(tiny):
-        norms[tiny] = row_norms(columns[:, tiny].T)
     return norms
 
 

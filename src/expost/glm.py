@@ -11,6 +11,7 @@ Each pass streams over row blocks: memory beyond X is O(block·d + d²).
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -75,6 +76,12 @@ class Problem:
     def blocks(self) -> Iterator[slice]:
         """Row blocks."""
         return row_blocks(self.rows, self.columns)
+
+    @cached_property
+    def common_norm(self) -> float:
+        """A length that fifteen rows of sixteen do not exceed."""
+        rank = self.rows - 1 - self.rows // 16
+        return float(np.partition(self.norms, rank)[rank])
 
     def without(self, row: int) -> "Problem":
         """The problem on D₋ᵢ, built by copying: the brute-force reference."""
