@@ -1,0 +1,529 @@
+"""A thousand planted values, none of which is found in anything that may leave the building.
+
+A canary is a number (or a name) that occurs nowhere but in the rows. It counts as found if it
+occurs as decimal digits, as the bytes of a float of any width and order, or after the encoding
+that the rows go through (divided by the data norm, squared into a norm).
+"""
+
+import io
+import json
+import pickle
+import pickletools
+import re
+import sys
+import traceback
+import types
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression
+
+import expost
+from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from expost.cli import main
+from expost.data import UnitBall
+from expost.errors import ClippedRowsWarning, InvalidInput
+from expost.glm import Problem, minimise
+from expost.mechanisms import OutputPerturbation, Release
+from expost.types import Audience
+
+ROWS, COLUMNS, NORM = 250, 4, 8000.0
+RNG = np.random.default_rng(20_000)
+# Twelve random digits each: no other number of the test comes near one of them.
+CANARIES = RNG.integers(10**11, 10**12, size=(ROWS, COLUMNS)) / 10**9
+X = CANARIES * RNG.choice([-1.0, 1.0], size=CANARIES.shape)
+NAMES = [f"canary-{value:x}" for value in RNG.integers(2**60, size=ROWS)]
+LABELS = np.where(X[:, 0] + 300 * RNG.normal(size=ROWS) > 0, "yes", "no")
+TARGET = RNG.integers(10**11, 10**12, size=ROWS) / 10**13
+
+MODELS = {
+    "logistic": (PrivateLogisticRegression(data_norm=NORM, classes=["no", "yes"]), LABELS),
+    "gaussian": (
+        PrivateLogisticRegression(
+            delta=1e-6, noise="gaussian", data_norm=NORM, classes=["no", "yes"]
+        ),
+        LABELS,
+    ),
+    "svc": (PrivateLinearSVC(data_norm=NORM, classes=["no", "yes"]), LABELS),
+    "ridge": (PrivateRidge(data_norm=NORM, label_bound=0.2), TARGET),
+    "clipped": (PrivateRidge(data_norm=700.0, label_bound=0.03), TARGET),
+}
+
+
+def fitted(name):
+    model, y = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedRowsWarning)
+        return type(model)(**model.get_params()).fit(X, y)
+
+
+def planted():
+    """Every canary number, as it stands and as the rows hold it."""
+    values = [X, np.abs(X), TARGET, np.linalg.norm(X, axis=1)]
+    for norm in (NORM, 700.0):
+        for intercept in (True, False):
+            rows, _ = UnitBall(data_norm=norm, fit_intercept=intercept).rows(X)
+            values += [rows[:, :COLUMNS], X / norm]
+    return np.unique(np.concatenate([np.ravel(part) for part in values]))
+
+
+PLANTED = planted()
+
+
+# Random numbers of a release must not look like a canary by chance (1e-7 for each at 12 digits);
+# errors hold no random numbers, so that eight are enough to tell there.
+RELEASED, SAID = 12, 8
+
+
+def digits(value, count):
+    """That many significant digits, cut and rounded: a decimal that begins with them shows it."""
+    for mantissa in (f"{abs(value):.15e}", f"{abs(value):.{count - 1}e}"):
+        yield mantissa[0] + mantissa[2 : count + 1]
+
+
+DIGITS = {
+    count: {found for value in PLANTED for found in digits(value, count)}
+    for count in (RELEASED, SAID)
+}
+BYTES = {np.array(value, dtype=kind).tobytes() for value in PLANTED for kind in ("<f8", ">f8")}
+# The upper six bytes of a double: also of one that was changed in its last digits.
+HEADS = {np.array(value, dtype="<f8").tobytes()[2:] for value in PLANTED}
+
+
+def found_in_text(text, count=RELEASED):
+    """Planted numbers and names in a text."""
+    bare = (run.replace(".", "").lstrip("0") for run in re.findall(r"\d[\d.]{6,}", text))
+    numbers = {run[:count] for run in bare if len(run) >= count} & DIGITS[count]
+    return numbers | {name for name in NAMES if name in text}
+
+
+def found_in_bytes(content):
+    """Planted numbers and names in a binary."""
+    windows = {content[at : at + 8] for at in range(len(content) - 7)}
+    heads = {content[at : at + 6] for at in range(len(content) - 5)}
+    text = content.decode("latin-1")
+    wide = content.decode("utf-16-le", errors="replace")
+    names = {name for name in NAMES if name in text or name in wide}
+    return (windows & BYTES) | (heads & HEADS) | names | found_in_text(text)
+
+
+def test_the_search_finds_what_is_there():
+    """Power: a canary in any of the forms is seen."""
+    value = X[17, 2]
+    for text in (f"{value}", f"{value!r}", f"x={value:.11e}!", str(X[16:18].tolist())):
+        assert found_in_text(text), text
+    for text in (f"{value:.7e}", f"{value:.8f}", f"array({X[16:18]})"):
+        assert found_in_text(text, SAID), text
+    scaled = UnitBall(data_norm=NORM, fit_intercept=True).rows(X)[0][3, 1]
+    assert found_in_text(repr(scaled))
+    for content in (X.tobytes(), X[5:6].astype(">f8").tobytes(), pickle.dumps(X[3])):
+        assert found_in_bytes(content)
+    assert found_in_bytes(pickle.dumps({"a": float(value)}))
+    assert found_in_bytes(f"{NAMES[4]}".encode("utf-16-le"))
+    assert found_in_text(f"row {NAMES[9]}")
+    assert not found_in_text("3.14159265358979 and 8000.0")
+    assert not found_in_bytes(np.arange(100.0).tobytes())
+    assert len(DIGITS[RELEASED]) >= 1000
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_json(tmp_path, name):
+    model = fitted(name)
+    assert model.release_.audience is Audience.PASS
+    path = model.save(tmp_path / "model.json")
+    assert not found_in_bytes(path.read_bytes())
+    assert not found_in_text(repr(Release.load(path)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_texts_of_a_fitted_model(name):
+    model = fitted(name)
+    texts = [repr(model), str(model), model._repr_html_(), repr(model.release_)]
+    texts += [repr(vars(model)), repr(model.get_params()), repr(model.release_.mechanism)]
+    assert not found_in_text(" ".join(texts))
+
+
+def walk(value, path="model", seen=None):
+    """Every leaf of the object graph: (path, value)."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    if isinstance(value, np.ndarray | str | bytes | int | float | type(None) | np.generic | type):
+        yield path, value
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        children = [(str(key), entry) for key, entry in value.items()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        children = [(str(index), entry) for index, entry in enumerate(value)]
+    else:
+        assert not isinstance(value, types.FunctionType | types.GeneratorType), path
+        children = list(vars(value).items())
+    for key, child in children:
+        yield from walk(child, f"{path}.{key}", seen)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pickle_holds_theta_and_public_constants_alone(name):
+    model = fitted(name)
+    # The law and the grid are computed by now: they are kept, and are public.
+    content = pickle.dumps(model)
+    assert not found_in_bytes(content)
+    loaded = pickle.loads(content)
+    arrays = {path: leaf for path, leaf in walk(loaded) if isinstance(leaf, np.ndarray)}
+    allowed = {
+        "model.release_.theta",
+        "model.release_.classes",
+        "model.coef_",
+        "model.intercept_",
+        "model.classes_",
+    }
+    assert set(arrays) <= allowed
+    dimension = COLUMNS + 1
+    assert arrays["model.release_.theta"].shape == (dimension,)
+    assert all(array.size <= dimension for array in arrays.values())
+    numbers = [leaf for _, leaf in walk(loaded) if isinstance(leaf, float)]
+    assert len(numbers) <= 40
+    # What pickle itself holds: no long run of bytes but θ's and the coefficients'.
+    longest = max(
+        len(argument)
+        for opcode, argument, _ in pickletools.genops(content)
+        if isinstance(argument, bytes | bytearray)
+    )
+    assert longest <= 8 * dimension
+
+
+def test_a_pickle_does_not_grow_with_the_rows():
+    model, y = MODELS["logistic"]
+    few = pickle.dumps(fitted("logistic"))
+    many = type(model)(**model.get_params())
+    many.fit(np.tile(X, (40, 1)), np.tile(y, 40))
+    assert abs(len(pickle.dumps(many)) - len(few)) <= 64
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_neither_the_minimiser_nor_the_noise_is_kept(name, tmp_path):
+    model, y = fitted(name), MODELS[name][1]
+    problem = model.release_.problem(X, y)
+    base = minimise(problem).theta
+    theta = model.release_.theta
+    factor = model.coef_.ravel() / theta[:COLUMNS]
+    secrets = np.concatenate([base, theta - base, base[:COLUMNS] * factor])
+    content = pickle.dumps(model)
+    text = model.save(tmp_path / "model.json").read_text()
+    for secret in secrets:
+        assert np.float64(secret).tobytes() not in content
+        assert repr(float(secret)) not in text
+    for path, leaf in walk(model):
+        if isinstance(leaf, float) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"):
+            assert not np.any(np.isin(leaf, secrets)), path
+
+
+def test_minimise_is_not_left_on_the_estimator(monkeypatch):
+    """Whatever minimise returned is garbage after fit: nothing refers to it."""
+    import gc
+    import weakref
+
+    import expost.estimators
+
+    kept = []
+
+    def spy(problem, **options):
+        found = minimise(problem, **options)
+        kept.extend([weakref.ref(found), weakref.ref(found.theta), weakref.ref(problem)])
+        return found
+
+    monkeypatch.setattr(expost.estimators, "minimise", spy)
+    model = fitted("logistic")
+    gc.collect()
+    assert len(kept) == 3
+    assert all(reference() is None for reference in kept)
+    assert model.release_.theta.base is None
+
+
+# Errors and warnings.
+
+
+def text_cell(values):
+    table = values.astype(object)
+    table[7, 2] = NAMES[0]
+    return table
+
+
+def bad_features():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    yield "a name in a cell", text_cell(X)
+    yield "a name in a frame", frame.assign(c=NAMES)
+    yield (
+        "a name in a polars frame",
+        pl.DataFrame(X, schema=list("abcd")).with_columns(c=pl.Series(NAMES)),
+    )
+    yield "complex", X + 1j * X
+    yield "one dimension", X[:, 0]
+    yield "three dimensions", X[None]
+    yield "NaN", np.where(X[3, 1] == X, np.nan, X)
+    yield "infinity", np.where(X[3, 1] == X, np.inf, X)
+    yield "huge", X * 1e300
+    yield "ragged", [list(row) for row in X[:-1]] + [[1.0]]
+    yield "missing", np.where(X[3, 1] == X, None, X.astype(object))
+    yield "masked", np.ma.masked_array(X, X > 0)
+    yield "sparse", scipy.sparse.csr_matrix(X)
+    yield "narrow", X[:, :3]
+    yield "few", X[:1]
+    yield "short", X[:-1]
+    yield "no columns", X[:, :0]
+    yield "duplicate names", pd.DataFrame(X, columns=list("abca"))
+    yield "number names", pd.DataFrame(X, columns=["a", 1, "c", 2.5])
+    yield "text", X.astype(str)
+    yield "objects", np.array([[object()] * COLUMNS] * ROWS)
+    yield "dates", pd.DataFrame({"a": pd.date_range("2024", periods=ROWS)})
+    yield "a list of names", NAMES
+    yield "large integers", (X * 1e15).astype(np.int64)
+    yield "None", None
+    yield "dictionary", dict(zip(NAMES, X[:, 0], strict=True))
+
+
+def bad_labels():
+    yield "names", NAMES
+    yield "numbers", TARGET
+    yield "complex", TARGET + 1j
+    yield "two columns", np.column_stack([TARGET, TARGET])
+    yield "one class", np.full(ROWS, NAMES[0])
+    yield "short", np.array(NAMES[:-1])
+    yield "missing", np.array([*NAMES[:-1], None], dtype=object)
+    yield "NaN", np.append(TARGET[:-1], np.nan)
+    yield "mixed", np.array([*NAMES[:-1], 3.5], dtype=object)
+    yield "infinity", np.append(TARGET[:-1], np.inf)
+    yield "huge", TARGET * 1e300
+    yield "scalar", TARGET[0]
+    yield "None", None
+
+
+def complaints(call):
+    """All that a call says: its error with every error behind it, and its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 (what is said is examined, whatever it is)
+            said = "".join(traceback.format_exception(error)) + repr(error) + str(error.args)
+        else:
+            said = ""
+    return said + " ".join(str(entry.message) for entry in caught)
+
+
+def test_a_leak_would_be_seen():
+    """Power: scikit-learn's own estimators quote cells of the data."""
+    for features in (text_cell(X), X + 1j * X, X[:, 0]):
+        said = complaints(lambda rows=features: LogisticRegression().fit(rows, LABELS))
+        assert found_in_text(said, SAID)
+
+
+def quiet(call):
+    """Run it, and find no canary in what it says; returns what it says."""
+    said = complaints(call)
+    assert not found_in_text(said, SAID), said[-600:]
+    return said
+
+
+@pytest.mark.parametrize("name", ["logistic", "svc", "ridge"])
+@pytest.mark.parametrize(
+    ("case", "features"), list(bad_features()), ids=[c for c, _ in bad_features()]
+)
+def test_errors_of_features(name, case, features):
+    model, y = MODELS[name]
+    said = quiet(lambda: type(model)(**model.get_params()).fit(features, y))
+    # A narrow or a few-named table is a table like any other: only rows may be wrong with it.
+    assert said or case in ("narrow", "number names")
+    trained = fitted(name)
+    quiet(lambda: trained.predict(features))
+    quiet(lambda: expost.profile(trained, features, y))
+    quiet(lambda: expost.profile(trained, X, y, relation="add", candidates=(features, y)))
+    loss = "squared" if name == "ridge" else "logistic"
+    quiet(lambda: expost.neighbours(features, y, loss=loss))
+
+
+@pytest.mark.parametrize("name", ["logistic", "svc", "ridge"])
+@pytest.mark.parametrize(("case", "labels"), list(bad_labels()), ids=[c for c, _ in bad_labels()])
+def test_errors_of_labels(name, case, labels):
+    model, _ = MODELS[name]
+    said = quiet(lambda: type(model)(**model.get_params()).fit(X, labels))
+    assert said or (name == "ridge" and case == "numbers")
+    quiet(lambda: type(model)(data_norm=NORM).fit(X, labels))
+    trained = fitted(name)
+    quiet(lambda: expost.profile(trained, X, labels))
+    quiet(
+        lambda: expost.profile(trained, X, MODELS[name][1], relation="add", candidates=(X, labels))
+    )
+    quiet(lambda: expost.neighbours(X, labels))
+    quiet(lambda: expost.neighbours(X, labels, loss="squared"))
+
+
+def test_warnings_of_clipping_and_leaks():
+    said = quiet(lambda: PrivateRidge(label_bound=0.05).fit(X, TARGET))
+    assert "clipped" in said
+    assert "read from the data" in said
+    assert "not private" in said
+
+
+def test_a_refused_model_does_not_show_its_rows():
+    theta = np.zeros(COLUMNS)
+    mechanism = OutputPerturbation(
+        epsilon=1e4,
+        loss=expost.losses.Logistic(),
+        regularization=1.0,
+        rows=ROWS,
+        dimension=COLUMNS,
+    )
+    rows = X / NORM
+    signs = np.where(rows[:, 0] > 0, 1.0, -1.0)
+    said = quiet(lambda: expost.profile(theta + 1.0, rows, signs, mechanism=mechanism))
+    assert "cannot have made" in said
+
+
+def test_texts_of_a_profile_name_no_value():
+    """A profile is for the curator; even so, what it prints holds no row's values."""
+    model, y = fitted("logistic"), LABELS
+    found = expost.profile(model, X, y)
+    near = expost.neighbours(X / NORM, y)
+    assert not found_in_text(str(found) + repr(found) + found._repr_html_())
+    assert not found_in_text(str(near) + repr(near) + repr(found.losses))
+    problem = Problem(
+        X=X / NORM,
+        y=np.where(y == "yes", 1.0, -1.0),
+        loss=expost.losses.Logistic(),
+        penalty=np.ones(COLUMNS),
+    )
+    assert not found_in_text(repr(minimise(problem)))
+
+
+def test_nothing_is_printed(capfd):
+    for name in MODELS:
+        model = fitted(name)
+        model.predict(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClippedRowsWarning)
+            expost.profile(model, X, MODELS[name][1])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_damaged_file_of_canaries_is_refused_quietly(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_bytes(X.tobytes())
+    said = quiet(lambda: Release.load(path))
+    assert "InvalidInput" in said
+    buffer = io.BytesIO(pickle.dumps(X))
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(InvalidInput):
+        Release.load(path)
+
+
+# The command line.
+
+
+def write_table(path, *, damage=None):
+    """The canaries as a CSV file, the names as its key."""
+    lines = ["who,a,b,c,d,outcome"]
+    for name, row, label in zip(NAMES, X, LABELS, strict=True):
+        lines.append(",".join([name, *map(repr, row.tolist()), label]))
+    if damage:
+        damage(lines)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_encoding(path):
+    """Means, scales and bounds that are known without the data."""
+    numeric = {"kind": "numeric", "mean": 0.0, "scale": 1000.0, "origin": "given"}
+    encoding = {
+        "format": "expost encoding",
+        "version": 1,
+        "missing": [""],
+        "target": {"column": "outcome", "classes": ["no", "yes"], "origin": "given"},
+        "columns": dict.fromkeys("abcd", numeric),
+        "dropped": {},
+        "data_norm": {"value": 2.0, "origin": "given"},
+        "features": list("abcd"),
+    }
+    path.write_text(json.dumps(encoding))
+    return path
+
+
+def expost_program(monkeypatch, capfd, *arguments):
+    """(exit code, stdout, stderr) of the program."""
+    monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0, *capfd.readouterr()
+
+
+def test_what_the_program_writes_for_others(tmp_path, monkeypatch, capfd):
+    """Whatever in the folder is not named CURATOR-ONLY, model.json first of all."""
+    table, encoding = write_table(tmp_path / "t.csv"), write_encoding(tmp_path / "e.json")
+    out = tmp_path / "out"
+    code, printed, said = expost_program(
+        monkeypatch, capfd, "profile", table, "--target", "outcome", "--id", "who",
+        "--encoding", encoding, "--epsilon", "2", "--out", out,
+    )  # fmt: skip
+    assert code == 0, said
+    public = [path for path in out.iterdir() if "CURATOR-ONLY" not in path.name]
+    assert json.loads((out / "model.json").read_text())["audience"] == "pass"
+    for path in public:
+        assert not found_in_bytes(path.read_bytes()), path.name
+    curator = b"".join(path.read_bytes() for path in out.iterdir() if path not in public)
+    assert found_in_bytes(curator)
+    # The screen names the most exposed people to the curator, but none of their values.
+    assert not found_in_text(printed.replace("canary-", ""), SAID)
+    assert not found_in_text(said, SAID)
+
+
+def cut_a_line(lines):
+    lines[100] = lines[100].rsplit(",", 3)[0]
+
+
+def add_a_cell(lines):
+    lines[100] += "," + NAMES[3]
+
+
+def put_a_name(lines):
+    cells = lines[100].split(",")
+    lines[100] = ",".join([cells[0], NAMES[3], *cells[2:]])
+
+
+def open_a_quote(lines):
+    lines[100] = lines[100].replace(",", ',"', 1)
+
+
+def change_a_label(lines):
+    lines[100] = lines[100].rsplit(",", 1)[0] + "," + NAMES[3]
+
+
+def lose_a_label(lines):
+    lines[100] = lines[100].rsplit(",", 1)[0] + ","
+
+
+def overflow(lines):
+    cells = lines[100].split(",")
+    lines[100] = ",".join([*cells[:1], "9" * 400, *cells[2:]])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cut_a_line, add_a_cell, put_a_name, open_a_quote, change_a_label, lose_a_label, overflow],
+    ids=lambda damage: damage.__name__,
+)
+def test_what_the_program_says_of_a_broken_table(tmp_path, monkeypatch, capfd, damage):
+    table = write_table(tmp_path / "t.csv", damage=damage)
+    encoding = write_encoding(tmp_path / "e.json")
+    out = tmp_path / "out"
+    code, printed, said = expost_program(
+        monkeypatch, capfd, "profile", table, "--target", "outcome", "--id", "who",
+        "--encoding", encoding, "--out", out,
+    )  # fmt: skip
+    assert code == 2, printed
+    assert not found_in_text(printed + said, SAID), said
+    assert not out.exists() or not list(out.iterdir())

@@ -1,0 +1,574 @@
+"""The privacy profile: every field against its formula, every way in, every way out."""
+
+import json
+import math
+import stat
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow.parquet
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import expost
+from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
+from expost.errors import (
+    ClippedRowsWarning,
+    InvalidInput,
+    PrivacyLeakWarning,
+    SeededReleaseWarning,
+    WrongRows,
+)
+from expost.losses import Logistic, Squared
+from expost.mechanisms import OutputPerturbation
+from expost.types import Audience, Neighbouring
+
+N, D = 60, 3
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(N, D))
+X /= np.linalg.norm(X, axis=1).max()
+Y = np.where(X @ np.array([3.0, -1.0, 0.5]) + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0)
+TARGET = np.clip(X @ np.array([1.0, -2.0, 0.5]) + 0.1 * RNG.normal(size=N), -2, 2)
+OTHERS = (RNG.normal(size=(5, D)) / 10, np.array([1.0, -1.0, 1.0, 1.0, -1.0]))
+
+
+def logistic(**parameters):
+    given = {
+        "epsilon": 5.0,
+        "regularization": 0.1,
+        "data_norm": 1.0,
+        "classes": [-1.0, 1.0],
+        "fit_intercept": False,
+    }
+    return PrivateLogisticRegression(**{**given, **parameters})
+
+
+def minimiser(X, y, regularization=0.1):
+    """Newton on the mean logistic loss, as plainly as it can be written."""
+    theta = np.zeros(X.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(y * (X @ theta)))
+        gradient = -(X * (y * p)[:, None]).mean(axis=0) + regularization * theta
+        hessian = (X * (p * (1 - p))[:, None]).T @ X / len(X)
+        theta = theta - np.linalg.solve(hessian + regularization * np.eye(len(theta)), gradient)
+    return theta
+
+
+def without(row):
+    return np.delete(X, row, axis=0), np.delete(Y, row)
+
+
+def neighbours_of_every_row():
+    return np.array([minimiser(*without(row)) for row in range(N)])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return logistic().fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def found(fitted):
+    return profile(fitted, X, Y)
+
+
+# The fields.
+
+
+def test_losses_and_distances(fitted, found):
+    theta, base, others = fitted.release_.theta, minimiser(X, Y), neighbours_of_every_row()
+    beta = N * 0.1 * 5.0 / 2
+    apart = np.linalg.norm(others - base, axis=1)
+    loss = beta * (np.linalg.norm(theta - others, axis=1) - np.linalg.norm(theta - base))
+    width = found.loss_high - found.loss_low
+    assert np.allclose(found.distance, apart, rtol=2e-3)
+    assert np.all(np.abs(found.distance - apart) <= found.losses.distance_error + 1e-14)
+    # 1e-9: what the plain formula itself loses.
+    assert np.all(loss >= found.loss_low - 1e-9)
+    assert np.all(loss <= found.loss_high + 1e-9)
+    assert np.all((found.loss_low <= found.loss) & (found.loss <= found.loss_high))
+    assert np.max(width) <= 0.01
+    assert len(found) == N
+
+
+def test_views_of_the_one_vector(found):
+    assert np.array_equal(found.exposure, np.abs(found.loss))
+    assert np.array_equal(found.ranked, sorted(abs(value) for value in found.loss))
+    by_hand = sorted(range(N), key=lambda row: (-abs(found.loss[row]), -found.distance[row], row))
+    assert found.ranking.tolist() == by_hand
+    assert np.array_equal(found.exposure[found.ranking], found.ranked[::-1])
+    assert np.allclose(found.belief, 1 / (1 + np.exp(-found.loss)), rtol=1e-14)
+    assert np.allclose(found.confidence, 1 / (1 + np.exp(-np.abs(found.loss))), rtol=1e-14)
+    assert np.all(found.confidence >= 0.5)
+    assert found.worst_case == 5.0
+    assert np.all(found.exposure <= found.worst_case)
+    assert not found.is_noiseless
+    assert found.audience is Audience.FAIL
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_typical_is_what_simulated_releases_average_to(noise):
+    """5 standard errors over 3,000 releases; the draws also reject typical × 1.1."""
+    model = logistic(noise=noise, delta=1e-4 if noise == "gaussian" else None, epsilon=20.0)
+    model.fit(X, Y)
+    found = profile(model, X, Y)
+    how, near = model.release_.mechanism, found.neighbours
+    noises = how.law.sample(3000, np.random.default_rng(11))
+    losses = np.abs(
+        [how.law.loss_from(np.linalg.norm(b), near.shifts.inner(b), near.distance) for b in noises]
+    )
+    mean, error = losses.mean(), losses.mean(axis=1).std() / np.sqrt(3000)
+    assert abs(mean - found.typical.mean()) <= 5 * error
+    assert abs(mean - 1.1 * found.typical.mean()) > 5 * error
+    each = 5 * losses.std(axis=0) / np.sqrt(3000)
+    assert np.all(np.abs(losses.mean(axis=0) - found.typical) <= each)
+
+
+def test_equal_exposures_rank_by_distance_then_by_index():
+    losses = expost.mechanisms.RowLosses(
+        loss=np.array([1.0, -1.0, 2.0, 1.0, 0.0]),
+        low=np.zeros(5),
+        high=np.zeros(5),
+        distance=np.array([0.1, 0.3, 0.0, 0.1, 9.0]),
+        distance_error=np.zeros(5),
+        relation=Neighbouring.REMOVE,
+        law=None,
+        worst_case=3.0,
+    )
+    ranked = expost.PrivacyProfile(losses=losses, description="", rows=5)
+    assert ranked.ranking.tolist() == [2, 1, 0, 3, 4]
+
+
+def test_without_noise_everything_is_infinite_and_ranks_by_distance():
+    model = logistic(epsilon=math.inf).fit(X, Y)
+    found = profile(model, X, Y)
+    apart = np.linalg.norm(neighbours_of_every_row() - minimiser(X, Y), axis=1)
+    assert found.is_noiseless
+    assert np.all(found.loss == np.inf)
+    assert np.all(found.loss_low == np.inf)
+    assert np.all(found.typical == np.inf)
+    assert np.all(found.belief == 1.0)
+    assert found.worst_case == np.inf
+    assert np.array_equal(found.ranking, np.argsort(-apart, kind="stable"))
+    assert any("no noise" in notice for notice in found.notices)
+    assert "No noise" in str(found)
+    assert json.loads(found.to_json())["rows"]["loss"] == ["infinity"] * N
+    assert json.loads(found.to_json())["worst_case"] == "infinity"
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (PrivateLinearSVC(epsilon=3.0, data_norm=1.0, classes=[-1.0, 1.0]), Y),
+        (PrivateRidge(epsilon=3.0, data_norm=1.0, label_bound=2.0), TARGET),
+        (
+            PrivateRidge(epsilon=3.0, delta=1e-5, noise="gaussian", data_norm=1, label_bound=1),
+            TARGET,
+        ),
+    ],
+    ids=["svc", "ridge", "gaussian ridge, clipped labels"],
+)
+def test_other_estimators(model, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedRowsWarning)
+        model.fit(X, y)
+        found = profile(model, X, y)
+    assert np.all(np.isfinite(found.loss))
+    assert np.max(found.loss_high - found.loss_low) <= 0.01
+    assert found.neighbours.base.shape == (D + 1,)
+    if model.noise == "laplace":
+        assert np.all(found.exposure <= 3.0)
+
+
+# The neighbouring relations.
+
+
+def test_people_who_are_not_in_the_data(fitted):
+    """ADD: log p(θ ∣ D ∪ z) − log p(θ ∣ D); > 0 still is evidence that z was there."""
+    found = profile(fitted, X, Y, relation="add", candidates=OTHERS)
+    theta, base = fitted.release_.theta, minimiser(X, Y)
+    beta = fitted.release_.mechanism.law.rate
+    for k in range(5):
+        larger = minimiser(np.vstack([X, OTHERS[0][k]]), np.append(Y, OTHERS[1][k]))
+        loss = beta * (np.linalg.norm(theta - base) - np.linalg.norm(theta - larger))
+        assert found.loss_low[k] - 1e-9 <= loss <= found.loss_high[k] + 1e-9
+        assert found.loss[k] == pytest.approx(loss, abs=1e-3)
+    assert len(found) == 5
+    assert found.rows == N
+    assert "(add)" in str(found)
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_rows_exchanged(fitted, single):
+    candidates = (OTHERS[0][:1], OTHERS[1][:1]) if single else (X[::-1] / 2, -Y)
+    found = profile(fitted, X, Y, relation=Neighbouring.REPLACE, candidates=candidates)
+    theta, base = fitted.release_.theta, minimiser(X, Y)
+    beta = fitted.release_.mechanism.law.rate
+    for row in (0, 17, 59):
+        swapped, labels = X.copy(), Y.copy()
+        swapped[row], labels[row] = (part[0 if single else row] for part in candidates)
+        other = minimiser(swapped, labels)
+        loss = beta * (np.linalg.norm(theta - other) - np.linalg.norm(theta - base))
+        assert found.loss_low[row] - 1e-9 <= loss <= found.loss_high[row] + 1e-9
+    assert len(found) == N
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"relation": "drop"}, "relation"),
+        ({"relation": "add"}, "candidates"),
+        ({"relation": "replace"}, "candidates"),
+        ({"candidates": OTHERS}, "candidates"),
+        ({"relation": "replace", "candidates": OTHERS}, "candidates"),
+        ({"relation": "add", "candidates": (OTHERS[0][:, :2], OTHERS[1])}, "columns"),
+        ({"relation": "add", "candidates": (OTHERS[0], OTHERS[1][:2])}, "entr"),
+        ({"relation": "add", "candidates": (OTHERS[0], OTHERS[1] * 3)}, "labels"),
+        ({"relation": "add", "candidates": (OTHERS[0] * np.nan, OTHERS[1])}, "NaN"),
+        ({"relation": "add", "candidates": (OTHERS[0],)}, "candidates"),
+        ({"relation": "add", "candidates": OTHERS[0]}, "candidates"),
+        ({"ids": range(5)}, "ids"),
+    ],
+    ids=range(12),
+)
+def test_wrong_options_are_refused(fitted, options, word):
+    with pytest.raises(InvalidInput, match=word):
+        profile(fitted, X, Y, **options)
+
+
+# What counts as a model.
+
+
+def test_every_way_to_the_same_model_gives_the_same_profile(fitted, found, tmp_path):
+    release = fitted.release_
+    path = fitted.save(tmp_path / "model.json")
+    rows, _ = release.ball.rows(X)
+    ways = [
+        (release, X),
+        (str(path), X),
+        (path, X),
+        (PrivateLogisticRegression.load(path), X),
+        (make_pipeline(fitted), X),
+    ]
+    for model, features in ways:
+        again = profile(model, features, Y)
+        assert again.loss.tobytes() == found.loss.tobytes()
+        assert again.description == found.description
+    bare = profile(release.theta, rows, Y, mechanism=release.mechanism)
+    assert bare.loss.tobytes() == found.loss.tobytes()
+    bare = profile(release.theta.tolist(), rows, Y, mechanism=release.mechanism)
+    assert bare.loss.tobytes() == found.loss.tobytes()
+
+
+def test_a_pipeline_transforms_rows_and_candidates():
+    raw = 100 + 7 * X
+    pipeline = make_pipeline(StandardScaler(), logistic(data_norm=5.0))
+    pipeline.fit(raw, Y)
+    found = profile(pipeline, raw, Y)
+    scaled = pipeline[:-1].transform(raw)
+    assert found.loss.tobytes() == profile(pipeline[-1], scaled, Y).loss.tobytes()
+    candidates = (100 + 7 * OTHERS[0], OTHERS[1])
+    added = profile(pipeline, raw, Y, relation="add", candidates=candidates)
+    by_hand = profile(
+        pipeline[-1],
+        scaled,
+        Y,
+        relation="add",
+        candidates=(pipeline[:-1].transform(candidates[0]), OTHERS[1]),
+    )
+    assert added.loss.tobytes() == by_hand.loss.tobytes()
+
+
+def test_any_two_labels_and_frames(found):
+    names = ["age", "hours", "gain"]
+    words = np.where(Y > 0, "rich", "poor")
+    for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
+        model = logistic(classes=["poor", "rich"]).fit(frame, words)
+        again = profile(model, frame, pd.Series(words))
+        assert np.allclose(again.distance, found.distance, rtol=1e-12)
+        assert model.release_.feature_names == tuple(names)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [None, 3, object(), PrivateLogisticRegression(), np.zeros(D), "absent.json", b"bytes"],
+    ids=lambda model: type(model).__name__,
+)
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(InvalidInput):
+        profile(model, X, Y)
+
+
+def bare_mechanism(**changes):
+    values = {
+        "epsilon": 5.0,
+        "loss": Logistic(),
+        "regularization": 0.1,
+        "rows": N,
+        "dimension": D,
+        **changes,
+    }
+    return OutputPerturbation(**values)
+
+
+@pytest.mark.parametrize(
+    ("theta", "rows", "y", "changes", "word"),
+    [
+        (np.zeros(D + 1), X, Y, {}, "model"),
+        (np.array([0.0, np.nan, 0.0]), X, Y, {}, "NaN"),
+        (np.zeros(D), X[:, :2], Y, {}, "columns"),
+        (np.zeros(D), 2 * X, Y, {}, "unit ball"),
+        (np.zeros(D), X, (Y + 1) / 2, {}, "labels"),
+        (np.zeros(D), X, Y[:5], {}, "entries"),
+        (np.zeros(D), X[:50], Y[:50], {}, "rows"),
+        (np.zeros(D), X, 5 * TARGET, {"loss": Squared(label_bound=2.0)}, "label"),
+    ],
+    ids=["width", "nan", "columns", "outside", "labels", "short", "rows", "label bound"],
+)
+def test_bare_coefficients_must_fit(theta, rows, y, changes, word):
+    with pytest.raises(InvalidInput, match=word):
+        profile(theta, rows, y, mechanism=bare_mechanism(**changes))
+
+
+# Rows that cannot have made the model.
+
+
+class TestWrongRows:
+    """Enough rows and ε that the noise is far smaller than what the mistakes move."""
+
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(2000, D))
+    rows /= np.linalg.norm(rows, axis=1).max()
+    labels = np.where(rows @ np.array([3.0, -1.0, 0.5]) > 0, 1.0, -1.0)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls):
+        frame = pd.DataFrame(cls.rows, columns=["a", "b", "c"])
+        return logistic(epsilon=50.0, regularization=0.01).fit(frame, cls.labels)
+
+    def frame(self, rows):
+        return pd.DataFrame(rows, columns=["a", "b", "c"])
+
+    def test_the_right_ones_are_accepted(self, model):
+        assert len(profile(model, self.frame(self.rows), self.labels)) == 2000
+        assert len(profile(model, self.rows, self.labels)) == 2000
+        order = self.rng.permutation(2000)
+        # All rows in another order, labels with them: the same data set.
+        again = profile(model, self.rows[order], self.labels[order])
+        straight = profile(model, self.rows, self.labels)
+        assert np.allclose(again.loss, straight.loss[order], rtol=0, atol=1e-8)
+
+    @pytest.mark.parametrize(
+        ("change", "error"),
+        [
+            (lambda X, y: (X[::-1], y), WrongRows),
+            (lambda X, y: (X, -y), WrongRows),
+            (lambda X, y: (X, np.roll(y, 1)), WrongRows),
+            (lambda X, y: (-X, y), WrongRows),
+            (lambda X, y: (X + 0.2, y), WrongRows),
+            (lambda X, y: (X[:, ::-1], y), WrongRows),
+            (lambda X, y: (X[:-1], y[:-1]), WrongRows),
+            (lambda X, y: (np.vstack([X, X[:1]]), np.append(y, y[0])), WrongRows),
+            (lambda X, y: (np.random.default_rng(5).permuted(X, axis=0), y), WrongRows),
+            (lambda X, y: (X[:, :2], y), InvalidInput),
+            (lambda X, y: (X, y[:-1]), InvalidInput),
+            (lambda X, y: (X, y * 2), InvalidInput),
+            (lambda X, y: (X * np.nan, y), InvalidInput),
+            (lambda X, y: (X.astype(str), y), InvalidInput),
+            (lambda X, y: (X + 0j, y), InvalidInput),
+            (lambda X, y: (np.ma.masked_array(X), y), InvalidInput),
+            (lambda X, y: (X[0], y), InvalidInput),
+        ],
+        ids=[
+            "rows reversed",
+            "labels turned",
+            "labels rolled",
+            "signs",
+            "another centre",
+            "columns reversed",
+            "one row less",
+            "one row more",
+            "columns shuffled",
+            "narrow",
+            "short labels",
+            "other labels",
+            "nan",
+            "text",
+            "complex",
+            "masked",
+            "one row",
+        ],
+    )
+    def test_others_are_refused(self, model, change, error):
+        with pytest.raises(error):
+            profile(model, *change(self.rows, self.labels))
+
+    def test_other_columns_are_refused(self, model):
+        for names in (["b", "a", "c"], ["a", "b", "d"], ["a", "b", "C"]):
+            frame = pd.DataFrame(self.rows, columns=names)
+            with pytest.raises(InvalidInput, match="a, b, c"):
+                profile(model, frame, self.labels)
+
+    def test_another_encoding_is_refused(self, model):
+        with pytest.raises(WrongRows):
+            profile(model, StandardScaler().fit_transform(self.rows), self.labels)
+
+
+# What the reader gets.
+
+
+def test_ten_lines(found):
+    lines = str(found).split("\n")
+    assert len(lines) == 10
+    assert all(0 < len(line) <= 110 for line in lines)
+    assert lines[0] == "Privacy profile of 60 rows (remove)"
+    top = ", ".join(str(row) for row in found.ranking[:5])
+    assert any(line.endswith(top) for line in lines)
+    assert "epsilon=5" in lines[1]
+    assert f"{np.max(found.exposure):.3g} nats" in str(found)
+    assert lines[-1].startswith("fail: For the curator only")
+
+
+def test_no_row_value_is_shown(found):
+    """No cell of X appears in anything that is printed, to as few as five digits."""
+    shown = str(found) + repr(found) + found._repr_html_() + " ".join(found.notices)
+    for value in np.abs(X).ravel():
+        assert f"{value:.5f}" not in shown
+        assert f"{value:.4e}" not in shown
+
+
+def test_html_is_escaped():
+    model = logistic().fit(X, Y)
+    ids = [f"<script>{k}</script>&" for k in range(N)]
+    page = profile(model, X, Y, ids=ids)._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.startswith("<section>")
+    assert page.count("<li>") == 9
+
+
+def test_notices_say_what_was_read_from_the_data_or_seeded():
+    with pytest.warns((PrivacyLeakWarning, SeededReleaseWarning)):
+        model = PrivateLogisticRegression(random_state=3).fit(X, Y)
+    found = profile(model, X, Y)
+    text = " ".join(found.notices)
+    assert "data_norm" in text
+    assert "classes" in text
+    assert "seed" in text
+    assert profile(logistic().fit(X, Y), X, Y).notices == ()
+
+
+COLUMNS = [
+    "row",
+    "rank",
+    "loss",
+    "loss_low",
+    "loss_high",
+    "exposure",
+    "belief",
+    "confidence",
+    "typical",
+    "distance",
+    "distance_error",
+]
+
+
+def same_table(table, found):
+    assert table["row"] == list(range(N))
+    assert table["loss"] == found.loss.tolist()
+    assert table["typical"] == found.typical.tolist()
+    assert [table["rank"][row] for row in found.ranking] == list(range(1, N + 1))
+
+
+def test_to_arrow_and_frames(found):
+    table = found.to_arrow()
+    assert table.column_names == COLUMNS
+    assert table.schema.metadata[b"audience"] == b"fail"
+    same_table(table.to_pydict(), found)
+    pandas = found.to_frame()
+    assert isinstance(pandas, pd.DataFrame)
+    same_table(pandas.to_dict("list"), found)
+    polars = found.to_frame("polars")
+    assert isinstance(polars, pl.DataFrame)
+    same_table(polars.to_dict(as_series=False), found)
+    with pytest.raises(InvalidInput, match="library"):
+        found.to_frame("dask")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("profile.parquet", "profile.CURATOR-ONLY.parquet"),
+        ("a.b.parquet", "a.b.CURATOR-ONLY.parquet"),
+        ("mine.CURATOR-ONLY.parquet", "mine.CURATOR-ONLY.parquet"),
+    ],
+)
+def test_to_parquet(found, tmp_path, given, expected):
+    path = found.to_parquet(tmp_path / given)
+    assert path == tmp_path / expected
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == [expected]
+    same_table(pyarrow.parquet.read_table(path).to_pydict(), found)
+
+
+def test_to_json(found, tmp_path):
+    value = json.loads(found.to_json())
+    assert value["format"] == "expost-profile/1"
+    assert value["audience"] == "fail"
+    assert value["relation"] == "remove"
+    assert value["worst_case"] == 5.0
+    assert list(value["rows"]) == COLUMNS
+    same_table(value["rows"], found)
+    path = found.to_json(str(tmp_path / "profile.json"))
+    assert path.name == "profile.CURATOR-ONLY.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text() == found.to_json()
+    with pytest.raises(InvalidInput, match="path"):
+        found.to_json(tmp_path / "profile")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"P{k:03}" for k in range(N)],
+        list(range(100, 100 + N)),
+        np.arange(N) * 7,
+        pd.Series([f"é{k}" for k in range(N)]),
+        [1, "two", 3.0] * 20,
+        list(pd.date_range("2024-01-01", periods=N)),
+    ],
+    ids=["text", "int", "array", "series", "mixed", "dates"],
+)
+def test_ids_key_every_result(fitted, found, tmp_path, ids):
+    keyed = profile(fitted, X, Y, ids=ids)
+    first = keyed.key(int(keyed.ranking[0]))
+    assert str(first) in str(keyed)
+    assert found.key(3) == 3
+    assert list(json.loads(keyed.to_json())["rows"])[:2] == ["row", "id"]
+    assert len(keyed.to_arrow()["id"]) == N
+    assert len(keyed.to_frame()["id"]) == N
+    assert len(keyed.to_frame("polars")["id"]) == N
+    keyed.to_parquet(tmp_path / "p.parquet")
+    assert np.array_equal(keyed.ranking, found.ranking)
+
+
+def test_a_figure_that_is_no_number_is_not_written(found):
+    import dataclasses
+
+    losses = dataclasses.replace(found.losses, loss=np.full(N, np.nan))
+    with pytest.raises(ArithmeticError):
+        dataclasses.replace(found, losses=losses).to_json()
+
+
+def test_groups_take_exposures_or_distances(found, fitted):
+    """The views themselves are tested with their module."""
+    levels = np.where(X[:, 0] > 0, "high", "low")
+    assert len(found.by(levels, name="side")) == 2
+    assert str(found.explain(X))
+    exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False).fit(X, Y)
+    assert len(profile(exact, X, Y).by(levels)) == 2
