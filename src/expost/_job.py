@@ -245,10 +245,10 @@ def _opened(job: Job, loaded: Release | None) -> tuple[Table, Encoding]:
         "regression": job.loss == "squared",
     }
     given = None if job.encoding is None else read_json(job.encoding)
-    if isinstance(given, dict) and "format" in given:
+    if job.encoding is not None and isinstance(given, dict) and "format" in given:
         # A whole encoding also says which cells are missing and which columns are read.
         _refuse_fixed(job, "encoding", _OF_AN_ENCODING)
-        whole = Encoding.from_json(given)
+        whole = Encoding.load(job.encoding)
         table = whole.open(job.source, id_column=job.id_column)
         return table, _sorted(Encoding.read(table, given=whole, **options))
     if job.data_norm is not None:
@@ -270,7 +270,15 @@ def _opened_for(job: Job, loaded: Release) -> tuple[Table, Encoding]:
         raise InvalidInput(
             f"{job.model}: was not made from a table; profile it in Python with expost.profile."
         )
-    encoding = Encoding.from_json(loaded.encoding)
+    try:
+        encoding = Encoding.from_json(loaded.encoding)
+    except InvalidInput as error:
+        raise InvalidInput(f"{job.model}: {error}") from None
+    if encoding.feature_names != loaded.feature_names:
+        raise InvalidInput(
+            f"{job.model}: its encoding and its θ have different features; restore the file as it"
+            " was written."
+        )
     if encoding.target.column != job.target:
         raise InvalidInput(
             f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."

@@ -302,7 +302,7 @@ def demo_command(
 def _do(job: "Job", as_json: bool) -> None:
     from expost._job import PHASES, run
 
-    with _progress(Console(stderr=True), phases=PHASES, quiet=as_json) as phase:
+    with _progress(PHASES, quiet=as_json) as phase:
         outcome = run(job, phase)
     if as_json:
         print(json.dumps(_machine(outcome), indent=1, allow_nan=False))
@@ -311,9 +311,10 @@ def _do(job: "Job", as_json: bool) -> None:
 
 
 @contextmanager
-def _progress(console: Console, *, phases: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+def _progress(phases: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
     """A bar for a job of more than two seconds, at a terminal; silence elsewhere."""
-    if quiet or not console.is_terminal:
+    # Not the console's own word for it: FORCE_COLOR makes that of any file a terminal.
+    if quiet or not sys.stderr.isatty():
         yield lambda name: None
         return
     bar = Progress(
@@ -321,7 +322,7 @@ def _progress(console: Console, *, phases: int, quiet: bool) -> Iterator[Callabl
         TextColumn("{task.description}"),
         BarColumn(),
         TimeElapsedColumn(),
-        console=console,
+        console=Console(stderr=True),
         transient=True,
     )
     task = bar.add_task("starting", total=phases)
