@@ -237,6 +237,14 @@ def test_a_planted_group_has_the_lift_and_others_do_not():
     assert all(0.3 < group.lift < 2 for group in shuffled)
 
 
+def test_ties_at_the_edge_share_what_is_left():
+    # 500 rows, so five places: two rows are above, ten share the other three.
+    scores = [9.0, 9.0, *([5.0] * 10), *([1.0] * 488)]
+    column = ["a", "b", *(["a"] * 4), *(["b"] * 6), *(["b"] * 488)]
+    shares = {group.label: group.top_share for group in group_exposure(scores, column)}
+    assert shares == pytest.approx({"a": (1 + 4 * 0.3) / 5, "b": (1 + 6 * 0.3) / 5})
+
+
 def test_the_order_of_the_rows_changes_nothing():
     rng = np.random.default_rng(5)
     scores = rng.integers(0, 9, 700).astype(float)

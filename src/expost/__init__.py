@@ -1,18 +1,63 @@
-"""expost: how much one released model gives each training row away."""
+"""expost: how much one released model gives each training row away.
 
-from expost._neighbours import Neighbours, neighbours
-from expost._profile import PrivacyProfile, profile
-from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost.types import Audience, Neighbouring
+Everything is imported when it is first asked for, so that ``expost --help`` answers at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from expost._coverage import Coverage, empirical_coverage
+    from expost._neighbours import Neighbours, neighbours
+    from expost._profile import PrivacyProfile, profile
+    from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+    from expost.mechanisms import OutputPerturbation, Release
+    from expost.types import Audience, Neighbouring
+
+_CONTENTS = {
+    "Audience": "types",
+    "Coverage": "_coverage",
+    "Neighbouring": "types",
+    "Neighbours": "_neighbours",
+    "OutputPerturbation": "mechanisms",
+    "PrivacyProfile": "_profile",
+    "PrivateLinearSVC": "estimators",
+    "PrivateLogisticRegression": "estimators",
+    "PrivateRidge": "estimators",
+    "Release": "mechanisms",
+    "empirical_coverage": "_coverage",
+    "neighbours": "_neighbours",
+    "profile": "_profile",
+}
+_MODULES = ("accounting", "data", "datasets", "errors", "glm", "losses", "mechanisms", "noise")
 
 __all__ = [
     "Audience",
+    "Coverage",
     "Neighbouring",
     "Neighbours",
+    "OutputPerturbation",
     "PrivacyProfile",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
+    "Release",
+    "empirical_coverage",
     "neighbours",
     "profile",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CONTENTS:
+        value = getattr(import_module(f"expost.{_CONTENTS[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"expost.{name}")
+    else:
+        raise AttributeError(f"module 'expost' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_CONTENTS, *_MODULES])

@@ -22,7 +22,7 @@ from expost.glm import Problem
 from expost.losses import HuberHinge
 from expost.types import FloatArray
 
-__all__ = ["Knots", "point_error", "tilt_error"]
+__all__ = ["Knots", "point_error"]
 
 
 def point_error(
@@ -58,37 +58,6 @@ def point_error(
         return np.where(middle > 0, better, plain)
 
 
-def tilt_error(
-    base_residual: float,
-    *,
-    rows_ratio: float,
-    change: FloatArray | float,
-    stretch: float,
-    loss_curvature: float,
-    base_curvature: float,
-    curvature: float,
-) -> FloatArray:
-    """What the residual η of the base costs the shift.
-
-    Tilting both problems by t·g, t from 0 to 1, moves the shift at the rate
-    H'⁻¹[(m₀/m)H − H']H⁻¹g. The bracket is what the changed rows and penalty contribute
-    (``change``) plus what the loss's Hessian varies between the two ends, at most
-    (e^stretch − 1)·``loss_curvature``; H and H' are at least ``base_curvature`` and ``curvature``.
-    """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        growth = np.expm1(stretch)
-        # The changed rows' own curvature counts where the tilt has moved to, not at Â.
-        bracket = change * (1 + growth) + growth * loss_curvature
-        both = np.float64(curvature) * base_curvature
-        fine = bracket * (base_residual / both)
-        # Each end on its own.
-        coarse = base_residual * (
-            rows_ratio / np.float64(curvature) + np.float64(1) / base_curvature
-        )
-        error: FloatArray = np.fmin(fine, coarse)
-        return error
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Knots:
     """The Huber hinge's remainder after a Newton step of length ρ, as a function of ρ alone.
@@ -111,7 +80,7 @@ class Knots:
         distance = np.maximum(
             problem.loss.knot_distance(z, problem.y) * (1 - 1e-12) - 2 * margin_error * norms, 0.0
         )
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             reach = np.where(norms > 0, distance / norms, np.inf)
         order = np.argsort(reach, kind="stable")
         factor = problem.loss.curvature_bound * scale * (1 + 1e-9)

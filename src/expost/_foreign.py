@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -37,6 +38,13 @@ class ForeignModel:
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
     """The objective behind a scikit-learn model, or None for a type that is not known."""
+    if isinstance(model, LogisticRegression | RidgeClassifier | Ridge):
+        try:
+            check_is_fitted(model)
+        except NotFittedError:
+            raise InvalidInput("model: is not fitted; call its fit first.") from None
+        if np.shape(X)[:1] != np.shape(y)[:1]:
+            raise InvalidInput("y: must have one entry for each row of X.")
     if isinstance(model, LogisticRegressionCV):
         raise InvalidInput(
             "model: LogisticRegressionCV; refit a LogisticRegression with the C that it chose."
@@ -97,7 +105,6 @@ def _model(
 
 
 def _fitted_classes(model: Any) -> Any:
-    check_is_fitted(model)
     if len(model.classes_) != 2:
         raise InvalidInput(f"model: has {len(model.classes_)} classes; two are needed here.")
     return model.classes_

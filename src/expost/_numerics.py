@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 ROUNDOFF = 2.0**-53
-# More than any number of products that underflow can lose; added to error bounds as it stands.
-UNDERFLOW = 1e-300
+# More than squares and products that underflow can lose from a norm; added to error bounds.
+UNDERFLOW = 1e-150
 
 # Rows a block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
@@ -58,7 +58,7 @@ def row_norms(rows: FloatArray) -> FloatArray:
     tiny = norms < 1e-140
     if np.any(tiny):
         # Scaled by a power of two, which is exact.
-        norms[tiny] = np.linalg.norm(np.ldexp(rows[tiny], 500), axis=1) * 2.0**-500
+        norms[tiny] = np.linalg.norm(np.ldexp(rows[tiny], 700), axis=1) * 2.0**-700
     return norms
 
 

@@ -19,6 +19,7 @@ from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
 from expost import _validate
+from expost._columns import printable
 from expost._files import write_bytes, write_with
 from expost._foreign import read_foreign
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
@@ -161,7 +162,7 @@ class PrivacyProfile:
                 f"direction    {share:.0%} of rows show evidence that they were in the data",
                 f"precision    every loss is proved to within {width / 2:.1g} nats",
             ]
-        top = ", ".join(str(self.key(int(row))) for row in self.ranking[:5])
+        top = ", ".join(printable(self.key(int(row))) for row in self.ranking[:5])
         return [
             f"Privacy profile of {len(self)} rows ({self.losses.relation.value})",
             f"model        {self.description}",
@@ -285,8 +286,10 @@ def profile(
     base = minimise(problem, tolerance=1e-12)
     entering = None
     if relation is not Neighbouring.REMOVE:
-        if candidates is None:
-            raise InvalidInput(f"candidates: relation={relation.value!r} needs (rows, labels).")
+        if not isinstance(candidates, tuple | list) or len(candidates) != 2:
+            raise InvalidInput(
+                f"candidates: relation={relation.value!r} needs a pair (rows, labels)."
+            )
         # Candidates go through the same preprocessing as the rows.
         others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
         entering = entering_rows((others.X, others.y), relation, problem)
@@ -339,6 +342,11 @@ class _Target:
             )
         if self.mechanism.loss.is_classification and not np.all(np.abs(problem.y) == 1):
             raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
+        bound = getattr(self.mechanism.loss, "label_bound", np.inf)
+        if not float(np.max(np.abs(problem.y))) <= bound:
+            raise InvalidInput(
+                f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
+            )
         return self.theta, self.mechanism, problem, ()
 
     def describe(self) -> str:
@@ -454,7 +462,8 @@ def _ids(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
     if ids is None:
         return None
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
-    if len({type(key) for key in keys}) > 1:
+    kinds = {type(key) for key in keys}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
         keys = tuple(str(key) for key in keys)
     if len(keys) != rows:
         raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")

@@ -228,6 +228,8 @@ class Squared:
 
     def __post_init__(self) -> None:
         bound = _validate.positive("label_bound", self.label_bound)
+        if not bound <= 1e100:
+            raise InvalidInput(f"label_bound={bound!r}: must be at most 1e100; rescale the labels.")
         object.__setattr__(self, "label_bound", bound)
 
     def value(self, z: Array, y: Array) -> Array:

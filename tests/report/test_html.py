@@ -255,6 +255,7 @@ def test_the_lines_are_where_the_ticks_say(rows):
     assert chart.worst_case == pytest.approx(np.polyval(slope, 0.0), abs=0.3)
     assert np.all(np.diff(y) >= 0)
     assert y[0] > chart.top
+    assert (x[0], x[-1]) == (chart.left, chart.right)
     labels = [tick.label for tick in chart.x_ticks]
     assert len(labels) == len(set(labels))
     assert all(chart.top <= tick.at <= chart.bottom for tick in chart.y_ticks)
@@ -275,6 +276,15 @@ def test_a_few_tiny_exposures_do_not_flatten_the_rest():
     assert np.mean(inside) > 0.9
     assert y[-1] > chart.bottom  # The zero: below the area, where it is cut off.
     assert len(x) == len(y)
+
+
+def test_the_axis_is_at_most_a_few_decades_long():
+    base = noiseless(60)
+    spread = np.where(np.arange(60) < 50, 1e-40, 1.0) * (1 + base.distance)
+    losses = dataclasses.replace(base.losses, distance=spread)
+    chart = profile_chart(collect(dataclasses.replace(base, losses=losses)))
+    assert 5 <= len(chart.y_ticks) <= 8
+    assert coordinates(chart.scores)[:8, 1].max() < chart.bottom / 2
 
 
 def test_ticks_cover_ranges_of_all_sizes():

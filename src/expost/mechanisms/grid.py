@@ -40,6 +40,8 @@ class Grid:
         ``reach`` bounds a coordinate of θ but with negligible probability; ``resolution`` is the
         length over which the noise's density hardly changes: 1/β or σ.
         """
+        if not (reach < math.inf and 0 < resolution < math.inf):
+            raise ReleaseRefused("the noise has no finite scale: raise epsilon or regularization.")
         # The clamp is a power of two, so that it lies on the grid.
         clamp = 2.0 ** math.ceil(math.log2(reach))
         noise_exponent = math.floor(math.log2(resolution / math.sqrt(dimension)))

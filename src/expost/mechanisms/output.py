@@ -76,6 +76,8 @@ class OutputPerturbation:
         }
         if self.delta is not None:
             plain["delta"] = _validate.probability("delta", self.delta)
+        if not self.epsilon >= 1e-50:
+            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         if self.noise == "gaussian":
