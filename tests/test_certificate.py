@@ -99,6 +99,9 @@ def make(seed):
     if relation != "remove":
         rows = X[rng.permutation(n)] * rng.choice([1.0, -1.0, 3.0]) + rng.choice([0.0, 0.1]) * X
         candidates = (rows, y[rng.permutation(n)])
+        if rng.random() < 0.25:
+            # Almost what was there already: everything cancels.
+            candidates = (X * (1 + 10.0 ** rng.uniform(-15, -3)), y)
     return Case(
         kind=kind,
         X=X,
@@ -220,10 +223,14 @@ def references(case, base, count):
 
 
 def usage(found, shifts):
-    """∥computed − true∥ over error_bound, a row; the reference's own error is taken off."""
+    """∥computed − true∥ over error_bound, a row; the reference's own error is taken off.
+
+    The error of the distance counts too: it is at most that of the shift, and must be seen to be.
+    """
     shift, result = found.shift, []
     for index, (wanted, error) in enumerate(shifts):
         gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
+        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
         bound = mp.mpf(float(found.error_bound[index]))
         assert bound > 0
         result.append(float(max(gap - error, mp.mpf(0)) / bound))

@@ -608,7 +608,7 @@ def shift_error(
         spread=expansion.spread,
         decay=decay,
     )
-    error += _tilt(expansion, changed, lowest, length, error)
+    error += _tilt(expansion, changed, lowest, length, error, decay)
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
@@ -622,6 +622,7 @@ def _tilt(
     lowest: FloatArray | float,
     length: FloatArray,
     error: FloatArray,
+    decay: FloatArray,
 ) -> FloatArray:
     """What the residual η of the base costs each shift.
 
@@ -634,16 +635,25 @@ def _tilt(
 
         ∥change of the shift∥ ≤ 2.72·η·(1.65·c + 1.65·1.3·v·λ)/(μ μ').
 
-    Else each end counts on its own, η/p + (m₀/m)η/p' by strong convexity.
+    Else each end counts on its own: the base by its error, the neighbour by the same bound for a
+    residual of (m₀/m)η.
     """
     eta, ratio = expansion.base.gradient_bound, expansion.problem.rows / expansion.rows_after
     spread, penalty = expansion.spread, float(np.max(np.abs(expansion.penalty_change)))
-    base_penalty = float(np.min(expansion.problem.penalty))
-    apart = np.inf
-    if expansion.floor > 0 and base_penalty > 0:
-        apart = eta * (ratio / expansion.floor + 1 / base_penalty)
+
+    def apart() -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = decay * np.maximum(1 - spread * error, 0.0)
+        return expansion.base_error + point_error(
+            np.full(len(length), ratio * eta),
+            floor=expansion.floor,
+            curvature=lowest,
+            spread=spread,
+            decay=np.where(np.isnan(left), 0.0, left),
+        )
+
     if expansion.problem.loss.third_ratio is None or not expansion.base_lowest > 0:
-        return np.full(len(length), apart)
+        return apart()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inverse = 1 / np.asarray(lowest)
         # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
@@ -654,4 +664,5 @@ def _tilt(
         together = (1.3 * scale * expansion.loss_curvature) * way
         together += scale * (changed + penalty / expansion.rows_after)
         together *= inverse
-        return np.where(way <= 0.5, np.fmin(together, apart), apart)
+    near = way <= 0.5
+    return together if np.all(near) else np.where(near, together, apart())

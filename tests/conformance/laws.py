@@ -57,7 +57,8 @@ def agrees(values: FloatArray, target: float, *, against: FloatArray | None = No
     if against is not None:
         error += float(np.var(against)) / len(against)
         mean -= float(np.mean(against))
-    return abs(mean - target) <= SIGMAS * np.sqrt(error)
+    # 1e-9: under Gaussian noise the shifts of all removals cancel, and no variance is left.
+    return abs(mean - target) <= SIGMAS * np.sqrt(error) + 1e-9
 
 
 # Law 1: the losses are the definition's.
