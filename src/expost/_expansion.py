@@ -54,6 +54,7 @@ class Change:
     X: FloatArray
     y: FloatArray
     norms: FloatArray
+    norm_squares: FloatArray
     z: FloatArray
     slope: FloatArray
     curvature: FloatArray
@@ -65,6 +66,7 @@ class Change:
             X=self.X[rows],
             y=self.y[rows],
             norms=self.norms[rows],
+            norm_squares=self.norm_squares[rows],
             z=self.z[rows],
             slope=self.slope[rows],
             curvature=self.curvature[rows],
@@ -151,15 +153,15 @@ class ThirdBound:
     Most rows are no longer than a ``common`` norm r; with E = (M/m) Σ f″(∥x∥ − r)x xᵀ over the
     few that are,
 
-        T ≼ r·(M/m)Σ f″x xᵀ + E ≼ M·r·L/m + Σ weight·v vᵀ + rest·I,
+        T ≼ r·(M/m)Σ f″x xᵀ + E ≼ M·r·L/m + Σ v vᵀ + rest·I,
 
-    v the leading eigenvectors of E (``directions``, d × k). So δᵀTδ needs δᵀLδ, which a Newton
-    step has for nothing, and k inner products. ``common`` holds the factor M, ``ratio`` is M.
+    v the leading eigenvectors of E times the root of their eigenvalue (``directions``, d × k). So
+    δᵀTδ needs δᵀLδ, which a Newton step has for nothing, and k inner products. ``common`` holds
+    the factor M, ``ratio`` is M.
     """
 
     common: float
     directions: FloatArray
-    weights: FloatArray
     rest: float
     ratio: float
 
@@ -270,10 +272,14 @@ def expand(
     penalty_change = problem.penalty * (0 if keep_total_penalty else n - m)
     margin = problem.margin_error(base.theta)
     second = np.zeros((problem.columns, problem.columns))
+    space: FloatArray | None = None
     for block in problem.blocks():
         part = problem.X[block]
-        second += (part * data.curvature[block, None]).T @ part
-    weight = float(data.curvature @ data.norms**2)
+        if space is None:
+            space = np.empty_like(part)
+        weighted = np.multiply(part, data.curvature[block, None], out=space[: len(part)])
+        second += weighted.T @ part
+    weight = float(data.curvature @ data.norm_squares)
     longest = max(float(change.norms.max()) for change in (data, *changes))
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
     off = float(np.expm1((loss.third_ratio or 0.0) * margin * longest)) + 16 * ROUNDOFF
@@ -349,8 +355,7 @@ def _third_order(
     )
     bound = ThirdBound(
         common=ratio * common,
-        directions=vectors[:, -leading:],
-        weights=np.maximum(values[-leading:], 0.0),
+        directions=vectors[:, -leading:] * np.sqrt(np.maximum(values[-leading:], 0.0)),
         rest=(max(float(values[-leading - 1]), 0.0) if leading < len(values) else 0.0) + slack,
         ratio=ratio,
     )
@@ -378,10 +383,14 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
     whole = Step(changes=expansion.changes, scales=scales, kept=kept)
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    for rows in row_blocks(count, expansion.problem.columns):
+    blocks = list(row_blocks(count, expansion.problem.columns))
+    # Reused by every block: fresh pages would cost as much as the products that fill them.
+    longest = blocks[0].stop - blocks[0].start
+    space = np.empty((len(scales), longest, expansion.problem.columns))
+    for rows in blocks:
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
-        products = _Products.of(expansion, step)
+        products = _Products.of(expansion, step, space[:, : rows.stop - rows.start])
         _solve_scales(expansion, step, products)
         length, cancelled = products.length(expansion, step)
         if np.any(cancelled):
@@ -409,10 +418,12 @@ class _Products:
     overlap: list[list[FloatArray]]
 
     @classmethod
-    def of(cls, expansion: Expansion, step: Step) -> "_Products":
-        """One n×d×d product a changed row, and one with a handful of vectors."""
+    def of(cls, expansion: Expansion, step: Step, space: FloatArray) -> "_Products":
+        """One n×d×d product a changed row, into ``space``, and one with a handful of vectors."""
         rows = [change.X for change in step.changes]
-        images = [X @ expansion.inverse for X in rows]
+        images = [
+            np.matmul(X, expansion.inverse, out=image) for X, image in zip(rows, space, strict=True)
+        ]
         probes = [expansion.probes @ X.T for X in rows]
         return cls(
             along=[probe[0] for probe in probes],
@@ -429,10 +440,11 @@ class _Products:
         square = 2 * _combine(self.back, step.scales)
         square += own
         square += offset
-        cancelled = ~(square > (own + offset) / _CANCELLATION)
+        own += offset
+        own /= _CANCELLATION
         # Squares that underflow count as cancelled.
-        cancelled |= ~(square > 1e-250)
-        return np.sqrt(np.maximum(square, 0.0)), cancelled
+        cancelled = ~(square > np.maximum(own, 1e-250, out=own))
+        return np.sqrt(np.maximum(square, 0.0, out=square)), cancelled
 
     def third_order(self, expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
         """An upper bound on δᵀTδ (see :class:`ThirdBound`)."""
@@ -453,11 +465,9 @@ class _Products:
         energy += (loose * pull + expansion.pull_error) * offset
         bound = third.common * np.maximum(energy, 0.0)
         bound += third.rest * (length * length)
-        moved = third.directions.T @ expansion.offset
-        for j, weight in enumerate(third.weights):
-            along = _combine([probed[j] for probed in self.probed], step.scales)
-            along += moved[j]
-            bound += weight * (along * along)
+        along = _combine(self.probed, step.scales)
+        along += (third.directions.T @ expansion.offset)[:, None]
+        bound += np.einsum("ij,ij->j", along, along)
         for k, change in enumerate(step.changes):
             if change.sign > 0:
                 reach = self.along[k] + _combine(self.leverage[k], step.scales)
@@ -499,7 +509,7 @@ def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None
     step.kept[:] = 1.0
     for k, change in enumerate(changes):
         if change.sign < 0:
-            rounding = expansion.leverage_error * (change.norms * change.norms)
+            rounding = expansion.leverage_error * change.norm_squares
             heavier = weights[k] * (1 + expansion.curvature_error)
             step.kept[:] = np.maximum(1 + heavier * (products.leverage[k][k] + rounding), 0.0)
     if len(changes) == 1:
@@ -577,10 +587,10 @@ def shift_error(
     spilled: FloatArray | float = 0.0
     for change, scale in zip(step.changes, step.scales, strict=True):
         if loss.third_ratio is None:
-            weight = (loss.curvature_bound / m) * (change.norms * change.norms)
+            weight = (loss.curvature_bound / m) * change.norm_squares
         else:
             steep = change.curvature * ((1 + expansion.curvature_error) / m)
-            weight = steep * (change.norms * change.norms)
+            weight = steep * change.norm_squares
         changed = changed + weight
         if change.sign < 0:
             removed = removed + weight

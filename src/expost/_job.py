@@ -198,9 +198,11 @@ def _check_folder(job: Job) -> None:
             " mode."
         )
     if out.is_dir() and any(out.iterdir()) and not job.force:
+        kept = job.model is not None and job.model.resolve() == (out / "model.json").resolve()
+        lost = "" if kept else " (a model.json in it is then lost, but what it spent is not)"
         raise InvalidInput(
             f"out={str(out)!r}: is not empty; name another folder, or pass --force to write over"
-            " an earlier run (a model.json in it is then lost, but what it spent is not)."
+            f" an earlier run{lost}."
         )
 
 

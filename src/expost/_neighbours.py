@@ -294,7 +294,16 @@ def _change(problem: Problem, base: Minimiser, sign: int, X: FloatArray, y: Floa
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
         if not norms.max() <= LONGEST_ROW:
             raise InvalidInput(f"candidates hold a row longer than {LONGEST_ROW:g}: rescale them.")
-    return Change(sign=sign, X=X, y=y, norms=norms, z=z, slope=slope, curvature=curvature)
+    return Change(
+        sign=sign,
+        X=X,
+        y=y,
+        norms=norms,
+        norm_squares=norms * norms,
+        z=z,
+        slope=slope,
+        curvature=curvature,
+    )
 
 
 def _worst_case_shifts(expansion: Expansion) -> Shifts:

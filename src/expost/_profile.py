@@ -34,6 +34,8 @@ __all__ = ["PrivacyProfile", "profile"]
 
 # Newton's certificate is refined where it leaves more than this share of a distance open.
 _LOOSE = 1e-3
+# So many of the constants that were read from the data are named; the rest are counted.
+_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -451,8 +453,13 @@ def _notices(release: Release) -> tuple[str, ...]:
     if not release.mechanism.is_private:
         notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
     if release.read_from_data:
-        read = ", ".join(release.read_from_data)
-        notices.append(f"Read from the data, which is not private: {read}.")
+        read = release.read_from_data
+        more = (
+            f" and {len(read) - _NAMED} more, which model.json lists" if len(read) > _NAMED else ""
+        )
+        notices.append(
+            f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}."
+        )
     if release.seeded:
         notices.append("The noise was drawn from a seed: whoever knows it can take it off.")
     return tuple(notices)
