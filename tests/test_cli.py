@@ -1,0 +1,1116 @@
+"""The program as a new user meets it: the main job, bad input, and what simply works.
+
+The main paths run the installed program in a process of its own; the rest calls ``main`` here,
+which is the same function.
+"""
+
+import csv
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from expost import _files, _job, cli
+from expost._job import Job, run
+from expost.errors import InvalidInput, WrongRows
+
+PROGRAM = Path(sys.executable).with_name("expost")
+RESULTS = {
+    "model.json",
+    "encoding.CURATOR-ONLY.json",
+    "profile.CURATOR-ONLY.json",
+    "profile.CURATOR-ONLY.parquet",
+    "report.CURATOR-ONLY.html",
+}
+# Whatever an error says, it never says these: they stand in the cells of the tables below.
+CANARIES = ("kanarie", "90210")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def message(self) -> str:
+        """What went wrong, on one line, without the box that usage errors are drawn in."""
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", self.err)
+        return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
+
+
+@pytest.fixture
+def program(monkeypatch, capsys):
+    """Run ``expost`` with these arguments, in this process."""
+
+    def call(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capsys.readouterr()
+        return Ran(code=left.value.code, out=out, err=err)
+
+    return call
+
+
+def installed(*arguments: object, **options) -> Ran:
+    """Run the installed program, in a process of its own."""
+    return finished([str(PROGRAM), *map(str, arguments)], **options)
+
+
+def finished(command: list[str], **options) -> Ran:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment, **options
+    )
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def imported(done: Ran) -> set[str]:
+    """The modules that ``python -X importtime`` tells of."""
+    return {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
+
+
+def people(rows: int = 60, seed: int = 0) -> list[list[str]]:
+    """A small mixed table: a key, numbers, text, a boolean, missing cells, two classes."""
+    rng = np.random.default_rng(seed)
+    table = [["number", "age", "city", "smoker", "hours", "income"]]
+    for row in range(rows):
+        age = int(rng.integers(18, 80))
+        table.append(
+            [
+                f"p{row:03d}",
+                str(age),
+                str(rng.choice(["Oslo", "Bergen", "Paris"])),
+                str(rng.choice(["true", "false"])),
+                "?" if rng.random() < 0.15 else f"{rng.normal(40, 8):.2f}",
+                ">50K" if age + rng.normal(0, 10) > 50 else "<=50K",
+            ]
+        )
+    return table
+
+
+def text(table: list[list[str]]) -> str:
+    return "".join(",".join(line) + "\n" for line in table)
+
+
+@pytest.fixture
+def people_csv(tmp_path) -> Path:
+    path = tmp_path / "people.csv"
+    path.write_text(text(people()))
+    return path
+
+
+@pytest.fixture
+def ask(program, people_csv, tmp_path):
+    """Run ``expost profile`` on the people, with these options; the results go to tmp_path/out."""
+
+    def call(options: str = "", *more: object, data=people_csv, target="income", out="o") -> Ran:
+        where = ("--target", target, "--out", tmp_path / out)
+        return program("profile", data, *where, *options.split(), *more)
+
+    return call
+
+
+@pytest.fixture
+def profiled(ask, tmp_path) -> Path:
+    """The folder of a finished run, keyed by the number."""
+    done = ask("--id number", out="report")
+    assert done.code == 0, done.err
+    return tmp_path / "report"
+
+
+def refused(done: Ran, out: Path, words: str) -> None:
+    """One sentence with these words on stderr, exit code 2, nothing written, no cell shown."""
+    assert (done.code, done.out) == (2, ""), done
+    assert "Traceback" not in done.err
+    for word in words.split(" | "):
+        assert word in done.message, (word, done.message)
+    if done.err.startswith("expost: "):
+        assert done.err.endswith((".\n", ")\n"))
+        assert done.err.count("\n") == 1
+    for canary in CANARIES:
+        assert canary not in done.err
+    assert not out.exists()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def rows_of(folder: Path) -> dict[str, list]:
+    return json.loads((folder / "profile.CURATOR-ONLY.json").read_text())["rows"]
+
+
+def model_of(folder: Path) -> dict:
+    return json.loads((folder / "model.json").read_text())
+
+
+# The main job ----------------------------------------------------------------------------------
+
+
+def naive_features(table: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The table as numbers, by the words of docs/data.md: one column after the other."""
+    cells = {column[0]: np.array(column[1:]) for column in zip(*table, strict=True)}
+    features = []
+    for name in ("age", "city", "smoker", "hours"):
+        column = cells[name]
+        if name in ("city", "smoker"):
+            features += [(column == level).astype(float) for level in sorted(set(column))]
+            continue
+        missing = column == "?"
+        values = np.where(missing, "0", column).astype(float)
+        known = values[~missing]
+        filled = np.where(missing, np.median(known), values)
+        features.append((filled - known.mean()) / known.std())
+        if missing.any():
+            features.append(missing.astype(float))
+    return np.column_stack(features), np.where(cells["income"] == ">50K", 1.0, -1.0)
+
+
+def naive_minimiser(X: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
+    """Newton's method on (1/n) Σ log(1 + exp(−y x·θ)) + (Λ/2)∥θ∥², until nothing changes."""
+    theta = np.zeros(X.shape[1])
+    for _ in range(60):
+        p = 1 / (1 + np.exp(y * (X @ theta)))
+        gradient = -(X.T @ (y * p)) / len(y) + penalty * theta
+        hessian = (X.T * (p * (1 - p))) @ X / len(y) + penalty * np.eye(len(theta))
+        theta = theta - np.linalg.solve(hessian, gradient)
+    return theta
+
+
+def naive_losses(table: list[list[str]], model: dict) -> np.ndarray:
+    """β(∥θ − Aᵢ∥ − ∥θ − A∥), each Aᵢ by a refit without row i (LeBlond Eq. 2)."""
+    features, y = naive_features(table)
+    scaled = features / np.linalg.norm(features, axis=1).max() * np.sqrt(1 - 0.1**2)
+    X = np.column_stack([scaled, np.full(len(y), 0.1)])
+    theta, penalty = np.array(model["theta"]), model["regularization"]
+    rate = model["mechanism"]["epsilon"] * len(y) * penalty / 2
+    base = np.linalg.norm(theta - naive_minimiser(X, y, penalty))
+    others = [np.arange(len(y)) != row for row in range(len(y))]
+    return np.array(
+        [
+            rate * (np.linalg.norm(theta - naive_minimiser(X[rest], y[rest], penalty)) - base)
+            for rest in others
+        ]
+    )
+
+
+CHOICES = {
+    "target": r"income +\(given\)",
+    "classes": r"<=50K, >50K +\(read from the data\)",
+    "epsilon": r"3 +\(given\)",
+    "noise": r"laplace +\(default\)",
+    "loss": r"logistic +\(default\)",
+    "regularization": r"0\.\d+ +\(from n, d and epsilon alone\)",
+    "data_norm": r"\d\.\d+ +\(read from the data\)",
+    "intercept": r"0\.1 in each row +\(default\)",
+    "rows": r"60 +\(read from the data\)",
+    "randomness": r"the operating system +\(default\)",
+    "missing cells": r"'', '\?' +\(default\)",
+}
+
+
+def test_the_main_job_gives_the_losses_of_a_naive_refit(people_csv, tmp_path):
+    out = tmp_path / "new" / "report"
+    asked = ["profile", str(people_csv), "--target", "income", "--id", "number", "--epsilon", "3"]
+    command = [sys.executable, "-X", "importtime", str(PROGRAM), *asked, "--out", str(out)]
+    done = finished(command, env={"FORCE_COLOR": "1"})
+    assert done.code == 0, done.err
+    # No progress bar and no colours: this is no terminal, whatever FORCE_COLOR says.
+    assert {line.partition(":")[0] for line in done.err.splitlines()} == {"import time"}
+    assert "\x1b" not in done.out
+    # No figure is drawn, and no data set is loaded.
+    assert {"numpy", "sklearn", "duckdb"} <= imported(done)
+    assert not imported(done) & {"matplotlib", "sklearn.datasets", "polars", "statsmodels"}
+    assert names(out) == RESULTS
+    # model.json was made with bounds read from the data, so it is not for everybody either.
+    assert {mode(path) for path in out.iterdir()} == {0o600}
+
+    table, model, rows = people(), model_of(out), rows_of(out)
+    assert (model["audience"], model["n"], model["mechanism"]["epsilon"]) == ("review", 60, 3)
+    assert model["classes"] == model["encoding"]["target"]["classes"] == ["<=50K", ">50K"]
+    naive = naive_losses(table, model)
+    width = np.subtract(rows["loss_high"], rows["loss_low"])
+    assert np.all(width < 1e-3)
+    assert np.all(naive > np.subtract(rows["loss_low"], 1e-9))
+    assert np.all(naive < np.add(rows["loss_high"], 1e-9))
+    # Power: a budget that is a tenth larger would not pass.
+    wrong = naive * 1.1
+    assert not np.all((wrong > rows["loss_low"]) & (wrong < rows["loss_high"]))
+
+    # Every result is keyed by the id, in the order of the file.
+    ids = [line[0] for line in table[1:]]
+    assert rows["id"] == ids
+    parquet = pq.read_table(out / "profile.CURATOR-ONLY.parquet")
+    assert parquet["id"].to_pylist() == ids
+    np.testing.assert_array_equal(parquet["loss"].to_numpy(), rows["loss"])
+    most = ids[int(np.argmax(rows["exposure"]))]
+    page = (out / "report.CURATOR-ONLY.html").read_text()
+    assert most in page
+    assert re.search(rf"^most exposed {most},", done.out, re.MULTILINE)
+    # Every choice is printed and in the report, with where it came from.
+    for name, value in CHOICES.items():
+        assert re.search(rf"^  {name} +{value}", done.out, re.MULTILINE), name
+        assert name in page
+    assert "accuracy" in page
+    assert done.out.rstrip().endswith(f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}")
+
+
+def test_the_demo_is_quick_and_speaks_json(tmp_path):
+    start = time.monotonic()
+    done = installed("demo", "--json", cwd=tmp_path)
+    assert time.monotonic() - start < 60
+    assert (done.code, done.err) == (0, "")
+    answer = json.loads(done.out)
+    assert set(answer) == {"files", "summary"}
+    assert {Path(path).name for path in answer["files"].values()} == RESULTS
+    assert names(tmp_path / "demo-report") == RESULTS
+    accuracy = answer["summary"]["accuracy"]
+    assert accuracy["base_rate"] == pytest.approx(357 / 569)
+    assert accuracy["noiseless"] > 0.9
+    assert answer["summary"]["rows"] == 569
+    assert answer["summary"]["top"][0]["key"].startswith("patient ")
+    chosen = {choice["name"]: choice["origin"] for choice in answer["summary"]["choices"]}
+    assert chosen["epsilon"] == "default"
+    assert chosen["classes"] == "given"
+
+
+def test_the_demo_prints_accuracy_beside_the_base_rate_and_refuses_to_write_over(program, tmp_path):
+    done = program("demo", "--out", tmp_path / "d", "--epsilon", "100")
+    assert re.search(
+        r"Accuracy on the training rows: [0-9.]+% released, 62.7% by the base rate alone,"
+        r" 9[0-9.]+% at epsilon = ∞",
+        done.out,
+    )
+    again = program("demo", "--out", tmp_path / "d")
+    assert (again.code, again.out) == (2, "")
+    assert "not empty" in again.message
+    assert "--force" in again.message
+    before = model_of(tmp_path / "d")
+    assert program("demo", "--out", tmp_path / "d", "--force").code == 0
+    assert model_of(tmp_path / "d")["theta"] != before["theta"]
+
+
+# A model is drawn once, and kept -----------------------------------------------------------------
+
+
+def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_else(
+    people_csv, tmp_path, program
+):
+    out = tmp_path / "killed"
+    script = (
+        "import os, signal, sys\n"
+        "from expost import _job, cli\n"
+        "_job.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cli.main()\n"
+    )
+    asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
+    done = finished([sys.executable, "-c", script, *asked])
+    assert done.code == -signal.SIGKILL
+    assert names(out) == {"model.json"}
+    model = expost.Release.load(out / "model.json")
+    assert model.mechanism.rows == 60
+    # It is taken up again from there, in the same folder.
+    before = (out / "model.json").read_bytes()
+    asked += ["--model", str(out / "model.json")]
+    told = program(*asked).message
+    assert "pass --force" in told
+    assert "lost" not in told
+    again = program(*asked, "--force")
+    assert again.code == 0, again.err
+    assert (out / "model.json").read_bytes() == before
+    assert names(out) == RESULTS
+
+
+@pytest.mark.parametrize("stage", ["profile", "_summary", "render_html"])
+def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
+    monkeypatch.setattr(_job, stage, planted)
+    done = ask()
+    assert (done.code, done.out, done.err) == (2, "", "expost: planted.\n")
+    assert names(tmp_path / "o") == {"model.json"}
+    assert expost.Release.load(tmp_path / "o" / "model.json").mechanism.rows == 60
+
+
+def planted(*_, **__):
+    raise InvalidInput("planted.")
+
+
+def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
+    (profiled / "notes.txt").write_text("mine")
+    old = (profiled / "model.json").read_bytes()
+    monkeypatch.setattr(_job, "profile", planted)
+    assert "not empty" in ask(out="report").message
+    assert (profiled / "model.json").read_bytes() == old
+    assert "planted" in ask("--force", out="report").message
+    # A new model beside the old profile would be read as one result.
+    assert names(profiled) == {"model.json", "notes.txt"}
+    assert (profiled / "model.json").read_bytes() != old
+
+
+def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, ask, tmp_path, monkeypatch):
+    before = (profiled / "model.json").read_bytes()
+    # A second draw would be an error.
+    monkeypatch.setattr(_job, "_released", planted)
+    done = ask("--id number --model", profiled / "model.json", out="again")
+    assert done.code == 0, done.err
+    assert (profiled / "model.json").read_bytes() == before
+    assert (tmp_path / "again" / "model.json").read_bytes() == before
+    assert rows_of(tmp_path / "again") == rows_of(profiled)
+    assert re.search(r"^  epsilon +1 +\(of the model\)", done.out, re.MULTILINE)
+    # The same losses as in Python, from the features as the naive encoding makes them.
+    features, y = naive_features(people())
+    result = expost.profile(profiled / "model.json", features, np.where(y > 0, ">50K", "<=50K"))
+    np.testing.assert_allclose(result.loss, rows_of(profiled)["loss"], rtol=0, atol=1e-9)
+
+
+FIXED = (
+    "--epsilon 1", "--delta 1e-5", "--noise laplace", "--loss logistic", "--regularization auto",
+    "--data-norm 3", "--label-bound 3", "--classes <=50K,>50K", "--encoding encoding.json",
+    "--seed 1", "--drop city", "--missing ?",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("option", FIXED)
+def test_what_a_model_fixes_cannot_be_asked_for_again(profiled, ask, tmp_path, option):
+    done = ask(option, "--model", profiled / "model.json")
+    name = option.partition(" ")[0]
+    refused(done, tmp_path / "o", f"expost: {name}: the model has its own; leave {name} out.")
+
+
+def test_a_model_is_refused_for_other_rows_or_another_target(ask, tmp_path):
+    # Much budget, so that the noise is small beside what other rows would change.
+    good, table, none = people(400), tmp_path / "table.csv", tmp_path / "none"
+    table.write_text(text(good))
+    drawn = ask("--drop number --epsilon 1000 --regularization 0.01", data=table)
+    assert drawn.code == 0, drawn.err
+
+    def again(lines: list[list[str]], target: str = "income", out: str = "none") -> Ran:
+        table.write_text(text(lines))
+        model = tmp_path / "o" / "model.json"
+        return ask("--model", model, data=table, target=target, out=out)
+
+    refused(again(people(400, seed=9)), none, "these rows cannot have made this model")
+    refused(again(people(399)), none, "399 rows | made from 400")
+    refused(again(good, target="smoker"), none, "target='smoker' | predicts 'income'")
+    swapped = [[line[0], line[2], line[1], *line[3:]] for line in good[1:]]
+    refused(again([good[0], *swapped]), none, "column 'age' | is not a number")
+    narrow = [[*line[:2], *line[3:]] for line in good]
+    refused(again(narrow), none, "column 'city' | is not in")
+    # The columns may come in any order: they have names.
+    assert again([line[::-1] for line in good], out="turned").code == 0
+
+
+def edited(*path: str, value: object):
+    def edit(model: bytes) -> bytes:
+        content = json.loads(model)
+        place = content
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+        return json.dumps(content).encode()
+
+    return edit
+
+
+def without_age(model: bytes) -> bytes:
+    content = json.loads(model)
+    del content["encoding"]["columns"]["age"]
+    content["encoding"]["features"].remove("age")
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda model: model[: len(model) // 2], "is not a whole JSON file"),
+        (lambda model: b"", "is not a whole JSON file"),
+        (lambda model: b"\xff\xfe\x00", "is not a whole JSON file"),
+        (lambda model: b'{"a": 1}', "is not a released model"),
+        (lambda model: b"[]", "is not a released model"),
+        (edited("mechanism", "epsilon", value=9), "is not a released model"),
+        (edited("n", value=61), "is not a released model"),
+        (edited("theta", value=[0.0]), "is not a released model"),
+        (edited("theta", value="kanarie"), "is not a released model"),
+        (edited("audience", value="pass"), "is not a released model"),
+        (edited("encoding", value=None), "changed.json"),
+        (edited("encoding", value={"kolumns": 1}), "changed.json"),
+        (without_age, "changed.json"),
+    ],
+)
+def test_what_is_not_a_whole_unedited_model_is_refused(profiled, ask, tmp_path, change, words):
+    model = tmp_path / "changed.json"
+    model.write_bytes(change((profiled / "model.json").read_bytes()))
+    refused(ask("--model", model), tmp_path / "o", f"changed.json | {words}")
+
+
+def test_a_model_that_was_not_made_from_a_table_is_refused(ask, tmp_path):
+    features, y = naive_features(people())
+    model = expost.PrivateLogisticRegression(data_norm=5.0, classes=(-1, 1)).fit(features, y)
+    path = model.save(tmp_path / "python.json")
+    refused(ask("--model", path), tmp_path / "o", "python.json | not made from a table | expost.p")
+
+
+def test_a_model_that_is_not_there_or_is_a_folder_is_refused(ask, tmp_path):
+    refused(ask("--model none.json"), tmp_path / "o", "none.json | cannot be read")
+    refused(ask("--model", tmp_path), tmp_path / "o", "cannot be read")
+
+
+# Bounds known without the data -----------------------------------------------------------------
+
+
+GIVEN = {
+    "columns": {
+        "age": {"mean": 45, "scale": 20},
+        "city": {"levels": ["Bergen", "Oslo", "Paris", "Rome"]},
+        "smoker": {"levels": ["false", "true"]},
+        "hours": {"mean": 40, "scale": 10, "fill": 40},
+    },
+    "dropped": ["number"],
+    "target": {"classes": ["<=50K", ">50K"]},
+    "data_norm": 6,
+}
+
+
+def test_a_model_whose_bounds_were_all_given_may_be_published(ask, tmp_path):
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps(GIVEN))
+    done = ask("--encoding", given)
+    assert done.code == 0, done.err
+    model = model_of(tmp_path / "o")
+    assert (model["audience"], model["read_from_data"]) == ("pass", [])
+    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
+    assert "Read from the data, which is not private" not in done.out + page
+    assert "Notices" not in done.out
+    assert mode(tmp_path / "o" / "model.json") == mode(tmp_path / "o" / "encoding.json") == 0o644
+    assert mode(tmp_path / "o" / "profile.CURATOR-ONLY.json") == 0o600
+    for name in ("classes", "data_norm"):
+        assert re.search(f"^  {name} .*[(]given[)]$", done.out, re.MULTILINE)
+
+    # One bound fewer, and it is no longer so; it is said once.
+    partial = {name: entry for name, entry in GIVEN["columns"].items() if name != "age"}
+    given.write_text(json.dumps({**GIVEN, "columns": partial}))
+    done = ask("--encoding", given, out="p")
+    assert model_of(tmp_path / "p")["audience"] == "review"
+    assert done.out.count("the mean and scale of 'age'") == 1
+
+
+def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
+    """The first run and --model must read the same cells as missing, whatever the default is."""
+    path = tmp_path / "na.csv"
+    path.write_text(text(people()).replace("?", "NA"))
+    first = ask("--id number --missing NA", data=path, out="a")
+    assert first.code == 0, first.err
+    whole = tmp_path / "a" / "encoding.CURATOR-ONLY.json"
+    second = ask("--id number --encoding", whole, data=path, out="b")
+    assert second.code == 0, second.err
+    assert re.search(r"^  missing cells +'NA' +\(given\)", second.out, re.MULTILINE)
+    assert model_of(tmp_path / "b")["encoding"] == model_of(tmp_path / "a")["encoding"]
+    third = ask("--id number --model", tmp_path / "b" / "model.json", data=path, out="c")
+    assert third.code == 0, third.err
+    assert rows_of(tmp_path / "c") == rows_of(tmp_path / "b")
+    for option in ("--missing ?", "--drop city", "--data-norm 9"):
+        done = ask(option, "--encoding", whole, data=path)
+        refused(done, tmp_path / "o", f"{option.partition(' ')[0]} | the encoding has its own")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("hello", "given.json | is not a whole JSON file"),
+        ("[]", "must be a JSON object"),
+        ('{"kolumns": {}}', "'kolumns'"),
+        ('{"columns": {"age": {"mean": 1}}}', "'age' | scale"),
+        ('{"columns": {"age": {"mean": 1, "scale": 0}}}', "scale | > 0"),
+        ('{"columns": {"age": {"mean": NaN, "scale": 1}}}', "given.json | not a whole JSON file"),
+        ('{"columns": {"wealth": {"mean": 1, "scale": 1}}}', "'wealth' | is not in"),
+        ('{"data_norm": -1}', "data_norm | > 0"),
+        ('{"target": {"classes": ["a", "b"]}}', "neither 'a' nor 'b'"),
+        ('{"format": "expost encoding", "version": 1}', "given.json | lacks"),
+        ('{"format": "expost encoding", "version": 99}', "given.json | version"),
+    ],
+)
+def test_a_broken_encoding_is_refused(ask, tmp_path, content, words):
+    given = tmp_path / "given.json"
+    given.write_text(content)
+    refused(ask("--encoding", given), tmp_path / "o", words)
+
+
+def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, tmp_path):
+    refused(ask("--encoding none.json"), tmp_path / "o", "none.json | cannot be read")
+    given = tmp_path / "given.json"
+    given.write_text('{"data_norm": 5}')
+    done = ask("--data-norm 3 --encoding", given)
+    refused(done, tmp_path / "o", "--data-norm | --encoding")
+
+
+# Bad options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--epsilon 0", "epsilon=0.0 | > 0"),
+        ("--epsilon -1", "epsilon=-1.0 | > 0"),
+        ("--epsilon nan", "epsilon=nan | > 0"),
+        ("--epsilon much", "Invalid value | '--epsilon'"),
+        ("--regularization 0", "regularization=0.0 | > 0"),
+        ("--regularization -1", "regularization=-1.0 | > 0"),
+        ("--regularization nan", "regularization=nan | > 0"),
+        ("--regularization inf", "regularization=inf | > 0"),
+        ("--regularization little", "'--regularization' | 'little' | or 'auto'"),
+        ("--delta 1e-5", "delta=1e-05 | leave it out"),
+        ("--noise gaussian", "delta | between 0 and 1"),
+        ("--noise gaussian --delta 0", "delta=0.0 | between 0 and 1"),
+        ("--noise gaussian --delta 1", "delta=1.0 | between 0 and 1"),
+        ("--noise gaussian --delta -0.1", "delta=-0.1 | between 0 and 1"),
+        ("--noise gaussian --delta nan", "delta=nan | between 0 and 1"),
+        ("--noise uniform", "noise='uniform' | 'laplace', 'gaussian'"),
+        ("--loss hinge", "loss='hinge' | 'huber-hinge'"),
+        ("--label-bound 3", "label_bound=3.0 | leave it out"),
+        ("--data-norm 0", "data_norm=0.0 | > 0"),
+        ("--data-norm nan", "data_norm=nan | > 0"),
+        ("--seed -1", "seed=-1 | at least 0"),
+        ("--seed x", "'--seed'"),
+        ("--classes yes", "'--classes' | 'yes' | two labels"),
+        ("--classes a,b,c", "'--classes' | two labels"),
+        ("--surprise", "No such option | --surprise"),
+    ],
+)
+def test_a_bad_option_is_refused_before_the_table_is_read(
+    ask, tmp_path, monkeypatch, options, words
+):
+    monkeypatch.setattr(_job, "open_table", None)
+    refused(ask(options), tmp_path / "o", words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        # A budget without a safe grid is found with n and d at hand.
+        ("--target income --epsilon 1e-320", "epsilon"),
+        ("--target income --epsilon 1e300", "lower epsilon"),
+        ("--target wealth", "'wealth' | is not in | 'income'"),
+        ("--target city", "'city' | more than two classes"),
+        ("--target income --classes a,b", "neither 'a' nor 'b'"),
+        ("--target income --classes a,a", "classes | must differ"),
+        ("--target income --loss squared", "'income' | is not a number"),
+        ("--target age --loss squared --classes a,b", "classes | left out"),
+        ("--target age --loss squared --label-bound 0", "label_bound=0.0 | > 0"),
+        ("--target age --loss squared --label-bound 1e300", "label_bound=1e+300 | at most"),
+        ("--target income --id nobody", "'nobody' | is not in"),
+        ("--target income --id city", "'city' | different in each"),
+        ("--target number --id number", "'number' | is not in"),
+        ("--target income --drop nobody", "drop='nobody' | not a column"),
+        ("--target income --drop income", "drop='income' | is the target"),
+        ("--target income --drop number --id number", "drop='number' | is the id column"),
+        (
+            "--target income --drop age --drop city --drop smoker --drop hours --id number",
+            "no feature columns",
+        ),
+        ("", "Missing option '--target'"),
+    ],
+)
+def test_a_column_that_cannot_play_its_part_is_refused(
+    program, people_csv, tmp_path, options, words
+):
+    done = program("profile", people_csv, "--out", tmp_path / "o", *options.split())
+    refused(done, tmp_path / "o", words)
+
+
+def test_what_is_needed_is_asked_for(program, people_csv):
+    assert "Missing option '--out'" in program("profile", people_csv, "--target", "a").message
+    assert "Missing argument" in program("profile", "--target", "a", "--out", "o").message
+    assert program("profil").code == 2
+
+
+# Bad tables ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a,b,income\n90210,kanarie,x\n2,3,x\n", "'income' | one class only"),
+        ("a,income\n1,kanarie\n2,90210\n3,z\n", "'income' | more than two classes"),
+        ("a,income\n90210,kanarie\n", "1 row(s) | at least 2"),
+        ("income\nkanarie\ny\n", "no feature columns"),
+        ("a,income\n90210,x\n90210,y\n", "no feature columns"),
+        ("a,a,income\n90210,kanarie,x\n1,2,y\n", "columns 1 and 2 | same name"),
+        ("a,A,income\n90210,kanarie,x\n1,2,y\n", "columns 1 and 2 | same name"),
+        ("a,,income\n90210,kanarie,x\n1,2,y\n", "column 2 | no name"),
+        ("a,income\n90210,x\n2,\n3,y\n", "'income' | missing in 1 of 3 rows"),
+        ("a,income\n90210,x\n2,?\n3,y\n", "'income' | missing in 1 of 3 rows"),
+        ("", "is empty"),
+        ("\n\n", "table.csv"),
+        ("a,income\n", "header and no rows"),
+        ("a,income\n90210,x\nkanarie\n3,y\n", "line 3 | 1 cell(s)"),
+        ("a,income\n90210,x\n2,y,kanarie\n3,y\n", "line 3 | 3 cell(s)"),
+        ('a,income\n90210,"kanarie\n2,y\n', "line 2 | never closed"),
+        ('a,income\n90210,ka"narie\n2,y\n', "line 2 | quote"),
+        ("a,income\n1e300,kanarie\n2,y\n", "column 'a', row 1 | too large"),
+        ("a,income\n2,kanarie\n1e400,y\n", "column 'a', row 2 | too large"),
+        ("a,income\n90210,kanarie\nnan,y\n", "column 'a', row 2 | not a finite number"),
+        ("a,income\n90210,kanarie\n-inf,y\n", "column 'a', row 2 | not a finite number"),
+        ("a,income\n9007199254740993,x\n90210,kanarie\n", "column 'a', row 1 | 2**53"),
+        (b"a,income\n90210,kanarie\n\xff,y\n", "line 3 | UTF-8"),
+        ("a,income\n90210,kanarie\n2,y\n".encode("utf-16"), "UTF-16"),
+        (b"a,income\n90210,kanarie\n\0,y\n", "NUL"),
+        (b"PAR1 kanarie 90210", "is not a whole Parquet file"),
+        (gzip.compress(b"a,income\n90210,kanarie\n2,y\n" * 500)[:-12], "table.csv | gzip"),
+    ],
+)
+def test_a_table_that_cannot_be_worked_with_is_refused(ask, tmp_path, content, words):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused(ask(data=path), tmp_path / "o", words)
+
+
+def test_a_path_that_is_no_file_is_refused(ask, tmp_path):
+    refused(ask(data=tmp_path / "none.csv"), tmp_path / "o", "none.csv | no such file")
+    refused(ask(data=tmp_path), tmp_path / "o", "is a folder | name a file")
+    refused(ask(data=tmp_path / "*.tsv"), tmp_path / "o", "no file matches")
+    refused(ask(data="/dev/null"), tmp_path / "o", "/dev/null | regular file")
+    refused(ask(data="x" * 5000), tmp_path / "o", "is not a file name")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_refused(ask, people_csv, tmp_path):
+    people_csv.chmod(0)
+    refused(ask(), tmp_path / "o", "cannot be read")
+
+
+def test_an_error_in_a_process_of_its_own_is_one_sentence(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,income\n90210,x\nkanarie\n")
+    done = installed("profile", path, "--target", "income", "--out", tmp_path / "o")
+    refused(done, tmp_path / "o", f"expost: {path}, line 3: has 1 cell(s) where the header has 2.")
+
+
+# The output folder -----------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_hold_the_results_is_refused_before_any_work(
+    ask, people_csv, tmp_path, monkeypatch
+):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(_job, "open_table", None)
+        for out in ("people.csv", "people.csv/deeper/still"):
+            assert f"{people_csv} is a file; name a folder" in ask(out=out).message
+        done = ask(out="full")
+        assert (done.code, done.out) == (2, "")
+        assert "is not empty" in done.message
+        assert "--force" in done.message
+        assert names(tmp_path / "full") == {"thesis.txt"}
+        patch.setattr(os, "access", lambda path, how: False)
+        refused(ask(), tmp_path / "o", "cannot be written to | another folder")
+    # An empty folder is as good as none.
+    (tmp_path / "empty").mkdir()
+    assert ask(out="empty").code == 0
+    assert names(tmp_path / "empty") == RESULTS
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody can write to")
+def test_a_folder_that_cannot_be_made_is_refused(ask):
+    done = ask(out="/proc/expost/report")
+    refused(done, Path("/proc/expost"), "out='/proc/expost/report' | cannot be written to")
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """A limit on the size of a file stands in for a disk that is full after so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_whole_files_only(ask, tmp_path):
+    out = tmp_path / "deep" / "report"
+    with room_for(500):
+        done = ask("--id number", out="deep/report")
+    refused(done, tmp_path / "deep", "cannot be written to | nothing was released")
+    # Room for the model, and for no profile: it is there, and can be profiled elsewhere.
+    with room_for(8_000):
+        done = ask("--id number", out="deep/report")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert "model.json is there" in done.message
+    assert "--model" in done.message
+    assert names(out) == {"model.json", "encoding.CURATOR-ONLY.json"}
+    assert ask("--id number --model", out / "model.json").code == 0
+
+
+def test_an_error_of_the_system_is_one_sentence(ask, tmp_path, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_files.os, "fsync", full)
+    refused(ask(), tmp_path / "o", "No space left on device | name another folder")
+
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(_job, "_check_folder", exhausted)
+    refused(ask(), tmp_path / "o", "not enough memory")
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback(people_csv, tmp_path):
+    command = f'"{PROGRAM}" profile "{people_csv}" --target income --out "{tmp_path / "o"}" | true'
+    done = finished(["sh", "-c", command])
+    assert "Traceback" not in done.err
+    assert names(tmp_path / "o") == RESULTS
+
+
+# What simply works -----------------------------------------------------------------------------
+
+
+def simple(cells, rows: int = 24, header: str = "a,b,income") -> str:
+    rng = np.random.default_rng(1)
+    lines = [cells(row, f"{rng.normal():.3f}") for row in range(rows)]
+    return header + "\n" + "".join(line + "\n" for line in lines)
+
+
+HOSTILE = "<script>alert(1)</script>"
+WORKS = {
+    "labels 0 and 2": simple(lambda i, x: f"{x},{i % 5},{2 * (i % 2)}"),
+    "labels 9 and 10": simple(lambda i, x: f"{x},{i % 5},{9 + i % 2}"),
+    "constant columns": simple(lambda i, x: f"{x},same,{'xy'[i % 2]}"),
+    "missing cells": simple(lambda i, x: f"{x if i % 3 else ''},{'uv'[i % 2] if i % 5 else '?'},{'xy'[i % 2]}"),
+    "newlines in quotes": simple(lambda i, x: f'{x},"li\nne {i % 3}","{"xy"[i % 2]}"'),
+    "a byte order mark": "\ufeff" + simple(lambda i, x: f"{x},{i % 5},{'xy'[i % 2]}"),
+    "CRLF and semicolons": simple(lambda i, x: f"{x};{i % 5};{'xy'[i % 2]}", header="a;b;income").replace("\n", "\r\n"),
+    "hostile names": simple(
+        lambda i, x: f"{HOSTILE}{i % 3},{x},{'xy'[i % 2]}", header=f'{HOSTILE},"a ""b"", \'c\' ; d",income'
+    ),
+    "two rows": "a,b,income\n1,2,x\n2,1,y\n",
+    "more features than rows": simple(
+        lambda i, x: ",".join(str((i * j) % 97) for j in range(1, 31)) + f",{'xy'[i % 2]}",
+        rows=6, header=",".join(f"f{j}" for j in range(1, 31)) + ",income",
+    ),
+    "subnormals and minus zero": simple(lambda i, x: f"{('5e-324', '-0.0', '1')[i % 3]},{x},{'xy'[i % 2]}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WORKS)
+def test_this_simply_works(ask, tmp_path, case):
+    path = tmp_path / "table.csv"
+    path.write_bytes(WORKS[case].encode())
+    done = ask(data=path)
+    assert (done.code, done.err) == (0, "")
+    assert names(tmp_path / "o") == RESULTS
+    rows, model = rows_of(tmp_path / "o"), model_of(tmp_path / "o")
+    lines = csv.reader(WORKS[case].splitlines(keepends=True))
+    assert len(rows["loss"]) == sum(1 for line in lines if line) - 1
+    assert np.all(np.isfinite(rows["loss"]))
+    # The encoding and the model agree on which class counts as +1.
+    assert model["classes"] == model["encoding"]["target"]["classes"] == sorted(model["classes"])
+    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
+    assert HOSTILE not in page
+    assert (HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in page) == (case == "hostile names")
+    assert ("is constant, so it is left out" in done.out) == (case == "constant columns")
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "tsv", "parquet", "part*.csv", "part*.parquet"])
+def test_every_kind_of_file_gives_the_same_model(ask, tmp_path, kind):
+    """θ depends on the rows alone: with the same seed each kind of file gives the very same."""
+    table = [[cell.replace("?", "") for cell in line] for line in people()]
+    plain, source = tmp_path / "plain.csv", tmp_path / f"table.{kind}"
+    plain.write_text(text(table))
+    if kind == "csv.gz":
+        source.write_bytes(gzip.compress(plain.read_bytes()))
+    elif kind == "tsv":
+        source.write_text(text(table).replace(",", "\t"))
+    elif kind == "parquet":
+        pq.write_table(arrow_of(plain), source)
+    else:
+        source = tmp_path / kind
+        for number, lines in enumerate((table[1:31], table[31:])):
+            part = tmp_path / f"part{number}.csv"
+            part.write_text(text([table[0], *lines]))
+            pq.write_table(arrow_of(part), part.with_suffix(".parquet"))
+    for out, path in (("a", plain), ("b", source)):
+        done = ask("--id number --seed 1", data=path, out=out)
+        assert done.code == 0, done.err
+    assert "noise was drawn from a seed" in done.out
+    assert model_of(tmp_path / "a") == model_of(tmp_path / "b")
+    assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
+
+
+def arrow_of(path: Path) -> pa.Table:
+    types = {"smoker": pa.bool_(), "age": pa.int16()}
+    options = pa.csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+    return pa.csv.read_csv(path, convert_options=options)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow", "dict"])
+def test_frames_go_through_the_same_job(ask, tmp_path, library):
+    assert ask("--id number --seed 1", out="a").code == 0
+    columns = {column[0]: list(column[1:]) for column in zip(*people(), strict=True)}
+    columns["age"] = [int(cell) for cell in columns["age"]]
+    columns["hours"] = [None if cell == "?" else float(cell) for cell in columns["hours"]]
+    columns["smoker"] = [cell == "true" for cell in columns["smoker"]]
+    frame: object = columns
+    if library == "pandas":
+        frame = pd.DataFrame(columns).astype({"city": "category", "age": "int8"})
+    elif library == "polars":
+        frame = pl.DataFrame(columns).with_columns(pl.col("city").cast(pl.Categorical))
+    elif library == "arrow":
+        frame = pa.table(columns)
+    job = Job(
+        source=frame, target="income", out=tmp_path / "b", name="frame", id_column="number", seed=1
+    )
+    outcome = run(job)
+    assert rows_of(tmp_path / "b") == rows_of(tmp_path / "a")
+    assert set(outcome.files) == {"model", "encoding", "profile", "table", "report"}
+    assert all(path.exists() for path in outcome.files.values())
+    with pytest.raises(InvalidInput, match="not empty"):
+        run(job)
+    fewer = replace(
+        job,
+        source=first_rows(frame, 59),
+        seed=None,
+        model=tmp_path / "b" / "model.json",
+        out=tmp_path / "c",
+    )
+    with pytest.raises(WrongRows, match="made from 60"):
+        run(fewer)
+    assert not (tmp_path / "c").exists()
+
+
+def first_rows(frame, rows: int):
+    if isinstance(frame, dict):
+        return {name: cells[:rows] for name, cells in frame.items()}
+    return frame.iloc[:rows] if isinstance(frame, pd.DataFrame) else frame[:rows]
+
+
+def test_a_regression(ask, tmp_path):
+    asked = "--loss squared --id number"
+    done = ask(f"{asked} --label-bound 80 --epsilon inf", target="age")
+    assert done.code == 0, done.err
+    assert model_of(tmp_path / "o")["loss"] == {"name": "squared", "label_bound": 80.0}
+    assert re.search(r"^  label_bound +80 +\(given\)", done.out, re.MULTILINE)
+    score = re.search(
+        r"R² on the training rows: (\S+) released, 0.000 by the .*, (\S+) at epsilon = ∞", done.out
+    )
+    assert 0 < float(score[1]) == float(score[2]) < 1
+    # A bound that is not given is read, and says so.
+    done = ask(asked, target="age", out="p")
+    assert re.search(r"^  label_bound +\d+ +\(read from the data\)", done.out, re.MULTILINE)
+    assert "label_bound" in str(model_of(tmp_path / "p")["read_from_data"])
+
+
+def test_gaussian_noise_the_hinge_dropped_columns_and_missing_tokens(ask, tmp_path):
+    # A column that is dropped is not even looked at.
+    table = [[*line[:-1], "1e300", line[-1]] for line in people()]
+    table[0][-2] = "wild"
+    path = tmp_path / "wild.csv"
+    path.write_text(text(table).replace("?", "NA"))
+    done = ask(
+        "--id number --noise gaussian --delta 1e-6 --loss huber-hinge --regularization 0.1 --json"
+        " --drop wild --drop city --missing NA --missing - --classes >50K,<=50K",
+        data=path,
+    )
+    assert (done.code, done.err) == (0, "")
+    model = model_of(tmp_path / "o")
+    assert (model["mechanism"]["noise"], model["mechanism"]["delta"]) == ("gaussian", 1e-6)
+    assert model["loss"]["name"] == "huber-hinge"
+    assert list(model["encoding"]["columns"]) == ["age", "smoker", "hours"]
+    assert model["encoding"]["missing"] == ["NA", "-"]
+    assert "hours is missing" in model["feature_names"]
+    summary = json.loads(done.out)["summary"]
+    chosen = {choice["name"]: (choice["value"], choice["origin"]) for choice in summary["choices"]}
+    assert chosen["delta"] == ("1e-06", "given")
+    assert chosen["regularization"] == ("0.1", "given")
+    assert chosen["classes"] == ("<=50K, >50K", "given")
+    assert chosen["dropped columns"] == ("'wild', 'city'", "given")
+    assert chosen["missing cells"] == ("'NA', '-'", "given")
+    # The model knows which columns it reads.
+    assert ask("--model", tmp_path / "o" / "model.json", data=path, out="p").code == 0
+
+
+def test_no_noise_ranks_by_distance(ask, tmp_path):
+    done = ask("--epsilon inf --id number")
+    assert done.code == 0, done.err
+    assert "carries no noise" in done.out
+    assert model_of(tmp_path / "o")["audience"] == "review"
+    rows = rows_of(tmp_path / "o")
+    assert set(rows["loss"]) == {"infinity"}
+    assert rows["rank"][int(np.argmax(rows["distance"]))] == 1
+    json.loads(ask("--epsilon inf --json", out="p").out)
+
+
+def test_a_key_that_was_not_named_as_one_is_noticed(ask):
+    done = ask()
+    assert done.code == 0
+    notice = "column 'number': has a level for most rows; if it is a key, name it with --id"
+    assert notice in done.out
+    assert "column 'city'" not in done.out
+
+
+def test_two_runs_draw_two_models_unless_they_share_a_seed(ask, tmp_path):
+    thetas = []
+    for out, options in (("a", ""), ("b", ""), ("c", "--seed 5"), ("d", "--seed 5")):
+        assert ask(options, "--drop", "number", out=out).code == 0
+        thetas.append(tuple(model_of(tmp_path / out)["theta"]))
+    assert len(set(thetas)) == 3
+    assert thetas[2] == thetas[3]
+    assert model_of(tmp_path / "c")["seeded"]
+
+
+def test_ids_and_names_cannot_steer_the_terminal(ask, tmp_path):
+    path = tmp_path / "table.csv"
+    lines = [f'"p\x1b[2J{i}",{i % 7},"l\x1b]0;x\x07{i % 2}",{"xy"[i % 2]}' for i in range(20)]
+    path.write_text("key,a,b,income\n" + "\n".join(lines) + "\n")
+    done = ask("--id key", data=path)
+    assert done.code == 0, done.err
+    assert not {"\x1b", "\x07"} & set(done.out)
+    assert rows_of(tmp_path / "o")["id"][3] == "p\x1b[2J3"
+
+
+# Terminals -------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A pseudo-terminal in the place of stderr, and what was written to it."""
+
+    def __init__(self, monkeypatch):
+        self.master, slave = pty.openpty()
+        self.file = os.fdopen(slave, "w", encoding="utf-8")
+        monkeypatch.setattr(sys, "stderr", self.file)
+        monkeypatch.setenv("TERM", "xterm")
+        self.seen = b""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                part = os.read(self.master, 4096)
+            except OSError:
+                return
+            if not part:
+                return
+            self.seen += part
+
+    def close(self) -> str:
+        self.file.close()
+        self.reader.join(5)
+        os.close(self.master)
+        return self.seen.decode()
+
+
+@pytest.mark.parametrize(
+    ("patience", "options", "shown"), [(0.0, "", True), (60.0, "", False), (0.0, "--json", False)]
+)
+def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, options, shown):
+    terminal = Terminal(monkeypatch)
+    monkeypatch.setattr(cli, "_PATIENCE", patience)
+    profile, work, told = _job.profile, _job.run, []
+
+    def slow(*arguments, **keywords):
+        time.sleep(0.3)
+        return profile(*arguments, **keywords)
+
+    def listening(job, phase):
+        return work(job, lambda name: (told.append(name), phase(name)))
+
+    monkeypatch.setattr(_job, "profile", slow)
+    monkeypatch.setattr(_job, "run", listening)
+    threads = threading.active_count()
+    done = ask(options)
+    seen = terminal.close()
+    assert done.code == 0
+    assert len(told) == _job.PHASES
+    assert ("finding every row's neighbour" in seen) is shown
+    assert (seen != "") is shown
+    assert "neighbour" not in done.out
+    # The bar leaves no thread behind.
+    assert threading.active_count() <= threads
+
+
+def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
+    terminal = Terminal(monkeypatch)
+    monkeypatch.setattr(cli, "_PATIENCE", 0.0)
+    assert ask(data="none.csv").code == 2
+    assert terminal.close().rstrip().endswith("none.csv: no such file.")
+
+
+def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    assert ask().code == 0
+    sys.stdout.flush()
+    assert b"epsilon = \\u221e" in shown.getvalue()
+
+
+# Help and start-up -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "expost demo | expost profile people.csv --target income --out report | --version"),
+        ("profile", "--target | --model | model.json | CURATOR-ONLY | Examples | not private"),
+        ("profile", "(default: 1) | (default: '' and '?') | huber-hinge | [required]"),
+        ("demo", "569 patients | base rate | demo-report | --json"),
+    ],
+)
+def test_help_is_a_short_manual(program, command, words):
+    done = program(*command.split(), "--help")
+    assert done.code == 0
+    shown = Ran(code=0, out="", err=done.out).message
+    for word in words.split(" | "):
+        assert word in shown, word
+    assert len(done.out.splitlines()) < 80
+
+
+def test_the_version_and_the_bare_program(program):
+    assert re.fullmatch(r"expost \d+\.\d+\.\d+\n", program("--version").out)
+    bare = program()
+    assert "Usage: expost" in bare.out + bare.err
+
+
+def test_the_page_of_the_command_line_knows_every_option(program):
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    helped = "".join(program(*command, "--help").out for command in ([], ["profile"], ["demo"]))
+    option = r"(?<![\w-])--[a-z]+(?:-[a-z]+)*"
+    completion = {"--install-completion", "--show-completion"}
+    assert set(re.findall(option, page)) == set(re.findall(option, helped)) - completion
+
+
+def test_help_imports_no_numerics():
+    done = finished([sys.executable, "-X", "importtime", str(PROGRAM), "--help"])
+    assert done.code == 0
+    heavy = {"numpy", "scipy", "sklearn", "duckdb", "pyarrow", "jinja2", "dp_accounting", "pandas"}
+    assert "typer" in imported(done)
+    assert not imported(done) & heavy
