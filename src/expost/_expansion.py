@@ -440,10 +440,11 @@ class _Products:
         square = 2 * _combine(self.back, step.scales)
         square += own
         square += offset
-        own += offset
-        own /= _CANCELLATION
+        parts = _parts(self.overlap, step.scales)
+        parts += offset
+        parts /= _CANCELLATION
         # Squares that underflow count as cancelled.
-        cancelled = ~(square > np.maximum(own, 1e-250, out=own))
+        cancelled = ~(square > np.maximum(parts, 1e-250, out=parts))
         return np.sqrt(np.maximum(square, 0.0, out=square)), cancelled
 
     def third_order(self, expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
@@ -458,7 +459,7 @@ class _Products:
         energy += float(expansion.pull @ expansion.offset) - expansion.floor * (length * length)
         # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
         loose = expansion.solve_error + gamma(2 * expansion.problem.columns + 16)
-        energy += own * loose
+        energy += _parts(self.leverage, step.scales) * loose
         for change, scale in zip(step.changes, step.scales, strict=True):
             stretch = np.abs(scale) * change.norms
             energy += stretch * (loose * (length + 4 * offset))
@@ -496,6 +497,15 @@ def _combine(vectors: list[FloatArray], scales: tuple[FloatArray, ...]) -> Float
 def _form(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> FloatArray:
     """ΣΣ s_k s_l M_kl, as a new array."""
     return _combine([_combine(row, scales) for row in matrix], scales)
+
+
+def _parts(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> FloatArray:
+    """K·Σ s_k² M_kk: at least every partial sum of :func:`_form`, and without cancellation."""
+    total = matrix[0][0] * (scales[0] * scales[0])
+    for k, scale in enumerate(scales[1:], start=1):
+        total += matrix[k][k] * (scale * scale)
+    total *= len(scales)
+    return total
 
 
 def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None:

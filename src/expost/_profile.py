@@ -153,14 +153,16 @@ class PrivacyProfile:
         else:
             exposure, share = self.exposure, np.mean(self.loss > 0)
             width = float(np.max(self.loss_high - self.loss_low))
+            outer = float(np.max(np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))))
+            risk = self.losses.worst_case_passed
+            passed = f", but with probability {risk:.1g}" if risk > 0 else ""
             head = [
                 f"exposure     median {np.median(exposure):.3g}, 99 %"
                 f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
                 f"typical      median {np.median(self.typical):.3g},"
                 f" largest {np.max(self.typical):.3g} nats over all models it might have been",
-                f"worst case   {self.worst_case:.3g} nats promised for any row of any data",
-                f"confidence   an undecided attacker is at most {np.max(self.confidence):.1%} sure"
-                " of any row",
+                f"worst case   {self.worst_case:.3g} nats promised for any row of any data{passed}",
+                f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any row",
                 f"direction    {share:.0%} of rows show evidence that they were in the data",
                 f"precision    every loss is proved to within {width / 2:.1g} nats",
             ]

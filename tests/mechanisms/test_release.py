@@ -1,6 +1,7 @@
 """model.json: byte-exact, strict, whole or absent, never a pickle."""
 
 import copy
+import hashlib
 import json
 import math
 import os
@@ -69,6 +70,25 @@ def written(tmp_path, name="logistic"):
     """The path of a model.json and what it holds."""
     path = fitted(name).save(tmp_path / "model.json")
     return path, json.loads(path.read_text())
+
+
+def sealed(value):
+    """The same with a checksum that fits, so that the other checks are what is tested."""
+    if not isinstance(value, dict) or "sha256" not in value:
+        return value
+    fields = {name: field for name, field in value.items() if name != "sha256"}
+    seal = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return {**fields, "sha256": seal}
+
+
+def test_an_edit_that_stays_on_the_grid_is_found_by_the_checksum(tmp_path):
+    path, value = written(tmp_path)
+    value["theta"][0] += 0.5
+    path.write_text(json.dumps(sealed(value)))
+    Release.load(path)
+    path.write_text(json.dumps(value))
+    with pytest.raises(InvalidInput, match="sha256"):
+        Release.load(path)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -247,7 +267,7 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
         # What is written may also be another valid constant that nothing contradicts.
         if keys == ("unit_ball", "data_norm") and wrong == 1.5:
             continue
-        path.write_text(json.dumps(changed))
+        path.write_text(json.dumps(sealed(changed)))
         with pytest.raises(InvalidInput, match=r"model\.json"):
             Release.load(path)
 
@@ -284,7 +304,7 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
 )
 def test_edits_are_refused(tmp_path, keys, new):
     path, value = written(tmp_path)
-    path.write_text(json.dumps(edited(value, keys, new)))
+    path.write_text(json.dumps(sealed(edited(value, keys, new))))
     with pytest.raises(InvalidInput, match=r"model\.json"):
         Release.load(path)
     with pytest.raises(InvalidInput):
@@ -294,7 +314,7 @@ def test_edits_are_refused(tmp_path, keys, new):
 def test_a_theta_between_the_grid_points_is_refused(tmp_path):
     path, value = written(tmp_path)
     value["theta"][1] = math.nextafter(value["theta"][1], 9.0)
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(sealed(value)))
     with pytest.raises(InvalidInput, match="grid"):
         Release.load(path)
 
@@ -333,7 +353,7 @@ def test_an_ulp_of_another_machine_is_not_an_edit(tmp_path):
     path, value = written(tmp_path, "gaussian")
     for name in ("scale", "sensitivity"):
         value["mechanism"][name] = math.nextafter(value["mechanism"][name], math.inf)
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(sealed(value)))
     Release.load(path)
 
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr
 
 from expost import _validate
 from expost._neighbours import Neighbours
@@ -184,7 +185,19 @@ class OutputPerturbation:
             relation=neighbours.relation,
             law=self.law.law(distance),
             worst_case=self.epsilon,
+            worst_case_passed=self.worst_case_passed,
         )
+
+    @property
+    def worst_case_passed(self) -> float:
+        """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
+
+        Gaussian: at most Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ), μ = Δ/σ.
+        """
+        if self.noise == "laplace":
+            return 0.0
+        mu = self.sensitivity / self.resolution
+        return float(ndtr(mu / 2 - self.epsilon / mu) + ndtr(-mu / 2 - self.epsilon / mu))
 
     def _grid_width(self, theta: FloatArray, distance: FloatArray) -> FloatArray:
         """How much the log ratio of two cells differs from that of the densities at their centre.

@@ -4,6 +4,7 @@ It holds nothing else of the data, so it is marked ``pass``, unless a bound was 
 then it is ``review``, and says which.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,11 @@ class Release:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What model.json holds."""
+        """What model.json holds; the checksum finds an edit that all other checks would let by."""
+        fields = self._fields()
+        return {**fields, "sha256": _checksum(fields)}
+
+    def _fields(self) -> dict[str, Any]:
         mechanism = self.mechanism
         return {
             "format": FORMAT,
@@ -200,18 +205,25 @@ class Release:
         )
 
 
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
 def _check_unedited(release: "Release", value: dict[str, Any]) -> None:
     """One comparison finds every field that was edited, added or left out.
 
     What follows from other constants by floating-point work may differ by an ulp between machines.
     """
-    mine = release.to_json()
+    theirs = {name: field for name, field in value.items() if name != "sha256"}
+    if value.get("sha256") != _checksum(theirs):
+        raise InvalidInput("sha256: does not fit the other fields; the file was edited or damaged.")
+    mine = release._fields()
     for name in ("scale", "sensitivity"):
         written = _float(value["mechanism"][name])
         if not abs(written - mine["mechanism"][name]) <= 1e-9 * abs(written):
             raise InvalidInput(f"mechanism.{name}: is not what its own constants give.")
         mine["mechanism"][name] = value["mechanism"][name]
-    if json.dumps(mine, sort_keys=True) != json.dumps(value, sort_keys=True):
+    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
         raise InvalidInput("its fields do not agree with each other; it was edited.")
 
 

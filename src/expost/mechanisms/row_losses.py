@@ -19,7 +19,8 @@ class RowLosses:
     ``low``, ``high``   (n,) the interval that the certificate proves for it.
     ``distance``        (n,) how far the two laws' centres lie apart, ``distance_error`` its bound.
     ``law``             the loss's law over θ, or None where there is no noise.
-    ``worst_case``      the exposure that the mechanism promises not to pass.
+    ``worst_case``      the exposure that the mechanism promises not to pass, but with
+                        probability ``worst_case_passed`` at most.
     """
 
     loss: FloatArray
@@ -30,6 +31,7 @@ class RowLosses:
     relation: Neighbouring
     law: LossLaw | None
     worst_case: float
+    worst_case_passed: float = 0.0
 
     @classmethod
     def without_noise(
