@@ -233,7 +233,7 @@ def _store_model(job: Job, release: Release) -> None:
                 stale.unlink(missing_ok=True)
         if given is None:
             release.save(path)
-        elif job.model is not None and not (path.exists() and path.samefile(job.model)):
+        else:
             write_bytes(path, release.audience, given)
 
 
@@ -272,15 +272,7 @@ def _opened_for(job: Job, loaded: Release) -> tuple[Table, Encoding]:
         raise InvalidInput(
             f"{job.model}: was not made from a table; profile it in Python with expost.profile."
         )
-    try:
-        encoding = Encoding.from_json(loaded.encoding)
-    except InvalidInput as error:
-        raise InvalidInput(f"{job.model}: {error}") from None
-    if encoding.feature_names != loaded.feature_names:
-        raise InvalidInput(
-            f"{job.model}: its encoding and its θ have different features; restore the file as it"
-            " was written."
-        )
+    encoding = Encoding.from_json(loaded.encoding)
     if encoding.target.column != job.target:
         raise InvalidInput(
             f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."

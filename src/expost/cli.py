@@ -34,8 +34,8 @@ app = typer.Typer(
 
 # A job that is over sooner shows no bar.
 _PATIENCE = 2.0
-# A notice that is longer is cut on the screen; the report has the whole.
-_LONGEST_LINE = 400
+# A longer one is cut on the screen; the report has the whole.
+_LONGEST_NOTICE = 400
 
 
 def main() -> None:
@@ -346,7 +346,7 @@ def _progress(phases: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _lines(outcome: "Outcome") -> list[str]:
-    """What a person reads at the end of a run; ids and names cannot steer the terminal."""
+    """What a person reads at the end of a run."""
     from expost._groups import printable
 
     summary = outcome.summary
@@ -366,8 +366,8 @@ def _lines(outcome: "Outcome") -> list[str]:
             f" {score.noiseless:{form}} at epsilon = ∞",
         ]
     if summary.notices:
-        lines += ["", "Notices", *(f"  {notice}" for notice in summary.notices)]
-    lines = [printable(line, _LONGEST_LINE) for line in lines]
+        lines += ["", "Notices"]
+        lines += [f"  {printable(notice, _LONGEST_NOTICE)}" for notice in summary.notices]
     lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in outcome.files.items())]
     return [*lines, "", f"Report: {outcome.files['report'].resolve()}"]
 
