@@ -42,20 +42,21 @@ def point_error(
 
         floor·r + c(1 − e^(−r·spread))/spread ≤ residual,
 
-    and with (1 − e^(−v))/v ≥ 1/(1 + v) it is at most the positive root of
-    floor·spread·r² + (floor + c − residual·spread)·r − residual. ``curvature`` must be at least
-    ``floor``. (Dividing by the curvature alone
-    is not rigorous: it may fall on the way.) Infinite where nothing is proved.
+    and with (1 − e^(−v))/v ≥ 1/(1 + v) it is a root of a quadratic, at most
+    residual/(floor + c − residual·spread) where that is positive. ``curvature`` must be at least
+    ``floor``. (Dividing by the curvature alone is not rigorous: it may fall on the way.) Infinite
+    where nothing is proved.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         left = np.asarray(residual, dtype=np.float64)
         # Strong convexity alone always holds.
         plain = left / floor if floor > 0 else np.where(left > 0, np.inf, 0.0)
-        middle = (np.asarray(curvature) - floor) * decay + floor - left * spread
-        root = middle + np.sqrt(middle * middle + (4 * floor * spread) * left)
-        better = np.minimum(2 * (1 + 1e-12) * left / root, plain)
+        steepness = (np.asarray(curvature) - floor) * np.asarray(decay)
+        steepness = steepness + floor
+        steepness = steepness - spread * left
         # Where the residual outweighs the curvature, the curvature proves nothing.
-        return np.where(middle > 0, better, plain)
+        better = (1 + 1e-12) * left / steepness
+        return np.where(steepness > 0, np.minimum(better, plain), plain)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -34,6 +34,7 @@ __all__ = [
     "Shifts",
     "Step",
     "expand",
+    "linearise",
     "newton_shifts",
     "shift_error",
     "solve_small",
@@ -42,8 +43,10 @@ __all__ = [
 
 # A squared length is expanded unless the expansion loses more than this factor.
 _CANCELLATION = 100.0
+# Entries of a product that is read again at once: 256 KiB.
+_CACHED_ENTRIES = 2**16
 # Eigenvectors of the long rows that the third-order bound follows one by one.
-_DIRECTIONS = 4
+_DIRECTIONS = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,6 +140,14 @@ class Step:
     scales: tuple[FloatArray, ...]
     kept: FloatArray
 
+    @cached_property
+    def stretch(self) -> FloatArray:
+        """Σ∣s∣∥x∥."""
+        total = np.abs(self.scales[0]) * self.changes[0].norms
+        for scale, change in zip(self.scales[1:], self.changes[1:], strict=True):
+            total += np.abs(scale) * change.norms
+        return total
+
     def take(self, rows: slice | IntArray) -> "Step":
         """The same for some of the neighbours."""
         return Step(
@@ -223,12 +234,19 @@ class Expansion:
         return 2 * solve * float(np.linalg.norm(self.inverse))
 
     @cached_property
-    def probes(self) -> FloatArray:
-        """The vectors whose inner products with x give x·a₀, B⁻¹x·a₀ and B⁻¹x·v, one a row."""
+    def solver(self) -> FloatArray:
+        """(d + k, d): what to multiply x by for B⁻¹x, x·a₀, 2B⁻¹x·a₀ and B⁻¹x·v at once."""
         directions = np.zeros((self.problem.columns, 0))
         if self.third_bound is not None:
             directions = self.third_bound.directions
-        return np.vstack([self.offset, self.inverse @ self.offset, (self.inverse @ directions).T])
+        return np.vstack(
+            [
+                self.inverse,
+                self.offset,
+                2 * (self.inverse @ self.offset),
+                (self.inverse @ directions).T,
+            ]
+        )
 
     @cached_property
     def offset(self) -> FloatArray:
@@ -241,44 +259,105 @@ class Expansion:
         """How many neighbours there are."""
         return len(self.changes[0].X)
 
-    def curvature(self, removed: FloatArray | float, kept: FloatArray) -> FloatArray | float:
-        """A lower bound on each neighbour's least Hessian eigenvalue at Â.
+    @cached_property
+    def changed_curvature(self) -> float:
+        """The most that the changed rows of one neighbour can weigh."""
+        return len(self.changes) * self.heaviest
 
-        ``removed`` bounds ∣w∣∥x∥² of the row that leaves, ``kept`` is :attr:`Step.kept`.
+    @cached_property
+    def heaviest(self) -> float:
+        """The most that one row can weigh, sup f″·X²/m."""
+        return self.problem.loss.curvature_bound * self.largest_norm**2 / self.rows_after
+
+    @cached_property
+    def linear_rounding(self) -> tuple[float, float]:
+        """(relative, absolute): what rounding leaves of the linear system, to a step of length ℓ.
+
+        The Hessian's error and that of x·δ grow with the step; those of f′, of the predictor, of
+        the scalars and of the pull do not. Each is taken for the row where it is largest: they
+        are far below what the step itself leaves.
         """
+        problem, m = self.problem, self.rows_after
+        dot, offset = gamma(problem.columns + 8), float(np.linalg.norm(self.offset))
+        # ∣f′∣ ≤ 1 for the classification losses; f′ = z − y rounds with y.
+        slope = self.largest_norm
+        if not problem.loss.is_classification:
+            slope *= max(
+                float(np.max(np.abs(change.slope) + np.abs(change.y))) for change in self.changes
+            )
+        shaken = problem.margin_error(self.base.theta) + (16 * ROUNDOFF + 2 * dot) * offset
+        relative = self.hessian_error + self.changed_curvature * (dot + self.curvature_error)
+        absolute = 32 * ROUNDOFF * len(self.changes) ** 2 * slope / m
+        return relative, absolute + self.changed_curvature * shaken + self.pull_error
+
+    @cached_property
+    def common_curvature(self) -> float | None:
+        """A lower bound on every neighbour's least curvature at Â, where one serves them all."""
         if self.problem.loss.third_ratio is None:
             return self.floor
-        shared = kept * (self.lowest + self.slack) - self.slack
+        leaving = any(change.sign < 0 for change in self.changes)
+        least = self.lowest - (self.heaviest if leaving else 0.0)
+        return max(self.floor, least) if least >= self.lowest / 2 else None
+
+    def curvature(self, step: Step) -> FloatArray | float:
+        """A lower bound on each neighbour's least Hessian eigenvalue at Â."""
+        if self.common_curvature is not None:
+            return self.common_curvature
+        removed: FloatArray | float = 0.0
+        for change in step.changes:
+            if change.sign < 0:
+                weight = (1 + self.curvature_error) / self.rows_after
+                removed = removed + weight * change.curvature * change.norm_squares
+        shared = step.kept * (self.lowest + self.slack) - self.slack
         return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
+
+
+def linearise(problem: Problem, base: Minimiser) -> tuple[Change, FloatArray]:
+    """Every row's predictor and derivatives at the base, and Σ f″x xᵀ, in one pass."""
+    n = problem.rows
+    z, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
+    second = np.zeros((problem.columns, problem.columns))
+    space: FloatArray | None = None
+    for block in problem.blocks():
+        part = problem.X[block]
+        z[block] = part @ base.theta
+        slope[block], curvature[block] = problem.loss.derivatives(z[block], problem.y[block])
+        if space is None:
+            space = np.empty_like(part)
+        weighted = np.multiply(part, curvature[block, None], out=space[: len(part)])
+        second += weighted.T @ part
+    data = Change(
+        sign=-1,
+        X=problem.X,
+        y=problem.y,
+        norms=problem.norms,
+        norm_squares=problem.norms * problem.norms,
+        z=z,
+        slope=slope,
+        curvature=curvature,
+    )
+    return data, second
 
 
 def expand(
     problem: Problem,
     base: Minimiser,
     data: Change,
+    second: FloatArray,
     changes: tuple[Change, ...],
     *,
     rows_after: int,
     keep_total_penalty: bool = False,
 ) -> Expansion:
-    """One pass over the data: XᵀWX twice (curvature and third-order bound), one inverse.
+    """What a step to any neighbour needs, from what :func:`linearise` found.
 
-    ``data`` holds every row's predictor and derivatives at the base. A neighbour keeps the
-    penalty p of the averaged objective, or the total m·p of the sum.
+    A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
     """
     loss, m, n = problem.loss, rows_after, problem.rows
     penalty_after = problem.penalty * (n / m) if keep_total_penalty else problem.penalty
     # m₀p − m p', without subtracting: the products would round apart.
     penalty_change = problem.penalty * (0 if keep_total_penalty else n - m)
     margin = problem.margin_error(base.theta)
-    second = np.zeros((problem.columns, problem.columns))
-    space: FloatArray | None = None
-    for block in problem.blocks():
-        part = problem.X[block]
-        if space is None:
-            space = np.empty_like(part)
-        weighted = np.multiply(part, data.curvature[block, None], out=space[: len(part)])
-        second += weighted.T @ part
     weight = float(data.curvature @ data.norm_squares)
     longest = max(float(change.norms.max()) for change in (data, *changes))
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
@@ -383,20 +462,20 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
     whole = Step(changes=expansion.changes, scales=scales, kept=kept)
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    blocks = list(row_blocks(count, expansion.problem.columns))
-    # Reused by every block: fresh pages would cost as much as the products that fill them.
-    longest = blocks[0].stop - blocks[0].start
-    space = np.empty((len(scales), longest, expansion.problem.columns))
-    for rows in blocks:
+    tall = len(expansion.solver)
+    space = np.empty((len(scales), tall, max(64, _CACHED_ENTRIES // tall)))
+    for rows in row_blocks(count, expansion.problem.columns):
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
-        products = _Products.of(expansion, step, space[:, : rows.stop - rows.start])
+        products = _Products.of(expansion, step, space)
         _solve_scales(expansion, step, products)
         length, cancelled = products.length(expansion, step)
         if np.any(cancelled):
             length[cancelled] = row_norms(shifts.block(rows)[cancelled])
         distance[rows] = length
         error[rows] = _newton_error(expansion, step, products, length)
+    # 0·∞ and the like: what is not a number proves nothing.
+    error[np.isnan(error)] = np.inf
     return whole, shifts, distance, error
 
 
@@ -405,7 +484,7 @@ class _Products:
     """The inner products that a block of steps consists of: scalars a row, never an (n, d) array.
 
     ``along[k]``        x_k·a₀
-    ``back[k]``         B⁻¹x_k·a₀
+    ``back[k]``         2·B⁻¹x_k·a₀
     ``probed[k]``       B⁻¹x_k·v for each direction v of the third-order bound
     ``leverage[k][l]``  x_k·B⁻¹x_l
     ``overlap[k][l]``   B⁻¹x_k·B⁻¹x_l
@@ -419,30 +498,47 @@ class _Products:
 
     @classmethod
     def of(cls, expansion: Expansion, step: Step, space: FloatArray) -> "_Products":
-        """One n×d×d product a changed row, into ``space``, and one with a handful of vectors."""
+        """One n×d×d product a changed row, and a handful of vectors beside it.
+
+        It goes through ``space``, a few rows at a time: what the product writes is still in the
+        core's cache when the inner products read it.
+        """
         rows = [change.X for change in step.changes]
-        images = [
-            np.matmul(X, expansion.inverse, out=image) for X, image in zip(rows, space, strict=True)
-        ]
-        probes = [expansion.probes @ X.T for X in rows]
+        count, d, size = len(rows[0]), expansion.problem.columns, len(rows)
+        probes = [np.empty((len(expansion.solver) - d, count)) for _ in rows]
+        leverage = [[np.empty(count) for _ in rows] for _ in rows]
+        overlap = [[np.empty(count) for _ in rows] for _ in rows]
+        step_rows = space.shape[2]
+        for start in range(0, count, step_rows):
+            part = slice(start, min(start + step_rows, count))
+            # A column a row: sums over few coordinates are then sums of long vectors.
+            columns = [np.ascontiguousarray(X[part].T) for X in rows]
+            outs = [
+                np.matmul(expansion.solver, column, out=out[:, : part.stop - start])
+                for column, out in zip(columns, space, strict=True)
+            ]
+            for k in range(size):
+                probes[k][:, part] = outs[k][d:]
+                for j in range(size):
+                    np.einsum("ij,ij->j", columns[k], outs[j][:d], out=leverage[k][j][part])
+                    np.einsum("ij,ij->j", outs[k][:d], outs[j][:d], out=overlap[k][j][part])
         return cls(
             along=[probe[0] for probe in probes],
             back=[probe[1] for probe in probes],
             probed=[probe[2:] for probe in probes],
-            leverage=[[_inner(X, image) for image in images] for X in rows],
-            overlap=[[_inner(one, other) for other in images] for one in images],
+            leverage=leverage,
+            overlap=overlap,
         )
 
     def length(self, expansion: Expansion, step: Step) -> tuple[FloatArray, NDArray[np.bool_]]:
         """∥δ∥ from ∥a₀∥² + 2Σ s·(p·a₀) + ΣΣ s s'(p·p'), and where that sum cancels too much."""
         offset = float(expansion.offset @ expansion.offset)
-        own = _form(self.overlap, step.scales)
-        square = 2 * _combine(self.back, step.scales)
-        square += own
-        square += offset
         parts = _parts(self.overlap, step.scales)
+        square = _combine(self.back, step.scales)
+        square += parts if len(step.scales) == 1 else _form(self.overlap, step.scales)
+        square += offset
         parts += offset
-        parts /= _CANCELLATION
+        parts *= 1 / _CANCELLATION
         # Squares that underflow count as cancelled.
         cancelled = ~(square > np.maximum(parts, 1e-250, out=parts))
         return np.sqrt(np.maximum(square, 0.0, out=square)), cancelled
@@ -453,19 +549,30 @@ class _Products:
         assert third is not None
         offset = float(np.linalg.norm(expansion.offset))
         pull = float(np.linalg.norm(expansion.pull))
-        own = _form(self.leverage, step.scales)
-        energy = 2 * _combine(self.along, step.scales)
-        energy += own
-        energy += float(expansion.pull @ expansion.offset) - expansion.floor * (length * length)
+        square = length * length
         # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
         loose = expansion.solve_error + gamma(2 * expansion.problem.columns + 16)
-        energy += _parts(self.leverage, step.scales) * loose
-        for change, scale in zip(step.changes, step.scales, strict=True):
-            stretch = np.abs(scale) * change.norms
-            energy += stretch * (loose * (length + 4 * offset))
-        energy += (loose * pull + expansion.pull_error) * offset
-        bound = third.common * np.maximum(energy, 0.0)
-        bound += third.rest * (length * length)
+        energy = _combine(self.along, step.scales)
+        energy *= 2
+        parts = _parts(self.leverage, step.scales)
+        if len(step.scales) > 1:
+            energy += _form(self.leverage, step.scales)
+            energy += loose * parts
+        else:
+            energy += (1 + loose) * parts
+        energy -= expansion.floor * square
+        slack = loose * length
+        slack += 4 * loose * offset
+        slack *= step.stretch
+        energy += slack
+        energy += (
+            float(expansion.pull @ expansion.offset)
+            + (loose * pull + expansion.pull_error) * offset
+        )
+        bound = np.maximum(energy, 0.0, out=energy)
+        bound *= third.common
+        square *= third.rest
+        bound += square
         along = _combine(self.probed, step.scales)
         along += (third.directions.T @ expansion.offset)[:, None]
         bound += np.einsum("ij,ij->j", along, along)
@@ -478,12 +585,6 @@ class _Products:
                     * (change.curvature * change.norms * reach * reach)
                 )
         return bound
-
-
-def _inner(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Inner products of rows."""
-    inner: FloatArray = np.einsum("ij,ij->i", left, right)
-    return inner
 
 
 def _combine(vectors: list[FloatArray], scales: tuple[FloatArray, ...]) -> FloatArray:
@@ -504,7 +605,8 @@ def _parts(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> Fl
     total = matrix[0][0] * (scales[0] * scales[0])
     for k, scale in enumerate(scales[1:], start=1):
         total += matrix[k][k] * (scale * scale)
-    total *= len(scales)
+    if len(scales) > 1:
+        total *= len(scales)
     return total
 
 
@@ -518,7 +620,7 @@ def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None
     ]
     step.kept[:] = 1.0
     for k, change in enumerate(changes):
-        if change.sign < 0:
+        if change.sign < 0 and expansion.common_curvature is None:
             rounding = expansion.leverage_error * change.norm_squares
             heavier = weights[k] * (1 + expansion.curvature_error)
             step.kept[:] = np.maximum(1 + heavier * (products.leverage[k][k] + rounding), 0.0)
@@ -555,9 +657,7 @@ def _newton_error(
         growth = np.exp(expansion.spread * length)
         if expansion.third_bound is not None:
             remainder = products.third_order(expansion, step, length)
-            remainder *= growth
-            remainder *= 0.5 * (1 + expansion.curvature_error)
-            remainder[np.isnan(remainder)] = np.inf
+            remainder *= (0.5 * (1 + expansion.curvature_error)) * growth
         elif expansion.knots is not None:
             remainder = expansion.knots.remainder(length)
             for change in step.changes:
@@ -586,41 +686,17 @@ def shift_error(
     neighbour's least curvature where the step ends, if it was measured there; else it is inferred
     from Â.
     """
-    problem, m = expansion.problem, expansion.rows_after
-    loss, count = problem.loss, len(step.changes)
-    offset = float(np.linalg.norm(expansion.offset))
-    margin = problem.margin_error(expansion.base.theta)
-    dot = gamma(problem.columns + 8)
-    residual = remainder.copy()
-    removed: FloatArray | float = 0.0
-    changed: FloatArray | float = 0.0
-    spilled: FloatArray | float = 0.0
-    for change, scale in zip(step.changes, step.scales, strict=True):
-        if loss.third_ratio is None:
-            weight = (loss.curvature_bound / m) * change.norm_squares
-        else:
-            steep = change.curvature * ((1 + expansion.curvature_error) / m)
-            weight = steep * change.norm_squares
-        changed = changed + weight
-        if change.sign < 0:
-            removed = removed + weight
-        if not measured:
-            # Rounding of f′, of the scalar s and of the solve B⁻¹x; of the predictor and of x·δ.
-            size = np.abs(change.slope)
-            if not loss.is_classification:
-                size += np.abs(change.y)
-            stretch = np.abs(scale) * change.norms
-            residual += (size * change.norms) * (32 * ROUNDOFF * count / m)
-            residual += stretch * (16 * ROUNDOFF * count**2 + expansion.solve_error)
-            shaken = (dot + expansion.curvature_error) * length
-            shaken += margin + (16 * ROUNDOFF + 2 * dot) * offset
-            residual += weight * shaken
-            spilled = spilled + stretch
+    dot, offset = gamma(expansion.problem.columns + 8), float(np.linalg.norm(expansion.offset))
+    residual = remainder
     if not measured:
-        residual += expansion.hessian_error * length
-        residual += expansion.pull_error
+        relative, absolute = expansion.linear_rounding
+        count = len(step.changes)
+        residual = relative * length
+        residual += (16 * ROUNDOFF * count**2 + expansion.solve_error) * step.stretch
+        residual += absolute
+        residual += remainder
     if lowest is None:
-        lowest = expansion.curvature(removed, step.kept)
+        lowest = expansion.curvature(step)
     error = point_error(
         residual,
         floor=expansion.floor,
@@ -628,17 +704,17 @@ def shift_error(
         spread=expansion.spread,
         decay=decay,
     )
-    error += _tilt(expansion, changed, lowest, length, error, decay)
+    error += _tilt(expansion, lowest, length, error, decay)
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
-    spill = 2 * dot * float(np.linalg.norm(expansion.inverse))
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    relative = 2 * _CANCELLATION * gamma(2 * problem.columns + 16)
-    return error + (relative * length + spill * spilled + (8 * ROUNDOFF * offset + tiny))
+    error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
+    error += (2 * dot * float(np.linalg.norm(expansion.inverse))) * step.stretch
+    error += 8 * ROUNDOFF * offset + tiny
+    return error
 
 
 def _tilt(
     expansion: Expansion,
-    changed: FloatArray | float,
     lowest: FloatArray | float,
     length: FloatArray,
     error: FloatArray,
@@ -677,12 +753,12 @@ def _tilt(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inverse = 1 / np.asarray(lowest)
         # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
-        way = spread * (length + error)
-        way += (3 * ratio * eta * spread) * inverse
-        way += spread * expansion.base_error
+        way = length + error
+        way += (3 * ratio * eta) * inverse + expansion.base_error
+        way *= spread
         scale = 2.72 * 1.65 * eta / expansion.base_lowest
         together = (1.3 * scale * expansion.loss_curvature) * way
-        together += scale * (changed + penalty / expansion.rows_after)
+        together += scale * (expansion.changed_curvature + penalty / expansion.rows_after)
         together *= inverse
     near = way <= 0.5
     return together if np.all(near) else np.where(near, together, apart())

@@ -18,9 +18,9 @@ import numpy as np
 
 from expost import _validate
 from expost._exact import refine
-from expost._expansion import Change, Expansion, Shifts, expand, newton_shifts
+from expost._expansion import Change, Expansion, Shifts, expand, linearise, newton_shifts
 from expost._labels import signs, two_classes
-from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, gamma, row_norms
 from expost.errors import InvalidInput
 from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
@@ -181,10 +181,16 @@ def neighbours_of(
         tolerance = _validate.positive("tolerance", tolerance)
         if method != "exact":
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
-    data = _change(problem, base, -1, problem.X, problem.y)
+    data, second = linearise(problem, base)
     rows_after, changes = _changes(problem, base, data, relation, entering)
     expansion = expand(
-        problem, base, data, changes, rows_after=rows_after, keep_total_penalty=keep_total_penalty
+        problem,
+        base,
+        data,
+        second,
+        changes,
+        rows_after=rows_after,
+        keep_total_penalty=keep_total_penalty,
     )
     worst_case = _worst_case_shifts(expansion)
     match method:
@@ -198,10 +204,10 @@ def neighbours_of(
             error = _worst_case_error(expansion, worst_case, relation, distance)
         case _:
             shifts, distance, error = _retrain(expansion)
-    if method != "retrain":
-        error = np.fmin(error, _distance_bound(expansion, distance))
     # What is not a number proves nothing.
-    error = np.where(np.isnan(error), np.inf, error)
+    error[np.isnan(error)] = np.inf
+    if method != "retrain" and np.any(error > distance):
+        error = np.fmin(error, _distance_bound(expansion, distance))
     return Neighbours(
         base=base.theta,
         base_error=expansion.base_error,
@@ -277,25 +283,21 @@ def _changes(
             return problem.rows - 1, (data,)
         case Neighbouring.ADD:
             assert entering is not None
-            return problem.rows + 1, (_change(problem, base, +1, *entering),)
+            return problem.rows + 1, (_entering(problem, base, *entering),)
         case Neighbouring.REPLACE:
             assert entering is not None
-            return problem.rows, (data, _change(problem, base, +1, *entering))
+            return problem.rows, (data, _entering(problem, base, *entering))
 
 
-def _change(problem: Problem, base: Minimiser, sign: int, X: FloatArray, y: FloatArray) -> Change:
-    count = len(X)
-    z, slope, curvature = np.empty(count), np.empty(count), np.empty(count)
-    for block in row_blocks(*X.shape):
-        z[block] = X[block] @ base.theta
-        slope[block], curvature[block] = problem.loss.derivatives(z[block], y[block])
-    norms = problem.norms
-    if X is not problem.X:
-        norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
-        if not norms.max() <= LONGEST_ROW:
-            raise InvalidInput(f"candidates hold a row longer than {LONGEST_ROW:g}: rescale them.")
+def _entering(problem: Problem, base: Minimiser, X: FloatArray, y: FloatArray) -> Change:
+    """Rows that enter, with their predictors and derivatives at the base."""
+    norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
+    if not norms.max() <= LONGEST_ROW:
+        raise InvalidInput(f"candidates hold a row longer than {LONGEST_ROW:g}: rescale them.")
+    z = X @ base.theta
+    slope, curvature = problem.loss.derivatives(z, y)
     return Change(
-        sign=sign,
+        sign=+1,
         X=X,
         y=y,
         norms=norms,

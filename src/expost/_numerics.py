@@ -31,7 +31,7 @@ UNDERFLOW = 1e-150
 
 # Rows a block: fixed by the width alone, so that no result depends on the number of workers.
 _BLOCK_ENTRIES = 2**18
-_BLOCK_ROWS = 2**13
+_BLOCK_ROWS = 2**15
 
 
 def gamma(k: float) -> float:
@@ -43,7 +43,7 @@ def gamma(k: float) -> float:
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices that cover ``rows``, of at most 2 MiB of float64 and 8,192 rows each.
+    """Slices that cover ``rows``, of at most 2 MiB of float64 and 16,384 rows each.
 
     A vector of a block's rows then stays in a core's own cache while a certificate is worked out.
     """

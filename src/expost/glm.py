@@ -79,8 +79,8 @@ class Problem:
 
     @cached_property
     def common_norm(self) -> float:
-        """A length that fifteen rows of sixteen do not exceed."""
-        rank = self.rows - 1 - self.rows // 16
+        """A length that thirty-one rows of thirty-two do not exceed."""
+        rank = self.rows - 1 - self.rows // 32
         return float(np.partition(self.norms, rank)[rank])
 
     def without(self, row: int) -> "Problem":

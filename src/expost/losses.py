@@ -112,7 +112,8 @@ class Logistic:
         """Both from q = σ(−∣z∣) ≤ ½, one exponential: 1 − q is as accurate as q."""
         small = expit(-np.abs(z))
         large = 1 - small
-        return np.where(y * z > 0, -y * small, -y * large), small * large
+        chosen = np.where(y * z > 0, small, large)
+        return -y * chosen, small * large
 
     def third(self, z: Array, y: Array) -> Array:
         """F‴ = f″·(1 − 2σ(z)); 1 − 2σ(z) = −tanh(z/2)."""
