@@ -15,11 +15,11 @@ large as the number of changed rows (Sherman–Morrison for one). The (n, d) arr
 never held.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from expost._certificate import Knots, point_error
@@ -190,6 +190,8 @@ class Expansion:
 
     pull: FloatArray
     hessian: FloatArray
+    eigenvalues: FloatArray
+    rotation: FloatArray
     inverse: FloatArray
     third: FloatArray | None
     third_bound: ThirdBound | None
@@ -227,26 +229,36 @@ class Expansion:
             )
         )
 
-    @property
+    @cached_property
     def leverage_error(self) -> float:
         """ε with ∣computed − true∣ ≤ ε∥x∥² for every xᵀB⁻¹x."""
         solve = self.solve_error + gamma(2 * self.problem.columns + 8)
-        return 2 * solve * float(np.linalg.norm(self.inverse))
+        return 4 * solve * self.inverse_norm
 
     @cached_property
-    def solver(self) -> FloatArray:
-        """(d + k, d): what to multiply x by for B⁻¹x, x·a₀, 2B⁻¹x·a₀ and B⁻¹x·v at once."""
+    def inverse_norm(self) -> float:
+        """∥B⁻¹∥, in Frobenius' norm."""
+        return float(np.linalg.norm(self.inverse))
+
+    @cached_property
+    def probes(self) -> FloatArray:
+        """What gives x·a₀, 2B⁻¹x·a₀ and B⁻¹x·v from u = Qᵀx, one a row."""
         directions = np.zeros((self.problem.columns, 0))
         if self.third_bound is not None:
             directions = self.third_bound.directions
+        turned = self.rotation.T @ self.offset
         return np.vstack(
             [
-                self.inverse,
-                self.offset,
-                2 * (self.inverse @ self.offset),
-                (self.inverse @ directions).T,
+                turned,
+                2 * turned / self.eigenvalues,
+                ((self.rotation.T @ directions) / self.eigenvalues[:, None]).T,
             ]
         )
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """1/λ and 1/λ², one a row."""
+        return np.vstack([1 / self.eigenvalues, 1 / self.eigenvalues**2])
 
     @cached_property
     def offset(self) -> FloatArray:
@@ -278,15 +290,18 @@ class Expansion:
         are far below what the step itself leaves.
         """
         problem, m = self.problem, self.rows_after
-        dot, offset = gamma(problem.columns + 8), float(np.linalg.norm(self.offset))
+        offset = float(np.linalg.norm(self.offset))
+        # Of sums of d products through the rotation: x·a₀ errs by dot·∥x∥∥a₀∥, xᵀB⁻¹x by
+        # dot·∥x∥∥B⁻¹x∥.
+        dot = 4 * math.sqrt(problem.columns) * gamma(2 * problem.columns + 16)
         # ∣f′∣ ≤ 1 for the classification losses; f′ = z − y rounds with y.
         slope = self.largest_norm
         if not problem.loss.is_classification:
             slope *= max(
                 float(np.max(np.abs(change.slope) + np.abs(change.y))) for change in self.changes
             )
-        shaken = problem.margin_error(self.base.theta) + (16 * ROUNDOFF + 2 * dot) * offset
-        relative = self.hessian_error + self.changed_curvature * (dot + self.curvature_error)
+        shaken = problem.margin_error(self.base.theta) + (16 * ROUNDOFF + 4 * dot) * offset
+        relative = self.hessian_error + self.changed_curvature * (3 * dot + self.curvature_error)
         absolute = 32 * ROUNDOFF * len(self.changes) ** 2 * slope / m
         return relative, absolute + self.changed_curvature * shaken + self.pull_error
 
@@ -366,11 +381,10 @@ def expand(
     hessian = second / m + np.diag(penalty_after)
     third, third_bound = _third_order(problem, data, second / m, m)
     size = float(np.linalg.norm(hessian))
-    inverse = _inverse(hessian)
+    eigenvalues, rotation, inverse = _decompose(hessian)
     spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
     misfit = float(np.linalg.norm(hessian @ inverse - np.eye(problem.columns)))
     hessian_error = (off * weight + summing) / m + 8 * ROUNDOFF * size
-    eigenvalues = scipy.linalg.eigvalsh(hessian)
     slack = hessian_error + 16 * problem.columns * ROUNDOFF * size
     pull = penalty_change * base.theta / m
     offset = inverse @ pull
@@ -392,6 +406,8 @@ def expand(
         penalty_change=penalty_change,
         pull=pull,
         hessian=hessian,
+        eigenvalues=eigenvalues,
+        rotation=rotation,
         inverse=inverse,
         third=third,
         third_bound=third_bound,
@@ -442,16 +458,16 @@ def _third_order(
     return ratio * common * curvature + extra + slack * identity, bound
 
 
-def _inverse(hessian: FloatArray) -> FloatArray:
-    try:
-        factor = scipy.linalg.cho_factor(hessian)
-    except scipy.linalg.LinAlgError:
+def _decompose(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """λ, Q and Q diag(1/λ)Qᵀ of a positive definite matrix."""
+    eigenvalues, rotation = np.linalg.eigh(hessian)
+    if not eigenvalues[0] > 0:
         raise ConvergenceError(
             "the Hessian is not positive definite in float64: raise regularization, or drop"
             " columns that repeat others."
-        ) from None
-    inverse: FloatArray = scipy.linalg.cho_solve(factor, np.eye(len(hessian)))
-    return (inverse + inverse.T) / 2
+        )
+    inverse = (rotation / eigenvalues) @ rotation.T
+    return eigenvalues, rotation, (inverse + inverse.T) / 2
 
 
 def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
@@ -462,8 +478,9 @@ def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, Float
     whole = Step(changes=expansion.changes, scales=scales, kept=kept)
     terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    tall = len(expansion.solver)
-    space = np.empty((len(scales), tall, max(64, _CACHED_ENTRIES // tall)))
+    d = expansion.problem.columns
+    # One for each changed row, and one for products of two.
+    space = np.empty((len(scales) + 1, d, max(64, _CACHED_ENTRIES // d)))
     for rows in row_blocks(count, expansion.problem.columns):
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
@@ -498,30 +515,33 @@ class _Products:
 
     @classmethod
     def of(cls, expansion: Expansion, step: Step, space: FloatArray) -> "_Products":
-        """One n×d×d product a changed row, and a handful of vectors beside it.
+        """One n×d×d product a changed row, u = Qᵀx with B = Q diag(λ)Qᵀ: its squares hold the rest.
 
-        It goes through ``space``, a few rows at a time: what the product writes is still in the
-        core's cache when the inner products read it.
+        x·B⁻¹x = Σ u²/λ and ∥B⁻¹x∥² = Σ u²/λ². It goes through ``space``, a few rows at a time, so
+        that what the product writes is still in the core's cache when it is read.
         """
         rows = [change.X for change in step.changes]
-        count, d, size = len(rows[0]), expansion.problem.columns, len(rows)
-        probes = [np.empty((len(expansion.solver) - d, count)) for _ in rows]
-        leverage = [[np.empty(count) for _ in rows] for _ in rows]
-        overlap = [[np.empty(count) for _ in rows] for _ in rows]
-        step_rows = space.shape[2]
-        for start in range(0, count, step_rows):
-            part = slice(start, min(start + step_rows, count))
-            # A column a row: sums over few coordinates are then sums of long vectors.
-            columns = [np.ascontiguousarray(X[part].T) for X in rows]
-            outs = [
-                np.matmul(expansion.solver, column, out=out[:, : part.stop - start])
-                for column, out in zip(columns, space, strict=True)
+        count, size, few = len(rows[0]), len(rows), space.shape[2]
+        probes = [np.empty((len(expansion.probes), count)) for _ in rows]
+        leverage = [[np.empty(0)] * size for _ in rows]
+        overlap = [[np.empty(0)] * size for _ in rows]
+        pairs = [(k, j) for k in range(size) for j in range(k, size)]
+        forms = {pair: np.empty((2, count)) for pair in pairs}
+        for start in range(0, count, few):
+            part = slice(start, min(start + few, count))
+            within = slice(0, part.stop - start)
+            turned = [
+                np.matmul(expansion.rotation.T, X[part].T, out=out[:, within])
+                for X, out in zip(rows, space, strict=False)
             ]
-            for k in range(size):
-                probes[k][:, part] = outs[k][d:]
-                for j in range(size):
-                    np.einsum("ij,ij->j", columns[k], outs[j][:d], out=leverage[k][j][part])
-                    np.einsum("ij,ij->j", outs[k][:d], outs[j][:d], out=overlap[k][j][part])
+            for k, one in enumerate(turned):
+                np.matmul(expansion.probes, one, out=probes[k][:, part])
+            for k, j in pairs:
+                square = np.multiply(turned[k], turned[j], out=space[-1][:, within])
+                np.matmul(expansion.forms, square, out=forms[k, j][:, part])
+        for k, j in pairs:
+            leverage[k][j] = leverage[j][k] = forms[k, j][0]
+            overlap[k][j] = overlap[j][k] = forms[k, j][1]
         return cls(
             along=[probe[0] for probe in probes],
             back=[probe[1] for probe in probes],
@@ -686,7 +706,7 @@ def shift_error(
     neighbour's least curvature where the step ends, if it was measured there; else it is inferred
     from Â.
     """
-    dot, offset = gamma(expansion.problem.columns + 8), float(np.linalg.norm(expansion.offset))
+    dot, offset = gamma(2 * expansion.problem.columns + 16), float(np.linalg.norm(expansion.offset))
     residual = remainder
     if not measured:
         relative, absolute = expansion.linear_rounding
@@ -708,7 +728,7 @@ def shift_error(
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
     error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
-    error += (2 * dot * float(np.linalg.norm(expansion.inverse))) * step.stretch
+    error += (4 * math.sqrt(_CANCELLATION) * dot * expansion.inverse_norm) * step.stretch
     error += 8 * ROUNDOFF * offset + tiny
     return error
 
