@@ -12,13 +12,13 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import argparse
 import gc
-import json
 import resource
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def peak_memory(rows: int, columns: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peak", nargs=2, type=int, help="print the peak memory of one size")
-    parser.add_argument("--json", help="also write the table to this file")
+    parser.add_argument("--record", action="store_true", help="also write docs/evidence")
     parser.add_argument("--times", type=int, default=9)
     options = parser.parse_args()
     if options.peak:
@@ -157,10 +157,12 @@ def main() -> None:
         table[f"statsmodels {size[0]}x{size[1]}"] = against_statsmodels(*size, options.times)
         table[f"retraining {size[0]}x{size[1]}"] = against_retraining(*size, options.times)
     table["peak 1000000x100"] = peak_memory(1_000_000, 100)
-    if options.json:
-        from pathlib import Path
+    if options.record:
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+        from evidence import record
 
-        Path(options.json).write_text(json.dumps(table, indent=1) + "\n")
+        command = "python bench/neighbours.py --record"
+        record("bench-neighbours", command=command, seed=SEED, figures=table)
 
 
 if __name__ == "__main__":

@@ -357,5 +357,5 @@ def _lowest(expansion: Expansion, hessian: FloatArray, theta: FloatArray) -> flo
     rounding = gamma(problem.rows + 16 * len(hessian)) * float(np.linalg.norm(hessian))
     # f″ at predictors that are off by the rounding of θ, of the shift and of the product.
     margin = 2 * problem.margin_error(theta) * expansion.largest_norm
-    rounding += float(np.expm1(ratio * margin)) * float(np.trace(hessian))
+    rounding += float(np.expm1(min(ratio * margin, 700.0))) * float(np.trace(hessian))
     return max(expansion.floor, float(np.linalg.eigvalsh(hessian)[0]) - 4 * rounding)

@@ -376,7 +376,8 @@ def expand(
     weight = float(data.curvature @ data.norm_squares)
     longest = max(float(change.norms.max()) for change in (data, *changes))
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
-    off = float(np.expm1((loss.third_ratio or 0.0) * margin * longest)) + 16 * ROUNDOFF
+    drift = min((loss.third_ratio or 0.0) * margin * longest, 700.0)
+    off = float(np.expm1(drift)) + 16 * ROUNDOFF
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
     hessian = second / m + np.diag(penalty_after)
     third, third_bound = _third_order(problem, data, second / m, m)
