@@ -729,7 +729,9 @@ def shift_error(
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
     error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
-    error += (4 * math.sqrt(_CANCELLATION) * dot * expansion.inverse_norm) * step.stretch
+    # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
+    wide = 2 * math.sqrt(_CANCELLATION * expansion.problem.columns)
+    error += (wide * dot * expansion.inverse_norm) * step.stretch
     error += 8 * ROUNDOFF * offset + tiny
     return error
 
