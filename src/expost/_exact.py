@@ -17,15 +17,8 @@ import warnings
 
 import numpy as np
 
-from expost._expansion import (
-    Change,
-    Expansion,
-    Shifts,
-    Step,
-    newton_shifts,
-    shift_error,
-    solve_small,
-)
+from expost._expansion import Change, Expansion, Shifts, Step
+from expost._newton import newton_shifts, shift_error, solve_small
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import PrecisionWarning
 from expost.losses import Logistic

@@ -18,8 +18,9 @@ import numpy as np
 
 from expost import _validate
 from expost._exact import refine
-from expost._expansion import Change, Expansion, Shifts, expand, linearise, newton_shifts
+from expost._expansion import Change, Expansion, Shifts, expand, linearise
 from expost._labels import signs, two_classes
+from expost._newton import newton_shifts
 from expost._numerics import ROUNDOFF, gamma, row_norms
 from expost.errors import InvalidInput
 from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise

@@ -43,7 +43,7 @@ def gamma(k: float) -> float:
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices that cover ``rows``, of at most 2 MiB of float64 and 16,384 rows each.
+    """Slices that cover ``rows``, of at most 2 MiB of float64 and 32,768 rows each.
 
     A vector of a block's rows then stays in a core's own cache while a certificate is worked out.
     """
