@@ -431,7 +431,7 @@ def test_ten_lines(found):
     assert any(line.endswith(top) for line in lines)
     assert "epsilon=5" in lines[1]
     assert f"{np.max(found.exposure):.3g} nats" in str(found)
-    assert lines[-1].startswith("fail: For the curator only")
+    assert lines[-1].startswith("mark         fail: For the curator only")
 
 
 def test_no_row_value_is_shown(found):

@@ -432,7 +432,8 @@ def _choices(job: Job, encoding: Encoding, release: Release) -> tuple[Choice, ..
     intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
     add("intercept", intercept, None)
     add("rows", str(how.rows), None, Origin.READ)
-    add("randomness", "a seed" if release.seeded else "the operating system", job.seed)
+    source = "a seed" if release.seeded else "the operating system"
+    add("randomness", source if how.is_private else "none, epsilon is infinite", job.seed)
     missing = None if encoding.missing == _MISSING else encoding.missing
     add("missing cells", ", ".join(map(repr, encoding.missing)) or "none", missing)
     if job.drop:

@@ -155,16 +155,18 @@ class PrivacyProfile:
             width = float(np.max(self.loss_high - self.loss_low))
             outer = float(np.max(np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))))
             risk = self.losses.worst_case_passed
-            passed = f", but with probability {risk:.1g}" if risk > 0 else ""
+            passed = f", except with probability {risk:.1g}" if risk > 0 else ""
             head = [
                 f"exposure     median {np.median(exposure):.3g}, 99 %"
                 f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
                 f"typical      median {np.median(self.typical):.3g},"
-                f" largest {np.max(self.typical):.3g} nats over all models it might have been",
-                f"worst case   {self.worst_case:.3g} nats promised for any row of any data{passed}",
+                f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be",
+                f"worst case   at most {self.worst_case:.3g} nats promised, any row, any data"
+                f"{passed}",
                 f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any row",
-                f"direction    {share:.0%} of rows show evidence that they were in the data",
-                f"precision    every loss is proved to within {width / 2:.1g} nats",
+                f"direction    {share:.0%} of rows show evidence that they were in the data, the"
+                " others that they were not",
+                f"precision    every loss is proved to within {_up(width / 2):.2g} nats",
             ]
         top = ", ".join(printable(self.key(int(row))) for row in self.ranking[:5])
         return [
@@ -172,7 +174,7 @@ class PrivacyProfile:
             f"model        {self.description}",
             *head,
             f"most exposed {top}",
-            f"{self.audience.value}: {self.audience.meaning}",
+            f"mark         {self.audience.value}: {self.audience.meaning}",
         ]
 
     def key(self, row: int) -> Any:
@@ -477,6 +479,14 @@ def _ids(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
     if len(keys) != rows:
         raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
     return keys
+
+
+def _up(number: float) -> float:
+    """Two digits, rounded up: a bound that is shown is still a bound."""
+    if not 0 < number < np.inf:
+        return number
+    unit = 10.0 ** (np.floor(np.log10(number)) - 1)
+    return float(np.ceil(number / unit) * unit)
 
 
 def _finite(number: float) -> float | str:
