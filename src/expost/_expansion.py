@@ -367,7 +367,7 @@ def expand(
     hessian = second / m + np.diag(penalty_after)
     third, third_bound = _third_order(problem, data, second / m, m)
     size = float(np.linalg.norm(hessian))
-    eigenvalues, rotation, inverse = _decompose(hessian)
+    eigenvalues, rotation, inverse = _decompose(hessian, float(np.min(penalty_after)))
     spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
     misfit = float(np.linalg.norm(hessian @ inverse - np.eye(problem.columns)))
     hessian_error = (off * weight + summing) / m + 8 * ROUNDOFF * size
@@ -444,9 +444,14 @@ def _third_order(
     return ratio * common * curvature + extra + slack * identity, bound
 
 
-def _decompose(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """λ, Q and Q diag(1/λ)Qᵀ of a positive definite matrix."""
+def _decompose(hessian: FloatArray, floor: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """λ, Q and Q diag(1/λ)Qᵀ of a matrix whose eigenvalues are all at least ``floor``.
+
+    Rounding may have lost the smallest ones; what raising them does to the inverse is measured as
+    part of ``solve_error``.
+    """
     eigenvalues, rotation = np.linalg.eigh(hessian)
+    eigenvalues = np.maximum(eigenvalues, floor)
     if not eigenvalues[0] > 0:
         raise ConvergenceError(
             "the Hessian is not positive definite in float64: raise regularization, or drop"
