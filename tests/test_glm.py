@@ -194,13 +194,6 @@ def test_an_accuracy_that_cannot_be_had_is_not_claimed():
     assert exact_gradient_norm(problem, best.theta) <= best.gradient_bound
 
 
-def test_a_neighbour_built_by_hand():
-    X, y = make("plain", 6, 2, 1)
-    smaller = problem_of(X, y, Logistic(), 1.0).without(2)
-    np.testing.assert_array_equal(smaller.X, X[[0, 1, 3, 4, 5]])
-    np.testing.assert_array_equal(smaller.y, y[[0, 1, 3, 4, 5]])
-
-
 def test_norms_are_rounded_up():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(50, 7)) * 10.0 ** rng.integers(-300, 20, size=(50, 1))

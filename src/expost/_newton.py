@@ -143,10 +143,16 @@ class _Products:
             float(expansion.pull @ expansion.offset)
             + (loose * pull + expansion.pull_error) * offset
         )
+        # s·B⁻¹x is known to κ(∥δ∥ + ∥a₀∥), for Σ∣s∣∥x∥ ≤ λ_max(B)(∥δ∥ + ∥a₀∥); so (v·δ)² is off by
+        # at most ∥v∥²κ(1 + κ)(5∥δ∥² + 3∥a₀∥²).
+        largest = expansion.loss_curvature + float(np.max(expansion.penalty_after))
+        kappa = loose * largest * expansion.inverse_norm * len(step.scales)
+        followed = float(np.sum(third.directions**2)) * kappa * (1 + kappa)
         bound = np.maximum(energy, 0.0, out=energy)
         bound *= third.common
-        square *= third.rest
+        square *= third.rest + 5 * followed
         bound += square
+        bound += 3 * followed * offset * offset
         along = _combine(self.probed, step.scales)
         along += (third.directions.T @ expansion.offset)[:, None]
         bound += np.einsum("ij,ij->j", along, along)

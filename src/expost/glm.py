@@ -83,11 +83,6 @@ class Problem:
         rank = self.rows - 1 - self.rows // 32
         return float(np.partition(self.norms, rank)[rank])
 
-    def without(self, row: int) -> "Problem":
-        """The problem on D₋ᵢ, built by copying: the brute-force reference."""
-        keep = np.delete(np.arange(self.rows), row)
-        return Problem(X=self.X[keep], y=self.y[keep], loss=self.loss, penalty=self.penalty)
-
     @property
     def natural_tolerance(self) -> float:
         """A gradient to aim at for rows of any length: 1e-12 of the longest."""

@@ -354,7 +354,7 @@ def test_an_ulp_of_another_machine_is_not_an_edit(tmp_path):
     for name in ("scale", "sensitivity"):
         value["mechanism"][name] = math.nextafter(value["mechanism"][name], math.inf)
     path.write_text(json.dumps(sealed(value)))
-    Release.load(path)
+    assert Release.load(path).theta.tolist() == value["theta"]
 
 
 def test_a_model_of_another_loss_is_not_loaded(tmp_path):

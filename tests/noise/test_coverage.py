@@ -16,7 +16,7 @@ def naive(noise, offset, radius):
     p, c = mp.mpf(offset), mp.mpf(radius)
     if isinstance(noise, NormLaplace):
         rate = mp.mpf(noise.rate)
-        density = lambda r: rate**d * r ** (d - 1) * mp.exp(-rate * r) / mp.gamma(d)  # noqa: E731
+        density = lambda r: rate**d * r ** (d - 1) * mp.exp(-rate * r) / mp.gamma(d)  # noqa: E731 - as below
     else:
         s = mp.mpf(noise.scale)
         density = lambda r: (  # noqa: E731 - two formulas of one shape

@@ -154,7 +154,7 @@ def mutants(noise, n, rng):
     d, shape = noise.dimension, (n, noise.dimension)
     if isinstance(noise, NormLaplace):
         rate = noise.rate
-        radial = lambda k: rng.gamma(k, 1 / rate, n)[:, None] * unit(rng, shape)  # noqa: E731
+        radial = lambda k: rng.gamma(k, 1 / rate, n)[:, None] * unit(rng, shape)  # noqa: E731 - short
         yield "Gamma(d + 1)", radial(d + 1)
         yield "Gamma(d − 1)", radial(d - 1)
         yield "rate for scale", rng.gamma(d, rate, n)[:, None] * unit(rng, shape)

@@ -10,6 +10,7 @@ All of them are for the curator only: they show exact figures of single rows.
 
 import io
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +32,14 @@ _INK = "black"
 _SMALL = 0.3
 
 
-class _Display:
+class _Display(ABC):
     """What the displays share."""
 
     audience = Audience.FAIL
 
+    @abstractmethod
     def plot(self, ax: Any = None) -> Any:
         """Draw into ``ax``, or into axes of a new figure, and return them."""
-        raise NotImplementedError
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
