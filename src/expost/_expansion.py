@@ -103,6 +103,16 @@ class Shifts:
             total += scale * (X @ image)
         return total
 
+    def inners(self, vectors: FloatArray, rows: slice) -> FloatArray:
+        """(m, rows) inner products of a block of neighbours with m vectors (m, d): one product."""
+        images = vectors if self.matrix is None else vectors @ self.matrix
+        total = np.repeat((vectors @ self.constant)[:, None], len(self.terms[0][0][rows]), axis=1)
+        for scale, X in self.terms:
+            part = images @ X[rows].T
+            part *= scale[rows]
+            total += part
+        return total
+
     def norms(self) -> FloatArray:
         """Lengths, from the shifts themselves: expanding the square would cancel."""
         result = np.empty(self.shape[0])

@@ -22,7 +22,7 @@ from expost._numerics import bracket_root, gauss_legendre
 from expost.errors import ConvergenceError, InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_scale"]
+__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_epsilon_below", "gaussian_scale"]
 
 # Relative error of gaussian_delta, with room: tests find 2e-13 against 50 digits.
 _DELTA_ERROR = 1e-11
@@ -72,8 +72,6 @@ def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bo
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to about 1e-12 relative.
 
-    With x = ε/μ it is ½e^(−(x−μ/2)²/2)·[erfcx((x−μ/2)/√2) − erfcx((x+μ/2)/√2)]. Where the two are
-    close their difference is the integral of −erfcx'(y) = 2/√π − 2y·erfcx(y) between them.
     ε ≥ 0 and μ ≥ 0 may be infinite; both infinite is refused.
     """
     epsilon, mu = _extended("epsilon", epsilon), _extended("mu", mu)
@@ -83,25 +81,38 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     if mu == math.inf:
         return 1.0
+    return float(_deltas(np.array([epsilon]), np.array([mu]))[0])
+
+
+def _deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
+    """δ(ε, μ) entry by entry, for finite ε ≥ 0 and μ > 0.
+
+    With x = ε/μ it is ½e^(−(x−μ/2)²/2)·[erfcx((x−μ/2)/√2) − erfcx((x+μ/2)/√2)]. Where the two are
+    close their difference is the integral of −erfcx'(y) = 2/√π − 2y·erfcx(y) between them.
+    """
     x, half = epsilon / mu, 0.5 * mu
     # The density of both laws where they cross; below e^−745 there is nothing left.
-    fall = math.exp(-0.5 * min(abs(x - half), 40.0) ** 2)
-    if mu < 0.25:
-        return 0.0 if x > 40 else 0.5 * fall * _erfcx_drop(x / math.sqrt(2), half / math.sqrt(2))
-    late = 0.5 * fall * float(erfcx((x + half) / math.sqrt(2)))
-    if x <= half:
-        return max(float(ndtr(half - x)) - late, 0.0)
-    if x - half > 38.5:
-        return 0.0
-    return max(0.5 * fall * float(erfcx((x - half) / math.sqrt(2))) - late, 0.0)
+    fall = np.exp(-0.5 * np.minimum(np.abs(x - half), 40.0) ** 2)
+    late = 0.5 * fall * erfcx((x + half) / math.sqrt(2))
+    # erfcx of what is not below 0: on the other side Φ itself has no cancellation.
+    early = np.where(
+        x <= half, ndtr(half - x), 0.5 * fall * erfcx(np.maximum(x - half, 0.0) / math.sqrt(2))
+    )
+    delta = np.where(x - half > 38.5, 0.0, np.maximum(early - late, 0.0))
+    close = mu < 0.25
+    if np.any(close):
+        drop = _erfcx_drop(np.minimum(x[close], 40.0) / math.sqrt(2), half[close] / math.sqrt(2))
+        delta[close] = np.where(x[close] > 40, 0.0, 0.5 * fall[close] * drop)
+    return delta
 
 
-def _erfcx_drop(middle: float, half: float) -> float:
+def _erfcx_drop(middle: FloatArray, half: FloatArray) -> FloatArray:
     """erfcx(middle − half) − erfcx(middle + half), by quadrature of the slope."""
     points, weights = gauss_legendre(_NODES)
-    at = middle + half * points
+    at = middle[:, None] + half[:, None] * points
     slope = 2 / math.sqrt(math.pi) - 2 * at * erfcx(at)
-    return half * float(weights @ slope)
+    drop: FloatArray = half * (slope @ weights)
+    return drop
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -113,19 +124,42 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     target = delta / (1 + _DELTA_ERROR)
     if gaussian_delta(0.0, mu) <= target:
         return 0.0
-    # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this ε.
-    top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
-
-    def kept(epsilon: FloatArray) -> FloatArray:
-        return np.asarray(target - gaussian_delta(float(epsilon), mu))
-
-    _, above = bracket_root(kept, 0.0, top)
-    epsilon = float(above)
+    _, above = _epsilon_bracket(np.array([mu]), target)
+    epsilon = float(above[0])
     if not gaussian_delta(epsilon, mu) <= target:
         raise ConvergenceError(
             f"no epsilon found for mu={mu!r}, delta={delta!r}; the values are too extreme."
         )
     return epsilon
+
+
+def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
+    """The largest ε with δ(ε, μ) ≥ ``delta``, rounded down: an ε whose noise has at most this μ.
+
+    For every entry of ``mu``; NaN where even ε → 0 needs a smaller μ, infinite for μ = ∞.
+    """
+    mu = np.asarray(mu, dtype=np.float64)
+    delta = _validate.probability("delta", delta)
+    if not np.all(mu >= 0):
+        raise InvalidInput("mu: must hold numbers of at least 0.")
+    target = delta * (1 + _DELTA_ERROR)
+    epsilon = np.where(mu == math.inf, math.inf, math.nan)
+    ordinary = (mu > 0) & (mu < math.inf)
+    reached = np.zeros(mu.shape, dtype=bool)
+    reached[ordinary] = _deltas(np.zeros(np.count_nonzero(ordinary)), mu[ordinary]) >= target
+    below, _ = _epsilon_bracket(mu[reached], target)
+    if not np.all(_deltas(below, mu[reached]) >= target):
+        raise ConvergenceError(f"no epsilon found for delta={delta!r}; the values are too extreme.")
+    epsilon[reached] = below
+    return epsilon
+
+
+def _epsilon_bracket(mu: FloatArray, target: float) -> tuple[FloatArray, FloatArray]:
+    """(below, above): neighbours in float64 with δ(below, μ) ≥ target > δ(above, μ)."""
+    # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this ε.
+    with np.errstate(over="ignore"):
+        top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
+        return bracket_root(lambda epsilon: target - _deltas(epsilon, mu), np.zeros_like(mu), top)
 
 
 def _extended(name: str, value: float) -> float:

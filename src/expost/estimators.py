@@ -7,6 +7,7 @@ else of the data, neither the minimiser nor the noise.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,6 +65,22 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         for simulation: whoever knows it can take the noise off, and it warns."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
+
+    ``clipped`` is how many rows were longer than the ball's bound.
+    """
+
+    problem: Problem
+    mechanism: OutputPerturbation
+    ball: UnitBall
+    classes: NDArray[Any] | None
+    feature_names: tuple[str, ...] | None
+    read_from_data: tuple[str, ...]
+    clipped: int
+
+
 class _PrivateLinearModel(BaseEstimator):
     """What the three estimators share: the bounds, the minimiser, one release."""
 
@@ -74,6 +91,40 @@ class _PrivateLinearModel(BaseEstimator):
     def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``."""
         _refuse(unsupported)
+        prepared = self.prepared(X, y)
+        how, ball, read = prepared.mechanism, prepared.ball, prepared.read_from_data
+        rng = None
+        if how.is_private:
+            _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
+            rng = self._rng()
+        if prepared.clipped:
+            warnings.warn(
+                f"{prepared.clipped} rows are longer than data_norm={ball.data_norm:g} and were"
+                " clipped to it; give a larger bound if that is too many.",
+                ClippedRowsWarning,
+                stacklevel=2,
+            )
+        if read:
+            warnings.warn(
+                f"read from the data, which is not private: {', '.join(read)}; give bounds that"
+                " you know without the data.",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        return self._keep(
+            Release(
+                theta=how.release(minimise(prepared.problem, tolerance=TOLERANCE), rng),
+                mechanism=how,
+                ball=ball,
+                classes=prepared.classes,
+                feature_names=prepared.feature_names,
+                read_from_data=read,
+                seeded=rng is not None,
+            )
+        )
+
+    def prepared(self, X: Any, y: Any) -> "Prepared":
+        """The rows as the objective sees them, and how they would be released; spends nothing."""
         _validate.one_of("mechanism", self.mechanism, ("output",))
         _refuse_kinds(X=X, y=y)
         with _refusals():
@@ -85,36 +136,15 @@ class _PrivateLinearModel(BaseEstimator):
         ball = self._ball(features, read)
         rows, clipped = ball.rows(features)
         how = self._how(loss, *rows.shape)
-        rng = None
-        if how.is_private:
-            _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
-            rng = self._rng()
-        if clipped:
-            warnings.warn(
-                f"{clipped} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
-                " it; give a larger bound if that is too many.",
-                ClippedRowsWarning,
-                stacklevel=2,
-            )
-        if read:
-            warnings.warn(
-                f"read from the data, which is not private: {', '.join(read)}; give bounds that"
-                " you know without the data.",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
         penalty = np.full(how.dimension, how.regularization)
-        problem = Problem(X=rows, y=target, loss=loss, penalty=penalty)
-        return self._keep(
-            Release(
-                theta=how.release(minimise(problem, tolerance=TOLERANCE), rng),
-                mechanism=how,
-                ball=ball,
-                classes=classes,
-                feature_names=names,
-                read_from_data=tuple(read),
-                seeded=rng is not None,
-            )
+        return Prepared(
+            problem=Problem(X=rows, y=target, loss=loss, penalty=penalty),
+            mechanism=how,
+            ball=ball,
+            classes=classes,
+            feature_names=names,
+            read_from_data=tuple(read),
+            clipped=clipped,
         )
 
     def _names(self) -> tuple[str, ...] | None:
@@ -434,7 +464,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
             warnings.warn(
                 f"{beyond} labels are past label_bound={bound:g} and were clipped to it.",
                 ClippedRowsWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
 

@@ -32,13 +32,14 @@ from scipy.special import ndtr
 
 from expost import _validate
 from expost._neighbours import Neighbours
-from expost.accounting import gaussian_scale
+from expost._numerics import ROUNDOFF
+from expost.accounting import gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser
 from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
-from expost.noise import Gaussian, NormLaplace
+from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["NOISES", "OutputPerturbation", "automatic_regularization"]
@@ -119,6 +120,26 @@ class OutputPerturbation:
     def resolution(self) -> float:
         """1/β or σ."""
         return _resolution(self.law)
+
+    def loss_law(self, separation: FloatArray) -> LossLaw:
+        """The law of the loss of rows at β·distance, or distance/σ, = ``separation``: free of ε."""
+        if self.noise == "laplace":
+            return NormLaplaceLaw(separation=separation, dimension=self.dimension)
+        return GaussianLaw(separation=separation)
+
+    def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
+        """The largest ε that leaves rows at ``distance`` (n,) at most this ``separation``.
+
+        Rounded down: the noise of what is returned is enough. Infinite at distance 0. NaN where
+        no ε is small enough: at a fixed δ, Gaussian noise stays finite as ε → 0.
+        """
+        with np.errstate(divide="ignore"):
+            # Δ over the resolution that is needed, distance/separation.
+            scaled = self.sensitivity * (separation / distance) * (1 - 8 * ROUNDOFF)
+        if self.noise == "laplace":
+            return scaled
+        assert self.delta is not None
+        return gaussian_epsilon_below(scaled, self.delta)
 
     @cached_property
     def grid(self) -> Grid:
