@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from expost._coverage import Coverage, empirical_coverage
+    from expost._epsilon import EpsilonChoice, choose_epsilon
     from expost._neighbours import Neighbours, neighbours
     from expost._profile import PrivacyProfile, profile
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _CONTENTS = {
     "Audience": "types",
     "Coverage": "_coverage",
+    "EpsilonChoice": "_epsilon",
     "Neighbouring": "types",
     "Neighbours": "_neighbours",
     "OutputPerturbation": "mechanisms",
@@ -25,6 +27,7 @@ _CONTENTS = {
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
     "Release": "mechanisms",
+    "choose_epsilon": "_epsilon",
     "empirical_coverage": "_coverage",
     "neighbours": "_neighbours",
     "profile": "_profile",
@@ -34,6 +37,7 @@ _MODULES = ("accounting", "data", "datasets", "errors", "glm", "losses", "mechan
 __all__ = [
     "Audience",
     "Coverage",
+    "EpsilonChoice",
     "Neighbouring",
     "Neighbours",
     "OutputPerturbation",
@@ -42,6 +46,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateRidge",
     "Release",
+    "choose_epsilon",
     "empirical_coverage",
     "neighbours",
     "profile",

@@ -30,7 +30,7 @@ from expost.data import (
     open_table,
 )
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
-from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from expost.estimators import ESTIMATORS
 from expost.losses import make_loss
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report import Accuracy, Choice, Origin, Summary, collect, render_html
@@ -38,12 +38,6 @@ from expost.types import Audience, FloatArray
 
 __all__ = ["PHASES", "Job", "Outcome", "run"]
 
-Estimator = PrivateLogisticRegression | PrivateLinearSVC | PrivateRidge
-LOSSES: dict[str, type[Estimator]] = {
-    "logistic": PrivateLogisticRegression,
-    "huber-hinge": PrivateLinearSVC,
-    "squared": PrivateRidge,
-}
 # How often `run` reports a phase.
 PHASES = 5
 _MISSING = ("", "?")
@@ -152,7 +146,7 @@ def _check_options(job: Job) -> None:
     if job.model is not None:
         _refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *_OF_AN_ENCODING, "encoding"))
         return
-    name = _validate.one_of("loss", job.loss or "logistic", tuple(LOSSES))
+    name = _validate.one_of("loss", job.loss or "logistic", tuple(ESTIMATORS))
     if name != "squared" and job.label_bound is not None:
         raise InvalidInput(
             f"label_bound={job.label_bound!r}: only the squared loss takes one; leave it out, or"
@@ -321,7 +315,7 @@ def _released(job: Job, encoding: Encoding, encoded: Encoded) -> Release:
         options["label_bound"] = job.label_bound
     else:
         options["classes"] = encoding.target.classes
-    estimator = LOSSES[job.loss or "logistic"](**options)
+    estimator = ESTIMATORS[job.loss or "logistic"](**options)
     release: Release = estimator.fit(encoded.X, _labels(encoding, encoded.y)).release_
     return replace(
         release,

@@ -27,9 +27,18 @@ from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["METHODS", "Neighbours", "entering_rows", "neighbours", "neighbours_of"]
+__all__ = [
+    "METHODS",
+    "Neighbours",
+    "entering_rows",
+    "neighbours",
+    "neighbours_of",
+    "tight_neighbours",
+]
 
 METHODS = ("worst-case", "newton", "exact", "retrain")
+# Newton's certificate is refined where it leaves more than this share of a distance open.
+_LOOSE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -221,6 +230,14 @@ def neighbours_of(
         worst_case=worst_case,
         rows_after=rows_after,
     )
+
+
+def tight_neighbours(problem: Problem, base: Minimiser, **options: Any) -> Neighbours:
+    """Newton's neighbours, refined where their certificate leaves more than 1e-3 open."""
+    near = neighbours_of(problem, base, **options)
+    if np.all(near.error_bound <= _LOOSE * near.distance):
+        return near
+    return neighbours_of(problem, base, method="exact", tolerance=_LOOSE, warn=False, **options)
 
 
 def _same_length(y: Any, rows: int, name: str = "y") -> None:

@@ -13,33 +13,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
 from expost import _validate
 from expost._columns import printable
-from expost._files import write_bytes, write_with
+from expost._files import write_bytes
 from expost._foreign import read_foreign
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
-from expost._neighbours import Neighbours, entering_rows, neighbours_of
-from expost._optional import require
+from expost._neighbours import Neighbours, entering_rows, tight_neighbours
+from expost._table import RowTable, row_keys
 from expost.errors import InvalidInput, WrongRows
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Problem, minimise
 from expost.mechanisms import OutputPerturbation, Release, RowLosses
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["PrivacyProfile", "profile"]
 
-# Newton's certificate is refined where it leaves more than this share of a distance open.
-_LOOSE = 1e-3
 # So many of the constants that were read from the data are named; the rest are counted.
 _NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PrivacyProfile:
+class PrivacyProfile(RowTable):
     """How much one released model gives each row away. For the curator only.
 
     ``losses``      what the mechanism says of each row (see :class:`~expost.mechanisms.RowLosses`).
@@ -207,26 +203,6 @@ class PrivacyProfile:
         }
         return columns
 
-    def to_arrow(self) -> Any:
-        """A pyarrow table, one row a row."""
-        table = pa.table(self.columns())
-        return table.replace_schema_metadata({"audience": self.audience.value})
-
-    def to_frame(self, library: str = "pandas") -> Any:
-        """A pandas or polars frame."""
-        _validate.one_of("library", library, ("pandas", "polars"))
-        module = require(library, caller="PrivacyProfile.to_frame", extra=library)
-        return module.DataFrame(self.columns())
-
-    def to_parquet(self, path: str | Path) -> Path:
-        """Write the table; the file's name says CURATOR-ONLY and its owner alone may read it."""
-        table = self.to_arrow()
-        return write_with(
-            self._curator_path(path),
-            self.audience,
-            lambda file: pyarrow.parquet.write_table(table, file),
-        )
-
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
         value = {
@@ -242,15 +218,7 @@ class PrivacyProfile:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if path is None:
             return text
-        return write_bytes(self._curator_path(path), self.audience, text.encode())
-
-    def _curator_path(self, path: str | Path) -> Path:
-        path = Path(path)
-        if "CURATOR-ONLY" in path.name:
-            return path
-        if not path.suffix:
-            raise InvalidInput(f"path={str(path)!r}: must end in .json or .parquet.")
-        return path.with_name(self.audience.file_name(path.stem, path.suffix.lstrip(".")))
+        return write_bytes(self.audience.path(path), self.audience, text.encode())
 
 
 def profile(
@@ -301,14 +269,14 @@ def profile(
         entering = entering_rows((others.X, others.y), relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
-    near = _neighbours(problem, base, relation, entering)
+    near = tight_neighbours(problem, base, relation=relation, entering=entering)
     how.check_rows(theta, near.base, near.base_error)
     losses = how.row_losses(theta, near)
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
         rows=problem.rows,
-        ids=_ids(ids, len(losses.loss)),
+        ids=row_keys(ids, len(losses.loss)),
         notices=notices,
         neighbours=near,
     )
@@ -382,25 +350,6 @@ def _transformed(steps: Any, X: Any) -> Any:
     return X if steps is None or len(steps) == 0 else steps.transform(X)
 
 
-def _neighbours(
-    problem: Problem, base: Minimiser, relation: Neighbouring, entering: Any, **options: Any
-) -> Neighbours:
-    """Newton's neighbours, refined where their certificate is loose."""
-    near = neighbours_of(problem, base, relation=relation, entering=entering, **options)
-    if np.all(near.error_bound <= _LOOSE * near.distance):
-        return near
-    return neighbours_of(
-        problem,
-        base,
-        method="exact",
-        relation=relation,
-        entering=entering,
-        tolerance=_LOOSE,
-        warn=False,
-        **options,
-    )
-
-
 def _foreign_profile(
     model: Any,
     X: Any,
@@ -427,13 +376,13 @@ def _foreign_profile(
             "X, y: the model does not minimise its objective on these rows; pass the rows that it"
             " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
         )
-    near = _neighbours(problem, base, relation, None, keep_total_penalty=True)
+    near = tight_neighbours(problem, base, relation=relation, keep_total_penalty=True)
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
     return PrivacyProfile(
         losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
         rows=problem.rows,
-        ids=_ids(ids, problem.rows),
+        ids=row_keys(ids, problem.rows),
         notices=("The model carries no noise: every loss is infinite, rows rank by distance.",),
         neighbours=near,
     )
@@ -467,18 +416,6 @@ def _notices(release: Release) -> tuple[str, ...]:
     if release.seeded:
         notices.append("The noise was drawn from a seed: whoever knows it can take it off.")
     return tuple(notices)
-
-
-def _ids(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
-    if ids is None:
-        return None
-    keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
-    kinds = {type(key) for key in keys}
-    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-        keys = tuple(str(key) for key in keys)
-    if len(keys) != rows:
-        raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
-    return keys
 
 
 def _up(number: float) -> float:

@@ -35,7 +35,14 @@ from expost.mechanisms import OutputPerturbation, Release, automatic_regularizat
 from expost.mechanisms.output import TOLERANCE
 from expost.types import FloatArray
 
-__all__ = ["BudgetWarning", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge"]
+__all__ = [
+    "ESTIMATORS",
+    "BudgetWarning",
+    "Prepared",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRidge",
+]
 
 
 _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
@@ -471,6 +478,15 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
     def predict(self, X: Any) -> FloatArray:
         """x·coef + intercept."""
         return self._linear(X)
+
+
+Estimator = PrivateLogisticRegression | PrivateLinearSVC | PrivateRidge
+# By the name of their loss.
+ESTIMATORS: dict[str, type[Estimator]] = {
+    "logistic": PrivateLogisticRegression,
+    "huber-hinge": PrivateLinearSVC,
+    "squared": PrivateRidge,
+}
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

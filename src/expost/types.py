@@ -12,6 +12,7 @@ exposure  ∣loss∣.
 """
 
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,3 +70,12 @@ class Audience(Enum):
     def file_name(self, stem: str, suffix: str) -> str:
         """``stem.suffix``, with CURATOR-ONLY between them unless the file may be published."""
         return f"{stem}.{suffix}" if self is Audience.PASS else f"{stem}.CURATOR-ONLY.{suffix}"
+
+    def path(self, path: str | Path) -> Path:
+        """``path`` under a name that says for whom the file is; it must end in a suffix."""
+        path = Path(path)
+        if "CURATOR-ONLY" in path.name:
+            return path
+        if not path.suffix:
+            raise InvalidInput(f"path={str(path)!r}: must end in a suffix, as .json or .parquet.")
+        return path.with_name(self.file_name(path.stem, path.suffix.lstrip(".")))

@@ -310,7 +310,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
-    neighbours_of = expost._profile.neighbours_of
+    neighbours_of = expost._neighbours.neighbours_of
 
     def changed(*args: Any, **kwargs: Any) -> Any:
         return change(neighbours_of(*args, **kwargs, **options))
@@ -370,7 +370,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         shifts = replace(near.shifts, constant=factor * near.shifts.constant, terms=terms)
         return replace(near, shifts=shifts, distance=factor * near.distance)
 
-    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("Λ dropped from v", subject=LAPLACE, law="1 remove")
@@ -387,7 +387,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @mutant("the total penalty kept for Λ", subject=SQUARED, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
     wrong = _changed_neighbours(lambda near: near, keep_total_penalty=True)
-    patch.setattr(expost._profile, "neighbours_of", wrong)
+    patch.setattr(expost._neighbours, "neighbours_of", wrong)
 
 
 @mutant("the paper's 2R − A with Newton's certificate", subject=LAPLACE, law="1 remove")
@@ -395,7 +395,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(near: Any) -> Any:
         return replace(near, shifts=near.worst_case, distance=near.worst_case_distance)
 
-    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("the Huber hinge's curvature 1/h", subject=HUBER, law="1 remove")
@@ -420,7 +420,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(near: Any) -> Any:
         return replace(near, error_bound=0 * near.error_bound, base_error=0.0)
 
-    patch.setattr(expost._profile, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("no widening for the grid (norm-Laplace)", subject=LAPLACE, law="7 cells")

@@ -33,7 +33,7 @@ from scipy.special import ndtr
 from expost import _validate
 from expost._neighbours import Neighbours
 from expost._numerics import ROUNDOFF
-from expost.accounting import gaussian_epsilon_below, gaussian_scale
+from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser
 from expost.losses import Loss, Squared
@@ -121,6 +121,13 @@ class OutputPerturbation:
         """1/β or σ."""
         return _resolution(self.law)
 
+    @property
+    def unit_noise(self) -> NormLaplace | Gaussian:
+        """The noise at β = 1 or σ = 1: that of every ε is ``resolution`` times it."""
+        if self.noise == "laplace":
+            return NormLaplace(rate=1.0, dimension=self.dimension)
+        return Gaussian(scale=1.0, dimension=self.dimension)
+
     def loss_law(self, separation: FloatArray) -> LossLaw:
         """The law of the loss of rows at β·distance, or distance/σ, = ``separation``: free of ε."""
         if self.noise == "laplace":
@@ -140,6 +147,16 @@ class OutputPerturbation:
             return scaled
         assert self.delta is not None
         return gaussian_epsilon_below(scaled, self.delta)
+
+    def epsilon_from(self, separation: float, distance: float) -> float:
+        """The least ε that brings a row at ``distance`` to this ``separation``, rounded up."""
+        if not distance > 0:
+            return math.inf
+        scaled = self.sensitivity * (separation / distance) * (1 + 8 * ROUNDOFF)
+        if self.noise == "laplace":
+            return scaled
+        assert self.delta is not None
+        return gaussian_epsilon(scaled, self.delta)
 
     @cached_property
     def grid(self) -> Grid:

@@ -53,6 +53,13 @@ class Noise(Protocol):
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
         """The loss from ∥b∥, b·s (n,) and ∥s∥ (n,): no (n, d) array of shifts is needed."""
 
+    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+        """Overwrite ``excess`` (n,) = ∥b − s∥² − ∥b∥² by the loss, lengths in units of 1/β or σ.
+
+        For the inner loop of simulations: ``noise_norm`` > 0, nothing is checked, and ``scratch``
+        (n,) is overwritten too.
+        """
+
     def loss_error(
         self,
         noise_norm: Any,

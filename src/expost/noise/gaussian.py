@@ -88,6 +88,10 @@ class Gaussian:
         _, product, apart = triple(noise_norm, inner, distance)
         return (0.5 * apart * apart - product) / self.scale / self.scale
 
+    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+        """x/2 for x the excess, at σ = 1."""
+        np.multiply(excess, 0.5, out=excess)
+
     def loss_error(
         self,
         noise_norm: Any,

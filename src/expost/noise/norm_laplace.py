@@ -103,6 +103,14 @@ class NormLaplace:
         largest = self.rate * apart
         return np.clip(self._quotient(numerator, rest + norm), -largest, largest)
 
+    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+        """√(r² + x) − r = x/(√(r² + x) + r) for r = ∥b∥ and x the excess, at β = 1."""
+        np.add(excess, noise_norm * noise_norm, out=scratch)
+        np.maximum(scratch, 0.0, out=scratch)
+        np.sqrt(scratch, out=scratch)
+        np.add(scratch, noise_norm, out=scratch)
+        np.divide(excess, scratch, out=excess)
+
     def _quotient(self, numerator: FloatArray, total: FloatArray) -> FloatArray:
         # Both norms are 0 only if b = s = 0, where the loss is 0.
         return self.rate * (numerator / np.where(total > 0, total, 1.0))

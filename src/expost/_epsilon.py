@@ -1,0 +1,464 @@
+"""Which ε: the typical profile, the transition, and a recommendation (LeBlond 4.4 and 5.4).
+
+``choose_epsilon`` is the function users call, before they release anything.
+"""
+
+import html
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost import _validate
+from expost._files import write_bytes
+from expost._neighbours import tight_neighbours
+from expost._ranked import RankedProfiles
+from expost._recommend import Recommendation, recommend, rounded_down
+from expost._sweep import BeliefBound, OutputSweep, Pair, Sweep
+from expost._table import RowTable, row_keys
+from expost._utility import Utility, held_out_utility
+from expost.errors import InvalidInput
+from expost.estimators import ESTIMATORS, Prepared
+from expost.glm import minimise
+from expost.mechanisms.output import TOLERANCE
+from expost.types import Audience, FloatArray, IntArray
+
+__all__ = ["EpsilonChoice", "choose_epsilon"]
+
+# The values of ε that are looked at where none are given.
+_EPSILONS = 25
+# How far they reach beyond [low, high], on either side.
+_MARGIN = 10.0
+_COST = (
+    "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
+    " of the rows; expost.select_privately chooses at a cost that is counted."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EpsilonChoice(RowTable):
+    """Which ε is worth using on these rows. For the curator only.
+
+    ``sweep``        all rows' losses over ε (see :class:`~expost._sweep.Sweep`).
+    ``bound``        the belief that no row may pass, from which prior, mean or quantile.
+    ``utility``      held-out accuracy, AUC and log loss (R²) of released models, or None.
+    ``recommendation``  the ε and the reasons.
+    ``description``  what would be released, in one line.
+    ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
+    ``ids``          the rows' keys, or None: rows are then counted from 0.
+
+    ``typical`` and ``ranked`` are computed when they are first asked for.
+    """
+
+    sweep: Sweep
+    bound: BeliefBound
+    epsilon_for_belief: float
+    utility: Utility | None
+    recommendation: Recommendation
+    description: str
+    notices: tuple[str, ...]
+    ids: tuple[Any, ...] | None = None
+
+    audience = Audience.FAIL
+
+    @property
+    def epsilons(self) -> FloatArray:
+        """(k,) the values of ε that were looked at, ascending."""
+        return self.sweep.epsilons
+
+    @property
+    def low(self) -> float:
+        """The largest ε at which every row is still on its first plateau."""
+        return self.sweep.low
+
+    @property
+    def high(self) -> float:
+        """The smallest ε at which the asked share of rows has reached its second regime."""
+        return self.sweep.high
+
+    @property
+    def recommended(self) -> float | None:
+        """The ε to use; None where no ε keeps every bound, and ``reasons`` say which fails."""
+        return self.recommendation.epsilon
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, a sentence each."""
+        return self.recommendation.reasons
+
+    @property
+    def critical_epsilon(self) -> FloatArray:
+        """(n,) the ε at which each row leaves its first plateau."""
+        return self.sweep.critical
+
+    @property
+    def one_sidedness(self) -> Pair:
+        """E[loss]/E∣loss∣ of the farthest and of the median row over ε, from 0 to 1."""
+        return self.sweep.one_sidedness
+
+    @cached_property
+    def belief(self) -> FloatArray:
+        """(k,) the largest typical belief of any row over ε."""
+        return self.sweep.belief(self.bound, self.epsilons)
+
+    @property
+    def typical(self) -> FloatArray:
+        """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4)."""
+        return self.sweep.typical
+
+    @property
+    def ranked(self) -> FloatArray:
+        """(k, n) the mean over models of the exposure at each rank, ascending (LeBlond Fig. 5).
+
+        Of more than 200,000 rows, at the 2,000 ``ranks`` alone.
+        """
+        return self._profiles.mean
+
+    @property
+    def ranked_error(self) -> FloatArray:
+        """(k, n) the standard error of ``ranked`` over the models drawn."""
+        return self._profiles.error
+
+    @property
+    def ranks(self) -> IntArray:
+        """The ranks of the columns of ``ranked``, from 1 for the least exposed."""
+        return self._profiles.ranks
+
+    @property
+    def ranked_resolution(self) -> float:
+        """The relative error of an exposure before it was averaged: rounding, or the sketch's."""
+        return self._profiles.resolution
+
+    @property
+    def _profiles(self) -> RankedProfiles:
+        return self.sweep.ranked
+
+    def __repr__(self) -> str:
+        found = "none" if self.recommended is None else f"{self.recommended:.4g}"
+        return f"EpsilonChoice(recommended={found}, low={self.low:.4g}, high={self.high:.4g})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The answer for a person; no row's values."""
+        answer = (
+            "No epsilon keeps every bound"
+            if self.recommended is None
+            else f"epsilon      {_short(self.recommended)} is recommended"
+        )
+        limit = self.epsilon_for_belief
+        belief = "none keeps it" if math.isnan(limit) else f"up to {_short(limit)}"
+        prior = "" if self.bound.prior == 0.5 else f" from a prior of {self.bound.prior:g}"
+        lines = [
+            f"Choice of epsilon for {self.sweep.rows} rows",
+            f"model        {self.description}",
+            answer,
+            f"transition   from {_short(self.low)} (all rows protected alike) to"
+            f" {_short(self.high)} (nothing more to lose)",
+            f"belief       {belief} no row's typical belief passes {self.bound.largest:g}{prior}",
+        ]
+        if self.utility is not None and self.recommended is not None:
+            name, curve = self.utility.leading
+            place = int(np.searchsorted(self.utility.epsilons, self.recommended))
+            lines.append(
+                f"{name:<12} {curve.mean[place]:.3f} on held-out rows there,"
+                f" {curve.base_rate:.3f} by the base rate alone, {curve.noiseless:.3f} without"
+                " noise"
+            )
+        lines += [f"- {reason}" for reason in self.reasons]
+        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
+
+    def _repr_html_(self) -> str:
+        title, *rest = (html.escape(line) for line in self.lines())
+        body = "".join(f"<li>{line}</li>" for line in rest)
+        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
+
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+        keys = {} if self.ids is None else {"id": list(self.ids)}
+        return {
+            "row": np.arange(self.sweep.rows),
+            **keys,
+            "critical_epsilon": self.critical_epsilon,
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str | Path:
+        """Headline, curves over ε and each row's critical ε, as text or in a CURATOR-ONLY file."""
+        text = json.dumps(self._fields(), allow_nan=False, ensure_ascii=False)
+        if path is None:
+            return text
+        return write_bytes(self.audience.path(path), self.audience, text.encode())
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "format": "expost-epsilon/1",
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "model": self.description,
+            "recommended": self.recommended,
+            "reasons": list(self.reasons),
+            "low": _plain(self.low),
+            "high": _plain(self.high),
+            "measure": self.sweep.measure,
+            "epsilon_for_belief": _plain(self.epsilon_for_belief),
+            "max_belief": self.bound.largest,
+            "prior": self.bound.prior,
+            "quantile": self.bound.quantile,
+            "epsilons": self.epsilons.tolist(),
+            "belief": self.belief.tolist(),
+            "one_sidedness": {
+                name: values.tolist() for name, values in self.one_sidedness._asdict().items()
+            },
+            "utility": None if self.utility is None else _utility_fields(self.utility),
+            "critical_epsilon": [_plain(value) for value in self.critical_epsilon.tolist()],
+            "notices": list(self.notices),
+        }
+
+
+def choose_epsilon(
+    X: Any,
+    y: Any,
+    *,
+    mechanism: str = "output",
+    noise: str = "laplace",
+    delta: float | None = None,
+    loss: str = "logistic",
+    regularization: float | str = 1.0,
+    epsilons: Sequence[float] | None = None,
+    models: int = 200,
+    tolerance: float = 0.1,
+    rows: float = 0.5,
+    max_belief: float = 0.75,
+    prior: float = 0.5,
+    quantile: float | None = None,
+    utility: float | None = None,
+    folds: int = 5,
+    fit_intercept: bool = True,
+    intercept_scaling: float = 0.1,
+    data_norm: float | None = None,
+    classes: Any = None,
+    huber_width: float | None = None,
+    label_bound: float | None = None,
+    ids: Sequence[Any] | None = None,
+    random_state: int | np.random.Generator | None = None,
+    workers: int | None = None,
+) -> EpsilonChoice:
+    """Which ε is worth using for a private model of these rows; releases nothing.
+
+    The model
+    ---------
+    ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
+    classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
+    it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
+
+    The question
+    ------------
+    ``tolerance``   how far off its plateau a row still counts as on it.
+    ``rows``        the share of rows that are in their second regime at ``high``.
+    ``max_belief``  no row's typical belief may pass it, from the attacker's ``prior``; the mean
+                    over models, or with ``quantile`` = q ≥ ½ their q-quantile.
+    ``utility``     the least mean accuracy (R² for squared loss) on held-out rows, or None.
+
+    The work
+    --------
+    ``epsilons``    the values to tabulate; 25 around the transition if None. ``low``, ``high``,
+                    ``critical_epsilon`` and ``epsilon_for_belief`` do not depend on them.
+    ``models``      models drawn for ``ranked`` and, over all folds, for the utility.
+    ``folds``       the utility is measured on this many held-out folds; 0 leaves it out.
+    ``workers``     threads; no result depends on it.
+
+    Curator-only: looking at the data to choose ε is not private (see ``notices``).
+    """
+    bound = _bound(max_belief, prior, quantile)
+    share = _validate.probability("rows", rows) if rows != 1 else 1.0
+    models = _validate.whole("models", models, least=2)
+    folds = _validate.whole("folds", folds, least=0)
+    if folds == 1:
+        raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
+    if utility is not None:
+        utility = _least_utility(utility, folds)
+    if workers is not None:
+        workers = _validate.whole("workers", workers, least=1)
+    options = {
+        "mechanism": mechanism,
+        "noise": noise,
+        "delta": delta,
+        "regularization": regularization,
+        "fit_intercept": fit_intercept,
+        "intercept_scaling": intercept_scaling,
+        "data_norm": data_norm,
+    }
+    prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
+    seeds = _seeds(random_state)
+    how, problem = prepared.mechanism, prepared.problem
+    base = minimise(problem, tolerance=TOLERANCE)
+    sweep = OutputSweep(
+        mechanism=how,
+        neighbours=tight_neighbours(problem, base),
+        epsilons=np.ones(1) if epsilons is None else _given(epsilons),
+        tolerance=tolerance,
+        share=share,
+        models=models,
+        seed=seeds[0],
+        workers=workers,
+    )
+    limit = sweep.epsilon_for_belief(bound)
+    if epsilons is None:
+        sweep = replace(sweep, epsilons=_around(sweep, limit))
+    measured = None
+    if folds:
+        ends = [e for e in (sweep.low, sweep.high, limit) if 0 < e < math.inf]
+        tried = np.union1d(sweep.epsilons, ends)
+        measured = held_out_utility(
+            problem,
+            how,
+            lambda fold: sweep.resolutions_at(fold, tried),
+            tried,
+            folds=folds,
+            releases=max(2, models // folds),
+            rng=np.random.default_rng(seeds[1]),
+        )
+    return EpsilonChoice(
+        sweep=sweep,
+        bound=bound,
+        epsilon_for_belief=limit,
+        utility=measured,
+        recommendation=recommend(sweep, bound, limit, measured, utility),
+        description=_description(prepared),
+        notices=_notices(prepared),
+        ids=row_keys(ids, problem.rows),
+    )
+
+
+def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBound:
+    prior = _validate.probability("prior", prior)
+    largest = _validate.probability("max_belief", max_belief)
+    if not largest > prior:
+        raise InvalidInput(
+            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers."
+        )
+    if quantile is not None:
+        quantile = _validate.probability("quantile", quantile)
+        if not quantile >= 0.5:
+            raise InvalidInput(
+                f"quantile={quantile!r}: must be at least 0.5; below, more noise may raise it."
+            )
+    return BeliefBound(largest=largest, prior=prior, quantile=quantile)
+
+
+def _least_utility(utility: float, folds: int) -> float:
+    if isinstance(utility, bool) or not isinstance(utility, int | float | np.number):
+        raise InvalidInput(f"utility={utility!r}: must be the least accuracy (R²), or None.")
+    if not utility <= 1:
+        raise InvalidInput(f"utility={utility!r}: must be at most 1, the best there is.")
+    if not folds:
+        raise InvalidInput("folds=0: the utility asked for needs held-out folds; take 5.")
+    return float(utility)
+
+
+def _prepared(
+    X: Any,
+    y: Any,
+    loss: str,
+    options: dict[str, Any],
+    classes: Any,
+    huber_width: float | None,
+    label_bound: float | None,
+) -> Prepared:
+    """The rows as the estimator that would release the model sees them."""
+    _validate.one_of("loss", loss, tuple(ESTIMATORS))
+    given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
+    takes = {
+        "logistic": ("classes",),
+        "huber-hinge": ("classes", "huber_width"),
+        "squared": ("label_bound",),
+    }[loss]
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in takes:
+            raise InvalidInput(f"{name}={value!r}: loss={loss!r} takes none; leave it out.")
+        options[name] = value
+    # Its ε plays no part but for regularization="auto".
+    return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
+
+
+def _given(epsilons: Sequence[float]) -> FloatArray:
+    values = _validate.vector(epsilons, name="epsilons")
+    if not len(values) or not np.all((values >= 1e-50) & (values <= 1e50)):
+        raise InvalidInput("epsilons: must hold numbers between 1e-50 and 1e50, at least one.")
+    return np.unique(values)
+
+
+def _around(sweep: OutputSweep, limit: float) -> FloatArray:
+    """25 values from well below the first end of interest to well above the last."""
+    ends = [end for end in (sweep.low, sweep.high, limit) if 1e-40 < end < 1e40]
+    if not ends:
+        return np.geomspace(1e-2, 1e2, _EPSILONS)
+    return np.geomspace(min(ends) / _MARGIN, max(ends) * _MARGIN, _EPSILONS)
+
+
+def _seeds(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
+    """Of the models that are ranked, and of those whose utility is measured."""
+    if isinstance(random_state, np.random.Generator):
+        words = [int(word) for word in random_state.integers(2**32, size=8)]
+        return np.random.SeedSequence(words).spawn(2)
+    if random_state is not None:
+        random_state = _validate.whole("random_state", random_state, least=0)
+    return np.random.SeedSequence(random_state).spawn(2)
+
+
+def _description(prepared: Prepared) -> str:
+    how = prepared.mechanism
+    delta = "" if how.delta is None else f", delta={how.delta:g}"
+    return (
+        f"{how.loss.name} by output perturbation, {how.noise} noise{delta},"
+        f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
+    )
+
+
+def _notices(prepared: Prepared) -> tuple[str, ...]:
+    notices = [_COST]
+    if prepared.read_from_data:
+        notices.append(
+            "Read from the data, which is not private either:"
+            f" {', '.join(prepared.read_from_data)}."
+        )
+    if prepared.clipped:
+        notices.append(
+            f"{prepared.clipped} rows are longer than data_norm={prepared.ball.data_norm:g} and"
+            " were clipped to it."
+        )
+    return tuple(notices)
+
+
+def _utility_fields(utility: Utility) -> dict[str, Any]:
+    return {
+        "epsilons": utility.epsilons.tolist(),
+        "folds": utility.folds,
+        "releases": utility.folds * utility.releases,
+        **{
+            name: {
+                key: value.tolist() if isinstance(value, np.ndarray) else value
+                for key, value in vars(curve).items()
+            }
+            for name, curve in utility.curves.items()
+        },
+    }
+
+
+def _plain(number: float) -> float | str | None:
+    """Strict JSON has neither NaN nor infinity."""
+    if math.isnan(number):
+        return None
+    return number if math.isfinite(number) else "infinity"
+
+
+def _short(epsilon: float) -> str:
+    return f"{rounded_down(epsilon):.3g}"

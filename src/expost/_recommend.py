@@ -1,0 +1,225 @@
+"""Which ε, and why: from the transition, the bound on belief and the held-out utility.
+
+The rule
+--------
+ceiling   min(high, ε for the belief): past ``high`` nothing changes, past the other a person could
+          be believed to be in the data with more certainty than was asked for.
+floor     min(low, ceiling): below ``low`` more noise no longer changes the shape of the profile.
+choice    the smallest ε in [floor, ceiling] that reaches the utility asked for; or, where none was
+          asked for, whose mean utility is within one standard error of that at the ceiling; or the
+          ceiling, where the utility was not measured.
+None      where no ε keeps every bound: the sentences say which one fails and by how much.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from expost._sweep import BeliefBound, Sweep
+from expost._utility import Utility
+
+__all__ = ["Recommendation", "recommend", "rounded_down"]
+
+_NAMES = {"accuracy": "accuracy", "r2": "R²"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """An ε, or None where no ε will do, and the reasons, a sentence each."""
+
+    epsilon: float | None
+    reasons: tuple[str, ...]
+
+
+def recommend(
+    sweep: Sweep,
+    bound: BeliefBound,
+    epsilon_for_belief: float,
+    utility: Utility | None,
+    least_utility: float | None,
+) -> Recommendation:
+    """Apply the rule of this module."""
+    low, high = sweep.low, sweep.high
+    trouble = _trouble(low, high, bound, epsilon_for_belief)
+    if trouble is not None:
+        return Recommendation(epsilon=None, reasons=(trouble,))
+    ceiling = min(high, epsilon_for_belief)
+    floor = min(low, ceiling)
+    reasons = [_range_sentence(low, high, sweep), *_belief_sentences(sweep, bound, ceiling)]
+    if utility is None:
+        reasons.append(
+            f"The utility was not measured, so that ε = {_short(ceiling)} is simply the largest"
+            " that keeps both."
+        )
+        return Recommendation(epsilon=ceiling, reasons=tuple(reasons))
+    name, curve = utility.leading
+    inside = (utility.epsilons >= floor) & (utility.epsilons <= ceiling)
+    places = np.flatnonzero(inside)
+    top = places[-1]
+    word = _NAMES[name]
+    if least_utility is not None:
+        enough = places[curve.mean[places] >= least_utility]
+        if not len(enough):
+            reasons += _short_of(sweep, bound, utility, least_utility, ceiling)
+            return Recommendation(epsilon=None, reasons=tuple(reasons))
+        chosen = enough[0]
+        reasons.append(
+            f"ε = {_short(utility.epsilons[chosen])} is the smallest value tried from there on"
+            f" whose mean held-out {word}, {curve.mean[chosen]:.3f}, reaches the {least_utility:g}"
+            " asked for."
+        )
+    else:
+        near = curve.mean[places] >= curve.mean[top] - curve.error[top]
+        chosen = places[np.flatnonzero(near)[0]]
+        if chosen == top:
+            reasons.append(
+                f"A smaller ε would cost {word}: it is {curve.mean[top]:.3f} on held-out rows at"
+                f" ε = {_short(ceiling)}, and {curve.mean[places[0]]:.3f} at"
+                f" ε = {_short(utility.epsilons[places[0]])}."
+                if len(places) > 1
+                else f"There the mean held-out {word} is {curve.mean[top]:.3f}."
+            )
+        else:
+            reasons.append(
+                f"ε = {_short(utility.epsilons[chosen])} is the smallest value tried whose mean"
+                f" held-out {word}, {curve.mean[chosen]:.3f}, is within a standard error"
+                f" ({curve.error[top]:.3f}) of the {curve.mean[top]:.3f} at ε = {_short(ceiling)}."
+            )
+    reasons.append(
+        f"Beside it: {curve.base_rate:.3f} for a model that knows the labels alone,"
+        f" {curve.noiseless:.3f} without noise; nine of ten releases score between"
+        f" {curve.low[chosen]:.3f} and {curve.high[chosen]:.3f}."
+    )
+    reasons += _remarks(utility, chosen)
+    return Recommendation(epsilon=float(utility.epsilons[chosen]), reasons=tuple(reasons))
+
+
+def _remarks(utility: Utility, chosen: int) -> list[str]:
+    """What the rule leaves out and a person would want to know."""
+    name, curve = utility.leading
+    word = _NAMES[name]
+    remarks = []
+    least = curve.mean[chosen] - curve.error[chosen]
+    # From there on without a gap, up to the chosen one.
+    worse = np.flatnonzero(curve.mean[:chosen] < least)
+    start = 0 if not len(worse) else int(worse[-1]) + 1
+    if start < chosen:
+        remarks.append(
+            f"Down to ε = {_short(utility.epsilons[start])} the mean {word} stays within a standard"
+            " error of that: if nothing else speaks against it, a smaller ε costs nothing here,"
+            " and every loss shrinks with it."
+        )
+    if not curve.noiseless > curve.base_rate:
+        remarks.append(
+            f"Not even without noise does this model beat the labels alone in {word}: its columns"
+            " or its regularization must change before ε matters."
+        )
+    return remarks
+
+
+def _trouble(low: float, high: float, bound: BeliefBound, limit: float) -> str | None:
+    """Why there is no range to choose from, if so."""
+    if math.isnan(limit):
+        return (
+            f"No ε keeps the typical belief at {bound.largest:g}: at this δ the noise stays finite"
+            " as ε falls to 0, and what is left of it is too little; take a smaller δ."
+        )
+    if math.isnan(low) or math.isnan(high):
+        return (
+            "The transition was not found among the values of ε that were looked at, or lies below"
+            " all of them; widen epsilons."
+        )
+    if not min(high, limit) < math.inf:
+        return (
+            "The model does not depend on enough of the rows to limit ε: half of them do not move"
+            " it at all, and no belief is passed at any ε."
+        )
+    return None
+
+
+def _range_sentence(low: float, high: float, sweep: Sweep) -> str:
+    return (
+        f"Below ε = {_short(low)} every row is on its first plateau: more noise only shrinks all"
+        f" losses alike; above ε = {_short(high)} no more privacy is lost to speak of, for there is"
+        f" hardly any left (followed: {sweep.measure})."
+        if high < math.inf
+        else f"Below ε = {_short(low)} every row is on its first plateau: more noise only shrinks"
+        f" all losses alike; no ε brings the asked share of rows to its second regime, since they"
+        f" do not move the model (followed: {sweep.measure})."
+    )
+
+
+def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[str]:
+    whose = _whose(bound)
+    if ceiling < sweep.low:
+        at_low = float(sweep.belief(bound, np.array([sweep.low]))[0])
+        return [
+            f"The belief decides: up to ε = {_short(ceiling)} {whose} stays within"
+            f" {bound.largest:g}.",
+            f"The transition lies above that, and begins where that belief is already"
+            f" {at_low:.3f}: the shape of the profile would not tell you to stop so soon, the size"
+            " of the losses does.",
+        ]
+    if ceiling < sweep.high:
+        return [
+            f"The belief decides inside the transition: up to ε = {_short(ceiling)} {whose} stays"
+            f" within {bound.largest:g}."
+        ]
+    at_high = float(sweep.belief(bound, np.array([sweep.high]))[0])
+    return [
+        f"The belief does not limit ε here: {whose} is {at_high:.3f} at ε = {_short(ceiling)},"
+        f" within {bound.largest:g}."
+    ]
+
+
+def _whose(bound: BeliefBound) -> str:
+    kind = "typical belief" if bound.quantile is None else f"{bound.quantile:g}-quantile of belief"
+    return f"the {kind} in the most exposed row (from a prior of {bound.prior:g})"
+
+
+def _short_of(
+    sweep: Sweep, bound: BeliefBound, utility: Utility, least: float, ceiling: float
+) -> list[str]:
+    """Which bound fails, and by how much."""
+    name, curve = utility.leading
+    word = _NAMES[name]
+    place = int(np.flatnonzero(utility.epsilons <= ceiling)[-1])
+    reached = float(curve.mean[place])
+    sentences = [
+        f"No ε keeps every bound: at ε = {_short(ceiling)}, the largest that is left, the mean"
+        f" held-out {word} is {reached:.3f}, which is {least - reached:.3f} short of the"
+        f" {least:g} asked for."
+    ]
+    beyond = np.flatnonzero((utility.epsilons > ceiling) & (curve.mean >= least))
+    if len(beyond):
+        there = utility.epsilons[beyond[0]]
+        belief = float(sweep.belief(bound, np.array([there]))[0])
+        passed = (
+            f" {belief - bound.largest:.3f} more than allowed" if belief > bound.largest else ""
+        )
+        sentences.append(
+            f"It is reached at ε = {_short(there)}, where {_whose(bound)} is {belief:.3f},{passed}"
+            f"{' past the end of the transition' if there > sweep.high else ''}."
+        )
+    elif curve.noiseless < least:
+        sentences.append(
+            f"Not even without noise is it reached: {word} is {curve.noiseless:.3f} there, so that"
+            " the model, its regularization or its columns must change, not ε."
+        )
+    else:
+        sentences.append("No ε that was tried reaches it; widen epsilons.")
+    return sentences
+
+
+def rounded_down(epsilon: float) -> float:
+    """Three digits, never more than ``epsilon``: what may be typed in its place."""
+    if not 0 < epsilon < math.inf:
+        return epsilon
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    short = float(f"{math.floor(epsilon / unit) * unit:.3g}")
+    return short if short <= epsilon else float(f"{(math.floor(epsilon / unit) - 1) * unit:.3g}")
+
+
+def _short(epsilon: float) -> str:
+    return f"{rounded_down(epsilon):.3g}"

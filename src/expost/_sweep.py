@@ -1,0 +1,235 @@
+"""All rows' losses over ε, before any model is released: what :func:`choose_epsilon` looks at.
+
+A sweep answers from the exact law of a row's loss where there is one (:class:`OutputSweep`). Its
+separations are those of the proved *upper* end of each distance wherever a figure promises
+something (``critical``, ``epsilon_for_belief``), and those of its lower end in ``high``: outside of
+[low, high] nothing changes shape, for certain.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit, logit
+
+from expost._neighbours import Neighbours
+from expost._numerics import bracket_root
+from expost._ranked import RankedProfiles, rank_averages
+from expost._transition import Transition, transition
+from expost._typical import expected_exposures
+from expost.errors import ConvergenceError
+from expost.mechanisms import OutputPerturbation
+from expost.types import FloatArray
+
+__all__ = ["BeliefBound", "OutputSweep", "Pair", "Sweep"]
+
+
+class Pair(NamedTuple):
+    """A figure of two rows over ε, each (k,): the farthest from the base, and the median one."""
+
+    farthest: FloatArray
+    median: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeliefBound:
+    """No row's typical belief may pass ``largest``, from the attacker's ``prior``.
+
+    Typical is the mean over the models it might be, or their ``quantile`` if that is given.
+    """
+
+    largest: float
+    prior: float = 0.5
+    quantile: float | None = None
+
+
+class Sweep(Protocol):
+    """What is known of the losses of n rows at each of k values of ε."""
+
+    @property
+    def epsilons(self) -> FloatArray:
+        """(k,) ascending."""
+
+    @property
+    def rows(self) -> int:
+        """n, the rows that were looked at."""
+
+    @property
+    def measure(self) -> str:
+        """What is followed from the first plateau to the second regime, in words."""
+
+    @property
+    def low(self) -> float:
+        """The largest ε at which every row is on its first plateau; NaN if there is none."""
+
+    @property
+    def high(self) -> float:
+        """The smallest ε at which the asked share of rows is in its second regime."""
+
+    @property
+    def critical(self) -> FloatArray:
+        """(n,) the ε at which each row leaves its first plateau."""
+
+    @property
+    def one_sidedness(self) -> Pair:
+        """E[ℓ]/E∣ℓ∣, from 0 (losses of either sign) to 1 (each model proves the row was in)."""
+
+    @property
+    def typical(self) -> FloatArray:
+        """(k, n) E∣ℓ∣ of every row."""
+
+    @property
+    def ranked(self) -> RankedProfiles:
+        """The rank-averaged profile."""
+
+    def epsilon_for_belief(self, bound: BeliefBound) -> float:
+        """The largest ε that keeps the bound, rounded down; NaN if none does."""
+
+    def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
+        """The largest typical belief of any row, at each of ``epsilons``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OutputSweep:
+    """The sweep of output perturbation, from the exact law; only ``ranked`` samples models.
+
+    ``mechanism``  its public constants; its own ε plays no part.
+    ``share``      of the rows that must have reached the second regime at ``high``.
+    ``seed``       of the models drawn for ``ranked``.
+    """
+
+    mechanism: OutputPerturbation
+    neighbours: Neighbours
+    epsilons: FloatArray
+    tolerance: float
+    share: float
+    models: int
+    seed: np.random.SeedSequence
+    workers: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return len(self.neighbours)
+
+    @cached_property
+    def transition(self) -> Transition:
+        """The separations at which any row leaves its first plateau and reaches its second."""
+        return transition(
+            noise=self.mechanism.noise,
+            dimension=self.mechanism.dimension,
+            tolerance=self.tolerance,
+        )
+
+    @property
+    def measure(self) -> str:
+        """What is followed."""
+        return self.transition.measure
+
+    @property
+    def far(self) -> FloatArray:
+        """(n,) the upper end of each row's distance."""
+        return self.neighbours.distance + self.neighbours.error_bound
+
+    @cached_property
+    def low(self) -> float:
+        """The largest ε at which the farthest row, and so every row, is on its first plateau."""
+        return float(self.mechanism.epsilon_at(self.transition.leaves, self._farthest)[0])
+
+    @cached_property
+    def high(self) -> float:
+        """The smallest ε at which the share of rows is past ``transition.arrives``."""
+        near = np.maximum(self.neighbours.distance - self.neighbours.error_bound, 0.0)
+        count = max(1, math.ceil(self.share * len(near) - 1e-9))
+        distance = float(np.partition(near, len(near) - count)[len(near) - count])
+        return self.mechanism.epsilon_from(self.transition.arrives, distance)
+
+    @cached_property
+    def critical(self) -> FloatArray:
+        """(n,) ∝ 1/distance under norm-Laplace noise (LeBlond Fig. 7)."""
+        return self.mechanism.epsilon_at(self.transition.leaves, self.far)
+
+    @property
+    def _farthest(self) -> FloatArray:
+        return np.array([float(np.max(self.far))])
+
+    @cached_property
+    def resolutions(self) -> FloatArray:
+        """(k,) 1/β or σ at each ε."""
+        return self.resolutions_at(self.mechanism, self.epsilons)
+
+    @staticmethod
+    def resolutions_at(mechanism: OutputPerturbation, epsilons: FloatArray) -> FloatArray:
+        """1/β or σ at each of ``epsilons``."""
+        return np.array([replace(mechanism, epsilon=float(e)).resolution for e in epsilons])
+
+    @cached_property
+    def one_sidedness(self) -> Pair:
+        """E[ℓ]/E∣ℓ∣ of the farthest and of the median row."""
+        distance = self.neighbours.distance
+        pair = []
+        for apart in (float(np.max(distance)), float(np.median(distance))):
+            law = self.mechanism.loss_law(apart / self.resolutions)
+            with np.errstate(invalid="ignore"):
+                ratio = law.expected_loss / law.expected_exposure
+            # A row that the model does not depend on has no loss of either sign.
+            pair.append(np.where(law.expected_exposure == 0, 0.0, ratio))
+        return Pair(*pair)
+
+    @cached_property
+    def typical(self) -> FloatArray:
+        """(k, n) E∣ℓ∣ by quadrature of the exact law (LeBlond 4.4)."""
+        scales = 1 / self.resolutions
+        return expected_exposures(self.mechanism.loss_law, self.neighbours.distance, scales)
+
+    @cached_property
+    def ranked(self) -> RankedProfiles:
+        """The rank-averaged profile over sampled models."""
+        noise = self.mechanism.unit_noise
+        return rank_averages(
+            self.neighbours.shifts,
+            self.neighbours.distance,
+            noise,
+            self.resolutions,
+            noise.sample(self.models, np.random.default_rng(self.seed)),
+            workers=self.workers,
+        )
+
+    def epsilon_for_belief(self, bound: BeliefBound) -> float:
+        """From the largest separation whose typical belief keeps the bound."""
+        passed = self._passed(bound)
+        top = 1.0
+        while not passed(np.array([top]))[0] > 0:
+            top *= 4
+            if not top < 1e30:
+                raise ConvergenceError("no separation passes the belief; take a smaller one.")
+        below, _ = bracket_root(passed, np.array([1e-12]), np.array([top]))
+        if not passed(below)[0] <= 0:
+            return math.nan
+        return float(self.mechanism.epsilon_at(float(below[0]), self._farthest)[0])
+
+    def _passed(self, bound: BeliefBound) -> Callable[[FloatArray], FloatArray]:
+        """A function of the separation that is > 0 where the bound is passed."""
+        if bound.quantile is None:
+            # The law's figures are right to about 1e-12.
+            return lambda separation: (
+                self.mechanism.loss_law(separation).expected_belief(bound.prior) * (1 + 1e-11)
+                - bound.largest
+            )
+        most = float(logit(bound.largest) - logit(bound.prior))
+        level = bound.quantile
+        return lambda separation: (
+            self.mechanism.loss_law(separation).quantile(level) * (1 + 1e-11) - most
+        )
+
+    def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
+        """That of the farthest row: a typical belief grows with the separation."""
+        scales = 1 / self.resolutions_at(self.mechanism, epsilons)
+        law = self.mechanism.loss_law(self._farthest * scales)
+        if bound.quantile is None:
+            return law.expected_belief(bound.prior)
+        belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
+        return belief

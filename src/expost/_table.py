@@ -1,0 +1,61 @@
+"""A result with a line for each row, as a table that other programs read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from expost import _validate
+from expost._files import write_with
+from expost._optional import require
+from expost.errors import InvalidInput
+from expost.types import Audience
+
+__all__ = ["RowTable", "row_keys"]
+
+
+class RowTable(ABC):
+    """What results with per-row figures share; ``audience`` goes with every table of them."""
+
+    audience: Audience
+
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table, one row a row."""
+        table = pa.table(self.columns())
+        return table.replace_schema_metadata({"audience": self.audience.value})
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A pandas or polars frame."""
+        _validate.one_of("library", library, ("pandas", "polars"))
+        module = require(library, caller=f"{type(self).__name__}.to_frame", extra=library)
+        return module.DataFrame(self.columns())
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the table; the file's name says CURATOR-ONLY and its owner alone may read it."""
+        table = self.to_arrow()
+        return write_with(
+            self.audience.path(path),
+            self.audience,
+            lambda file: pyarrow.parquet.write_table(table, file),
+        )
+
+
+def row_keys(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
+    """Keys of rows as plain numbers or text, one for each row."""
+    if ids is None:
+        return None
+    keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
+    kinds = {type(key) for key in keys}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+        keys = tuple(str(key) for key in keys)
+    if len(keys) != rows:
+        raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
+    return keys

@@ -1,0 +1,226 @@
+"""How useful a released model is, on rows it has not seen, over ε.
+
+Each fold is held out once. The objective is minimised on the other rows, noise of every ε is added
+to the minimiser as a release of those rows would (n of the fold, so that it is a little pessimistic
+for all n rows), and the noisy models are scored on the rows held out. The draws are shared by all ε
+(:mod:`expost._ranked` says why).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import rankdata
+
+from expost.errors import InvalidInput
+from expost.glm import Problem, minimise
+from expost.mechanisms import OutputPerturbation
+from expost.types import FloatArray, IntArray
+
+__all__ = ["MEASURES", "Curve", "Utility", "held_out_utility"]
+
+# Where larger is better; log loss is the other way round.
+MEASURES = ("accuracy", "auc", "log_loss", "r2")
+# A function of (margins (m, n), labels (n,)) that scores each row of margins.
+Scorer = Callable[[FloatArray, FloatArray], FloatArray]
+# Scores of rows held at a time.
+_BLOCK_SCORES = 2**20
+_TAIL = 0.05
+_FIT = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """One measure over ε.
+
+    ``mean``       (k,) over folds and releases.
+    ``low, high``  (k,) nine of ten releases score between them: what a single release may get.
+    ``error``      (k,) the standard error of the mean, from the folds' own means.
+    ``base_rate``  what a model that knows nothing but the labels gets on the same folds.
+    ``noiseless``  what ε = ∞ gets: not released, not private.
+    """
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    error: FloatArray
+    base_rate: float
+    noiseless: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Utility:
+    """The held-out scores of released models over ε.
+
+    ``accuracy``, ``auc``, ``log_loss`` of a classifier (``log_loss`` of a logistic one alone),
+    ``r2`` of a regression; None where a measure does not apply. ``log_loss`` is in nats.
+    """
+
+    epsilons: FloatArray
+    folds: int
+    releases: int
+    accuracy: Curve | None = None
+    auc: Curve | None = None
+    log_loss: Curve | None = None
+    r2: Curve | None = None
+
+    @property
+    def curves(self) -> dict[str, Curve]:
+        """Those that apply, by name."""
+        found = ((name, getattr(self, name)) for name in MEASURES)
+        return {name: curve for name, curve in found if curve is not None}
+
+    @property
+    def leading(self) -> tuple[str, Curve]:
+        """The measure by which ε is recommended: accuracy, or R²."""
+        name = "r2" if self.accuracy is None else "accuracy"
+        curve = self.curves[name]
+        return name, curve
+
+
+def held_out_utility(
+    problem: Problem,
+    mechanism: OutputPerturbation,
+    resolutions: Callable[[OutputPerturbation], FloatArray],
+    epsilons: FloatArray,
+    *,
+    folds: int,
+    releases: int,
+    rng: np.random.Generator,
+) -> Utility:
+    """Score ``releases`` models a fold at each ε; ``resolutions`` gives 1/β or σ at each."""
+    parts = _parts(problem, folds, rng)
+    scorers = _scorers(problem)
+    draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
+    scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
+    rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
+    for part, noise in zip(parts, draws, strict=True):
+        kept = np.setdiff1d(np.arange(problem.rows), part)
+        fitted = _minimiser(problem, kept)
+        test = _Test(margin=problem.X[part] @ fitted, y=problem.y[part])
+        spread = resolutions(replace(mechanism, rows=len(kept)))
+        for name, found in _scored(test, problem.X[part], noise, spread, scorers).items():
+            scores[name].append(found)
+        known = _knows_nothing(problem, kept)
+        for name, score in scorers.items():
+            ignorant = float(score(np.full((1, len(part)), known), test.y)[0])
+            rest[name].append((ignorant, float(score(test.margin[None, :], test.y)[0])))
+    curves = {name: _curve(scores[name], rest[name]) for name in scorers}
+    return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Test:
+    """The rows of a fold: what the minimiser says of them, and what is true."""
+
+    margin: FloatArray
+    y: FloatArray
+
+
+def _parts(problem: Problem, folds: int, rng: np.random.Generator) -> list[IntArray]:
+    """Disjoint folds that cover the rows, each with its share of either class."""
+    order = rng.permutation(problem.rows)
+    if problem.loss.is_classification:
+        order = order[np.argsort(problem.y[order], kind="stable")]
+        rarest = min(np.count_nonzero(problem.y > 0), np.count_nonzero(problem.y < 0))
+        if rarest < 2 * folds:
+            raise InvalidInput(
+                f"folds={folds!r}: the rarer class has {rarest} rows, and every fold needs two of"
+                " either; take fewer folds, or 0 to leave the utility out."
+            )
+    elif problem.rows < 4 * folds:
+        raise InvalidInput(
+            f"folds={folds!r}: {problem.rows} rows are too few; take fewer folds, or 0 to leave"
+            " the utility out."
+        )
+    return [np.sort(order[start::folds]) for start in range(folds)]
+
+
+def _minimiser(problem: Problem, kept: IntArray) -> FloatArray:
+    part = Problem(X=problem.X[kept], y=problem.y[kept], loss=problem.loss, penalty=problem.penalty)
+    return minimise(part, tolerance=_FIT).theta
+
+
+def _knows_nothing(problem: Problem, kept: IntArray) -> float:
+    """The margin that fits the labels alone: log odds of the classes, or the mean."""
+    y = problem.y[kept]
+    if not problem.loss.is_classification:
+        return float(np.mean(y))
+    return float(np.log(np.count_nonzero(y > 0) / np.count_nonzero(y < 0)))
+
+
+def _scored(
+    test: _Test,
+    X: FloatArray,
+    noise: FloatArray,
+    resolutions: FloatArray,
+    scorers: dict[str, Scorer],
+) -> dict[str, FloatArray]:
+    """(k, releases) of each measure: the margins are those of the minimiser plus ρ·(x·b)."""
+    found = {name: np.empty((len(resolutions), len(noise))) for name in scorers}
+    step = max(1, _BLOCK_SCORES // len(test.y))
+    for start in range(0, len(noise), step):
+        some = slice(start, start + step)
+        products = noise[some] @ X.T
+        for place, scale in enumerate(resolutions):
+            margins = test.margin + scale * products
+            for name, score in scorers.items():
+                found[name][place, some] = score(margins, test.y)
+    return found
+
+
+def _scorers(problem: Problem) -> dict[str, Scorer]:
+    """The measures that apply; only a logistic model gives probabilities."""
+    if not problem.loss.is_classification:
+        return {"r2": _r2}
+    scorers: dict[str, Scorer] = {"accuracy": _accuracy, "auc": _auc}
+    if problem.loss.name == "logistic":
+        scorers["log_loss"] = _log_loss
+    return scorers
+
+
+def _accuracy(margins: FloatArray, y: FloatArray) -> FloatArray:
+    share: FloatArray = np.mean((margins > 0) == (y > 0), axis=1)
+    return share
+
+
+def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
+    """P(a positive row scores above a negative one), ties half: from the sum of ranks."""
+    positive = y > 0
+    many, few = np.count_nonzero(positive), np.count_nonzero(~positive)
+    ranks = np.stack([rankdata(row) for row in margins])
+    above = ranks[:, positive].sum(axis=1) - many * (many + 1) / 2
+    area: FloatArray = above / (many * few)
+    return area
+
+
+def _log_loss(margins: FloatArray, y: FloatArray) -> FloatArray:
+    """Mean of log(1 + e^(−y·margin)), in nats."""
+    mean: FloatArray = np.mean(np.logaddexp(0.0, -y * margins), axis=1)
+    return mean
+
+
+def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:
+    """1 − Σ(y − z)²/Σ(y − mean)²."""
+    spread = float(np.sum((y - np.mean(y)) ** 2))
+    if not spread > 0:
+        raise InvalidInput(
+            "y: is constant in a fold, so that R² is not defined; folds=0 leaves it out."
+        )
+    return 1 - np.sum((margins - y) ** 2, axis=1) / spread
+
+
+def _curve(folds: list[FloatArray], rest: list[tuple[float, float]]) -> Curve:
+    """``folds``: (k, releases) each; ``rest``: what knowing nothing and ε = ∞ get, by fold."""
+    everything = np.concatenate(folds, axis=1)
+    means = np.stack([scores.mean(axis=1) for scores in folds])
+    low, high = np.quantile(everything, (_TAIL, 1 - _TAIL), axis=1)
+    ignorant, noiseless = np.mean(np.array(rest), axis=0)
+    return Curve(
+        mean=means.mean(axis=0),
+        low=low,
+        high=high,
+        error=means.std(axis=0, ddof=1) / np.sqrt(len(folds)),
+        base_rate=float(ignorant),
+        noiseless=float(noiseless),
+    )
