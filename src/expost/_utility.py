@@ -207,7 +207,8 @@ def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidInput(
             "y: is constant in a fold, so that R² is not defined; folds=0 leaves it out."
         )
-    return 1 - np.sum((margins - y) ** 2, axis=1) / spread
+    missed: FloatArray = np.sum((margins - y) ** 2, axis=1)
+    return 1 - missed / spread
 
 
 def _curve(folds: list[FloatArray], rest: list[tuple[float, float]]) -> Curve:
