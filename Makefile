@@ -35,6 +35,7 @@ check: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python bench/neighbours.py
+	$(BIN)/python bench/epsilon.py
 
 clean:
 	rm -rf .venv demo-report build dist
