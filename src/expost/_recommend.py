@@ -130,6 +130,11 @@ def _trouble(low: float, high: float, bound: BeliefBound, limit: float) -> str |
             "The transition was not found among the values of ε that were looked at, or lies below"
             " all of them; widen epsilons."
         )
+    if not min(low, limit) > 0:
+        return (
+            "No ε can be vouched for: how far some row moves the model is not bounded by its"
+            " certificate; rescale the columns, or take a larger regularization."
+        )
     if not min(high, limit) < math.inf:
         return (
             "The model does not depend on enough of the rows to limit ε: half of them do not move"
