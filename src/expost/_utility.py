@@ -196,8 +196,7 @@ def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
         float(np.sum(np.searchsorted(many, few, "left") + np.searchsorted(many, few, "right")))
         for few, many in zip(upper, lower, strict=True)
     ]
-    pairs = 2.0 * upper.shape[1] * lower.shape[1]
-    return np.array(below) / pairs
+    return np.array(below) / float(2 * upper.shape[1] * lower.shape[1])
 
 
 def _log_loss(margins: FloatArray, y: FloatArray) -> FloatArray:
