@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from expost._epsilon import EpsilonChoice, choose_epsilon
     from expost._neighbours import Neighbours, neighbours
     from expost._profile import PrivacyProfile, profile
+    from expost._selection import (
+        SelectionCost,
+        select_privately,
+        selection_cost,
+        selection_probabilities,
+    )
+    from expost._tuning import SelectedRegularization, select_regularization
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.mechanisms import OutputPerturbation, Release
     from expost.types import Audience, Neighbouring
@@ -27,10 +34,16 @@ _CONTENTS = {
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
     "Release": "mechanisms",
+    "SelectedRegularization": "_tuning",
+    "SelectionCost": "_selection",
     "choose_epsilon": "_epsilon",
     "empirical_coverage": "_coverage",
     "neighbours": "_neighbours",
     "profile": "_profile",
+    "select_privately": "_selection",
+    "select_regularization": "_tuning",
+    "selection_cost": "_selection",
+    "selection_probabilities": "_selection",
 }
 _MODULES = ("accounting", "data", "datasets", "errors", "glm", "losses", "mechanisms", "noise")
 
@@ -46,10 +59,16 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateRidge",
     "Release",
+    "SelectedRegularization",
+    "SelectionCost",
     "choose_epsilon",
     "empirical_coverage",
     "neighbours",
     "profile",
+    "select_privately",
+    "select_regularization",
+    "selection_cost",
+    "selection_probabilities",
 ]
 
 

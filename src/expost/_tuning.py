@@ -165,7 +165,7 @@ def select_regularization(
         candidates=values,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        model=estimator._keep(releases[index]),
+        model=type(estimator).from_release(releases[index]),
         part_rows=tuple(len(part) for part in members),
         method=method,
     )

@@ -237,12 +237,17 @@ class _PrivateLinearModel(BaseEstimator):
     def load(cls, path: str | Path) -> Self:
         """The estimator that wrote ``path``."""
         release = Release.load(path)
-        how, ball = release.mechanism, release.ball
-        if how.loss.name != cls._loss_name:
+        if release.mechanism.loss.name != cls._loss_name:
             raise InvalidInput(
-                f"{path}: holds a model with {how.loss.name} loss; {cls.__name__} needs one with"
-                f" {cls._loss_name} loss."
+                f"{path}: holds a model with {release.mechanism.loss.name} loss; {cls.__name__}"
+                f" needs one with {cls._loss_name} loss."
             )
+        return cls.from_release(release)
+
+    @classmethod
+    def from_release(cls, release: Release) -> Self:
+        """The fitted estimator of a released model."""
+        how, ball = release.mechanism, release.ball
         parameters: dict[str, Any] = {
             "epsilon": how.epsilon,
             "delta": how.delta,
