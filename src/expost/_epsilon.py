@@ -30,6 +30,8 @@ from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["EpsilonChoice", "choose_epsilon"]
 
+# A belief that is closer to its prior is not told from it by the law's accuracy.
+_LEAST_GAIN = 1e-9
 # The values of ε that are looked at where none are given.
 _EPSILONS = 25
 # How far they reach beyond [low, high], on either side.
@@ -143,7 +145,7 @@ class EpsilonChoice(RowTable):
         return f"EpsilonChoice(recommended={found}, low={self.low:.4g}, high={self.high:.4g})"
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join([*self.lines(), *(f"! {notice}" for notice in self.notices)])
 
     def lines(self) -> list[str]:
         """The answer for a person; no row's values."""
@@ -153,7 +155,7 @@ class EpsilonChoice(RowTable):
             else f"epsilon      {_short(self.recommended)} is recommended"
         )
         limit = self.epsilon_for_belief
-        belief = "none keeps it" if math.isnan(limit) else f"up to {_short(limit)}"
+        belief = f"up to {_short(limit)}" if limit > 0 else "at no epsilon"
         prior = "" if self.bound.prior == 0.5 else f" from a prior of {self.bound.prior:g}"
         lines = [
             f"Choice of epsilon for {self.sweep.rows} rows",
@@ -161,7 +163,7 @@ class EpsilonChoice(RowTable):
             answer,
             f"transition   from {_short(self.low)} (all rows protected alike) to"
             f" {_short(self.high)} (nothing more to lose)",
-            f"belief       {belief} no row's typical belief passes {self.bound.largest:g}{prior}",
+            f"belief       {belief} no row's typical belief passes {self.bound.largest:.6g}{prior}",
         ]
         if self.utility is not None and self.recommended is not None:
             name, curve = self.utility.leading
@@ -175,7 +177,7 @@ class EpsilonChoice(RowTable):
         return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
 
     def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in self.lines())
+        title, *rest = (html.escape(line) for line in str(self).splitlines())
         body = "".join(f"<li>{line}</li>" for line in rest)
         return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
@@ -276,7 +278,7 @@ def choose_epsilon(
     Curator-only: looking at the data to choose ε is not private (see ``notices``).
     """
     bound = _bound(max_belief, prior, quantile)
-    share = _validate.probability("rows", rows) if rows != 1 else 1.0
+    share = _share(rows)
     models = _validate.whole("models", models, least=2)
     folds = _validate.whole("folds", folds, least=0)
     if folds == 1:
@@ -297,6 +299,7 @@ def choose_epsilon(
     prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
     seeds = _seeds(random_state)
     how, problem = prepared.mechanism, prepared.problem
+    keys = row_keys(ids, problem.rows)
     base = minimise(problem, tolerance=TOLERANCE)
     sweep = OutputSweep(
         mechanism=how,
@@ -332,16 +335,24 @@ def choose_epsilon(
         recommendation=recommend(sweep, bound, limit, measured, utility),
         description=_description(prepared),
         notices=_notices(prepared),
-        ids=row_keys(ids, problem.rows),
+        ids=keys,
     )
+
+
+def _share(rows: float) -> float:
+    share = _validate.positive("rows", rows)
+    if not share <= 1:
+        raise InvalidInput(f"rows={rows!r}: must be a share of the rows, above 0 and at most 1.")
+    return share
 
 
 def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBound:
     prior = _validate.probability("prior", prior)
     largest = _validate.probability("max_belief", max_belief)
-    if not largest > prior:
+    if not largest > prior + _LEAST_GAIN:
         raise InvalidInput(
-            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers."
+            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers, by"
+            f" more than {_LEAST_GAIN:g}."
         )
     if quantile is not None:
         quantile = _validate.probability("quantile", quantile)
@@ -353,9 +364,10 @@ def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBou
 
 
 def _least_utility(utility: float, folds: int) -> float:
-    if isinstance(utility, bool) or not isinstance(utility, int | float | np.number):
+    number = isinstance(utility, int | float | np.integer | np.floating)
+    if isinstance(utility, bool) or not number:
         raise InvalidInput(f"utility={utility!r}: must be the least accuracy (R²), or None.")
-    if not utility <= 1:
+    if not -math.inf < utility <= 1:
         raise InvalidInput(f"utility={utility!r}: must be at most 1, the best there is.")
     if not folds:
         raise InvalidInput("folds=0: the utility asked for needs held-out folds; take 5.")
@@ -431,9 +443,10 @@ def _notices(prepared: Prepared) -> tuple[str, ...]:
             f" {', '.join(prepared.read_from_data)}."
         )
     if prepared.clipped:
+        notices += prepared.clipped
         notices.append(
-            f"{prepared.clipped} rows are longer than data_norm={prepared.ball.data_norm:g} and"
-            " were clipped to it."
+            "The utility is measured on clipped rows and labels too; a released model predicts"
+            " from rows as they are."
         )
     return tuple(notices)
 

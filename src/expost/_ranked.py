@@ -11,10 +11,11 @@ With lengths in units of ρ, a row's loss depends on r = ∥b∥ and the excess
     ∥b − s/ρ∥² − ∥b∥² = (distance/ρ)² − 2 b·s/ρ.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -170,17 +171,23 @@ def _sorted_profiles(
     """Every rank: one sort for each ε and model."""
     everything = slice(0, len(sweep.distance))
     moments = [_Moments(everything.stop) for _ in sweep.resolutions]
+    # A power of two near the largest exposure, so that single precision neither over- nor
+    # underflows.
+    units = [2.0 ** round(math.log2(sweep.largest(place))) for place in range(len(moments))]
     for models in _slices(len(sweep.draws), max(1, _BLOCK_PRODUCTS // everything.stop)):
         inner = sweep.shifts.inners(sweep.draws[models], everything)
 
         def average(place: int, models: slice = models, inner: FloatArray = inner) -> None:
             for exposure in sweep.exposures(place, models, inner, everything):
+                exposure /= units[place]
                 profile = exposure.astype(np.float32)
                 profile.sort()
                 moments[place].add(profile)
 
         each(average)
-    return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
+    scale = np.array(units)[:, None]
+    found = _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
+    return replace(found, mean=scale * found.mean, error=scale * found.error)
 
 
 def _sketched_profiles(

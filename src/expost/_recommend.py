@@ -5,6 +5,7 @@ The rule
 ceiling   min(high, ε for the belief): past ``high`` nothing changes, past the other a person could
           be believed to be in the data with more certainty than was asked for.
 floor     min(low, ceiling): below ``low`` more noise no longer changes the shape of the profile.
+          (The ceiling, where at a fixed δ no ε has every row on its first plateau.)
 choice    the smallest ε in [floor, ceiling] that reaches the utility asked for; or, where none was
           asked for, whose mean utility is within one standard error of that at the ceiling; or the
           ceiling, where the utility was not measured.
@@ -13,6 +14,7 @@ None      where no ε keeps every bound: the sentences say which one fails and b
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from expost._utility import Utility
 
 __all__ = ["Recommendation", "recommend", "rounded_down"]
 
+# Where the belief is shown that even the smallest ε leaves.
+_NEXT_TO_NOTHING = 1e-6
 _NAMES = {"accuracy": "accuracy", "r2": "R²"}
 
 
@@ -41,12 +45,12 @@ def recommend(
 ) -> Recommendation:
     """Apply the rule of this module."""
     low, high = sweep.low, sweep.high
-    trouble = _trouble(low, high, bound, epsilon_for_belief)
+    trouble = _trouble(sweep, bound, epsilon_for_belief)
     if trouble is not None:
         return Recommendation(epsilon=None, reasons=(trouble,))
     ceiling = min(high, epsilon_for_belief)
-    floor = min(low, ceiling)
-    reasons = [_range_sentence(low, high, sweep), *_belief_sentences(sweep, bound, ceiling)]
+    floor = min(low, ceiling) if low > 0 else ceiling
+    reasons = [*_range_sentences(sweep), *_belief_sentences(sweep, bound, ceiling)]
     if utility is None:
         reasons.append(
             f"The utility was not measured, so that ε = {_short(ceiling)} is simply the largest"
@@ -118,41 +122,45 @@ def _remarks(utility: Utility, chosen: int) -> list[str]:
     return remarks
 
 
-def _trouble(low: float, high: float, bound: BeliefBound, limit: float) -> str | None:
+def _trouble(sweep: Sweep, bound: BeliefBound, limit: float) -> str | None:
     """Why there is no range to choose from, if so."""
-    if math.isnan(limit):
+    if not limit > 0:
+        least = float(sweep.belief(bound, np.array([_NEXT_TO_NOTHING]))[0])
         return (
-            f"No ε keeps the typical belief at {bound.largest:g}: at this δ the noise stays finite"
-            " as ε falls to 0, and what is left of it is too little; take a smaller δ."
+            f"No ε keeps {_whose(bound)} at {bound.largest:.6g}: however small ε is, that much"
+            f" cannot be vouched for; at ε = {_NEXT_TO_NOTHING:g} it may be {least:.6g},"
+            f" {least - bound.largest:.2g} more. Take a smaller δ if there is one, a larger"
+            " regularization, or a larger max_belief."
         )
-    if math.isnan(low) or math.isnan(high):
+    if math.isnan(sweep.low) or math.isnan(sweep.high):
         return (
-            "The transition was not found among the values of ε that were looked at, or lies below"
-            " all of them; widen epsilons."
+            "The transition was not found among the values of ε that were looked at; widen"
+            " epsilons, or draw more models."
         )
-    if not min(low, limit) > 0:
+    if not min(sweep.high, limit) < math.inf:
         return (
-            "No ε can be vouched for: how far some row moves the model is not bounded by its"
-            " certificate; rescale the columns, or take a larger regularization."
-        )
-    if not min(high, limit) < math.inf:
-        return (
-            "The model does not depend on enough of the rows to limit ε: half of them do not move"
-            " it at all, and no belief is passed at any ε."
+            "Nothing limits ε: no row moves the model so far that its typical belief could pass"
+            f" {bound.largest:.6g}, and fewer rows than were asked for ever reach a second regime."
         )
     return None
 
 
-def _range_sentence(low: float, high: float, sweep: Sweep) -> str:
-    return (
-        f"Below ε = {_short(low)} every row is on its first plateau: more noise only shrinks all"
-        f" losses alike; above ε = {_short(high)} no more privacy is lost to speak of, for there is"
-        f" hardly any left (followed: {sweep.measure})."
-        if high < math.inf
-        else f"Below ε = {_short(low)} every row is on its first plateau: more noise only shrinks"
-        f" all losses alike; no ε brings the asked share of rows to its second regime, since they"
-        f" do not move the model (followed: {sweep.measure})."
+def _range_sentences(sweep: Sweep) -> list[str]:
+    below = (
+        f"Below ε = {_short(sweep.low)} every row is on its first plateau: more noise only shrinks"
+        " all losses alike"
+        if sweep.low > 0
+        else "At no ε is every row on its first plateau, since at this δ the noise stays finite as"
+        " ε falls to 0"
     )
+    above = (
+        f"above ε = {_short(sweep.high)} no more privacy is lost to speak of, for there is hardly"
+        " any left"
+        if sweep.high < math.inf
+        else "no ε brings the asked share of rows to its second regime, since too many of them do"
+        " not move the model"
+    )
+    return [f"{below}; {above} (followed: {sweep.measure})."]
 
 
 def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[str]:
@@ -161,7 +169,7 @@ def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[
         at_low = float(sweep.belief(bound, np.array([sweep.low]))[0])
         return [
             f"The belief decides: up to ε = {_short(ceiling)} {whose} stays within"
-            f" {bound.largest:g}.",
+            f" {bound.largest:.6g}.",
             f"The transition lies above that, and begins where that belief is already"
             f" {at_low:.3f}: the shape of the profile would not tell you to stop so soon, the size"
             " of the losses does.",
@@ -169,12 +177,12 @@ def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[
     if ceiling < sweep.high:
         return [
             f"The belief decides inside the transition: up to ε = {_short(ceiling)} {whose} stays"
-            f" within {bound.largest:g}."
+            f" within {bound.largest:.6g}."
         ]
     at_high = float(sweep.belief(bound, np.array([sweep.high]))[0])
     return [
         f"The belief does not limit ε here: {whose} is {at_high:.3f} at ε = {_short(ceiling)},"
-        f" within {bound.largest:g}."
+        f" within {bound.largest:.6g}."
     ]
 
 
@@ -221,9 +229,8 @@ def rounded_down(epsilon: float) -> float:
     """Three digits, never more than ``epsilon``: what may be typed in its place."""
     if not 0 < epsilon < math.inf:
         return epsilon
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
-    short = float(f"{math.floor(epsilon / unit) * unit:.3g}")
-    return short if short <= epsilon else float(f"{(math.floor(epsilon / unit) - 1) * unit:.3g}")
+    exact = Decimal(repr(float(epsilon)))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_DOWN))
 
 
 def _short(epsilon: float) -> str:

@@ -30,7 +30,7 @@ class Sketch:
     -----------------
     :meth:`at` answers the r-th smallest value to within ``RELATIVE_ERROR`` = 2⁻¹⁰ of itself, or,
     where it lies below 2⁻⁴⁰·top, to within that. It is a function of the multiset of values alone:
-    neither their order nor how they were split into blocks and merged matters. Memory: 20,480
+    neither their order nor how they were split into blocks and merged matters. Memory: 20,482
     counts, whatever the number of values.
     """
 
@@ -40,7 +40,8 @@ class Sketch:
     def __init__(self, top: float) -> None:
         if not 1e-250 < top < math.inf:
             raise InvalidInput(f"top={top!r}: must be a finite number > 1e-250.")
-        self._size = _OCTAVES << _MANTISSA
+        # The first bucket holds what lies below 2⁻⁴⁰·top, which the second one ends at.
+        self._size = (_OCTAVES << _MANTISSA) + 2
         self._first = _buckets(np.array([top]))[0] - self._size + 1
         self._counts = np.zeros(self._size, dtype=np.int64)
 

@@ -63,7 +63,7 @@ class Sweep(Protocol):
 
     @property
     def low(self) -> float:
-        """The largest ε at which every row is on its first plateau; NaN if there is none."""
+        """The largest ε at which every row is on its first plateau; 0: none; NaN: not known."""
 
     @property
     def high(self) -> float:
@@ -71,7 +71,7 @@ class Sweep(Protocol):
 
     @property
     def critical(self) -> FloatArray:
-        """(n,) the ε at which each row leaves its first plateau."""
+        """(n,) the ε at which each row leaves its first plateau; 0: it has at any; NaN: unknown."""
 
     @property
     def one_sidedness(self) -> Pair:
@@ -86,7 +86,7 @@ class Sweep(Protocol):
         """The rank-averaged profile."""
 
     def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """The largest ε that keeps the bound, rounded down; NaN if none does."""
+        """The largest ε that keeps the bound, rounded down; 0 if none does."""
 
     def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
         """The largest typical belief of any row, at each of ``epsilons``."""
@@ -208,7 +208,7 @@ class OutputSweep:
                 raise ConvergenceError("no separation passes the belief; take a smaller one.")
         below, _ = bracket_root(passed, np.array([1e-12]), np.array([top]))
         if not passed(below)[0] <= 0:
-            return math.nan
+            return 0.0
         return float(self.mechanism.epsilon_at(float(below[0]), self._farthest)[0])
 
     def _passed(self, bound: BeliefBound) -> Callable[[FloatArray], FloatArray]:

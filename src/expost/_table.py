@@ -52,6 +52,8 @@ def row_keys(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
     """Keys of rows as plain numbers or text, one for each row."""
     if ids is None:
         return None
+    if isinstance(ids, str) or not hasattr(ids, "__iter__"):
+        raise InvalidInput("ids: must be a sequence with one key for each row.")
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
     kinds = {type(key) for key in keys}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:

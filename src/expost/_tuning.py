@@ -207,13 +207,8 @@ def _check_enough(rows: int, candidates: int) -> None:
 
 
 def _warn(prepared: Prepared) -> None:
-    if prepared.clipped:
-        warnings.warn(
-            f"{prepared.clipped} rows are longer than data_norm={prepared.ball.data_norm:g} and"
-            " were clipped to it; give a larger bound if that is too many.",
-            ClippedRowsWarning,
-            stacklevel=3,
-        )
+    for clipped in prepared.clipped:
+        warnings.warn(clipped, ClippedRowsWarning, stacklevel=3)
     if prepared.read_from_data:
         warnings.warn(
             f"read from the data, which is not private: {', '.join(prepared.read_from_data)}; give"

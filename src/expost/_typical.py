@@ -9,6 +9,7 @@ is made, and one that misses ``TABLE_ERROR`` is not used.
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -43,7 +44,9 @@ def expected_exposures(
     pieces = _Pieces(law)
     for row, scale in zip(result, scales, strict=True):
         for block in row_blocks(len(ascending), 1):
-            row[order[block]] = pieces.exposures(scale * ascending[block])
+            with np.errstate(over="ignore", under="ignore"):
+                separation = scale * ascending[block]
+            row[order[block]] = pieces.exposures(separation)
     return result
 
 
@@ -66,7 +69,7 @@ class _Pieces:
         x = np.log(t)
         numbers = np.floor(x / _PIECE).astype(np.int64)
         starts = np.flatnonzero(np.diff(numbers, prepend=np.nan))
-        for start, stop in zip(starts, [*starts[1:], len(t)], strict=True):
+        for start, stop in pairwise([*starts, len(t)]):
             here = slice(start, stop)
             result[ordinary][here] = self._piece(int(numbers[start]), t[here], x[here])
         return result

@@ -98,7 +98,7 @@ def held_out_utility(
     for part, noise in zip(parts, draws, strict=True):
         kept = np.setdiff1d(np.arange(problem.rows), part)
         fitted = _minimiser(problem, kept)
-        part = part[:: -(-len(part) // _MOST_SCORED)]
+        part = _thinned(part, problem)
         test = _Test(margin=problem.X[part] @ fitted, y=problem.y[part])
         spread = resolutions(replace(mechanism, rows=len(kept)))
         for name, found in _scored(test, problem.X[part], noise, spread, scorers).items():
@@ -136,6 +136,13 @@ def _parts(problem: Problem, folds: int, rng: np.random.Generator) -> list[IntAr
             " the utility out."
         )
     return [order[start::folds] for start in range(folds)]
+
+
+def _thinned(part: IntArray, problem: Problem) -> IntArray:
+    """At most about 20,000 rows of a fold; of either class the same share, but one at least."""
+    step = -(-len(part) // _MOST_SCORED)
+    positive = problem.y[part] > 0 if problem.loss.is_classification else np.ones(len(part), bool)
+    return np.concatenate([part[positive][::step], part[~positive][::step]])
 
 
 def _minimiser(problem: Problem, kept: IntArray) -> FloatArray:

@@ -27,6 +27,8 @@ __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_epsilon_below", "gaus
 # Relative error of gaussian_delta, with room: tests find 2e-13 against 50 digits.
 _DELTA_ERROR = 1e-11
 _NODES = 16
+# From here on ε, about μ²/2, is beyond what is worth telling from infinity.
+_HUGE_MU = 1e150
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -90,7 +92,8 @@ def _deltas(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
     With x = ε/μ it is ½e^(−(x−μ/2)²/2)·[erfcx((x−μ/2)/√2) − erfcx((x+μ/2)/√2)]. Where the two are
     close their difference is the integral of −erfcx'(y) = 2/√π − 2y·erfcx(y) between them.
     """
-    x, half = epsilon / mu, 0.5 * mu
+    with np.errstate(over="ignore"):
+        x, half = epsilon / mu, 0.5 * mu
     # The density of both laws where they cross; below e^−745 there is nothing left.
     fall = np.exp(-0.5 * np.minimum(np.abs(x - half), 40.0) ** 2)
     late = 0.5 * fall * erfcx((x + half) / math.sqrt(2))
@@ -119,7 +122,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞."""
     mu = _extended("mu", mu)
     delta = _validate.probability("delta", delta)
-    if mu == math.inf:
+    if mu >= _HUGE_MU:
         return math.inf
     target = delta / (1 + _DELTA_ERROR)
     if gaussian_delta(0.0, mu) <= target:
@@ -136,15 +139,16 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
     """The largest ε with δ(ε, μ) ≥ ``delta``, rounded down: an ε whose noise has at most this μ.
 
-    For every entry of ``mu``; NaN where even ε → 0 needs a smaller μ, infinite for μ = ∞.
+    For every entry of ``mu``; 0 where even ε → 0 needs a smaller μ, infinite for μ = ∞.
     """
     mu = np.asarray(mu, dtype=np.float64)
     delta = _validate.probability("delta", delta)
     if not np.all(mu >= 0):
         raise InvalidInput("mu: must hold numbers of at least 0.")
     target = delta * (1 + _DELTA_ERROR)
-    epsilon = np.where(mu == math.inf, math.inf, math.nan)
-    ordinary = (mu > 0) & (mu < math.inf)
+    # ε is about μ²/2 there.
+    epsilon = np.where(mu == math.inf, math.inf, np.where(mu >= _HUGE_MU, 1e299, 0.0))
+    ordinary = (mu > 0) & (mu < _HUGE_MU)
     reached = np.zeros(mu.shape, dtype=bool)
     reached[ordinary] = _deltas(np.zeros(np.count_nonzero(ordinary)), mu[ordinary]) >= target
     below, _ = _epsilon_bracket(mu[reached], target)
@@ -157,9 +161,8 @@ def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
 def _epsilon_bracket(mu: FloatArray, target: float) -> tuple[FloatArray, FloatArray]:
     """(below, above): neighbours in float64 with δ(below, μ) ≥ target > δ(above, μ)."""
     # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this ε.
-    with np.errstate(over="ignore"):
-        top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
-        return bracket_root(lambda epsilon: target - _deltas(epsilon, mu), np.zeros_like(mu), top)
+    top = mu * (0.5 * mu - float(ndtri(target))) * (1 + 1e-9)
+    return bracket_root(lambda epsilon: target - _deltas(epsilon, mu), np.zeros_like(mu), top)
 
 
 def _extended(name: str, value: float) -> float:

@@ -76,7 +76,7 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``clipped`` is how many rows were longer than the ball's bound.
+    ``clipped``: sentences on the rows and labels that lay past their bound and were clipped to it.
     """
 
     problem: Problem
@@ -85,7 +85,7 @@ class Prepared:
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
     read_from_data: tuple[str, ...]
-    clipped: int
+    clipped: tuple[str, ...]
 
 
 class _PrivateLinearModel(BaseEstimator):
@@ -104,13 +104,8 @@ class _PrivateLinearModel(BaseEstimator):
         if how.is_private:
             _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
             rng = self._rng()
-        if prepared.clipped:
-            warnings.warn(
-                f"{prepared.clipped} rows are longer than data_norm={ball.data_norm:g} and were"
-                " clipped to it; give a larger bound if that is too many.",
-                ClippedRowsWarning,
-                stacklevel=2,
-            )
+        for clipped in prepared.clipped:
+            warnings.warn(clipped, ClippedRowsWarning, stacklevel=2)
         if read:
             warnings.warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
@@ -139,9 +134,15 @@ class _PrivateLinearModel(BaseEstimator):
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         features, names = _validate.matrix(X), self._names()
         read: list[str] = []
-        target, classes, loss = self._targets(y, read)
+        clipped: list[str] = []
+        target, classes, loss = self._targets(y, read, clipped)
         ball = self._ball(features, read)
-        rows, clipped = ball.rows(features)
+        rows, longer = ball.rows(features)
+        if longer:
+            clipped.append(
+                f"{longer} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
+                " it; give a larger bound if that is too many."
+            )
         how = self._how(loss, *rows.shape)
         penalty = np.full(how.dimension, how.regularization)
         return Prepared(
@@ -151,7 +152,7 @@ class _PrivateLinearModel(BaseEstimator):
             classes=classes,
             feature_names=names,
             read_from_data=tuple(read),
-            clipped=clipped,
+            clipped=tuple(clipped),
         )
 
     def _names(self) -> tuple[str, ...] | None:
@@ -309,7 +310,9 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss]:
+    def _targets(
+        self, y: Any, read: list[str], clipped: list[str]
+    ) -> tuple[FloatArray, NDArray[Any], Loss]:
         if self.classes is None:
             read.append("classes (the label set)")
         with _refusals((ValueError, TypeError)):
@@ -463,7 +466,9 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         self.label_bound = label_bound
         self.random_state = random_state
 
-    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, None, Loss]:
+    def _targets(
+        self, y: Any, read: list[str], clipped: list[str]
+    ) -> tuple[FloatArray, None, Loss]:
         target = _validate.vector(y)
         if self.label_bound is None:
             read.append("label_bound (the largest label)")
@@ -473,10 +478,8 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
             bound = _validate.positive("label_bound", self.label_bound)
         beyond = int(np.count_nonzero(np.abs(target) > bound))
         if beyond:
-            warnings.warn(
-                f"{beyond} labels are past label_bound={bound:g} and were clipped to it.",
-                ClippedRowsWarning,
-                stacklevel=4,
+            clipped.append(
+                f"{beyond} labels are past label_bound={bound:g} and were clipped to it."
             )
         return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
 

@@ -137,10 +137,10 @@ class OutputPerturbation:
     def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
         """The largest ε that leaves rows at ``distance`` (n,) at most this ``separation``.
 
-        Rounded down: the noise of what is returned is enough. Infinite at distance 0. NaN where
+        Rounded down: the noise of what is returned is enough. Infinite at distance 0, and 0 where
         no ε is small enough: at a fixed δ, Gaussian noise stays finite as ε → 0.
         """
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             # Δ over the resolution that is needed, distance/separation.
             scaled = self.sensitivity * (separation / distance) * (1 - 8 * ROUNDOFF)
         if self.noise == "laplace":
@@ -156,7 +156,15 @@ class OutputPerturbation:
         if self.noise == "laplace":
             return scaled
         assert self.delta is not None
-        return gaussian_epsilon(scaled, self.delta)
+        epsilon = gaussian_epsilon(scaled, self.delta)
+        # The scale of a release is rounded up, by 1e-5 of itself at most: step up until it serves.
+        step = 1e-13
+        while step < 1e-3 and 0 < epsilon < math.inf:
+            if replace(self, epsilon=epsilon).resolution * separation <= distance:
+                break
+            epsilon *= 1 + step
+            step *= 4
+        return epsilon
 
     @cached_property
     def grid(self) -> Grid:
