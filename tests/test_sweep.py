@@ -1,0 +1,486 @@
+"""The sweep against brute force: every row by itself, dense scans over ε, sampled models."""
+
+import dataclasses
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit, kve, logit
+from scipy.stats import norm
+
+from expost._neighbours import tight_neighbours
+from expost._sweep import BeliefBound, OutputSweep, Pair
+from expost.glm import Problem, minimise
+from expost.losses import Logistic
+from expost.mechanisms import OutputPerturbation
+from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
+
+DELTA = 1e-5
+CASES = [("laplace", 1), ("laplace", 2), ("laplace", 6), ("gaussian", 1), ("gaussian", 3)]
+by_case = pytest.mark.parametrize(("noise", "d"), CASES)
+BOUNDS = [
+    BeliefBound(largest=0.75),
+    BeliefBound(largest=0.51),
+    BeliefBound(largest=0.999),
+    BeliefBound(largest=0.3, prior=0.05),
+    BeliefBound(largest=0.9, prior=0.8),
+    BeliefBound(largest=0.75, quantile=0.5),
+    BeliefBound(largest=0.9, quantile=0.95),
+    BeliefBound(largest=0.4, prior=0.2, quantile=0.75),
+]
+
+
+@cache
+def neighbours(d, n=24):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(n, d))
+    X /= np.linalg.norm(X, axis=1).max()
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(d, 0.1))
+    return tight_neighbours(problem, minimise(problem, tolerance=1e-12))
+
+
+def make(noise, d, *, near=None, **changes):
+    near = near or neighbours(d)
+    mechanism = OutputPerturbation(
+        epsilon=1.0,
+        delta=DELTA if noise == "gaussian" else None,
+        noise=noise,
+        loss=Logistic(),
+        regularization=0.1,
+        rows=len(near),
+        dimension=d,
+    )
+    values = {
+        "mechanism": mechanism,
+        "neighbours": near,
+        "epsilons": np.geomspace(0.1, 1e3, 9),
+        "tolerance": 0.1,
+        "share": 0.5,
+        "models": 20,
+        "seed": np.random.SeedSequence(5),
+        "workers": 1,
+        **changes,
+    }
+    return OutputSweep(**values)
+
+
+def moved(near, distance, error):
+    """Neighbours whose distances and certificates are given."""
+    return dataclasses.replace(
+        near, distance=np.asarray(distance, float), error_bound=np.asarray(error, float)
+    )
+
+
+def separations(sweep, epsilon, distance):
+    """β·distance or distance/σ of every row, with the noise of an actual release at this ε."""
+    law = dataclasses.replace(sweep.mechanism, epsilon=float(epsilon)).law
+    if isinstance(law, NormLaplace):
+        return [law.rate * apart for apart in distance]
+    return [apart / law.scale for apart in distance]
+
+
+def ends(sweep):
+    """The upper and the lower end of each distance."""
+    near = sweep.neighbours
+    upper = [a + e for a, e in zip(near.distance, near.error_bound, strict=True)]
+    lower = [max(a - e, 0.0) for a, e in zip(near.distance, near.error_bound, strict=True)]
+    return upper, lower
+
+
+def way(sweep, t):
+    """(how far off the first plateau, how far short of the second regime), 0.1 being the limit."""
+    d, t = sweep.mechanism.dimension, np.array(t)
+    if sweep.mechanism.noise == "gaussian":
+        exposure = GaussianLaw(separation=t).expected_exposure
+        return exposure / (t * math.sqrt(2 / math.pi)) - 1, exposure / (t**2 / 2) - 1
+    law = NormLaplaceLaw(separation=t, dimension=d)
+    if d == 1:
+        return law.expected_loss / t, 1 - law.expected_loss / t
+    first = math.gamma(d / 2) / (math.sqrt(math.pi) * math.gamma((d + 1) / 2))
+    s = (law.expected_exposure / t - first) / (1 - first)
+    return s, 1 - s
+
+
+def naive_mean(noise, d, t, function):
+    """E[function(ℓ)] from the density of DESIGN.md by adaptive quadrature."""
+    if noise == "gaussian":
+        density = lambda z: function(t * t / 2 + t * z) * norm.pdf(z)  # noqa: E731 (a formula)
+        # Split where the loss is 0.
+        parts = ((-14, min(-t / 2, 14)), (max(-t / 2, -14), 14))
+        return sum(quad(density, *part, epsabs=1e-13, limit=500)[0] for part in parts)
+    if d == 1:
+        between = quad(lambda x: function(x) * math.exp((x - t) / 2) / 4, -t, t, epsabs=1e-13)[0]
+        return between + function(t) / 2 + function(-t) * math.exp(-t) / 2
+    kappa = 2 * (d - 1) / t * kve(d / 2, t / 2) / kve(d / 2 - 1, t / 2)
+
+    def weight(phi):
+        tilt = math.exp(t * (math.cos(phi) - 1) / 2)
+        return tilt * math.sin(phi) ** (d - 2) * (kappa + math.sin(phi) ** 2)
+
+    total = quad(weight, 0, math.pi, epsabs=0, epsrel=1e-12, limit=500)[0]
+    mean = quad(
+        lambda phi: function(t * math.cos(phi)) * weight(phi),
+        0,
+        math.pi,
+        epsabs=1e-13,
+        limit=500,
+        points=[math.pi / 2],
+    )[0]
+    return mean / total
+
+
+def law_of(noise, d, t):
+    if noise == "gaussian":
+        return GaussianLaw(separation=np.array(t))
+    return NormLaplaceLaw(separation=np.array(t), dimension=d)
+
+
+def beliefs(sweep, bound, epsilon, distance):
+    """The typical belief in every row, one by one."""
+    noise, d = sweep.mechanism.noise, sweep.mechanism.dimension
+    law = law_of(noise, d, separations(sweep, epsilon, distance))
+    if bound.quantile is None:
+        return law.expected_belief(bound.prior)
+    return expit(logit(bound.prior) + law.quantile(bound.quantile))
+
+
+class TestTransition:
+    @by_case
+    @pytest.mark.parametrize("tolerance", [0.1, 0.02])
+    def test_low_is_the_largest_with_every_row_on_its_plateau(self, noise, d, tolerance):
+        sweep = make(noise, d, tolerance=tolerance)
+        upper, _ = ends(sweep)
+
+        def everyone(epsilon):
+            return np.all(way(sweep, separations(sweep, epsilon, upper))[0] <= tolerance + 1e-12)
+
+        assert everyone(sweep.low)
+        assert not everyone(sweep.low * (1 + 1e-6))
+        grid = np.geomspace(sweep.low / 30, sweep.low * 30, 24)
+        on = [bool(everyone(epsilon)) for epsilon in grid]
+        assert on == [epsilon <= sweep.low for epsilon in grid]
+
+    @by_case
+    @pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
+    def test_high_is_the_smallest_with_the_share_in_its_second_regime(self, noise, d, share):
+        sweep = make(noise, d, share=share)
+        _, lower = ends(sweep)
+
+        def arrived(epsilon):
+            short = way(sweep, np.maximum(separations(sweep, epsilon, lower), 1e-300))[1]
+            return np.count_nonzero(short <= 0.1 + 1e-12)
+
+        assert arrived(sweep.high) >= share * 24
+        assert arrived(sweep.high * (1 - 1e-6)) < share * 24
+        # Not only to rounding: the separations themselves have arrived.
+        there = np.array(separations(sweep, sweep.high, lower))
+        assert np.count_nonzero(there >= sweep.transition.arrives) >= share * 24
+        grid = np.geomspace(sweep.high / 20, sweep.high * 20, 14)
+        assert [arrived(e) >= share * 24 for e in grid] == [e >= sweep.high for e in grid]
+        assert sweep.low < sweep.high
+
+    @by_case
+    def test_critical_is_low_for_each_row_alone(self, noise, d):
+        sweep = make(noise, d)
+        upper, _ = ends(sweep)
+        assert sweep.critical.shape == (24,)
+        assert sweep.low == sweep.critical.min()
+        for row, epsilon in enumerate(sweep.critical):
+            here = separations(sweep, epsilon, upper[row : row + 1])
+            above = separations(sweep, epsilon * (1 + 1e-6), upper[row : row + 1])
+            assert way(sweep, here)[0][0] <= 0.1 + 1e-12
+            assert way(sweep, above)[0][0] > 0.1
+
+    def test_critical_is_inversely_proportional_to_the_distance(self):
+        """LeBlond Fig. 7: β*·distance is one constant; β = ε/Δ."""
+        for d in (1, 2, 6):
+            sweep = make("laplace", d)
+            beta = sweep.critical / sweep.mechanism.sensitivity
+            constant = beta * (sweep.neighbours.distance + sweep.neighbours.error_bound)
+            np.testing.assert_allclose(constant, sweep.transition.leaves, rtol=1e-13)
+            assert np.all(constant <= sweep.transition.leaves)
+        # Gaussian noise has no such constant: ε and 1/σ are not proportional.
+        sweep = make("gaussian", 3)
+        product = sweep.critical * sweep.neighbours.distance
+        assert product.max() / product.min() > 1.2
+
+    def test_nothing_depends_on_the_values_tabulated(self):
+        for noise, d in CASES:
+            one, other = make(noise, d), make(noise, d, epsilons=np.array([7.0]))
+            assert (one.low, one.high) == (other.low, other.high)
+            np.testing.assert_array_equal(one.critical, other.critical)
+            bound = BOUNDS[0]
+            assert one.epsilon_for_belief(bound) == other.epsilon_for_belief(bound)
+
+    def test_scaling_the_data_scales_epsilon(self):
+        """Under pure ε everything is a function of ε·distance/Δ."""
+        near = neighbours(2)
+        one = make("laplace", 2)
+        two = make("laplace", 2, near=moved(near, 2 * near.distance, 2 * near.error_bound))
+        half = make("laplace", 2)
+        half = dataclasses.replace(
+            half, mechanism=dataclasses.replace(half.mechanism, regularization=0.2)
+        )
+        for other in (two, half):
+            assert other.low == pytest.approx(one.low / 2, rel=1e-9)
+            assert other.high == pytest.approx(one.high / 2, rel=1e-9)
+            np.testing.assert_allclose(other.critical, one.critical / 2, rtol=1e-9)
+            for bound in (BOUNDS[0], BOUNDS[3]):
+                found = other.epsilon_for_belief(bound)
+                assert found == pytest.approx(one.epsilon_for_belief(bound) / 2, rel=1e-8)
+
+
+class TestBelief:
+    @by_case
+    @pytest.mark.parametrize("bound", BOUNDS)
+    def test_it_is_the_largest_that_no_row_passes(self, noise, d, bound):
+        sweep = make(noise, d)
+        upper, _ = ends(sweep)
+        found = sweep.epsilon_for_belief(bound)
+        assert np.all(beliefs(sweep, bound, found, upper) <= bound.largest)
+        assert np.any(beliefs(sweep, bound, found * (1 + 1e-6), upper) > bound.largest)
+        grid = np.geomspace(found / 20, found * 20, 12)
+        worst = [beliefs(sweep, bound, epsilon, upper).max() for epsilon in grid]
+        assert [b > bound.largest for b in worst] == [e > found for e in grid]
+        assert np.all(np.diff(worst) >= -1e-12), "belief grows with ε"
+        np.testing.assert_allclose(sweep.belief(bound, grid), worst, rtol=1e-12)
+
+    @by_case
+    @pytest.mark.parametrize(("prior", "largest"), [(0.5, 0.75), (0.05, 0.3), (0.8, 0.9)])
+    def test_the_mean_against_a_quadrature_of_its_own(self, noise, d, prior, largest):
+        bound = BeliefBound(largest=largest, prior=prior)
+        sweep = make(noise, d)
+        upper, _ = ends(sweep)
+        epsilon = sweep.epsilon_for_belief(bound)
+        t = max(separations(sweep, epsilon, upper))
+        mean = naive_mean(noise, d, t, lambda loss: expit(logit(prior) + loss))
+        assert mean == pytest.approx(largest, rel=1e-9)
+        assert sweep.belief(bound, np.array([epsilon]))[0] == pytest.approx(mean, rel=1e-9)
+        # Power: an ε that is 1 % off, or the belief of another prior, is told apart.
+        off = naive_mean(noise, d, 1.01 * t, lambda loss: expit(logit(prior) + loss))
+        assert abs(off / largest - 1) > 1e-5
+
+    @by_case
+    @pytest.mark.parametrize("level", [0.5, 0.9])
+    def test_the_quantile_by_counting(self, noise, d, level):
+        """P(belief > largest) at the ε found, from the density: at most 1 − q, and more past it."""
+        bound = BeliefBound(largest=0.8, quantile=level)
+        sweep = make(noise, d)
+        upper, _ = ends(sweep)
+        epsilon = sweep.epsilon_for_belief(bound)
+        most = float(logit(0.8))
+
+        def passed(factor):
+            t = max(separations(sweep, epsilon * factor, upper))
+            return law_of(noise, d, [t]).survival(most)[0]
+
+        assert passed(1.0) <= 1 - level + 1e-9
+        assert passed(1.001) > 1 - level
+
+    def test_a_pure_bound_is_never_beaten_by_its_worst_case(self):
+        """sigmoid(ε·t/ε) bounds every belief, so the ε found is at least logit(0.75)·Δ/distance."""
+        for d in (1, 2, 6):
+            sweep = make("laplace", d)
+            upper, _ = ends(sweep)
+            least = logit(0.75) * sweep.mechanism.sensitivity / max(upper)
+            assert sweep.epsilon_for_belief(BOUNDS[0]) > least
+
+    def test_published_beliefs_at_the_onset(self):
+        """DESIGN.md: d = 2, at t = 3.87 the farthest row's typical belief is .835."""
+        sweep = make("laplace", 2)
+        assert sweep.belief(BOUNDS[0], np.array([sweep.low]))[0] == pytest.approx(0.835, abs=5e-4)
+        assert sweep.epsilon_for_belief(BOUNDS[0]) < sweep.low
+        # Issue 3: .72–.84 there, whatever d is.
+        for d in (1, 6):
+            at_low = make("laplace", d)
+            found = float(at_low.belief(BOUNDS[0], np.array([at_low.low]))[0])
+            assert found < 0.84
+
+    def test_a_bound_that_no_epsilon_keeps(self):
+        """At δ = 0.9 Gaussian noise stays below what a row at Δ itself needs."""
+        near = neighbours(1)
+        sweep = make("gaussian", 1)
+        how = dataclasses.replace(sweep.mechanism, delta=0.9)
+        far = moved(near, np.full(24, how.sensitivity), np.zeros(24))
+        sweep = dataclasses.replace(sweep, mechanism=how, neighbours=far)
+        assert sweep.epsilon_for_belief(BOUNDS[1]) == 0
+        assert sweep.belief(BOUNDS[1], np.array([1e-6]))[0] > 0.51
+        assert sweep.low == 0
+        assert np.all(sweep.critical == 0)
+        kept = BeliefBound(largest=0.95)
+        found = sweep.epsilon_for_belief(kept)
+        assert 0 < found < 10
+        assert np.all(beliefs(sweep, kept, found, ends(sweep)[0]) <= 0.95)
+
+
+class TestCertificates:
+    @by_case
+    def test_promises_use_the_far_end_and_high_the_near_end(self, noise, d):
+        near = neighbours(d)
+        rng = np.random.default_rng(0)
+        error = rng.uniform(0.1, 0.9, 24) * near.distance
+        error[3] = 2 * near.distance[3]
+        loose = make(noise, d, near=moved(near, near.distance, error))
+        far = make(noise, d, near=moved(near, near.distance + error, np.zeros(24)))
+        close = make(noise, d, near=moved(near, np.maximum(near.distance - error, 0), np.zeros(24)))
+        assert loose.low == far.low < make(noise, d).low
+        np.testing.assert_array_equal(loose.critical, far.critical)
+        assert loose.high == close.high > make(noise, d).high
+        for bound in (BOUNDS[0], BOUNDS[6]):
+            assert loose.epsilon_for_belief(bound) == far.epsilon_for_belief(bound)
+            np.testing.assert_array_equal(
+                loose.belief(bound, loose.epsilons), far.belief(bound, loose.epsilons)
+            )
+
+    def test_whatever_the_true_distances_are(self):
+        """Any distances within their certificates: low and the belief bound still hold."""
+        near = neighbours(2)
+        error = 0.5 * near.distance
+        sweep = make("laplace", 2, near=moved(near, near.distance, error))
+        limit = sweep.epsilon_for_belief(BOUNDS[0])
+        rng = np.random.default_rng(1)
+        for _ in range(20):
+            true = near.distance + error * rng.uniform(-1, 1, 24)
+            assert np.all(way(sweep, separations(sweep, sweep.low, true))[0] <= 0.1 + 1e-12)
+            assert np.all(beliefs(sweep, BOUNDS[0], limit, true) <= 0.75)
+            arrived = way(sweep, separations(sweep, sweep.high, true))[1] <= 0.1 + 1e-12
+            assert np.count_nonzero(arrived) >= 12
+
+    @by_case
+    def test_rows_that_do_not_move_the_model(self, noise, d):
+        near = neighbours(d)
+        distance = near.distance.copy()
+        distance[:13] = 0
+        error = np.zeros(24)
+        sweep = make(noise, d, near=moved(near, distance, error))
+        assert np.all(sweep.critical[:13] == np.inf)
+        assert sweep.high == np.inf, "more than half never arrive"
+        assert 0 < sweep.low < np.inf
+        assert make(noise, d, near=moved(near, distance, error), share=0.4).high < np.inf
+        assert np.all(sweep.one_sidedness.median == 0)
+        assert np.all(sweep.typical[:, :13] == 0)
+        nothing = make(noise, d, near=moved(near, np.zeros(24), error))
+        assert nothing.low == nothing.high == nothing.epsilon_for_belief(BOUNDS[0]) == np.inf
+        np.testing.assert_array_equal(nothing.belief(BOUNDS[0], np.ones(2)), [0.5, 0.5])
+        assert np.all(nothing.one_sidedness.farthest == 0)
+        assert np.all(nothing.typical == 0)
+
+
+class TestMonotone:
+    SEPARATIONS = np.geomspace(1e-3, 1e3, 200)
+
+    @pytest.mark.parametrize("d", [1, 2, 3, 6, 30])
+    @pytest.mark.parametrize("level", [0.5, 0.500001, 0.6, 0.95])
+    def test_quantiles_from_the_half_on_never_fall(self, d, level):
+        """So that the farthest row decides, and more noise never raises a typical belief."""
+        quantile = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d).quantile(level)
+        assert np.all(np.diff(quantile) > 0)
+
+    @pytest.mark.parametrize("d", [2, 3, 30])
+    def test_quantiles_below_the_half_do_fall(self, d):
+        """Which is why they are refused."""
+        quantile = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d).quantile(0.25)
+        assert np.any(np.diff(quantile) < 0)
+
+    @pytest.mark.parametrize("prior", [0.01, 0.5, 0.99])
+    @pytest.mark.parametrize("d", [1, 2, 3, 30])
+    def test_mean_beliefs_never_fall(self, d, prior):
+        """An f-divergence, and a larger norm-Laplace noise is a smaller one plus independent noise."""
+        law = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d)
+        assert np.all(np.diff(law.expected_belief(prior)) >= -1e-15)
+        gaussian = GaussianLaw(separation=self.SEPARATIONS).expected_belief(prior)
+        assert np.all(np.diff(gaussian) >= -1e-15)
+
+
+class TestCurves:
+    @by_case
+    def test_one_sidedness_is_the_ratio_and_runs_from_0_to_1(self, noise, d):
+        sweep = make(noise, d, epsilons=np.geomspace(1e-3, 1e5, 30))
+        found = sweep.one_sidedness
+        assert isinstance(found, Pair)
+        distance = sweep.neighbours.distance
+        for values, apart in (
+            (found.farthest, max(distance)),
+            (found.median, float(np.median(distance))),
+        ):
+            assert np.all((values >= 0) & (values <= 1))
+            assert np.all(np.diff(values) >= -1e-12)
+            assert values[0] < 0.01
+            assert values[-1] > 0.99
+            for place in (8, 15):
+                t = separations(sweep, sweep.epsilons[place], [apart])[0]
+                loss = naive_mean(noise, d, t, lambda x: x)
+                exposure = naive_mean(noise, d, t, abs)
+                assert values[place] == pytest.approx(loss / exposure, rel=1e-6)
+
+    @by_case
+    def test_typical_is_the_law_of_every_row(self, noise, d):
+        sweep = make(noise, d)
+        assert sweep.typical.shape == (9, 24)
+        for place in (0, 4, 8):
+            t = separations(sweep, sweep.epsilons[place], sweep.neighbours.distance)
+            for row in (0, 7, 23):
+                expected = float(law_of(noise, d, [t[row]]).expected_exposure[0])
+                assert sweep.typical[place, row] == pytest.approx(expected, rel=1e-11)
+
+    @by_case
+    def test_sampled_models_agree_with_the_exact_law(self, noise, d):
+        """Models θ = A + b; losses from two log densities; no law, no shortcut.
+
+        100,000 draws, five standard errors: a false alarm in 10⁵; 5 % off is seen.
+        """
+        sweep = make(noise, d, epsilons=np.array([3.0]))
+        law = dataclasses.replace(sweep.mechanism, epsilon=3.0).law
+        near = sweep.neighbours
+        theta = near.base + law.sample(100_000, np.random.default_rng(8))
+        row = int(np.argmax(near.distance))
+        loss = law.log_density(theta - near.base) - law.log_density(
+            theta - near.base - near.shift[row]
+        )
+        for values, expected in (
+            (np.abs(loss), sweep.typical[0, row]),
+            (loss, sweep.typical[0, row] * sweep.one_sidedness.farthest[0]),
+            (expit(loss), sweep.belief(BOUNDS[0], np.array([3.0]))[0]),
+        ):
+            error = values.std() / math.sqrt(len(values))
+            assert abs(values.mean() - expected) < 5 * error + 1e-9
+        assert abs(np.abs(loss).mean() - 1.05 * sweep.typical[0, row]) > 5 * error
+        found = (loss > 0).mean() - (loss < 0).mean()
+        assert 0 < found < 1
+
+    def test_resolutions_are_those_of_a_release(self):
+        for noise, d in CASES:
+            sweep = make(noise, d)
+            for epsilon, resolution in zip(sweep.epsilons, sweep.resolutions, strict=True):
+                law = dataclasses.replace(sweep.mechanism, epsilon=float(epsilon)).law
+                expected = law.scale if isinstance(law, Gaussian) else 1 / law.rate
+                assert resolution == expected
+            assert np.all(np.diff(sweep.resolutions) < 0)
+
+    @by_case
+    def test_ranked_depends_on_the_seed_alone(self, noise, d):
+        first = make(noise, d).ranked
+        again = make(noise, d, workers=2).ranked
+        np.testing.assert_array_equal(first.mean, again.mean)
+        np.testing.assert_array_equal(first.error, again.error)
+        other = make(noise, d, seed=np.random.SeedSequence(6)).ranked
+        assert not np.array_equal(first.mean, other.mean)
+        assert first.mean.shape == first.error.shape == (9, 24)
+
+    @by_case
+    def test_ranks_sum_to_what_the_rows_sum_to(self, noise, d):
+        """Sorting keeps a sum, so the ranks' means sum to the rows' typical exposures."""
+        sweep = make(noise, d, models=4000, epsilons=np.array([2.0, 50.0]))
+        total, expected = sweep.ranked.mean.sum(axis=1), sweep.typical.sum(axis=1)
+        np.testing.assert_allclose(total, expected, rtol=0.05)
+        # Ranks are at least as uneven as rows: the largest is larger, the least smaller.
+        assert np.all(sweep.ranked.mean[:, -1] > 0.97 * sweep.typical.max(axis=1))
+        assert np.all(sweep.ranked.mean[:, 0] < 1.03 * sweep.typical.min(axis=1))
+
+    def test_rows_and_measure(self):
+        assert make("laplace", 2).rows == 24
+        assert "expected loss" in make("laplace", 1).measure
+        assert "μ" in make("gaussian", 3).measure
