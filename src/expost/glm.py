@@ -2,8 +2,9 @@
 
 Conventions
 -----------
-J(θ) = (1/n) Σ f(xᵢ·θ; yᵢ) + ½ Σⱼ pⱼ θⱼ², p the ``penalty`` (one number Λ for every coordinate
-in the private estimators; 0 for the intercept of some scikit-learn models).
+J(θ) = (1/n) Σ f(xᵢ·θ; yᵢ) + ½ Σⱼ pⱼ θⱼ² + c·θ, p the ``penalty`` (one number Λ for every
+coordinate in the private estimators; 0 for the intercept of some scikit-learn models), c the
+``linear`` term: 0, but for an objective that is perturbed.
 η        ``gradient_bound``: a proved bound on ∥∇J(θ)∥, rounding included.
 
 Each pass streams over row blocks: memory beyond X is O(block·d + d²).
@@ -48,10 +49,13 @@ class Problem:
     y: FloatArray
     loss: Loss
     penalty: FloatArray
+    linear: FloatArray | None = None
 
     norms: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.linear is not None and self.linear.shape != (self.columns,):
+            raise InvalidInput("linear: must hold one number for each column.")
         if not (self.penalty.shape == (self.columns,) and bool(np.all(self.penalty >= 0))):
             raise InvalidInput("penalty: must hold one number ≥ 0 for each column.")
         norms = np.empty(self.rows)
@@ -186,9 +190,11 @@ def _evaluate(problem: Problem, theta: FloatArray, *, hessian: bool = True) -> _
     penalty = problem.penalty
     size = float(np.linalg.norm(penalty * theta))
     mean = gradient.value / n
+    tilt = np.zeros(problem.columns) if problem.linear is None else problem.linear
+    size += float(np.linalg.norm(tilt))
     return _Pass(
-        value=float(value.value) / n + 0.5 * float(penalty @ theta**2),
-        gradient=mean + penalty * theta,
+        value=float(value.value) / n + 0.5 * float(penalty @ theta**2) + float(tilt @ theta),
+        gradient=mean + penalty * theta + tilt,
         rounding=1.01 * rounding / n + 8 * ROUNDOFF * (float(np.linalg.norm(mean)) + size),
         hessian=None if curved is None else curved / n + np.diag(penalty),
     )
@@ -224,6 +230,8 @@ def _line_minimum(problem: Problem, theta: FloatArray, step: FloatArray) -> floa
     """
     z, along = problem.X @ theta, problem.X @ step
     inner = float(problem.penalty @ (theta * step))
+    if problem.linear is not None:
+        inner += float(problem.linear @ step)
     square = float(problem.penalty @ step**2)
 
     def derivative(length: FloatArray) -> FloatArray:
@@ -273,7 +281,10 @@ def _long_gradient(problem: Problem, theta: FloatArray) -> tuple[FloatArray, flo
         size += float(problem.norms[block] @ np.abs(slope))
     n, d = problem.rows, problem.columns
     length = float(np.linalg.norm(theta))
-    gradient = (total / n + problem.penalty * long_theta).astype(np.float64)
+    wide_gradient = total / n + problem.penalty * long_theta
+    if problem.linear is not None:
+        wide_gradient = wide_gradient + problem.linear
+    gradient = wide_gradient.astype(np.float64)
     steepest = problem.loss.curvature_bound * float(np.mean(problem.norms**2)) * length
     label = 0.0 if problem.loss.is_classification else problem._label_size
     rounding = unit * (
@@ -281,5 +292,6 @@ def _long_gradient(problem: Problem, theta: FloatArray) -> tuple[FloatArray, flo
         + (d + 2) * steepest
         + 64 * label * float(np.mean(problem.norms))
         + 4 * float(np.max(problem.penalty)) * length
+        + (0.0 if problem.linear is None else 4 * float(np.linalg.norm(problem.linear)))
     )
     return gradient, 2 * rounding + 2 * ROUNDOFF * float(np.linalg.norm(gradient))

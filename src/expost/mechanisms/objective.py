@@ -1,0 +1,221 @@
+"""Objective perturbation: θ = argmin Σℓᵢ(θ) + (λ/2)∥θ∥² + b·θ.
+
+Chaudhuri et al. 2011, Algorithm 2; Kifer et al. 2012; Redberg & Wang 2021, Algorithm 1. The losses
+of the rows are in :mod:`expost.mechanisms.tangent`.
+
+Conventions
+-----------
+J(θ; D)  Σᵢ ℓᵢ(θ) + (λ/2)∥θ∥², the *sum* over rows; λ = n(Λ + Δ) with Λ the ``regularization`` of
+         the averaged form and Δ ≥ 0 what ε asks for on top. Removing a row keeps λ and b's law.
+c, L     sup f″ and sup∣f′∣; rows lie in the unit ball.
+
+Formal guarantees
+-----------------
+gaussian  Let Z ~ N(0, 1) be b's component along x in units of σ, and A = L/σ. With a = ∣f′∣∥x∥/σ,
+          at most A, the loss of a removal is at most log(1 + c/λ) + a²/2 ± aZ: the determinant's
+          part 1/(1 − f″μ) is 1 + f″m with m the row's leverage without itself, at most 1/λ. f′ has
+          one sign for a given label, so the sign of Z is fixed; and a²/2 + aZ, convex in a, is
+          largest at an end of [0, A]:
+
+              loss ≤ c₁ + max(0, A²/2 + AZ),     c₁ = log(1 + c/λ).
+
+          A²/2 + AZ is the loss of a Gaussian mechanism of sensitivity L, and (1 − e^(ε − loss))₊
+          grows with the loss, so δ(ε) ≤ δ_Gauss(ε − c₁, L/σ). Adding a row gives the same without
+          c₁. (Redberg, Koskela & Wang 2023 have −log(1 − c/λ), and twice that δ.)
+laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − 2 ln(1 + c/λ): pure ε for rows that are
+          removed, added or replaced.
+
+``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
+Kifer et al. (λ ≥ 2c/ε, σ² = L²(8 ln(2/δ) + 4ε)/ε², erratum 4) and Chaudhuri et al. as diffprivlib
+has it (λ is raised only where ε′ ≤ 0; then ε′ = ε/2).
+
+Squared loss has an unbounded gradient: the losses are right, and no ε is promised.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr
+
+from expost import _validate
+from expost.accounting import gaussian_scale
+from expost.errors import InvalidInput
+from expost.glm import Minimiser, Problem, minimise
+from expost.losses import Loss, Squared
+from expost.mechanisms.grid import Grid
+from expost.mechanisms.output import NOISES, TOLERANCE
+from expost.noise import Gaussian, NormLaplace
+from expost.types import FloatArray
+
+__all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
+
+CALIBRATIONS = ("tight", "published")
+_CLAMPED = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectivePerturbation:
+    """The public constants of one release by objective perturbation.
+
+    ``regularization`` is the Λ that was asked for, ``total_regularization`` what it became.
+    """
+
+    epsilon: float
+    delta: float | None = None
+    noise: str = "gaussian"
+    calibration: str = "tight"
+    loss: Loss
+    regularization: float
+    rows: int
+    dimension: int
+
+    kind = "objective"
+
+    def __post_init__(self) -> None:
+        _validate.one_of("noise", self.noise, NOISES)
+        _validate.one_of("calibration", self.calibration, CALIBRATIONS)
+        plain = {
+            "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
+            "regularization": _validate.regularization(self.regularization),
+            "rows": _validate.whole("rows", self.rows, least=2),
+            "dimension": _validate.whole("dimension", self.dimension, least=1),
+        }
+        if self.delta is not None:
+            plain["delta"] = _validate.probability("delta", self.delta)
+        if not self.epsilon >= 1e-50:
+            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        if self.noise == "gaussian" and self.delta is None:
+            raise InvalidInput(
+                "delta=None: Gaussian noise needs a delta between 0 and 1; give one well below"
+                " 1/n, or take noise='laplace'."
+            )
+        if self.noise == "laplace" and self.delta is not None:
+            raise InvalidInput(
+                f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
+                " leave it out, or take noise='gaussian'."
+            )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is any noise."""
+        return self.epsilon < math.inf
+
+    @cached_property
+    def _budget(self) -> tuple[float, float]:
+        """(λ, the ε that is left for the noise)."""
+        asked = self.rows * self.regularization
+        if not self.is_private:
+            return asked, math.inf
+        curvature = self.loss.curvature_bound
+        if self.calibration == "published" and self.noise == "gaussian":
+            return max(asked, 2 * curvature / self.epsilon), self.epsilon
+        # A removal changes the determinant by a factor of 1 + c/λ, a replacement by its square.
+        factors = 1 if self.noise == "gaussian" else 2
+        left = self.epsilon - factors * math.log1p(curvature / asked)
+        least = 0.0 if self.calibration == "published" else self.epsilon / 2
+        if left > least or (left == least and left > 0):
+            return asked, left
+        return curvature / math.expm1(self.epsilon / (2 * factors)), self.epsilon / 2
+
+    @property
+    def penalty_sum(self) -> float:
+        """λ = n(Λ + Δ), the coefficient of ½∥θ∥² in the summed objective."""
+        return self._budget[0]
+
+    @property
+    def total_regularization(self) -> float:
+        """Λ + Δ of the averaged form."""
+        return self.penalty_sum / self.rows
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether ε needed more regularization than was asked for."""
+        return self.penalty_sum > self.rows * self.regularization
+
+    @property
+    def slope_bound(self) -> float:
+        """L; of the squared loss only a scale, for its gradient is not bounded."""
+        return self.loss.lipschitz(self.total_regularization)
+
+    @cached_property
+    def law(self) -> NormLaplace | Gaussian:
+        """The law of b."""
+        if not self.is_private:
+            raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
+        left, bound = self._budget[1], self.slope_bound
+        if self.noise == "laplace":
+            return NormLaplace(rate=left / (2 * bound), dimension=self.dimension)
+        assert self.delta is not None
+        if self.calibration == "published":
+            scale = bound * math.sqrt(8 * math.log(2 / self.delta) + 4 * left) / left
+        else:
+            scale = gaussian_scale(left, self.delta, bound)
+        return Gaussian(scale=scale, dimension=self.dimension)
+
+    @property
+    def resolution(self) -> float:
+        """1/β or σ of b."""
+        law = self.law
+        return 1 / law.rate if isinstance(law, NormLaplace) else law.scale
+
+    @property
+    def steepest(self) -> float:
+        """A bound on every eigenvalue of H, whatever the rows: λ + n·c."""
+        return self.penalty_sum + self.rows * self.loss.curvature_bound
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid of the release: θ moves by at least resolution/∥H∥ where b moves by its own."""
+        noise = self.law.norm_exceeded_with(_CLAMPED)
+        reach = self.loss.solution_bound(self.total_regularization) + noise / self.penalty_sum
+        return Grid.for_noise(
+            reach=reach, resolution=self.resolution / self.steepest, dimension=self.dimension
+        )
+
+    @property
+    def worst_case(self) -> float:
+        """The exposure that is promised; none for a loss whose gradient is not bounded."""
+        return math.inf if isinstance(self.loss, Squared) else self.epsilon
+
+    @property
+    def worst_case_passed(self) -> float:
+        """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
+
+        Upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0) passes ε for
+        some a ≤ A with probability at most Φ(−A/2 − ε/A), or Φ(−√(2ε)) where ε ≤ A²/2.
+        """
+        if self.noise == "laplace" or isinstance(self.loss, Squared):
+            return 0.0
+        a, epsilon = self.slope_bound / self.resolution, self.epsilon
+        spent = math.log1p(self.loss.curvature_bound / self.penalty_sum)
+        above = ndtr(a / 2 - (epsilon - spent) / a)
+        below = ndtr(-a / 2 - epsilon / a if epsilon > a * a / 2 else -math.sqrt(2 * epsilon))
+        return float(above + below)
+
+    def release(self, problem: Problem, rng: np.random.Generator | None = None) -> FloatArray:
+        """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
+        if not self.is_private:
+            return minimise(problem, tolerance=TOLERANCE).theta
+        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
+        return self.grid.snap(self.minimiser(problem, noise).theta)
+
+    def minimiser(self, problem: Problem, noise: FloatArray) -> Minimiser:
+        """The minimiser of the perturbed objective, ∥∇J∥ ≤ 1e-12 in the averaged form."""
+        return minimise(replace(problem, linear=noise / self.rows), tolerance=TOLERANCE)
+
+    def penalty(self) -> FloatArray:
+        """Λ + Δ for every coordinate, as the objective takes it."""
+        return np.full(self.dimension, self.total_regularization)
+
+    @property
+    def reach_of_cell(self) -> float:
+        """How far the exact minimiser may lie from the θ that was released.
+
+        Half a cell of the grid, and the distance that ∥∇J∥ ≤ 1e-12 leaves open.
+        """
+        cell = self.grid.diagonal(self.dimension) / 2 if self.is_private else 0.0
+        return cell + TOLERANCE / self.total_regularization
