@@ -4,6 +4,7 @@
 """
 
 import html
+import inspect
 import json
 import math
 from collections.abc import Sequence
@@ -15,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
+from expost._blackbox import BlackBox, fixed_to
 from expost._files import write_bytes
 from expost._neighbours import tight_neighbours
 from expost._ranked import RankedProfiles
 from expost._recommend import Recommendation, recommend, rounded_down
+from expost._sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
 from expost._sweep import BeliefBound, OutputSweep, Pair, Sweep
 from expost._table import RowTable, row_keys
 from expost._utility import Utility, held_out_utility
@@ -39,6 +42,10 @@ _MARGIN = 10.0
 _COST = (
     "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
     " of the rows; expost.select_privately chooses at a cost that is counted."
+)
+_SAMPLED = (
+    "Every figure comes from sampled models; what they do not resolve counts as exposed.",
+    "The utility was not measured: only the sampler knows what its models are for.",
 )
 
 
@@ -110,7 +117,10 @@ class EpsilonChoice(RowTable):
 
     @property
     def typical(self) -> FloatArray:
-        """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4)."""
+        """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4).
+
+        Of a sampled mechanism, the mean over its models: ``sweep.typical_error`` belongs to it.
+        """
         return self.sweep.typical
 
     @property
@@ -215,7 +225,8 @@ class EpsilonChoice(RowTable):
             "epsilons": self.epsilons.tolist(),
             "belief": self.belief.tolist(),
             "one_sidedness": {
-                name: values.tolist() for name, values in self.one_sidedness._asdict().items()
+                name: [_plain(value) for value in values.tolist()]
+                for name, values in self.one_sidedness._asdict().items()
             },
             "utility": None if self.utility is None else _utility_fields(self.utility),
             "critical_epsilon": [_plain(value) for value in self.critical_epsilon.tolist()],
@@ -227,7 +238,7 @@ def choose_epsilon(
     X: Any,
     y: Any,
     *,
-    mechanism: str = "output",
+    mechanism: str | BlackBox | SampledMechanism = "output",
     noise: str = "laplace",
     delta: float | None = None,
     loss: str = "logistic",
@@ -259,6 +270,10 @@ def choose_epsilon(
     classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
     it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
 
+    A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
+    options of the model are its own and must be left out, the utility is not measured, and every
+    figure is an estimate that errs towards exposed (docs/black-box.md).
+
     The question
     ------------
     ``tolerance``   how far off its plateau a row still counts as on it.
@@ -287,6 +302,7 @@ def choose_epsilon(
         utility = _least_utility(utility, folds)
     if workers is not None:
         workers = _validate.whole("workers", workers, least=1)
+    seeds = _seeds(random_state)
     options = {
         "mechanism": mechanism,
         "noise": noise,
@@ -296,8 +312,29 @@ def choose_epsilon(
         "intercept_scaling": intercept_scaling,
         "data_norm": data_norm,
     }
+    if not isinstance(mechanism, str):
+        _refuse_options(
+            **options,
+            loss=loss,
+            utility=utility,
+            classes=classes,
+            huber_width=huber_width,
+            label_bound=label_bound,
+        )
+        fixed, keys = fixed_to(X, y, mechanism, ids)
+        return _sampled_choice(
+            SampledSweep(
+                mechanism=fixed,
+                epsilons=DEFAULT_EPSILONS if epsilons is None else _given(epsilons),
+                tolerance=tolerance,
+                share=share,
+                models=models,
+                bound=bound,
+                seed=seeds[0],
+            ),
+            keys,
+        )
     prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
-    seeds = _seeds(random_state)
     how, problem = prepared.mechanism, prepared.problem
     keys = row_keys(ids, problem.rows)
     base = minimise(problem, tolerance=TOLERANCE)
@@ -335,6 +372,33 @@ def choose_epsilon(
         recommendation=recommend(sweep, bound, limit, measured, utility),
         description=_description(prepared),
         notices=_notices(prepared),
+        ids=keys,
+    )
+
+
+def _refuse_options(**options: Any) -> None:
+    """An option that a sampled mechanism would not heed is an error."""
+    parameters = inspect.signature(choose_epsilon).parameters
+    for name, value in options.items():
+        default = parameters[name].default
+        given = value is not default and (default is None or value != default)
+        if given and name != "mechanism":
+            raise InvalidInput(
+                f"{name}: belongs to the sampler of mechanism, which is not told of it; leave it"
+                " out here."
+            )
+
+
+def _sampled_choice(sweep: SampledSweep, keys: tuple[Any, ...] | None) -> EpsilonChoice:
+    limit = sweep.epsilon_for_belief(sweep.bound)
+    return EpsilonChoice(
+        sweep=sweep,
+        bound=sweep.bound,
+        epsilon_for_belief=limit,
+        utility=None,
+        recommendation=recommend(sweep, sweep.bound, limit, None, None),
+        description=sweep.mechanism.description,
+        notices=(_COST, *_SAMPLED, *sweep.remarks),
         ids=keys,
     )
 
@@ -474,4 +538,4 @@ def _plain(number: float) -> float | str | None:
 
 
 def _short(epsilon: float) -> str:
-    return f"{rounded_down(epsilon):.3g}"
+    return "unknown" if math.isnan(epsilon) else f"{rounded_down(epsilon):.3g}"
