@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from expost.accounting import gaussian_delta, gaussian_epsilon, gaussian_scale
+from expost.accounting import (
+    _deltas,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_below,
+    gaussian_scale,
+)
 from expost.errors import ConvergenceError, InvalidInput
 
 EPSILONS = [1e-6, 1e-3, 0.1, 1.0, 10.0, 300.0]
@@ -37,6 +43,8 @@ def test_delta_at_the_edges():
     assert gaussian_delta(1.0, math.inf) == 1
     assert gaussian_delta(1.0, 1e300) == 1
     assert gaussian_delta(1.0, 1e-300) == 0
+    # ε/μ overflows there, without a word.
+    assert gaussian_delta(1.0, 1e-310) == gaussian_delta(1.0, 5e-324) == 0
     assert gaussian_delta(1e308, 1.0) == 0
     grid = [gaussian_delta(1.0, mu) for mu in np.logspace(-4, 3, 400)]
     assert np.all(np.diff(grid) >= 0)
@@ -108,3 +116,74 @@ def test_nan_never_means_privacy():
 def test_extremes_are_refused_not_guessed(epsilon, delta, sensitivity):
     with pytest.raises(ConvergenceError, match="extreme"):
         gaussian_scale(epsilon, delta, sensitivity)
+
+
+def test_many_deltas_are_single_deltas():
+    rng = np.random.default_rng(0)
+    epsilon = np.concatenate([[0.0, 0.0, 5.0], np.exp(rng.uniform(-18, 6, 300))])
+    mu = np.concatenate([[1e-8, 3.0, 0.25], np.exp(rng.uniform(-12, 4, 300))])
+    found = _deltas(epsilon, mu)
+    single = [gaussian_delta(e, m) for e, m in zip(epsilon, mu, strict=True)]
+    np.testing.assert_allclose(found, single, rtol=1e-14)
+    for place in range(0, 60, 6):
+        with mp.workdps(100 + int(epsilon[place]) + int((epsilon[place] / mu[place]) ** 2) % 3000):
+            if epsilon[place] / mu[place] < 30:
+                expected = float(naive_delta(epsilon[place], mu[place]))
+                assert found[place] == pytest.approx(expected, rel=1e-12, abs=1e-300)
+
+
+class TestEpsilonBelow:
+    MU = np.array([0.01, 0.3, 1.0, 2.353, 10.0, 1e3, 1e6])
+
+    @pytest.mark.parametrize("delta", [1e-20, 1e-5, 1e-3, 0.3])
+    def test_it_is_the_largest_whose_noise_suffices(self, delta):
+        """σ of an actual release at this ε leaves at most μ; a little more ε leaves more."""
+        found = gaussian_epsilon_below(self.MU, delta)
+        for mu, epsilon in zip(self.MU, found, strict=True):
+            if epsilon == 0:
+                # The least that any ε leaves is δ(0, μ₀) = δ.
+                assert gaussian_delta(0.0, mu) < delta * (1 + 1e-10)
+                continue
+            assert gaussian_delta(epsilon, mu) >= delta
+            assert gaussian_delta(epsilon * (1 + 1e-9), mu) < delta
+            assert 1 / gaussian_scale(float(epsilon), delta, 1.0) <= mu
+            assert 1 / gaussian_scale(float(epsilon) * (1 + 1e-5), delta, 1.0) > mu
+
+    def test_it_lies_right_below_its_counterpart(self):
+        for mu in (0.3, 1.0, 5.0, 40.0):
+            above, below = (
+                gaussian_epsilon(mu, 1e-5),
+                gaussian_epsilon_below(np.array([mu]), 1e-5)[0],
+            )
+            assert below <= above
+            assert below == pytest.approx(above, rel=1e-9)
+
+    def test_the_edges(self):
+        found = gaussian_epsilon_below(np.array([0.0, 1e-310, 1e-9, 1e160, np.inf]), 1e-5)
+        assert found[:3].tolist() == [0, 0, 0], "no ε has that much noise at this δ"
+        assert found[3] > 1e200
+        assert found[4] == np.inf
+        assert gaussian_epsilon_below(np.zeros(0), 1e-5).shape == (0,)
+        assert gaussian_epsilon_below(np.float64(1.0), 1e-5).shape == ()
+        assert gaussian_epsilon_below(np.ones((2, 3)), 1e-5).shape == (2, 3)
+        grown = gaussian_epsilon_below(np.geomspace(1e-4, 1e4, 300), 1e-5)
+        assert np.all(np.diff(grown) >= 0)
+        assert np.all(np.diff(grown[grown > 0]) > 0)
+
+    def test_in_fifty_digits(self):
+        with mp.workdps(60):
+            for mu in (0.5, 1.0, 5.0):
+                below = float(gaussian_epsilon_below(np.array([mu]), 1e-6)[0])
+                exact = mp.findroot(lambda e, m=mu: naive_delta(e, m) - mp.mpf(1e-6), below)
+                assert mp.mpf(below) <= exact
+                assert abs(below / exact - 1) < 1e-9
+
+    @pytest.mark.parametrize("bad", [-1.0, np.nan, -np.inf])
+    def test_bad_mu(self, bad):
+        with pytest.raises(InvalidInput, match="mu"):
+            gaussian_epsilon_below(np.array([1.0, bad]), 1e-5)
+
+    @pytest.mark.parametrize("bad", [0.0, 1.0, np.nan, "1e-5", True])
+    def test_bad_delta(self, bad):
+        with pytest.raises(InvalidInput, match="delta"):
+            gaussian_epsilon_below(np.ones(2), bad)

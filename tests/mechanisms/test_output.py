@@ -13,7 +13,7 @@ from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation, automatic_regularization
-from expost.noise import Gaussian, NormLaplace
+from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 from expost.types import Neighbouring
 
 
@@ -273,3 +273,89 @@ class TestAutomaticRegularization:
         how = mechanism(epsilon=1e15)
         with pytest.raises(ReleaseRefused):
             how.release(minimise(problem()), np.random.default_rng(0))
+
+
+def both_noises():
+    return mechanism(), mechanism(noise="gaussian", delta=1e-5)
+
+
+class TestOverEpsilon:
+    DISTANCE = np.array([1.0, 1e-3, 0.37, 0.5, 1e-12])
+
+    def separation(self, how, epsilon, distance):
+        """β·distance or distance/σ of an actual release at this ε."""
+        law = dataclasses.replace(how, epsilon=float(epsilon)).law
+        return law.rate * distance if isinstance(law, NormLaplace) else distance / law.scale
+
+    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    @pytest.mark.parametrize("separation", [0.05, 0.9, 3.87354, 40.0])
+    def test_epsilon_at_is_the_largest_that_keeps_the_separation(self, how, separation):
+        # Distances in units of the sensitivity, none of them beyond it.
+        distance = self.DISTANCE[:4] * how.sensitivity
+        found = how.epsilon_at(separation, distance)
+        for apart, epsilon in zip(distance, found, strict=True):
+            if epsilon == 0:
+                assert self.separation(how, 1e-9, apart) > separation
+                continue
+            assert self.separation(how, epsilon, apart) <= separation
+            assert self.separation(how, epsilon * (1 + 1e-5), apart) > separation
+        assert np.argmin(found) == 0
+
+    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    @pytest.mark.parametrize("separation", [0.9, 2.353, 40.0])
+    def test_epsilon_from_is_the_least_that_reaches_it(self, how, separation):
+        for apart in self.DISTANCE[:4] * how.sensitivity:
+            epsilon = how.epsilon_from(separation, float(apart))
+            assert self.separation(how, epsilon, apart) >= separation
+            assert self.separation(how, epsilon * (1 - 1e-5), apart) < separation
+            assert epsilon == pytest.approx(
+                float(how.epsilon_at(separation, np.array([apart]))[0]), rel=1e-5
+            )
+
+    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    def test_a_row_that_does_not_move_the_model(self, how):
+        assert how.epsilon_at(1.0, np.zeros(2)).tolist() == [math.inf, math.inf]
+        assert how.epsilon_from(1.0, 0.0) == math.inf
+        assert how.epsilon_from(1.0, math.nan) == math.inf
+        assert how.epsilon_at(1.0, np.array([5e-324]))[0] > 1e100
+        assert how.epsilon_at(1.0, np.array([math.inf]))[0] == 0, "fail closed"
+
+    def test_the_pure_constant(self):
+        """ε = Δ·separation/distance, to the last digits."""
+        how = mechanism()
+        distance = self.DISTANCE * how.sensitivity
+        np.testing.assert_allclose(
+            how.epsilon_at(2.0, distance), 2.0 * how.sensitivity / distance, rtol=1e-14
+        )
+        assert np.all(how.epsilon_at(2.0, distance) < 2.0 * how.sensitivity / distance)
+
+    @pytest.mark.parametrize("how", both_noises(), ids=["laplace", "gaussian"])
+    def test_unit_noise_times_the_resolution_is_the_noise(self, how):
+        unit = how.unit_noise
+        assert type(unit) is type(how.law)
+        assert unit.dimension == how.dimension
+        b = np.random.default_rng(0).normal(size=(6, 3))
+        # The density of ρ·b' at b is that of b' at b/ρ, over ρ^d.
+        np.testing.assert_allclose(
+            how.law.log_density(b),
+            unit.log_density(b / how.resolution) - 3 * math.log(how.resolution),
+            rtol=1e-12,
+        )
+
+    def test_the_law_is_free_of_epsilon(self):
+        t = np.array([0.0, 0.3, 5.0])
+        laplace, gaussian = both_noises()
+        assert isinstance(laplace.loss_law(t), NormLaplaceLaw)
+        assert isinstance(gaussian.loss_law(t), GaussianLaw)
+        for how in (laplace, gaussian):
+            distance = t * how.resolution
+            np.testing.assert_allclose(
+                how.loss_law(t).expected_exposure,
+                how.law.law(distance).expected_exposure,
+                rtol=1e-12,
+            )
+            other = dataclasses.replace(how, epsilon=77.0)
+            np.testing.assert_array_equal(
+                other.loss_law(t).expected_loss, how.loss_law(t).expected_loss
+            )
+        assert laplace.loss_law(t).dimension == 3

@@ -280,3 +280,35 @@ def test_bad_arguments_raise(noise):
     for call in calls:
         with pytest.raises(InvalidInput):
             call()
+
+
+@both(1, 2, 7)
+@pytest.mark.parametrize("size", [1e-9, 1e-3, 1.0, 1e4])
+def test_losses_in_place_against_the_definition(noise, size):
+    """The inner loop of simulations: lengths in units of the noise, the excess overwritten."""
+    unit = type(noise)(
+        **{name: 1.0 for name in vars(noise) if name != "dimension"}, dimension=noise.dimension
+    )
+    rng = np.random.default_rng(6)
+    s = size * rng.normal(size=(20, noise.dimension))
+    for b in unit.sample(3, rng):
+        distance = np.linalg.norm(s, axis=1)
+        excess = distance**2 - 2 * s @ b
+        scratch = np.full(20, np.nan)
+        found = excess.copy()
+        assert unit.loss_in_place(float(np.linalg.norm(b)), found, scratch) is None
+        with mp.workdps(60):
+            expected = np.array([float(exact_loss(unit, exact(b), exact(row))) for row in s])
+        scale = unit.law(distance).expected_exposure
+        np.testing.assert_array_less(np.abs(found - expected), 1e-13 * scale + 1e-300)
+        # And as the checked function says, whose clip at ±t only takes rounding away.
+        np.testing.assert_allclose(found, unit.loss(b, s), rtol=1e-9, atol=1e-13 * size)
+
+
+def test_losses_in_place_where_the_noise_ends_at_the_neighbour():
+    """∥b − s∥² is rounding there, possibly below 0: taken for 0, never NaN."""
+    noise = NormLaplace(rate=1.0, dimension=2)
+    for norm in (1.0, 0.3, 1e-3, 7.7):
+        excess = np.array([-norm * norm, -norm * norm * (1 + 1e-15), 0.0])
+        noise.loss_in_place(norm, excess, np.empty(3))
+        np.testing.assert_allclose(excess, [-norm, -norm, 0.0], rtol=1e-7)
