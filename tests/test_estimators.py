@@ -789,7 +789,7 @@ def test_bad_targets(case):
         ({"noise": "gaussian", "delta": np.nan}, "delta=nan"),
         ({"noise": "cauchy"}, "noise='cauchy'"),
         ({"noise": "cauchy", "regularization": "auto"}, "noise='cauchy'"),
-        ({"mechanism": "objective"}, "mechanism='objective'"),
+        ({"mechanism": "sgd"}, "mechanism='sgd'"),
         ({"regularization": 0.0}, "regularization=0.0"),
         ({"regularization": np.nan}, "regularization=nan"),
         ({"regularization": "best"}, "regularization='best'"),

@@ -7,7 +7,7 @@ one vector that the mechanism gives.
 import html
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,14 @@ from expost._neighbours import Neighbours, entering_rows, tight_neighbours
 from expost._table import RowTable, row_keys
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Problem, minimise
-from expost.mechanisms import OutputPerturbation, Release, RowLosses
+from expost.mechanisms import (
+    Mechanism,
+    ObjectivePerturbation,
+    Release,
+    RowLosses,
+    Tangent,
+)
+from expost.mechanisms.sampling import typical_exposures
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["PrivacyProfile", "profile"]
@@ -98,12 +105,25 @@ class PrivacyProfile(RowTable):
         """(n,) sigmoid(exposure): how sure that attacker is, in or out (D5.3 Lemma 1)."""
         return expit(self.exposure)
 
-    @cached_property
+    @property
     def typical(self) -> FloatArray:
-        """(n,) E∣loss∣ over θ ~ p(· ∣ D), by quadrature of the exact law (LeBlond 4.4)."""
-        if self.losses.law is None:
-            return self.exposure
-        return self.losses.law.expected_exposure
+        """(n,) E∣loss∣ over θ ~ p(· ∣ D) (LeBlond 4.4).
+
+        By quadrature of the exact law; under objective perturbation from sampled releases.
+        """
+        return self._typical[0]
+
+    @property
+    def typical_error(self) -> FloatArray:
+        """(n,) the standard error of ``typical``: 0 where the law is exact, else of sampling."""
+        return self._typical[1]
+
+    @cached_property
+    def _typical(self) -> tuple[FloatArray, FloatArray]:
+        if self.losses.sampled is not None:
+            return self.losses.sampled()
+        exact = self.exposure if self.losses.law is None else self.losses.law.expected_exposure
+        return exact, np.zeros(len(self))
 
     @property
     def worst_case(self) -> float:
@@ -113,7 +133,7 @@ class PrivacyProfile(RowTable):
     @property
     def is_noiseless(self) -> bool:
         """Whether the model carries no noise, so that only distances tell rows apart."""
-        return self.losses.law is None
+        return self.losses.noiseless
 
     def by(self, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
         """The exposures by the levels, or the quantile bins, of a column (n,)."""
@@ -228,7 +248,7 @@ def profile(
     *,
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
-    mechanism: OutputPerturbation | None = None,
+    mechanism: Mechanism | None = None,
     ids: Sequence[Any] | None = None,
 ) -> PrivacyProfile:
     """How much ``model`` gives each of its training rows away.
@@ -257,7 +277,6 @@ def profile(
             f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
-    base = minimise(problem, tolerance=1e-12)
     entering = None
     if relation is not Neighbouring.REMOVE:
         if not isinstance(candidates, tuple | list) or len(candidates) != 2:
@@ -269,9 +288,18 @@ def profile(
         entering = entering_rows((others.X, others.y), relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
-    near = tight_neighbours(problem, base, relation=relation, entering=entering)
-    how.check_rows(theta, near.base, near.base_error)
-    losses = how.row_losses(theta, near)
+    near = None
+    if isinstance(how, ObjectivePerturbation):
+        tangent = Tangent.at(how, problem, theta)
+        tangent.check_rows()
+        losses = tangent.row_losses(relation, entering)
+        if how.is_private and relation is Neighbouring.REMOVE:
+            losses = replace(losses, sampled=lambda: typical_exposures(how, problem))
+    else:
+        base = minimise(problem, tolerance=1e-12)
+        near = tight_neighbours(problem, base, relation=relation, entering=entering)
+        how.check_rows(theta, near.base, near.base_error)
+        losses = how.row_losses(theta, near)
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
@@ -288,11 +316,9 @@ class _Target:
 
     release: Release | None
     theta: FloatArray
-    mechanism: OutputPerturbation
+    mechanism: Mechanism
 
-    def bind(
-        self, X: Any, y: Any
-    ) -> tuple[FloatArray, OutputPerturbation, Problem, tuple[str, ...]]:
+    def bind(self, X: Any, y: Any) -> tuple[FloatArray, Mechanism, Problem, tuple[str, ...]]:
         """θ, its mechanism, and the rows as its objective sees them."""
         if self.release is not None:
             _check_names(self.release, X)
@@ -307,7 +333,7 @@ class _Target:
             X=rows,
             y=_validate.vector(y, length=len(rows)),
             loss=self.mechanism.loss,
-            penalty=np.full(len(self.theta), self.mechanism.regularization),
+            penalty=np.full(len(self.theta), self.mechanism.total_regularization),
         )
         if float(problem.norms.max()) > 1 + 1e-9:
             raise InvalidInput(
@@ -328,12 +354,12 @@ class _Target:
         noise = f"{how.noise} noise" if how.is_private else "no noise"
         delta = "" if how.delta is None else f", delta={how.delta:g}"
         return (
-            f"{how.loss.name} by output perturbation, {noise}, epsilon={how.epsilon:g}{delta},"
-            f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
+            f"{how.loss.name} by {how.kind} perturbation, {noise}, epsilon={how.epsilon:g}{delta},"
+            f" regularization={how.total_regularization:.4g}, n={how.rows}, d={how.dimension}"
         )
 
 
-def _target(model: Any, mechanism: OutputPerturbation | None) -> _Target | None:
+def _target(model: Any, mechanism: Mechanism | None) -> _Target | None:
     """What is known of the model, or None for one whose mechanism is not."""
     if isinstance(model, str | Path):
         model = Release.load(model)

@@ -241,8 +241,10 @@ def _mechanisms(
         raise InvalidInput(
             "X: chance gave a part fewer than two rows; call again, with fewer candidates."
         )
+    budget = prepared.mechanism
+    assert isinstance(budget, OutputPerturbation)
     mechanisms = [
-        replace(prepared.mechanism, regularization=value, rows=len(part))
+        replace(budget, regularization=value, rows=len(part))
         for value, part in zip(values, training, strict=True)
     ]
     for how in mechanisms:

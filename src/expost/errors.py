@@ -13,6 +13,7 @@ __all__ = [
     "MissingExtra",
     "PrecisionWarning",
     "PrivacyLeakWarning",
+    "RaisedRegularizationWarning",
     "ReleaseRefused",
     "SeededReleaseWarning",
     "WrongRows",
@@ -53,6 +54,10 @@ class SeededReleaseWarning(UserWarning):
 
 class PrecisionWarning(UserWarning):
     """A result is right, but its error bound is larger than what was asked for."""
+
+
+class RaisedRegularizationWarning(UserWarning):
+    """Objective perturbation needed more regularization at this epsilon than was asked for."""
 
 
 class ClippedRowsWarning(UserWarning):

@@ -27,11 +27,18 @@ from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
     PrivacyLeakWarning,
+    RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
 from expost.glm import Problem, minimise
 from expost.losses import HuberHinge, Logistic, Loss, Squared
-from expost.mechanisms import OutputPerturbation, Release, automatic_regularization
+from expost.mechanisms import (
+    Mechanism,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    Release,
+    automatic_regularization,
+)
 from expost.mechanisms.output import TOLERANCE
 from expost.types import FloatArray
 
@@ -54,12 +61,16 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         The privacy budget of this one fit; ``inf`` gives the exact minimiser.
     delta : float, default=None
         Needed by Gaussian noise, refused by norm-Laplace noise, which is pure.
-    mechanism : {"output"}, default="output"
-        How the model is released: A(D) + b.
+    mechanism : {"output", "objective"}, default="output"
+        How the model is released: A(D) + b, or the minimiser of J(θ) + b·θ/n.
     noise : {"laplace", "gaussian"}, default="laplace"
         The density of b: ∝ exp(−β∥b∥), or normal.
     regularization : float or "auto", default=1.0
-        Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d and epsilon alone.
+        Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d and epsilon alone. Objective
+        perturbation raises it where epsilon needs more, and says so.
+    calibration : {"tight", "published"}, default="tight"
+        Of objective perturbation: the tightest that is proved here, or that of Kifer et al. (2012)
+        and Chaudhuri et al. (2011).
     fit_intercept : bool, default=True
         Whether a constant feature is added.
     intercept_scaling : float, default=0.1
@@ -80,7 +91,7 @@ class Prepared:
     """
 
     problem: Problem
-    mechanism: OutputPerturbation
+    mechanism: Mechanism
     ball: UnitBall
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
@@ -106,6 +117,14 @@ class _PrivateLinearModel(BaseEstimator):
             rng = self._rng()
         for clipped in prepared.clipped:
             warnings.warn(clipped, ClippedRowsWarning, stacklevel=2)
+        if isinstance(how, ObjectivePerturbation) and how.is_raised:
+            warnings.warn(
+                f"regularization={how.regularization:.4g} is too little for objective perturbation"
+                f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
+                " give that much, or a larger epsilon.",
+                RaisedRegularizationWarning,
+                stacklevel=2,
+            )
         if read:
             warnings.warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
@@ -115,7 +134,7 @@ class _PrivateLinearModel(BaseEstimator):
             )
         return self._keep(
             Release(
-                theta=how.release(minimise(prepared.problem, tolerance=TOLERANCE), rng),
+                theta=_released(how, prepared.problem, rng),
                 mechanism=how,
                 ball=ball,
                 classes=prepared.classes,
@@ -127,7 +146,7 @@ class _PrivateLinearModel(BaseEstimator):
 
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
-        _validate.one_of("mechanism", self.mechanism, ("output",))
+        _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
         _refuse_kinds(X=X, y=y)
         with _refusals():
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
@@ -144,7 +163,7 @@ class _PrivateLinearModel(BaseEstimator):
                 " it; give a larger bound if that is too many."
             )
         how = self._how(loss, *rows.shape)
-        penalty = np.full(how.dimension, how.regularization)
+        penalty = np.full(how.dimension, how.total_regularization)
         return Prepared(
             problem=Problem(X=rows, y=target, loss=loss, penalty=penalty),
             mechanism=how,
@@ -174,7 +193,7 @@ class _PrivateLinearModel(BaseEstimator):
             intercept_scaling=self.intercept_scaling,
         )
 
-    def _how(self, loss: Loss, rows: int, dimension: int) -> OutputPerturbation:
+    def _how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
         delta = self.delta
         budget: dict[str, Any] = {
             "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
@@ -188,9 +207,10 @@ class _PrivateLinearModel(BaseEstimator):
         if isinstance(regularization, str):
             _validate.one_of("regularization", regularization, ("auto",))
             regularization = automatic_regularization(**budget)
-        return OutputPerturbation(
-            regularization=_validate.positive("regularization", regularization), **budget
-        )
+        budget["regularization"] = _validate.positive("regularization", regularization)
+        if self.mechanism == "output":
+            return OutputPerturbation(**budget)
+        return ObjectivePerturbation(calibration=self.calibration, **budget)
 
     def _rng(self) -> np.random.Generator | None:
         """None, for the operating system's randomness, or a seeded generator that warns."""
@@ -252,10 +272,13 @@ class _PrivateLinearModel(BaseEstimator):
         parameters: dict[str, Any] = {
             "epsilon": how.epsilon,
             "delta": how.delta,
+            "mechanism": how.kind,
             "noise": how.noise,
             "regularization": how.regularization,
             **ball.to_json(),
         }
+        if isinstance(how, ObjectivePerturbation):
+            parameters["calibration"] = how.calibration
         match how.loss:
             case HuberHinge(width=width):
                 parameters["huber_width"] = width
@@ -352,6 +375,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         mechanism: str = "output",
         noise: str = "laplace",
         regularization: float | str = 1.0,
+        calibration: str = "tight",
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -363,6 +387,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         self.mechanism = mechanism
         self.noise = noise
         self.regularization = regularization
+        self.calibration = calibration
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
@@ -404,6 +429,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         mechanism: str = "output",
         noise: str = "laplace",
         regularization: float | str = 1.0,
+        calibration: str = "tight",
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -416,6 +442,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         self.mechanism = mechanism
         self.noise = noise
         self.regularization = regularization
+        self.calibration = calibration
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
@@ -449,6 +476,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         mechanism: str = "output",
         noise: str = "laplace",
         regularization: float | str = 1.0,
+        calibration: str = "tight",
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -460,6 +488,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         self.mechanism = mechanism
         self.noise = noise
         self.regularization = regularization
+        self.calibration = calibration
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
@@ -495,6 +524,12 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     "huber-hinge": PrivateLinearSVC,
     "squared": PrivateRidge,
 }
+
+
+def _released(how: Mechanism, problem: Problem, rng: np.random.Generator | None) -> FloatArray:
+    if isinstance(how, OutputPerturbation):
+        return how.release(minimise(problem, tolerance=TOLERANCE), rng)
+    return how.release(problem, rng)
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

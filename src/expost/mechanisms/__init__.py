@@ -1,8 +1,19 @@
 """How θ is released, and what each release gives away."""
 
 from expost.mechanisms.grid import Grid
+from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation, automatic_regularization
-from expost.mechanisms.release import Release
+from expost.mechanisms.release import Mechanism, Release
 from expost.mechanisms.row_losses import RowLosses
+from expost.mechanisms.tangent import Tangent
 
-__all__ = ["Grid", "OutputPerturbation", "Release", "RowLosses", "automatic_regularization"]
+__all__ = [
+    "Grid",
+    "Mechanism",
+    "ObjectivePerturbation",
+    "OutputPerturbation",
+    "Release",
+    "RowLosses",
+    "Tangent",
+    "automatic_regularization",
+]

@@ -132,6 +132,12 @@ class ObjectivePerturbation:
         return self.penalty_sum / self.rows
 
     @property
+    def derived(self) -> dict[str, float]:
+        """What follows from the constants, and is written beside them."""
+        scale = self.resolution if self.is_private else 0.0
+        return {"penalty_sum": self.penalty_sum, "scale": scale}
+
+    @property
     def is_raised(self) -> bool:
         """Whether ε needed more regularization than was asked for."""
         return self.penalty_sum > self.rows * self.regularization
@@ -206,10 +212,6 @@ class ObjectivePerturbation:
     def minimiser(self, problem: Problem, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ 1e-12 in the averaged form."""
         return minimise(replace(problem, linear=noise / self.rows), tolerance=TOLERANCE)
-
-    def penalty(self) -> FloatArray:
-        """Λ + Δ for every coordinate, as the objective takes it."""
-        return np.full(self.dimension, self.total_regularization)
 
     @property
     def reach_of_cell(self) -> float:

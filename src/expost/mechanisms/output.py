@@ -67,6 +67,8 @@ class OutputPerturbation:
     rows: int
     dimension: int
 
+    kind = "output"
+
     def __post_init__(self) -> None:
         _validate.one_of("noise", self.noise, NOISES)
         # Kept as plain numbers: they are written to model.json.
@@ -98,6 +100,17 @@ class OutputPerturbation:
     def is_private(self) -> bool:
         """Whether there is any noise."""
         return self.epsilon < math.inf
+
+    @property
+    def total_regularization(self) -> float:
+        """The Λ of the objective that is minimised: the one that was asked for."""
+        return self.regularization
+
+    @property
+    def derived(self) -> dict[str, float]:
+        """What follows from the constants, and is written beside them."""
+        scale = self.resolution if self.is_private else 0.0
+        return {"sensitivity": self.sensitivity, "scale": scale}
 
     @property
     def sensitivity(self) -> float:

@@ -20,12 +20,14 @@ from expost.data import UnitBall
 from expost.errors import ExpostError, InvalidInput
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
 from expost.types import Audience, FloatArray
 
-__all__ = ["FORMAT", "Release"]
+__all__ = ["FORMAT", "Mechanism", "Release"]
 
 FORMAT = "expost-model/1"
+Mechanism = OutputPerturbation | ObjectivePerturbation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +44,7 @@ class Release:
     """
 
     theta: FloatArray
-    mechanism: OutputPerturbation
+    mechanism: Mechanism
     ball: UnitBall
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None = None
@@ -104,7 +106,7 @@ class Release:
             X=rows,
             y=self.targets(y, len(features)),
             loss=self.mechanism.loss,
-            penalty=np.full(self.mechanism.dimension, self.mechanism.regularization),
+            penalty=np.full(self.mechanism.dimension, self.mechanism.total_regularization),
         )
 
     def minimiser(self, problem: Problem) -> Minimiser:
@@ -132,12 +134,12 @@ class Release:
             "meaning": self.audience.meaning,
             "theta": [float(value) for value in self.theta],
             "mechanism": {
-                "kind": "output",
+                "kind": mechanism.kind,
                 "noise": mechanism.noise,
                 "epsilon": _or_infinite(mechanism.epsilon),
                 "delta": mechanism.delta,
-                "sensitivity": mechanism.sensitivity,
-                "scale": mechanism.resolution if mechanism.is_private else 0.0,
+                **_calibration(mechanism),
+                **mechanism.derived,
             },
             "loss": _loss_to_json(mechanism.loss),
             "n": mechanism.rows,
@@ -179,18 +181,20 @@ class Release:
     @classmethod
     def _from_fields(cls, value: dict[str, Any]) -> "Release":
         how = value["mechanism"]
-        _validate.one_of("mechanism.kind", how["kind"], ("output",))
+        kind = _validate.one_of("mechanism.kind", how["kind"], tuple(_KINDS))
         theta = np.array([_float(entry) for entry in value["theta"]])
-        epsilon = np.inf if how["epsilon"] == "infinity" else _float(how["epsilon"])
-        mechanism = OutputPerturbation(
-            epsilon=epsilon,
-            delta=how["delta"],
-            noise=how["noise"],
-            loss=_loss_from_json(value["loss"]),
-            regularization=_float(value["regularization"]),
-            rows=value["n"],
-            dimension=len(theta),
-        )
+        constants: dict[str, Any] = {
+            "epsilon": np.inf if how["epsilon"] == "infinity" else _float(how["epsilon"]),
+            "delta": how["delta"],
+            "noise": how["noise"],
+            "loss": _loss_from_json(value["loss"]),
+            "regularization": _float(value["regularization"]),
+            "rows": value["n"],
+            "dimension": len(theta),
+        }
+        if kind == "objective":
+            constants["calibration"] = how["calibration"]
+        mechanism = _KINDS[kind](**constants)
         classes = value["classes"]
         names = value["feature_names"]
         return cls(
@@ -203,6 +207,18 @@ class Release:
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
             seeded=bool(value["seeded"]),
         )
+
+
+_KINDS: dict[str, type[Mechanism]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+}
+
+
+def _calibration(mechanism: Mechanism) -> dict[str, str]:
+    if isinstance(mechanism, ObjectivePerturbation):
+        return {"calibration": mechanism.calibration}
+    return {}
 
 
 def _checksum(fields: dict[str, Any]) -> str:
@@ -218,7 +234,7 @@ def _check_unedited(release: "Release", value: dict[str, Any]) -> None:
     if value.get("sha256") != _checksum(theirs):
         raise InvalidInput("sha256: does not fit the other fields; the file was edited or damaged.")
     mine = release._fields()
-    for name in ("scale", "sensitivity"):
+    for name in release.mechanism.derived:
         written = _float(value["mechanism"][name])
         if not abs(written - mine["mechanism"][name]) <= 1e-9 * abs(written):
             raise InvalidInput(f"mechanism.{name}: is not what its own constants give.")

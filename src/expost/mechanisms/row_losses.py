@@ -1,5 +1,6 @@
 """What every mechanism answers with: one loss a row, its interval, and its law."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,10 @@ class RowLosses:
                         that the row was in the data.
     ``low``, ``high``   (n,) the interval that the certificate proves for it.
     ``distance``        (n,) how far the two laws' centres lie apart, ``distance_error`` its bound.
-    ``law``             the loss's law over θ, or None where there is no noise.
+    ``law``             the loss's law over θ, or None where there is no noise or no closed form.
+    ``noiseless``       whether there is no noise, so that only distances tell rows apart.
+    ``sampled``         E∣loss∣ and its standard error from sampled releases, where there is noise
+                        and no closed form; drawn when it is called.
     ``worst_case``      the exposure that the mechanism promises not to pass, but with
                         probability ``worst_case_passed`` at most.
     """
@@ -32,6 +36,8 @@ class RowLosses:
     law: LossLaw | None
     worst_case: float
     worst_case_passed: float = 0.0
+    noiseless: bool = False
+    sampled: Callable[[], tuple[FloatArray, FloatArray]] | None = None
 
     @classmethod
     def without_noise(
@@ -51,4 +57,5 @@ class RowLosses:
             relation=relation,
             law=None,
             worst_case=float("inf"),
+            noiseless=True,
         )
