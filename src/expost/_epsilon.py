@@ -37,6 +37,8 @@ __all__ = ["EpsilonChoice", "choose_epsilon"]
 _LEAST_GAIN = 1e-9
 # The values of ε that are looked at where none are given.
 _EPSILONS = 25
+# An end past this is left out of them: nobody wants it, and Gaussian noise has no scale there.
+_LARGEST_END = 1e10
 # How far they reach beyond [low, high], on either side.
 _MARGIN = 10.0
 _COST = (
@@ -171,7 +173,7 @@ class EpsilonChoice(RowTable):
             f"Choice of epsilon for {self.sweep.rows} rows",
             f"model        {self.description}",
             answer,
-            f"transition   from {_short(self.low)} (all rows protected alike) to"
+            f"transition   from {_short(self.low)} (up to there all rows are protected alike) to"
             f" {_short(self.high)} (nothing more to lose)",
             f"belief       {belief} no row's typical belief passes {self.bound.largest:.6g}{prior}",
         ]
@@ -353,7 +355,7 @@ def choose_epsilon(
         sweep = replace(sweep, epsilons=_around(sweep, limit))
     measured = None
     if folds:
-        ends = [e for e in (sweep.low, sweep.high, limit) if 0 < e < math.inf]
+        ends = [e for e in (sweep.low, sweep.high, limit) if 0 < e < _LARGEST_END]
         tried = np.union1d(sweep.epsilons, ends)
         measured = held_out_utility(
             problem,
@@ -474,7 +476,7 @@ def _given(epsilons: Sequence[float]) -> FloatArray:
 
 def _around(sweep: OutputSweep, limit: float) -> FloatArray:
     """25 values from well below the first end of interest to well above the last."""
-    ends = [end for end in (sweep.low, sweep.high, limit) if 1e-40 < end < 1e40]
+    ends = [end for end in (sweep.low, sweep.high, limit) if 1e-40 < end < _LARGEST_END]
     if not ends:
         return np.geomspace(1e-2, 1e2, _EPSILONS)
     return np.geomspace(min(ends) / _MARGIN, max(ends) * _MARGIN, _EPSILONS)

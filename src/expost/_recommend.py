@@ -6,8 +6,9 @@ ceiling   min(high, ε for the belief): past ``high`` nothing changes, past the 
           be believed to be in the data with more certainty than was asked for.
 floor     min(low, ceiling): below ``low`` more noise no longer changes the shape of the profile.
           (The ceiling, where at a fixed δ no ε has every row on its first plateau.)
-choice    the smallest ε in [floor, ceiling] that reaches the utility asked for; or, where none was
-          asked for, whose mean utility is within one standard error of that at the ceiling; or the
+choice    the smallest ε in [floor, ceiling] that reaches the utility asked for (or the largest one
+          below it that does, if none there does); or, where no utility was asked for, the smallest
+          whose mean utility is within one standard error of that at the ceiling; or the
           ceiling, where the utility was not measured.
 None      where no ε keeps every bound: the sentences say which one fails and by how much.
 """
@@ -51,9 +52,9 @@ def recommend(
     ceiling = min(high, epsilon_for_belief)
     floor = min(low, ceiling) if low > 0 else ceiling
     reasons = [*_range_sentences(sweep), *_belief_sentences(sweep, bound, ceiling)]
-    if utility is None:
+    if utility is None or not np.any((utility.epsilons >= floor) & (utility.epsilons <= ceiling)):
         reasons.append(
-            f"The utility was not measured, so that ε = {_short(ceiling)} is simply the largest"
+            f"The utility was not measured there, so that ε = {_short(ceiling)} is simply the largest"
             " that keeps both."
         )
         return Recommendation(epsilon=ceiling, reasons=tuple(reasons))
@@ -65,13 +66,22 @@ def recommend(
     if least_utility is not None:
         enough = places[curve.mean[places] >= least_utility]
         if not len(enough):
+            # Noise may do without harm below the floor, too: the largest such ε.
+            under = np.flatnonzero(utility.epsilons < floor)
+            enough = under[curve.mean[under] >= least_utility][-1:]
+        if not len(enough):
             reasons += _short_of(sweep, bound, utility, least_utility, ceiling)
             return Recommendation(epsilon=None, reasons=tuple(reasons))
         chosen = enough[0]
+        others = (
+            "larger value tried that keeps the belief"
+            if chosen < places[0]
+            else "smaller value tried from there on"
+        )
         reasons.append(
-            f"ε = {_short(utility.epsilons[chosen])} is the smallest value tried from there on"
-            f" whose mean held-out {word}, {curve.mean[chosen]:.3f}, reaches the {least_utility:g}"
-            " asked for."
+            f"At ε = {_short(utility.epsilons[chosen])} the mean held-out {word},"
+            f" {curve.mean[chosen]:.3f}, reaches the {least_utility:g} asked for, as at no"
+            f" {others}."
         )
     else:
         near = curve.mean[places] >= curve.mean[top] - curve.error[top]
@@ -201,20 +211,20 @@ def _short_of(
     reached = float(curve.mean[place])
     sentences = [
         f"No ε keeps every bound: at ε = {_short(ceiling)}, the largest that is left, the mean"
-        f" held-out {word} is {reached:.3f}, which is {least - reached:.3f} short of the"
+        f" held-out {word} is {reached:.4g}, which is {least - reached:.2g} short of the"
         f" {least:g} asked for."
     ]
     beyond = np.flatnonzero((utility.epsilons > ceiling) & (curve.mean >= least))
     if len(beyond):
         there = utility.epsilons[beyond[0]]
         belief = float(sweep.belief(bound, np.array([there]))[0])
-        passed = (
-            f" {belief - bound.largest:.3f} more than allowed" if belief > bound.largest else ""
-        )
-        sentences.append(
-            f"It is reached at ε = {_short(there)}, where {_whose(bound)} is {belief:.3f},{passed}"
-            f"{' past the end of the transition' if there > sweep.high else ''}."
-        )
+        broken = []
+        if belief > bound.largest:
+            broken.append(f"{belief - bound.largest:.2g} more than allowed")
+        if there > sweep.high:
+            broken.append("past the end of the transition")
+        where = f"It is reached at ε = {_short(there)}, where {_whose(bound)} is {belief:.3f}"
+        sentences.append(", ".join([where, *broken]) + ".")
     elif curve.noiseless < least:
         sentences.append(
             f"Not even without noise is it reached: {word} is {curve.noiseless:.3f} there, so that"

@@ -53,6 +53,8 @@ _IMPLAUSIBLE = 1e-9
 _CLAMPED = 1e-12
 # A good θ is taken to have this norm where Λ is chosen without the data.
 _REFERENCE_NORM = 1.0
+# Past this ε float64 does not resolve the δ of Gaussian noise.
+_LARGEST_GAUSSIAN = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +174,7 @@ class OutputPerturbation:
         epsilon = gaussian_epsilon(scaled, self.delta)
         # The scale of a release is rounded up, by 1e-5 of itself at most: step up until it serves.
         step = 1e-13
-        while step < 1e-3 and 0 < epsilon < math.inf:
+        while step < 1e-3 and 0 < epsilon < _LARGEST_GAUSSIAN:
             if replace(self, epsilon=epsilon).resolution * separation <= distance:
                 break
             epsilon *= 1 + step
