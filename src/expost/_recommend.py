@@ -54,8 +54,8 @@ def recommend(
     reasons = [*_range_sentences(sweep), *_belief_sentences(sweep, bound, ceiling)]
     if utility is None or not np.any((utility.epsilons >= floor) & (utility.epsilons <= ceiling)):
         reasons.append(
-            f"The utility was not measured there, so that ε = {_short(ceiling)} is simply the largest"
-            " that keeps both."
+            f"The utility was not measured there, so that ε = {_short(ceiling)} is simply the"
+            " largest that keeps both."
         )
         return Recommendation(epsilon=ceiling, reasons=tuple(reasons))
     name, curve = utility.leading
