@@ -13,14 +13,12 @@ import pty
 import re
 import resource
 import signal
-import stat
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +30,24 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost import _files, _job, cli
-from expost._job import Job, run
+from expost import _cli_progress, _files
+from expost._jobs import profile as profile_job
+from expost._jobs import table as table_job
+from expost._jobs.profile import ProfileJob, run
 from expost.errors import InvalidInput, WrongRows
+from program import (
+    PROGRAM,
+    Ran,
+    finished,
+    imported,
+    installed,
+    mode,
+    names,
+    people,
+    refused,
+    text,
+)
 
-PROGRAM = Path(sys.executable).with_name("expost")
 RESULTS = {
     "model.json",
     "encoding.CURATOR-ONLY.json",
@@ -44,83 +55,6 @@ RESULTS = {
     "profile.CURATOR-ONLY.parquet",
     "report.CURATOR-ONLY.html",
 }
-# Whatever an error says, it never says these: they stand in the cells of the tables below.
-CANARIES = ("kanarie", "90210")
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def message(self) -> str:
-        """What went wrong, on one line, without the box that usage errors are drawn in."""
-        plain = re.sub(r"\x1b\[[0-9;]*m", "", self.err)
-        return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
-
-
-@pytest.fixture
-def program(monkeypatch, capsys):
-    """Run ``expost`` with these arguments, in this process."""
-
-    def call(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capsys.readouterr()
-        return Ran(code=left.value.code, out=out, err=err)
-
-    return call
-
-
-def installed(*arguments: object, **options) -> Ran:
-    """Run the installed program, in a process of its own."""
-    return finished([str(PROGRAM), *map(str, arguments)], **options)
-
-
-def finished(command: list[str], **options) -> Ran:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, **options
-    )
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
-
-
-def imported(done: Ran) -> set[str]:
-    """The modules that ``python -X importtime`` tells of."""
-    return {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
-
-
-def people(rows: int = 60, seed: int = 0) -> list[list[str]]:
-    """A small mixed table: a key, numbers, text, a boolean, missing cells, two classes."""
-    rng = np.random.default_rng(seed)
-    table = [["number", "age", "city", "smoker", "hours", "income"]]
-    for row in range(rows):
-        age = int(rng.integers(18, 80))
-        table.append(
-            [
-                f"p{row:03d}",
-                str(age),
-                str(rng.choice(["Oslo", "Bergen", "Paris"])),
-                str(rng.choice(["true", "false"])),
-                "?" if rng.random() < 0.15 else f"{rng.normal(40, 8):.2f}",
-                ">50K" if age + rng.normal(0, 10) > 50 else "<=50K",
-            ]
-        )
-    return table
-
-
-def text(table: list[list[str]]) -> str:
-    return "".join(",".join(line) + "\n" for line in table)
-
-
-@pytest.fixture
-def people_csv(tmp_path) -> Path:
-    path = tmp_path / "people.csv"
-    path.write_text(text(people()))
-    return path
 
 
 @pytest.fixture
@@ -140,28 +74,6 @@ def profiled(ask, tmp_path) -> Path:
     done = ask("--id number", out="report")
     assert done.code == 0, done.err
     return tmp_path / "report"
-
-
-def refused(done: Ran, out: Path, words: str) -> None:
-    """One sentence with these words on stderr, exit code 2, nothing written, no cell shown."""
-    assert (done.code, done.out) == (2, ""), done
-    assert "Traceback" not in done.err
-    for word in words.split(" | "):
-        assert word in done.message, (word, done.message)
-    if done.err.startswith("expost: "):
-        assert done.err.endswith((".\n", ")\n"))
-        assert done.err.count("\n") == 1
-    for canary in CANARIES:
-        assert canary not in done.err
-    assert not out.exists()
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def rows_of(folder: Path) -> dict[str, list]:
@@ -327,8 +239,9 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     out = tmp_path / "killed"
     script = (
         "import os, signal, sys\n"
-        "from expost import _job, cli\n"
-        "_job.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from expost import cli\n"
+        "from expost._jobs import profile\n"
+        "profile.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         "cli.main()\n"
     )
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
@@ -351,7 +264,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
 
 @pytest.mark.parametrize("stage", ["profile", "_summary", "render_html"])
 def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
-    monkeypatch.setattr(_job, stage, planted)
+    monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
     assert (done.code, done.out, done.err) == (2, "", "expost: planted.\n")
     assert names(tmp_path / "o") == {"model.json"}
@@ -365,7 +278,7 @@ def planted(*_, **__):
 def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
     (profiled / "notes.txt").write_text("mine")
     old = (profiled / "model.json").read_bytes()
-    monkeypatch.setattr(_job, "profile", planted)
+    monkeypatch.setattr(profile_job, "profile", planted)
     assert "not empty" in ask(out="report").message
     assert (profiled / "model.json").read_bytes() == old
     assert "planted" in ask("--force", out="report").message
@@ -377,7 +290,7 @@ def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
 def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, ask, tmp_path, monkeypatch):
     before = (profiled / "model.json").read_bytes()
     # A second draw would be an error.
-    monkeypatch.setattr(_job, "_released", planted)
+    monkeypatch.setattr(profile_job, "_released", planted)
     done = ask("--id number --model", profiled / "model.json", out="again")
     assert done.code == 0, done.err
     assert (profiled / "model.json").read_bytes() == before
@@ -599,7 +512,7 @@ def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, t
 def test_a_bad_option_is_refused_before_the_table_is_read(
     ask, tmp_path, monkeypatch, options, words
 ):
-    monkeypatch.setattr(_job, "open_table", None)
+    monkeypatch.setattr(table_job, "open_table", None)
     refused(ask(options), tmp_path / "o", words)
 
 
@@ -717,7 +630,7 @@ def test_a_folder_that_cannot_hold_the_results_is_refused_before_any_work(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with monkeypatch.context() as patch:
-        patch.setattr(_job, "open_table", None)
+        patch.setattr(table_job, "open_table", None)
         for out in ("people.csv", "people.csv/deeper/still"):
             assert f"{people_csv} is a file; name a folder" in ask(out=out).message
         done = ask(out="full")
@@ -776,7 +689,7 @@ def test_an_error_of_the_system_is_one_sentence(ask, tmp_path, monkeypatch):
     def exhausted(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(_job, "_check_folder", exhausted)
+    monkeypatch.setattr(profile_job, "_check", exhausted)
     refused(ask(), tmp_path / "o", "not enough memory")
 
 
@@ -882,7 +795,7 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
         frame = pl.DataFrame(columns).with_columns(pl.col("city").cast(pl.Categorical))
     elif library == "arrow":
         frame = pa.table(columns)
-    job = Job(
+    job = ProfileJob(
         source=frame, target="income", out=tmp_path / "b", name="frame", id_column="number", seed=1
     )
     outcome = run(job)
@@ -1030,8 +943,8 @@ class Terminal:
 )
 def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, options, shown):
     terminal = Terminal(monkeypatch)
-    monkeypatch.setattr(cli, "_PATIENCE", patience)
-    profile, work, told = _job.profile, _job.run, []
+    monkeypatch.setattr(_cli_progress, "PATIENCE", patience)
+    profile, work, told = profile_job.profile, profile_job.run, []
 
     def slow(*arguments, **keywords):
         time.sleep(0.3)
@@ -1040,13 +953,13 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, option
     def listening(job, phase):
         return work(job, lambda name: (told.append(name), phase(name)))
 
-    monkeypatch.setattr(_job, "profile", slow)
-    monkeypatch.setattr(_job, "run", listening)
+    monkeypatch.setattr(profile_job, "profile", slow)
+    monkeypatch.setattr(profile_job, "run", listening)
     threads = threading.active_count()
     done = ask(options)
     seen = terminal.close()
     assert done.code == 0
-    assert len(told) == _job.PHASES
+    assert len(told) == profile_job.PHASES
     assert ("finding every row's neighbour" in seen) is shown
     assert (seen != "") is shown
     assert "neighbour" not in done.out
@@ -1056,14 +969,14 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, option
 
 def test_no_bar_is_written_to_a_file(ask, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(cli, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
     done = ask()
     assert (done.code, done.err) == (0, "")
 
 
 def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
     terminal = Terminal(monkeypatch)
-    monkeypatch.setattr(cli, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
     assert ask(data="none.csv").code == 2
     assert terminal.close().rstrip().endswith("none.csv: no such file.")
 

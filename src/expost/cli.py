@@ -1,27 +1,28 @@
 """The ``expost`` program: options in, files out; no mathematics here.
 
-The job and all that it needs (scikit-learn, DuckDB …) are imported when a command runs, so that
+The jobs and all that they need (scikit-learn, DuckDB …) are imported when a command runs, so that
 ``--help`` and the shell's completion need not wait for them.
 """
 
 import io
 import json
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from expost import _cli_options as options
+from expost._cli_options import MODEL, QUESTION
+from expost._cli_progress import progress
 from expost.errors import ExpostError
 
 if TYPE_CHECKING:
-    from expost._job import Job, Outcome
+    from expost._jobs import epsilon as epsilon_job
+    from expost._jobs import profile as profile_job
+    from expost.report import EpsilonSummary, Summary
 
 __all__ = ["main"]
 
@@ -32,8 +33,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-# A job that is over sooner shows no bar.
-_PATIENCE = 2.0
 # A longer one is cut on the screen; the report has the whole.
 _LONGEST_NOTICE = 400
 
@@ -70,9 +69,11 @@ def _program(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """How much one released model gives each training row away.
+    """How much one released model gives each training row away, and which epsilon is worth using.
 
     Start with `expost demo`, which needs no data. Then, with a table of your own:
+
+    `expost epsilon people.csv --target income --out choice`
 
     `expost profile people.csv --target income --out report`
 
@@ -80,113 +81,43 @@ def _program(
     """
 
 
-_DATA, _MODEL, _OUTPUT = "The table", "The model", "The results"
-
-Out = Annotated[
-    Path,
-    typer.Option(
-        help="The folder for the results; made if it is not there.", rich_help_panel=_OUTPUT
-    ),
-]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Write into a folder that is not empty.", rich_help_panel=_OUTPUT),
-]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON object, for machines.", rich_help_panel=_OUTPUT),
-]
-
-
 @app.command("profile")
 def profile_command(
-    data: Annotated[str, typer.Argument(help="CSV, TSV or Parquet, or a glob of them.")],
+    data: options.Data,
     *,
-    target: Annotated[str, typer.Option(help="The column to predict.", rich_help_panel=_DATA)],
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            "--id", help="The column that keys the rows in every result.", rich_help_panel=_DATA
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; repeat.", rich_help_panel=_DATA)
-    ] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A token that stands for a missing cell; repeat (default: '' and '?').",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    encoding: Annotated[
-        Path | None,
-        typer.Option(
-            help="An encoding.json with means, scales and levels known without the data.",
-            rich_help_panel=_DATA,
-        ),
-    ] = None,
-    data_norm: Annotated[
-        float | None,
-        typer.Option(
-            help="A bound on an encoded row's norm, known without the data.", rich_help_panel=_DATA
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="The two labels, 'no,yes', known without the data.", rich_help_panel=_DATA
-        ),
-    ] = None,
-    label_bound: Annotated[
-        float | None,
-        typer.Option(help="A bound on the target's size, for squared loss.", rich_help_panel=_DATA),
-    ] = None,
+    target: options.Target,
+    id_column: options.IdColumn = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    encoding: options.Encoding = None,
+    data_norm: options.DataNorm = None,
+    classes: options.Classes = None,
+    label_bound: options.LabelBound = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="The privacy budget of this one release (default: 1).", rich_help_panel=_MODEL
+            help="The privacy budget of this one release (default: 1).", rich_help_panel=MODEL
         ),
     ] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="laplace (pure epsilon) or gaussian (default: laplace).", rich_help_panel=_MODEL
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Needed by Gaussian noise, and by no other.", rich_help_panel=_MODEL),
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="logistic, huber-hinge (SVM) or squared (ridge) (default: logistic).",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    regularization: Annotated[
-        str | None,
-        typer.Option(
-            help="Λ of the averaged objective, or auto (default): from n, d and epsilon alone.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
+    noise: options.Noise = None,
+    delta: options.Delta = None,
+    loss: options.Loss = None,
+    regularization: options.Regularization = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            help="For simulation: a seeded release is not private.", rich_help_panel=_MODEL
+            help="For simulation: a seeded release is not private.", rich_help_panel=MODEL
         ),
     ] = None,
     model: Annotated[
         Path | None,
         typer.Option(
-            help="Profile this model.json; no second one is drawn.", rich_help_panel=_MODEL
+            help="Profile this model.json; no second one is drawn.", rich_help_panel=MODEL
         ),
     ] = None,
-    out: Out,
-    force: Force = False,
-    as_json: AsJson = False,
+    out: options.Out,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Release one private linear model of a table, and say how much it gives each row away.
 
@@ -205,10 +136,10 @@ def profile_command(
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
     data, which is not private; the results say which.
     """
-    from expost._job import Job
+    from expost._jobs.profile import ProfileJob
 
-    _do(
-        Job(
+    _profile(
+        ProfileJob(
             source=data,
             target=target,
             out=out,
@@ -217,10 +148,10 @@ def profile_command(
             delta=delta,
             noise=noise,
             loss=loss,
-            regularization=_number_or_auto(regularization),
+            regularization=options.number_or_auto(regularization),
             data_norm=data_norm,
             label_bound=label_bound,
-            classes=_two(classes),
+            classes=options.two_labels(classes),
             id_column=id_column,
             drop=tuple(drop) if drop else None,
             missing=tuple(missing) if missing else None,
@@ -233,27 +164,149 @@ def profile_command(
     )
 
 
-def _number_or_auto(text: str | None) -> float | str | None:
-    """Λ as a number, or "auto"."""
-    if text is None or text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} must be a number > 0 or 'auto'", param_hint="'--regularization'"
-        ) from None
+@app.command("epsilon")
+def epsilon_command(
+    data: options.Data,
+    *,
+    target: options.Target,
+    id_column: options.IdColumn = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    encoding: options.Encoding = None,
+    data_norm: options.DataNorm = None,
+    classes: options.Classes = None,
+    label_bound: options.LabelBound = None,
+    noise: options.Noise = None,
+    delta: options.Delta = None,
+    loss: options.Loss = None,
+    regularization: Annotated[
+        str | None,
+        typer.Option(
+            help="Λ of the averaged objective, or auto (default): that of epsilon = 1.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    max_belief: Annotated[
+        float | None,
+        typer.Option(
+            help="How sure an attacker may get of any row (default: 0.75).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="How sure the attacker is beforehand (default: 0.5).", rich_help_panel=QUESTION
+        ),
+    ] = None,
+    quantile: Annotated[
+        float | None,
+        typer.Option(
+            help="Bound this quantile of the belief over models (default: bound its mean).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    utility: Annotated[
+        float | None,
+        typer.Option(
+            help="The least accuracy (R²) on held-out rows (default: none asked for).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            help="How far off its plateau a row still counts as on it (default: 0.1).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    rows: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of rows past the transition at its end (default: 0.5).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    epsilons: Annotated[
+        str | None,
+        typer.Option(
+            help="Values to tabulate, '0.1,1,10' (default: 25 around the transition).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    models: Annotated[
+        int | None,
+        typer.Option(
+            help="Models drawn at each epsilon, over all folds (default: 200).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Parts that are held out once each; 0 measures no utility (default: 5).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="The same seed, the same figures; nothing is released.", rich_help_panel=QUESTION
+        ),
+    ] = None,
+    out: options.Out,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say which epsilon is worth using for a private linear model of a table; release nothing.
 
+    It looks at how far each row moves the model, and finds the largest epsilon at which no
+    attacker gets too sure of any row, the range outside of which nothing changes, and what a model
+    is worth on rows that it has not seen. It ends with the command that releases such a model.
 
-def _two(classes: str | None) -> tuple[str, str] | None:
-    if classes is None:
-        return None
-    labels = classes.split(",")
-    if len(labels) != 2:
-        raise typer.BadParameter(
-            f"{classes!r} must be two labels with a comma between them", param_hint="'--classes'"
-        )
-    return labels[0].strip(), labels[1].strip()
+    For the curator only: DIR/report.CURATOR-ONLY.html is the page to read, transition its picture,
+    epsilon.CURATOR-ONLY.json and .parquet hold the figures. Looking at the data to choose epsilon
+    is not private, and the page says what that means.
+
+    Examples:
+
+    `expost epsilon people.csv --target income --id number --out choice`
+
+    `expost epsilon people.csv --target income --max-belief 0.6 --utility 0.8 --out choice`
+    """
+    from expost._jobs.epsilon import EpsilonJob
+
+    _epsilon(
+        EpsilonJob(
+            source=data,
+            target=target,
+            out=out,
+            name=Path(data).name,
+            delta=delta,
+            noise=noise,
+            loss=loss,
+            regularization=options.number_or_auto(regularization),
+            data_norm=data_norm,
+            label_bound=label_bound,
+            classes=options.two_labels(classes),
+            id_column=id_column,
+            drop=tuple(drop) if drop else None,
+            missing=tuple(missing) if missing else None,
+            encoding=encoding,
+            seed=seed,
+            force=force,
+            epsilons=options.numbers(epsilons),
+            models=models,
+            tolerance=tolerance,
+            rows=rows,
+            max_belief=max_belief,
+            prior=prior,
+            quantile=quantile,
+            utility=utility,
+            folds=folds,
+        ),
+        as_json,
+    )
 
 
 @app.command("demo")
@@ -262,12 +315,12 @@ def demo_command(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="The privacy budget of this one release (default: 1).", rich_help_panel=_MODEL
+            help="The privacy budget of this one release (default: 1).", rich_help_panel=MODEL
         ),
     ] = None,
-    out: Out = Path("demo-report"),
-    force: Force = False,
-    as_json: AsJson = False,
+    out: options.Out = Path("demo-report"),
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Do the main job on 569 patients: scikit-learn's breast-cancer data, keyed by patient.
 
@@ -276,7 +329,7 @@ def demo_command(
     """
     from sklearn.datasets import load_breast_cancer
 
-    from expost._job import Job
+    from expost._jobs.profile import ProfileJob
 
     patients = load_breast_cancer()
     columns: dict[str, Any] = {
@@ -284,8 +337,8 @@ def demo_command(
     }
     columns["diagnosis"] = [str(patients.target_names[label]) for label in patients.target]
     columns["patient"] = [f"patient {number}" for number in range(1, len(patients.target) + 1)]
-    _do(
-        Job(
+    _profile(
+        ProfileJob(
             source=columns,
             target="diagnosis",
             out=out,
@@ -299,63 +352,46 @@ def demo_command(
     )
 
 
-def _do(job: "Job", as_json: bool) -> None:
-    from expost._job import PHASES, run
+def _profile(job: "profile_job.ProfileJob", as_json: bool) -> None:
+    from expost._jobs import profile
 
-    with _progress(PHASES, quiet=as_json) as phase:
-        outcome = run(job, phase)
+    with progress(profile.PHASES, quiet=as_json) as phase:
+        outcome = profile.run(job, phase)
     if as_json:
-        print(json.dumps(_machine(outcome), indent=1, allow_nan=False))
+        _print_json(outcome.summary, outcome.files)
     else:
-        print("\n".join(_lines(outcome)))
+        print("\n".join(_profile_lines(outcome)))
 
 
-@contextmanager
-def _progress(phases: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar for a job of more than two seconds, at a terminal; silence elsewhere."""
-    # Not the console's own word for it: FORCE_COLOR makes that of any file a terminal.
-    if quiet or not sys.stderr.isatty():
-        yield lambda name: None
-        return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    task = bar.add_task("starting", total=phases)
-    timer = threading.Timer(_PATIENCE, bar.start)
-    timer.daemon = True
-    timer.start()
-    started = 0
+def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool) -> None:
+    from expost._jobs import epsilon
 
-    def phase(name: str) -> None:
-        nonlocal started
-        bar.update(task, description=name, completed=started)
-        started += 1
-
-    try:
-        yield phase
-    finally:
-        timer.cancel()
-        # A bar that is being started this very moment must not outlive its job.
-        timer.join()
-        bar.stop()
+    with progress(epsilon.PHASES, quiet=as_json) as phase:
+        outcome = epsilon.run(job, phase)
+    if as_json:
+        _print_json(outcome.summary, outcome.files, command=outcome.command)
+    else:
+        print("\n".join(_epsilon_lines(outcome)))
 
 
-def _lines(outcome: "Outcome") -> list[str]:
+def _print_json(
+    summary: "Summary | EpsilonSummary", files: dict[str, Path], **more: Sequence[str] | None
+) -> None:
+    """What a program reads at the end of a run."""
+    from expost.report import render_json
+
+    content = {
+        "files": {name: str(path) for name, path in files.items()},
+        **more,
+        "summary": json.loads(render_json(summary)),
+    }
+    print(json.dumps(content, indent=1, allow_nan=False))
+
+
+def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:
     """What a person reads at the end of a run."""
-    from expost._groups import printable
-
     summary = outcome.summary
-    lines = [*outcome.profile.lines(), "", "Choices"]
-    width = max(len(choice.name) for choice in summary.choices)
-    lines += [
-        f"  {choice.name:<{width}}  {choice.value}  ({choice.origin.value})"
-        for choice in summary.choices
-    ]
+    lines = [*outcome.profile.lines(), *_choice_lines(summary)]
     score = summary.accuracy
     if score is not None and score.noiseless is not None:
         form = ".1%" if score.measure == "accuracy" else ".3f"
@@ -365,18 +401,43 @@ def _lines(outcome: "Outcome") -> list[str]:
             f" {score.base_rate:{form}} by the base rate alone,"
             f" {score.noiseless:{form}} at epsilon = ∞",
         ]
+    return [*lines, *_end_lines(summary, outcome.files)]
+
+
+def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
+    """The same after a choice of ε; it ends with what to type next."""
+    summary = outcome.summary
+    lines = [*outcome.choice.lines(), *_choice_lines(summary)]
+    lines += _end_lines(summary, outcome.files)
+    if summary.command is None:
+        return lines
+    return [
+        *lines,
+        "",
+        f"Next: release a model at epsilon = {summary.recommended:g}, and profile it",
+        f"  {summary.command}",
+    ]
+
+
+def _choice_lines(summary: "Summary | EpsilonSummary") -> list[str]:
+    width = max(len(choice.name) for choice in summary.choices)
+    return [
+        "",
+        "Choices",
+        *(
+            f"  {choice.name:<{width}}  {choice.value}  ({choice.origin.value})"
+            for choice in summary.choices
+        ),
+    ]
+
+
+def _end_lines(summary: "Summary | EpsilonSummary", files: dict[str, Path]) -> list[str]:
+    """What to know, and where everything is."""
+    from expost._groups import printable
+
+    lines = []
     if summary.notices:
         lines += ["", "Notices"]
         lines += [f"  {printable(notice, _LONGEST_NOTICE)}" for notice in summary.notices]
-    lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in outcome.files.items())]
-    return [*lines, "", f"Report: {outcome.files['report'].resolve()}"]
-
-
-def _machine(outcome: "Outcome") -> dict[str, Any]:
-    """What a program reads at the end of a run."""
-    from expost.report import render_json
-
-    return {
-        "files": {name: str(path) for name, path in outcome.files.items()},
-        "summary": json.loads(render_json(outcome.summary)),
-    }
+    lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
+    return [*lines, "", f"Report: {files['report'].resolve()}"]

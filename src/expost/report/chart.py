@@ -8,25 +8,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from expost.report.axes import LogScale, Tick, log_ticks, points
 from expost.report.summary import Summary
 from expost.report.wording import count, number
 
-__all__ = ["Chart", "Tick", "profile_chart"]
+__all__ = ["Chart", "profile_chart"]
 
 WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 18, 16, 58
-# 10⁻⁷ needs no factor before it.
-_ONE_TIMES = "1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"
 # Decades that are shown at most.
 _DEPTH = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    """A place on an axis, in the units of the drawing, and what it says."""
-
-    at: float
-    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +43,6 @@ class Chart:
         return WIDTH, HEIGHT
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LogScale:
-    """low … high to start … end."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        if not value > 0:
-            # A zero lies below every log scale: at its end, outside of the clipped area.
-            return self.start + 10 * (self.start - self.end)
-        share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return self.start + share * (self.end - self.start)
-
-
 def profile_chart(summary: Summary) -> Chart | None:
     """The chart of a summary's curve, or None where every score is 0."""
     curve = summary.curve
@@ -79,8 +53,8 @@ def profile_chart(summary: Summary) -> Chart | None:
     if not positive:
         return None
     low, high = _limits(series, typical, promise)
-    x = _LogScale(low=1, high=max(curve[-1].rank, 2), start=_LEFT, end=WIDTH - _RIGHT)
-    y = _LogScale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
+    x = LogScale(low=1, high=max(curve[-1].rank, 2), start=_LEFT, end=WIDTH - _RIGHT)
+    y = LogScale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
     ranks = [point.rank for point in curve]
     unit = "" if summary.is_noiseless else " (nats)"
     return Chart(
@@ -89,11 +63,11 @@ def profile_chart(summary: Summary) -> Chart | None:
         top=_TOP,
         bottom=HEIGHT - _BOTTOM,
         x_ticks=_rank_ticks(curve[-1].rank, x),
-        y_ticks=_score_ticks(low, high, y),
+        y_ticks=log_ticks(y),
         x_label="rank of the row, most exposed first (log scale)",
         y_label=f"{summary.measure}{unit}",
-        scores=_points(ranks, series, x, y),
-        typical=_points(ranks, typical, x, y) if typical else None,
+        scores=points(ranks, series, x, y),
+        typical=points(ranks, typical, x, y) if typical else None,
         worst_case=None if promise is None else round(y(promise), 1),
         description=(
             f"The {summary.measure} of {count(summary.rows)} rows by rank: the largest is"
@@ -113,13 +87,7 @@ def _limits(
     return least / 1.3, top * 1.3
 
 
-def _points(ranks: Sequence[int], values: Sequence[float], x: _LogScale, y: _LogScale) -> str:
-    return " ".join(
-        f"{x(rank):.1f},{y(value):.1f}" for rank, value in zip(ranks, values, strict=True)
-    )
-
-
-def _rank_ticks(rows: int, x: _LogScale) -> tuple[Tick, ...]:
+def _rank_ticks(rows: int, x: LogScale) -> tuple[Tick, ...]:
     """Powers of ten, and the last rank where it does not crowd them."""
     ranks = [10**power for power in range(len(str(rows))) if 10**power <= rows]
     if rows >= 6 * ranks[-1] or len(ranks) == 1:
@@ -127,15 +95,3 @@ def _rank_ticks(rows: int, x: _LogScale) -> tuple[Tick, ...]:
     elif rows > ranks[-1]:
         ranks[-1] = rows
     return tuple(Tick(at=round(x(rank), 1), label=count(rank)) for rank in dict.fromkeys(ranks))
-
-
-def _score_ticks(low: float, high: float, y: _LogScale) -> tuple[Tick, ...]:
-    """Powers of ten; also 2 and 5 times them where the axis is short."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1, 2, 5) if math.log10(high / low) < 3 else (1,)
-    values = [float(f"{factor}e{power}") for power in powers for factor in factors]
-    return tuple(
-        Tick(at=round(y(value), 1), label=number(value).removeprefix(_ONE_TIMES))
-        for value in values
-        if low <= value <= high
-    )

@@ -1,4 +1,4 @@
-"""The summary as one self-contained page: no script, nothing from the network.
+"""Summaries as self-contained pages: no script, nothing from the network.
 
 Everything that came from outside is escaped by Jinja. The content policy allows nothing but the
 page's own style sheet, by its hash; a style that was smuggled in would not apply either.
@@ -6,24 +6,39 @@ page's own style sheet, by its hash; a style that was smuggled in would not appl
 
 import base64
 import hashlib
+import math
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from expost._recommend import rounded_down
 from expost.report import wording
 from expost.report.chart import profile_chart
+from expost.report.epsilon_chart import epsilon_panels
+from expost.report.epsilon_summary import EpsilonSummary, score_text
 from expost.report.summary import Summary
 
-__all__ = ["render_html"]
+__all__ = ["render_epsilon_html", "render_html"]
 
 
 def render_html(summary: Summary) -> str:
-    """The page; the same summary gives the same bytes."""
+    """The page of a profile; the same summary gives the same bytes."""
+    return _filled("page.html", summary=summary, chart=profile_chart(summary))
+
+
+def render_epsilon_html(summary: EpsilonSummary) -> str:
+    """The page of a choice of ε; the same summary gives the same bytes."""
+    return _filled("epsilon_page.html", summary=summary, panels=epsilon_panels(summary))
+
+
+def _filled(template: str, **content: Any) -> str:
+    """A template with its content and the one style sheet that its policy allows."""
     environment = _environment()
     style = _style(environment)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template("page.html").render(
-        summary=summary, chart=profile_chart(summary), style=style, style_hash=f"sha256-{digest}"
+    return environment.get_template(template).render(
+        style=style, style_hash=f"sha256-{digest}", **content
     )
 
 
@@ -40,8 +55,11 @@ def _environment() -> Environment:
     environment.filters |= {
         "count": wording.count,
         "figure": wording.figure,
+        "finite": math.isfinite,
         "number": wording.number,
         "percent": wording.percent,
+        "score": lambda value, measure: score_text(measure, value),
+        "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),
         "share": wording.share,
     }
     return environment

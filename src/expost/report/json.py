@@ -1,4 +1,4 @@
-"""The summary for machines."""
+"""Summaries for machines."""
 
 import json
 import math
@@ -7,17 +7,19 @@ from enum import Enum
 from typing import Any
 
 from expost._groups import Explanation, Grouping
+from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
-__all__ = ["FORMAT", "render_json"]
+__all__ = ["EPSILON_FORMAT", "FORMAT", "render_json"]
 
 FORMAT = "expost-report/1"
+EPSILON_FORMAT = "expost-epsilon-report/1"
 
 
-def render_json(summary: Summary) -> str:
+def render_json(summary: Summary | EpsilonSummary) -> str:
     """Every field of the summary by its name; infinities are words, NaN does not occur."""
     content = {
-        "format": FORMAT,
+        "format": FORMAT if isinstance(summary, Summary) else EPSILON_FORMAT,
         "audience": summary.audience.value,
         "meaning": summary.audience.meaning,
         **_plain(summary),

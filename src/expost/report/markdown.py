@@ -7,7 +7,7 @@ from expost._groups import Explanation, Grouping, printable
 from expost.report.summary import Summary
 from expost.report.wording import count, figure, percent, share
 
-__all__ = ["render_markdown"]
+__all__ = ["escaped", "render_markdown", "section", "table"]
 
 # What could begin markup, a tag, an entity, a link or a table cell anywhere in a line.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
@@ -27,43 +27,45 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield ""
     yield f"# Privacy profile of {count(summary.rows)} rows"
     yield ""
-    origin = [_escaped(text) for text in (summary.source, summary.made) if text]
+    origin = [escaped(text) for text in (summary.source, summary.made) if text]
     if origin:
         yield from (", ".join(origin), "")
     for sentence in summary.answer:
-        yield from (_escaped(sentence), "")
+        yield from (escaped(sentence), "")
     if summary.notices:
-        yield from _section("What to know first", [f"- {_escaped(n)}" for n in summary.notices])
-    yield from _section("How exposed the rows are", _quantiles(summary))
-    yield from _section("The most exposed rows", _top(summary))
+        yield from section("What to know first", [f"- {escaped(n)}" for n in summary.notices])
+    yield from section("How exposed the rows are", _quantiles(summary))
+    yield from section("The most exposed rows", _top(summary))
     if summary.explanation is not None:
-        yield from _section("In plain conditions", _groups(summary.explanation, "rows with"))
+        yield from section("In plain conditions", _groups(summary.explanation, "rows with"))
     for grouping in summary.groups:
-        name = _escaped(grouping.name)
-        yield from _section(f"By {name}", _groups(grouping, name))
+        name = escaped(grouping.name)
+        yield from section(f"By {name}", _groups(grouping, name))
     if summary.accuracy is not None:
-        yield from _section("What the model is good for", _accuracy(summary))
-    yield from _section("The model", _model(summary))
+        yield from section("What the model is good for", _accuracy(summary))
+    yield from section("The model", _model(summary))
     if summary.choices:
         rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
-        yield from _section(
+        yield from section(
             "Choices made",
-            _table(("setting", "value", "where from"), [[*map(_escaped, row)] for row in rows]),
+            table(("setting", "value", "where from"), [[*map(escaped, row)] for row in rows]),
         )
-    yield ", ".join(f"{_escaped(name)} {_escaped(value)}" for name, value in summary.versions)
+    yield ", ".join(f"{escaped(name)} {escaped(value)}" for name, value in summary.versions)
 
 
-def _section(heading: str, body: Sequence[str]) -> list[str]:
+def section(heading: str, body: Sequence[str]) -> list[str]:
+    """A heading and its lines."""
     return [f"## {heading}", "", *body, ""]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no link."""
     marked = _MARKUP.sub(r"\\\1", printable(text, _LONGEST))
     return _ADDRESS.sub(lambda found: rf"{found[0][:-1]}\{found[0][-1]}", marked)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table; cells from outside must be escaped."""
     lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
@@ -71,13 +73,13 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _quantiles(summary: Summary) -> list[str]:
     if summary.is_noiseless:
         rows = [[share(q.share), figure(q.score)] for q in summary.quantiles]
-        return _table(("share of the rows", "distance at most"), rows)
+        return table(("share of the rows", "distance at most"), rows)
     rows = [
         [share(q.share), figure(q.score), percent(q.certainty), _or_unknown(q.typical)]
         for q in summary.quantiles
     ]
     headings = ("share of the rows", "exposure (nats)", "attacker's certainty", "typical")
-    return _table(headings, rows)
+    return table(headings, rows)
 
 
 def _or_unknown(value: float | None) -> str:
@@ -86,12 +88,12 @@ def _or_unknown(value: float | None) -> str:
 
 def _top(summary: Summary) -> list[str]:
     if summary.is_noiseless:
-        rows = [[str(r.rank), _escaped(r.key), figure(r.distance)] for r in summary.top]
-        return _table(("rank", "row", "distance"), rows)
+        rows = [[str(r.rank), escaped(r.key), figure(r.distance)] for r in summary.top]
+        return table(("rank", "row", "distance"), rows)
     rows = [
         [
             str(row.rank),
-            _escaped(row.key),
+            escaped(row.key),
             figure(row.exposure),
             f"± {figure(row.precision)}",
             percent(row.belief),
@@ -100,13 +102,13 @@ def _top(summary: Summary) -> list[str]:
         for row in summary.top
     ]
     headings = ("rank", "row", "exposure (nats)", "proved to within", "belief that it was in")
-    return _table((*headings, "typical"), rows)
+    return table((*headings, "typical"), rows)
 
 
-def _groups(table: Grouping | Explanation, heading: str) -> list[str]:
+def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
     rows = [
         [
-            _escaped(group.label),
+            escaped(group.label),
             count(group.rows),
             figure(group.mean),
             figure(group.largest),
@@ -114,11 +116,11 @@ def _groups(table: Grouping | Explanation, heading: str) -> list[str]:
             percent(min(group.top_share, 1.0)),
             f"{group.lift:.1f}",
         ]
-        for group in table.groups
+        for group in grouping.groups
     ]
     headings = (heading, "rows", "mean", "largest", "of all rows", "of the top 1 %", "lift")
-    notices = [line for notice in table.notices for line in ("", _escaped(notice))]
-    return [*_table(headings, rows), *notices]
+    notices = [line for notice in grouping.notices for line in ("", escaped(notice))]
+    return [*table(headings, rows), *notices]
 
 
 def _accuracy(summary: Summary) -> list[str]:
@@ -130,11 +132,11 @@ def _accuracy(summary: Summary) -> list[str]:
     ]
     if found.noiseless is not None:
         rows.append(["without noise (ε = ∞, not released)", f"{found.noiseless:.3f}"])
-    return _table((_escaped(f"{found.measure} on {found.rows}"), ""), rows)
+    return table((escaped(f"{found.measure} on {found.rows}"), ""), rows)
 
 
 def _model(summary: Summary) -> list[str]:
-    lines = [f"- {_escaped(summary.model)}"]
+    lines = [f"- {escaped(summary.model)}"]
     if summary.seeded:
         lines.append("- The noise came from a seed: this is no private release.")
     if summary.model_audience is not None:

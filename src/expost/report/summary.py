@@ -6,11 +6,8 @@ came from outside is one line and printable; each renderer escapes it for its ow
 """
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from importlib.metadata import version
 
 import numpy as np
 from scipy.special import expit
@@ -19,15 +16,14 @@ from expost._groups import Explanation, Grouping, printable
 from expost._profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
+from expost.report.parts import Choice, installed, one_line, shown_choices
 from expost.report.wording import count, number, percent
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
     "Accuracy",
-    "Choice",
     "CurvePoint",
     "ExposedRow",
-    "Origin",
     "Quantile",
     "Summary",
     "collect",
@@ -36,27 +32,6 @@ __all__ = [
 _TOP_ROWS = 20
 _CURVE_POINTS = 400
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
-_PACKAGES = ("expost", "numpy", "scipy", "scikit-learn")
-_LONGEST_TEXT = 2000
-
-
-class Origin(Enum):
-    """Where a choice comes from."""
-
-    GIVEN = "given"
-    DEFAULT = "default"
-    RULE = "from n, d and epsilon alone"
-    MODEL = "of the model"
-    READ = "read from the data"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A setting that the result depends on; what was read from the data is not private."""
-
-    name: str
-    value: str
-    origin: Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,14 +185,14 @@ def collect(
         rows=len(profile),
         relation=profile.losses.relation,
         answer=_answer(profile, None if mechanism is None else mechanism.delta),
-        model=_text(profile.description),
+        model=one_line(profile.description),
         model_audience=None if release is None else release.audience,
         seeded=release.seeded if release is not None and private else None,
         worst_case=profile.worst_case,
         delta=None if mechanism is None else mechanism.delta,
         accuracy=None
         if accuracy is None
-        else replace(accuracy, measure=_text(accuracy.measure), rows=_text(accuracy.rows)),
+        else replace(accuracy, measure=one_line(accuracy.measure), rows=one_line(accuracy.rows)),
         quantiles=_quantiles(scores, typical),
         curve=_curve(np.sort(scores)[::-1], None if typical is None else typical[::-1]),
         top=_top(profile),
@@ -227,23 +202,12 @@ def collect(
         evidence_in=float(np.mean(profile.loss > 0)),
         groups=tuple(groups),
         explanation=explanation,
-        choices=tuple(
-            Choice(name=_text(c.name), value=_text(c.value), origin=Origin(c.origin))
-            for c in choices
-        ),
-        notices=tuple(dict.fromkeys(_text(notice) for notice in (*profile.notices, *notices))),
-        versions=tuple((_installed() if versions is None else dict(versions)).items()),
-        source=None if source is None else _text(source),
-        made=None if made is None else _text(made),
+        choices=shown_choices(choices),
+        notices=tuple(dict.fromkeys(one_line(notice) for notice in (*profile.notices, *notices))),
+        versions=tuple((installed() if versions is None else dict(versions)).items()),
+        source=None if source is None else one_line(source),
+        made=None if made is None else one_line(made),
     )
-
-
-def _text(value: object) -> str:
-    return printable(value, _LONGEST_TEXT)
-
-
-def _installed() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str]:

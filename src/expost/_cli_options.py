@@ -1,0 +1,146 @@
+"""The options that commands share, and how their texts are read."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "AsJson",
+    "Classes",
+    "Data",
+    "DataNorm",
+    "Delta",
+    "Drop",
+    "Encoding",
+    "Force",
+    "IdColumn",
+    "LabelBound",
+    "Loss",
+    "Missing",
+    "Noise",
+    "Out",
+    "Regularization",
+    "Target",
+    "number_or_auto",
+    "numbers",
+    "two_labels",
+]
+
+# The panels of the help.
+DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
+
+Data = Annotated[str, typer.Argument(help="CSV, TSV or Parquet, or a glob of them.")]
+Target = Annotated[str, typer.Option(help="The column to predict.", rich_help_panel=DATA)]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--id", help="The column that keys the rows in every result.", rich_help_panel=DATA
+    ),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="A column to leave out; repeat.", rich_help_panel=DATA)
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A token that stands for a missing cell; repeat (default: '' and '?').",
+        rich_help_panel=DATA,
+    ),
+]
+Encoding = Annotated[
+    Path | None,
+    typer.Option(
+        help="An encoding.json with means, scales and levels known without the data.",
+        rich_help_panel=DATA,
+    ),
+]
+DataNorm = Annotated[
+    float | None,
+    typer.Option(
+        help="A bound on an encoded row's norm, known without the data.", rich_help_panel=DATA
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="The two labels, 'no,yes', known without the data.", rich_help_panel=DATA),
+]
+LabelBound = Annotated[
+    float | None,
+    typer.Option(help="A bound on the target's size, for squared loss.", rich_help_panel=DATA),
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help="laplace (pure epsilon) or gaussian (default: laplace).", rich_help_panel=MODEL
+    ),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="Needed by Gaussian noise, and by no other.", rich_help_panel=MODEL),
+]
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        help="logistic, huber-hinge (SVM) or squared (ridge) (default: logistic).",
+        rich_help_panel=MODEL,
+    ),
+]
+Regularization = Annotated[
+    str | None,
+    typer.Option(
+        help="Λ of the averaged objective, or auto (default): from n, d and epsilon alone.",
+        rich_help_panel=MODEL,
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        help="The folder for the results; made if it is not there.", rich_help_panel=OUTPUT
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Write into a folder that is not empty.", rich_help_panel=OUTPUT),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object, for machines.", rich_help_panel=OUTPUT),
+]
+
+
+def number_or_auto(text: str | None) -> float | str | None:
+    """Λ as a number, or "auto"."""
+    if text is None or text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} must be a number > 0 or 'auto'", param_hint="'--regularization'"
+        ) from None
+
+
+def numbers(text: str | None) -> tuple[float, ...] | None:
+    """Values of ε with commas between them."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} must be numbers with commas between them, as 0.1,1,10",
+            param_hint="'--epsilons'",
+        ) from None
+
+
+def two_labels(text: str | None) -> tuple[str, str] | None:
+    """The labels of ``--classes``."""
+    if text is None:
+        return None
+    labels = text.split(",")
+    if len(labels) != 2:
+        raise typer.BadParameter(
+            f"{text!r} must be two labels with a comma between them", param_hint="'--classes'"
+        )
+    return labels[0].strip(), labels[1].strip()

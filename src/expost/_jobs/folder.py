@@ -1,0 +1,70 @@
+"""The folder that a job writes to: refused before any work, and never left half-filled."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from expost.errors import InvalidInput
+from expost.types import Audience
+
+__all__ = ["check_folder", "remove_stale", "writing"]
+
+# What a run of any command leaves, beside model.json, which is never removed.
+_RESULTS = tuple(
+    audience.file_name(stem, suffix)
+    for audience in (Audience.PASS, Audience.FAIL)
+    for stem, suffix in (
+        ("encoding", "json"),
+        ("profile", "json"),
+        ("profile", "parquet"),
+        ("epsilon", "json"),
+        ("epsilon", "parquet"),
+        ("transition", "png"),
+        ("report", "html"),
+    )
+)
+
+
+def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
+    """Refuse a folder that cannot be written to, or that holds another run, before any work.
+
+    ``lost`` says what writing over an earlier run would cost.
+    """
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not nearest.is_dir():
+        raise InvalidInput(f"out={str(out)!r}: {nearest} is a file; name a folder.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInput(
+            f"out={str(out)!r}: {nearest} cannot be written to; name another folder, or change its"
+            " mode."
+        )
+    if out.is_dir() and any(out.iterdir()) and not force:
+        raise InvalidInput(
+            f"out={str(out)!r}: is not empty; name another folder, or pass --force to write over"
+            f" an earlier run{lost}."
+        )
+
+
+@contextmanager
+def writing(out: Path, remedy: str) -> Iterator[None]:
+    """Say what could not be written, and leave no folder behind that is empty."""
+    made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise InvalidInput(
+            f"out={str(out)!r}: cannot be written to ({error.strerror or error}); {remedy}."
+        ) from None
+
+
+def remove_stale(out: Path, *, keep: Iterable[Path | None] = ()) -> None:
+    """Remove the results of an earlier run, which beside new ones would be read as theirs."""
+    kept = {path.resolve() for path in keep if path is not None}
+    for stale in (out / name for name in _RESULTS):
+        if stale.resolve() not in kept:
+            stale.unlink(missing_ok=True)

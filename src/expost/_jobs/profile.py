@@ -1,0 +1,259 @@
+"""``expost profile``: release one model of a table, profile it, write the report.
+
+θ is drawn once, and model.json is on the disk before anything is computed from it. A model that
+exists is copied only after its rows have been found to be the right ones.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from expost._files import write_bytes
+from expost._groups import Grouping
+from expost._jobs.choices import Chosen
+from expost._jobs.folder import check_folder, remove_stale, writing
+from expost._jobs.table import (
+    OF_AN_ENCODING,
+    Rows,
+    TableJob,
+    check_options,
+    noted,
+    read_rows,
+    refuse_fixed,
+)
+from expost._profile import PrivacyProfile, profile
+from expost.data import Encoding, NumericEntry
+from expost.errors import InvalidInput
+from expost.estimators import ESTIMATORS
+from expost.mechanisms import Release
+from expost.report import Accuracy, Choice, Origin, Summary, collect, render_html
+from expost.types import FloatArray
+
+__all__ = ["PHASES", "Outcome", "ProfileJob", "run"]
+
+# How often `run` reports a phase.
+PHASES = 5
+# The options that a model has settled, beside those of its encoding.
+_OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
+# Columns with more levels than this say little as groups.
+_MOST_LEVELS = 50
+# Columns that are read in one pass over the table.
+_COLUMNS_A_PASS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileJob(TableJob):
+    """A table, and the model to release of it, or the one that was."""
+
+    epsilon: float | None = None
+    model: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it: the results, and the files that hold them."""
+
+    release: Release
+    profile: PrivacyProfile
+    summary: Summary
+    files: dict[str, Path]
+
+
+def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
+    """Do the job; ``phase`` is told what is being done, ``PHASES`` times."""
+    with noted() as notes:
+        _check(job)
+        phase("reading the table")
+        loaded = None if job.model is None else Release.load(job.model)
+        rows = read_rows(job) if loaded is None else _read_for(job, loaded)
+        phase("fitting the model")
+        if loaded is None:
+            release = _released(job, rows)
+            # Stored before anything is computed from it: no second one is ever drawn.
+            _store_model(job, release)
+        else:
+            release = loaded
+        phase("finding every row's neighbour")
+        result = profile(release, rows.encoded.X, rows.labels, ids=rows.ids)
+        phase("averaging over the models it might have been")
+        _ = result.typical
+        phase("writing the report")
+        summary = _summary(job, _Found(rows=rows, release=release, result=result), notes())
+        if loaded is not None:
+            _store_model(job, release)
+        written = _write(job.out, rows.encoding, result, summary)
+        files = {"model": job.out / "model.json", **written}
+    return Outcome(release=release, profile=result, summary=summary, files=files)
+
+
+def _check(job: ProfileJob) -> None:
+    """Refuse what no table can make right, before one is read."""
+    if job.model is None:
+        check_options(job, job.epsilon)
+    else:
+        refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *OF_AN_ENCODING, "encoding"))
+    kept = job.model is not None and job.model.resolve() == (job.out / "model.json").resolve()
+    lost = "" if kept else " (a model.json in it is then lost, but what it spent is not)"
+    check_folder(job.out, force=job.force, lost=lost)
+
+
+def _store_model(job: ProfileJob, release: Release) -> None:
+    """Write model.json: the one that was drawn, or a copy of the one that was given."""
+    path = job.out / "model.json"
+    given = None if job.model is None else job.model.read_bytes()
+    with writing(job.out, "nothing was released; free some space, or name another folder"):
+        # Results of an earlier run belong to another model.
+        remove_stale(job.out, keep=[job.encoding])
+        if given is None:
+            release.save(path)
+        else:
+            write_bytes(path, release.audience, given)
+
+
+def _read_for(job: ProfileJob, loaded: Release) -> Rows:
+    """The table as the model that exists reads it."""
+    if loaded.encoding is None:
+        raise InvalidInput(
+            f"{job.model}: was not made from a table; profile it in Python with expost.profile."
+        )
+    encoding = Encoding.from_json(loaded.encoding)
+    if encoding.target.column != job.target:
+        raise InvalidInput(
+            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
+        )
+    table = encoding.open(job.source, id_column=job.id_column)
+    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+
+
+def _released(job: ProfileJob, rows: Rows) -> Release:
+    """Fit and release one model, with the encoding as part of it."""
+    encoding = rows.encoding
+    options: dict[str, Any] = {
+        "epsilon": 1.0 if job.epsilon is None else job.epsilon,
+        "delta": job.delta,
+        "noise": job.noise or "laplace",
+        "regularization": "auto" if job.regularization is None else job.regularization,
+        "random_state": job.seed,
+        **rows.bounds,
+    }
+    if encoding.target.classes is None:
+        options["label_bound"] = job.label_bound
+    estimator = ESTIMATORS[job.loss or "logistic"](**options)
+    release: Release = estimator.fit(rows.encoded.X, rows.labels).release_
+    return replace(
+        release,
+        encoding=encoding.to_json(),
+        feature_names=encoding.feature_names,
+        read_from_data=(*encoding.read_from_data, *release.read_from_data),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The rows, the model, and what it gives away of them."""
+
+    rows: Rows
+    release: Release
+    result: PrivacyProfile
+
+
+def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
+    rows, result = found.rows, found.result
+    encoding = rows.encoding
+    explanation = result.explain(
+        _readable(encoding, rows.encoded.X), feature_names=encoding.feature_names
+    )
+    return collect(
+        result,
+        release=found.release,
+        source=job.name,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        choices=_choices(job, encoding, found.release),
+        accuracy=_accuracy(found),
+        groups=tuple(_groups(found)),
+        explanation=explanation,
+        notices=(*rows.notices, *notes),
+    )
+
+
+def _groups(found: _Found) -> Iterator[Grouping]:
+    """The exposures by each column of numbers or of few levels, a few columns at a time."""
+    names = [
+        entry.name
+        for entry in found.rows.encoding.entries
+        if entry.kind == "numeric" or len(entry.features) <= _MOST_LEVELS
+    ]
+    for start in range(0, len(names), _COLUMNS_A_PASS):
+        some = names[start : start + _COLUMNS_A_PASS]
+        cells = pa.Table.from_batches(found.rows.table.blocks(columns=some))
+        for name in some:
+            yield found.result.by(cells.column(name).combine_chunks(), name=name)
+
+
+def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
+    """The features in the units of the table, for a person to read."""
+    readable = X.copy()
+    position = 0
+    for entry in encoding.entries:
+        if isinstance(entry, NumericEntry):
+            readable[:, position] = X[:, position] * entry.scale + entry.mean
+        position += len(entry.features)
+    return readable
+
+
+def _choices(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Choice, ...]:
+    """Every constant that shaped the result, and where it came from."""
+    how, ball = release.mechanism, release.ball
+    settled = None if job.model is None else Origin.MODEL
+    chosen = Chosen(job=job, encoding=encoding, settled=settled)
+    source = "a seed" if release.seeded else "the operating system"
+    randomness = source if how.is_private else "none, epsilon is infinite"
+    intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
+    return (
+        *chosen.target(how),
+        chosen.choice("epsilon", f"{how.epsilon:g}", job.epsilon),
+        *chosen.model(how, intercept=intercept),
+        chosen.choice("randomness", randomness, job.seed),
+        *chosen.table(),
+    )
+
+
+def _accuracy(found: _Found) -> Accuracy:
+    """How good the released model is on these rows, beside knowing nothing and beside ε = ∞."""
+    release, near = found.release, found.result.neighbours
+    assert near is not None
+    problem = release.problem(found.rows.encoded.X, found.rows.labels)
+    released, noiseless = (problem.X @ theta for theta in (release.theta, near.base))
+    if release.classes is None:
+        spread = float(np.var(problem.y)) or 1.0
+        scores = [1 - float(np.mean((z - problem.y) ** 2)) / spread for z in (released, noiseless)]
+        return Accuracy(measure="R²", released=scores[0], base_rate=0.0, noiseless=scores[1])
+    share = float(np.mean(problem.y > 0))
+    hits = [float(np.mean((z > 0) == (problem.y > 0))) for z in (released, noiseless)]
+    return Accuracy(released=hits[0], base_rate=max(share, 1 - share), noiseless=hits[1])
+
+
+def _write(
+    out: Path, encoding: Encoding, result: PrivacyProfile, summary: Summary
+) -> dict[str, Path]:
+    """The curator's files, each whole or absent."""
+    page = render_html(summary).encode()
+    remedy = "model.json is there: free some space, and profile it with --model"
+    with writing(out, remedy):
+        encoding_file = encoding.save(out / encoding.audience.file_name("encoding", "json"))
+        json_file = result.to_json(out / "profile.json")
+        assert isinstance(json_file, Path)
+        table_file = result.to_parquet(out / "profile.parquet")
+        report = out / summary.audience.file_name("report", "html")
+        write_bytes(report, summary.audience, page)
+    return {
+        "encoding": encoding_file,
+        "profile": json_file,
+        "table": table_file,
+        "report": report,
+    }

@@ -1,0 +1,115 @@
+"""The curves over ε that the page and the figure of a choice of ε share.
+
+Conventions
+-----------
+belief   the typical belief in a row, from the attacker's prior to 1.
+way      how far a row has come from its first plateau to its second regime, from 0 to 1.
+         norm-Laplace: s(t) = (E∣ℓ∣/t − c_d)/(1 − c_d), t = β·distance; at d = 1, where exposures
+         have no transition, E[ℓ]/t. Gaussian noise has no second plateau, and models that are only
+         sampled have no law: there it is the one-sidedness E[ℓ]/E∣ℓ∣, from 0 to 1 for every noise.
+rows     the farthest from the base, which is the most exposed; and the median one.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, logit
+
+from expost._epsilon import EpsilonChoice
+from expost._sweep import OutputSweep, Pair
+from expost._transition import first_plateau
+from expost.types import FloatArray
+
+__all__ = ["EpsilonCurves", "epsilon_curves", "is_shown", "middle_belief"]
+
+# Values of ε on a curve that is computed from the exact law.
+_POINTS = 161
+# How far the axis reaches past an end of interest that lies at its edge.
+_MARGIN = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EpsilonCurves:
+    """Curves of the most exposed and of the middle row over ε, each (m,).
+
+    ``middle_belief``  None where only the largest belief is known.
+    ``is_way``         whether ``way`` is that between plateaus, and not the one-sidedness.
+    ``axis``           the ends of the ε axis: all marks and curves lie between them.
+    """
+
+    epsilons: FloatArray
+    belief: FloatArray
+    middle_belief: FloatArray | None
+    way: Pair
+    is_way: bool
+    axis: tuple[float, float]
+
+
+def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
+    """Fine curves from the exact law, or what is known at ``choice.epsilons``."""
+    sweep = choice.sweep
+    axis = _axis(choice)
+    if not isinstance(sweep, OutputSweep):
+        return EpsilonCurves(
+            epsilons=choice.epsilons,
+            belief=choice.belief,
+            middle_belief=None,
+            way=choice.one_sidedness,
+            is_way=False,
+            axis=axis,
+        )
+    fine = replace(sweep, epsilons=np.geomspace(*axis, _POINTS))
+    is_way = sweep.mechanism.noise == "laplace"
+    return EpsilonCurves(
+        epsilons=fine.epsilons,
+        belief=sweep.belief(choice.bound, fine.epsilons),
+        middle_belief=middle_belief(choice, fine.epsilons),
+        way=_ways(fine) if is_way else fine.one_sidedness,
+        is_way=is_way,
+        axis=axis,
+    )
+
+
+def middle_belief(choice: EpsilonChoice, epsilons: FloatArray) -> FloatArray | None:
+    """The typical belief in the median row; None where no law is known."""
+    sweep, bound = choice.sweep, choice.bound
+    if not isinstance(sweep, OutputSweep):
+        return None
+    middle = float(np.median(sweep.neighbours.distance))
+    law = sweep.mechanism.loss_law(middle / sweep.resolutions_at(sweep.mechanism, epsilons))
+    if bound.quantile is None:
+        return law.expected_belief(bound.prior)
+    belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
+    return belief
+
+
+def _axis(choice: EpsilonChoice) -> tuple[float, float]:
+    """From the least to the largest ε that is tried or marked."""
+    tried = choice.epsilons
+    marks = (choice.low, choice.high, choice.epsilon_for_belief)
+    shown = [mark for mark in marks if 1e-40 < mark < 1e40]
+    low, high = float(tried[0]), float(tried[-1])
+    if shown:
+        low, high = min(low, min(shown) / _MARGIN), max(high, max(shown) * _MARGIN)
+    return (low, high) if high > low * _MARGIN else (low / _MARGIN, high * _MARGIN)
+
+
+def _ways(sweep: OutputSweep) -> Pair:
+    """s(t), or E[ℓ]/t at d = 1; a row that the model does not depend on stays where it is."""
+    dimension, distance = sweep.mechanism.dimension, sweep.neighbours.distance
+    start = 0.0 if dimension == 1 else first_plateau(dimension)
+    ways = []
+    for apart in (float(np.max(distance)), float(np.median(distance))):
+        separation = apart / sweep.resolutions
+        law = sweep.mechanism.loss_law(separation)
+        followed = law.expected_loss if dimension == 1 else law.expected_exposure
+        with np.errstate(invalid="ignore"):
+            way = (followed / separation - start) / (1 - start)
+        ways.append(np.where(separation > 0, way, 0.0))
+    return Pair(*ways)
+
+
+def is_shown(epsilon: float | None) -> bool:
+    """Whether an ε has a place on the axis."""
+    return epsilon is not None and 0 < epsilon < math.inf

@@ -1,0 +1,91 @@
+"""Running the program in tests, and what is expected of it whatever it is asked."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PROGRAM = Path(sys.executable).with_name("expost")
+# Whatever an error says, it never says these: they stand in the cells of the tables below.
+CANARIES = ("kanarie", "90210")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def message(self) -> str:
+        """What went wrong, on one line, without the box that usage errors are drawn in."""
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", self.err)
+        return " ".join(re.sub("[│╭╮╰╯─]", " ", plain).split())
+
+
+def installed(*arguments: object, **options) -> Ran:
+    """Run the installed program, in a process of its own."""
+    return finished([str(PROGRAM), *map(str, arguments)], **options)
+
+
+def finished(command: list[str], **options) -> Ran:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment, **options
+    )
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def imported(done: Ran) -> set[str]:
+    """The modules that ``python -X importtime`` tells of."""
+    return {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
+
+
+def people(rows: int = 60, seed: int = 0) -> list[list[str]]:
+    """A small mixed table: a key, numbers, text, a boolean, missing cells, two classes."""
+    rng = np.random.default_rng(seed)
+    table = [["number", "age", "city", "smoker", "hours", "income"]]
+    for row in range(rows):
+        age = int(rng.integers(18, 80))
+        table.append(
+            [
+                f"p{row:03d}",
+                str(age),
+                str(rng.choice(["Oslo", "Bergen", "Paris"])),
+                str(rng.choice(["true", "false"])),
+                "?" if rng.random() < 0.15 else f"{rng.normal(40, 8):.2f}",
+                ">50K" if age + rng.normal(0, 10) > 50 else "<=50K",
+            ]
+        )
+    return table
+
+
+def text(table: list[list[str]]) -> str:
+    return "".join(",".join(line) + "\n" for line in table)
+
+
+def refused(done: Ran, out: Path, words: str) -> None:
+    """One sentence with these words on stderr, exit code 2, nothing written, no cell shown."""
+    assert (done.code, done.out) == (2, ""), done
+    assert "Traceback" not in done.err
+    for word in words.split(" | "):
+        assert word in done.message, (word, done.message)
+    if done.err.startswith("expost: "):
+        assert done.err.endswith((".\n", ")\n"))
+        assert done.err.count("\n") == 1
+    for canary in CANARIES:
+        assert canary not in done.err
+    assert not out.exists()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
