@@ -64,7 +64,7 @@ _CALL = "sampler(X, y, epsilon, size, rng)"
 _DRAWS_A_COORDINATE = 10
 # Spreads below this share of the magnitude of θ are rounding.
 _ROUNDING = 1e-13
-# The least eigenvalue of a correlation matrix that is more than rounding.
+# Where coordinates depend on each other, spreads below this share of the largest are rounding.
 _COLLINEAR = 1e-12
 
 
@@ -150,7 +150,7 @@ class BlackBoxOnRows:
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> EstimatedLosses:
         """By coverage; the references of data set j are drawn from the j-th child of ``seed``."""
-        base = self._references(self._everything, epsilon, child(seed, 0))
+        base = self._references(self._everything, epsilon, child(seed, 0), models.shape[1])
         self._check(models, base)
         space = _Whitened.by(base)
         points = space.of(models)
@@ -158,9 +158,10 @@ class BlackBoxOnRows:
         loss, noise, correction = (np.empty((len(models), self.rows)) for _ in range(3))
         shared = np.empty(self.rows)
         for column, row in enumerate(self.looked_at.tolist()):
-            kept = np.delete(self._everything, row)
-            away = cdist(points, space.of(self._references(kept, epsilon, child(seed, 1 + row))))
-            found = _Balls.around(home, away, self.box.count)
+            without = self._references(
+                np.delete(self._everything, row), epsilon, child(seed, 1 + row), models.shape[1]
+            )
+            found = _Balls.around(home, cdist(points, space.of(without)), self.box.count)
             loss[:, column], noise[:, column], correction[:, column] = found.estimate
             shared[column] = found.shared
         return EstimatedLosses(loss=loss, noise=noise, correction=correction, shared=shared)
@@ -170,9 +171,15 @@ class BlackBoxOnRows:
         return np.arange(len(self.table))
 
     def _references(
-        self, kept: IntArray, epsilon: float, seed: np.random.SeedSequence
+        self, kept: IntArray, epsilon: float, seed: np.random.SeedSequence, width: int
     ) -> FloatArray:
-        return self._draw(kept, epsilon, self.box.draws, np.random.default_rng(seed))
+        drawn = self._draw(kept, epsilon, self.box.draws, np.random.default_rng(seed))
+        if drawn.shape[1] != width:
+            raise InvalidInput(
+                f"{_CALL} has {drawn.shape[1]} columns, and {width} in another call: must always"
+                " have the same, one for each coefficient."
+            )
+        return drawn
 
     def _draw(
         self, kept: IntArray, epsilon: float, size: int, rng: np.random.Generator
@@ -189,11 +196,6 @@ class BlackBoxOnRows:
 
     def _check(self, models: FloatArray, base: FloatArray) -> None:
         width = base.shape[1]
-        if models.shape[1] != width:
-            raise InvalidInput(
-                f"{_CALL} has {models.shape[1]} columns, and {width} in another call: must always"
-                " have the same, one for each coefficient."
-            )
         if not self.box.draws >= _DRAWS_A_COORDINATE * width:
             raise InvalidInput(
                 f"draws={self.box.draws}: must be at least {_DRAWS_A_COORDINATE * width} for models"
@@ -221,10 +223,11 @@ class _Whitened:
         # A coordinate without spread tells any two values of it apart.
         floor = _ROUNDING * float(np.max(np.abs(base)))
         scale = np.maximum(np.std(base, axis=0), floor if floor > 0 else 1.0)
-        unit = (base - centre) / scale
-        values, vectors = np.linalg.eigh(unit.T @ unit / len(base))
-        axes = vectors / np.sqrt(np.maximum(values, _COLLINEAR))
-        return cls(centre=centre, scale=scale, axes=axes)
+        # By QR: an eigenvalue of the covariance would lose half of the digits.
+        triangle = np.linalg.qr((base - centre) / scale, mode="r")
+        _, spread, axes = np.linalg.svd(triangle / np.sqrt(len(base)))
+        spread = np.maximum(spread, _COLLINEAR * max(float(spread[0]), 1.0))
+        return cls(centre=centre, scale=scale, axes=axes.T / spread)
 
     def of(self, models: FloatArray) -> FloatArray:
         return ((models - self.centre) / self.scale) @ self.axes

@@ -31,7 +31,7 @@ A variance that is not needed
 -----------------------------
 Where D can produce whatever D₋ᵢ can, E[e^(−ℓ)] = 1, and E[ℓ] = E[ℓ − 1 + e^(−ℓ)], whose terms are
 ≥ 0 and about ℓ²/2: for small losses that takes a hundredth of the models. It is used for exact
-losses of mean size at most ½ whose mean of e^(−ℓ) does not deny it.
+losses of mean size at most ¾ whose mean of e^(−ℓ) does not deny it.
 """
 
 import math
@@ -54,7 +54,7 @@ CONFIDENCE = 0.95
 _CURVATURE = 1 / (12 * math.sqrt(3))
 _SLOPE = 0.25
 # Up to this mean exposure E[ℓ − 1 + e^(−ℓ)] has the smaller variance, for either noise.
-_SMALL = 0.5
+_SMALL = 0.75
 # How many standard errors from 1 the mean of e^(−ℓ) may lie.
 _DENIED = 4.0
 # In place of an infinite loss where only its sign counts; its square is finite.
