@@ -455,6 +455,13 @@ def test_a_belief_that_was_passed_once_is_passed():
     assert sweep.epsilon_for_belief(BOUND) <= 1
 
 
+def test_a_belief_is_looked_for_below_the_grid():
+    truth = both("laplace")[1].epsilon_for_belief(BOUND)
+    sweep = sweep_of(SampledOutput("laplace"), epsilons=np.array([100.0, 300.0]), models=400)
+    # Sixteen steps a factor of ten, and the sampling error.
+    assert truth / 1.4 <= sweep.epsilon_for_belief(BOUND) <= truth
+
+
 def test_the_grid_may_lie_beside_the_transition():
     for grid, side in ((np.geomspace(50, 500, 4), "below"), (np.geomspace(1e-4, 1e-2, 4), "above")):
         sweep = sweep_of(SampledOutput("laplace"), epsilons=grid, models=100)

@@ -30,6 +30,8 @@ __all__ = ["DEFAULT_EPSILONS", "EstimatedLosses", "SampledMechanism", "SampledSw
 DEFAULT_EPSILONS = np.geomspace(1e-2, 1e3, 13)
 # Fewer models make no limit.
 LEAST_MODELS = 20
+# Where the belief is passed at all ε that were asked for, it is looked for down to here.
+_SMALLEST = 1e-6
 # Losses held at a time (256 MiB).
 _MOST_LOSSES = 2**25
 
@@ -220,11 +222,24 @@ class SampledSweep:
         return tuple(remarks)
 
     def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """The largest ε tried up to which no row's upper limit passes the bound; 0 if none is."""
-        found = self._last_within(
-            lambda epsilon: bool(self._most_believed(epsilon, bound) <= bound.largest)
-        )
-        return 0.0 if math.isnan(found.epsilon) else found.epsilon
+        """The largest ε tried up to which no row's upper limit passes the bound.
+
+        Below the grid where all of that is past it; 0 if not even 1e-6 keeps it.
+        """
+
+        def within(epsilon: float) -> bool:
+            return bool(self._most_believed(epsilon, bound) <= bound.largest)
+
+        found = self._last_within(within).epsilon
+        if not math.isnan(found):
+            return found
+        above = float(self.epsilons[0])
+        while above > _SMALLEST:
+            below = max(above / 10, _SMALLEST)
+            if within(below):
+                return self._closed_in(within, below, above).epsilon
+            above = below
+        return 0.0
 
     def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
         """The largest upper limit of any row's typical belief: not less than the belief is."""
@@ -259,10 +274,15 @@ class SampledSweep:
         places = [place for place in range(end) if verdicts[place]]
         if not places:
             return _Crossing(math.nan, ())
-        below, tried = grid[places[-1]], []
         if places[-1] == len(grid) - 1:
-            return _Crossing(below, ())
-        above = grid[places[-1] + 1]
+            return _Crossing(grid[-1], ())
+        return self._closed_in(within, grid[places[-1]], grid[places[-1] + 1])
+
+    def _closed_in(
+        self, within: Callable[[float], bool | None], below: float, above: float
+    ) -> _Crossing:
+        """Halve the step from ``below``, which is within, to ``above``, which is not."""
+        tried = []
         for _ in range(self.halvings):
             middle = math.sqrt(below * above)
             tried.append(middle)
