@@ -1,9 +1,11 @@
 """The black box: its losses against loops and known densities, and that it fails closed."""
 
+import doctest
 import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
 
 import evidence
+import expost
 from expost._blackbox import BlackBox, _Balls, _Whitened
 from expost._epsilon import choose_epsilon
 from expost._row_figures import EstimatedLosses, row_figures
@@ -489,3 +492,28 @@ def test_a_sweep_can_be_made_by_hand():
     )
     assert sweep.epsilon_for_belief(BOUND) == 1.0
     assert sweep.high == 1000.0
+
+
+def test_the_page_about_black_boxes_is_true(monkeypatch):
+    # Its names are public; a module that is not yet imported has them too.
+    monkeypatch.setattr(expost, "BlackBox", BlackBox, raising=False)
+    page = Path(__file__).parent.parent / "docs" / "black-box.md"
+    assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
+    recorded = json.loads((page.parent / "evidence" / "black-box.json").read_text())["figures"]
+    table_rows = re.findall(
+        r"^\| (norm-Laplace|Gaussian) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$",
+        page.read_text(),
+        re.MULTILINE,
+    )
+    shown = {
+        (kind.replace("norm-Laplace", "NormLaplace"), d): rest for kind, d, *rest in table_rows
+    }
+    assert len(shown) == len(recorded)
+    for name, figures in recorded.items():
+        kind, dimension = re.match(r"(\w+), d=(\d+)", name).groups()
+        belief, excess = figures["belief"], figures["mean excess of its limit"]
+        assert shown[kind, dimension] == [
+            f"{belief:.3f}",
+            f"{belief + excess:.3f}",
+            str(figures["belief limits passed"]),
+        ]
