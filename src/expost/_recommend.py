@@ -211,7 +211,7 @@ def _short_of(
     reached = float(curve.mean[place])
     sentences = [
         f"No ε keeps every bound: at ε = {_short(ceiling)}, the largest that is left, the mean"
-        f" held-out {word} is {reached:.4g}, which is {least - reached:.2g} short of the"
+        f" held-out {word} is {reached:.4g}, which is {least - reached:.3g} short of the"
         f" {least:g} asked for."
     ]
     beyond = np.flatnonzero((utility.epsilons > ceiling) & (curve.mean >= least))
@@ -220,7 +220,7 @@ def _short_of(
         belief = float(sweep.belief(bound, np.array([there]))[0])
         broken = []
         if belief > bound.largest:
-            broken.append(f"{belief - bound.largest:.2g} more than allowed")
+            broken.append(f"{belief - bound.largest:.3g} more than allowed")
         if there > sweep.high:
             broken.append("past the end of the transition")
         where = f"It is reached at ε = {_short(there)}, where {_whose(bound)} is {belief:.3f}"

@@ -219,11 +219,10 @@ class OutputSweep:
                 self.mechanism.loss_law(separation).expected_belief(bound.prior) * (1 + 1e-11)
                 - bound.largest
             )
-        most = float(logit(bound.largest) - logit(bound.prior))
-        level = bound.quantile
-        return lambda separation: (
-            self.mechanism.loss_law(separation).quantile(level) * (1 + 1e-11) - most
-        )
+        # The quantile passes the bound where the losses past it have more than 1 − q.
+        most = float(logit(bound.largest) - logit(bound.prior)) * (1 - 1e-11)
+        left = 1 - bound.quantile
+        return lambda separation: self.mechanism.loss_law(separation).survival(most) + 1e-11 - left
 
     def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
         """That of the farthest row: a typical belief grows with the separation."""

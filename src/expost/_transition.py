@@ -16,6 +16,7 @@ plateaus    norm-Laplace, d ≥ 2: E∣ℓ∣/t runs from c_d = Γ(d/2)/(√π �
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaln
@@ -47,6 +48,7 @@ class Transition:
     measure: str
 
 
+@lru_cache(maxsize=64, typed=True)
 def transition(*, noise: str, dimension: int, tolerance: float = 0.1) -> Transition:
     """The transition under "laplace" or "gaussian" noise in d dimensions.
 
