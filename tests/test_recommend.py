@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
