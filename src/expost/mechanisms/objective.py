@@ -24,10 +24,20 @@ gaussian  Let Z ~ N(0, 1) be b's component along x in units of σ, and A = L/σ.
           c₁. (Redberg, Koskela & Wang 2023 have −log(1 − c/λ), and twice that δ.)
 laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − 2 ln(1 + c/λ): pure ε for rows that are
           removed, added or replaced.
+softmax   K classes: with r = K − 1 a removal changes log det H by at most r·log(1 + c/λ), c = 1/K,
+          r·c = sup tr ∇²ℓ = 1 − 1/K (:mod:`expost.softmax`), and L = √2. Gaussian: ∇ℓ = u ⊗ x with
+          u in the convex hull of 0 and the r vectors eₖ − e_y, and of b it meets Z ~ N(0, I_K),
+          σ⁻¹b's component along x; a²∥u∥²/2 + a·u·Z, convex in au, is largest at a vertex:
+
+              loss ≤ c₁ + max(0, maxₖ [A² + A(Zₖ − Z_y)]),     A = 1/σ,
+
+          r losses of a Gaussian mechanism of sensitivity √2, so δ(ε) ≤ r·δ_Gauss(ε − c₁, √2/σ);
+          adding a row turns the sign of Z and has no c₁. Laplace: two rows' ∇ℓ differ by at most
+          2√2, which is reached for d > 1.
 
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
-Kifer et al. (λ ≥ 2c/ε, σ² = L²(8 ln(2/δ) + 4ε)/ε², erratum 4) and Chaudhuri et al. as diffprivlib
-has it (λ is raised only where ε′ ≤ 0; then ε′ = ε/2).
+Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
+Chaudhuri et al. as diffprivlib has it (λ is raised only where ε′ ≤ 0; then ε′ = ε/2).
 
 Squared loss has an unbounded gradient: the losses are right, and no ε is promised.
 """
@@ -47,6 +57,7 @@ from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
+from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray
 
 __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
@@ -104,17 +115,25 @@ class ObjectivePerturbation:
         """Whether there is any noise."""
         return self.epsilon < math.inf
 
+    @property
+    def _curved(self) -> tuple[int, float]:
+        """(r, c) with sup log det(I + ∇²ℓ/λ) = r·log(1 + c/λ) and sup tr ∇²ℓ = r·c."""
+        if isinstance(self.loss, Softmax):
+            return self.loss.classes - 1, 1 / self.loss.classes
+        return 1, self.loss.curvature_bound
+
     @cached_property
     def _budget(self) -> tuple[float, float]:
         """(λ, the ε that is left for the noise)."""
         asked = self.rows * self.regularization
         if not self.is_private:
             return asked, math.inf
-        curvature = self.loss.curvature_bound
+        rank, curvature = self._curved
         if self.calibration == "published" and self.noise == "gaussian":
-            return max(asked, 2 * curvature / self.epsilon), self.epsilon
-        # A removal changes the determinant by a factor of 1 + c/λ, a replacement by its square.
-        factors = 1 if self.noise == "gaussian" else 2
+            return max(asked, 2 * rank * curvature / self.epsilon), self.epsilon
+        # A removal changes the determinant by a factor of 1 + c/λ (r of them), a replacement by
+        # its square.
+        factors = rank if self.noise == "gaussian" else 2 * rank
         left = self.epsilon - factors * math.log1p(curvature / asked)
         least = 0.0 if self.calibration == "published" else self.epsilon / 2
         if left > least or (left == least and left > 0):
@@ -152,15 +171,22 @@ class ObjectivePerturbation:
         """The law of b."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
-        left, bound = self._budget[1], self.slope_bound
+        left, bound, rank = self._budget[1], self.slope_bound, self._curved[0]
         if self.noise == "laplace":
             return NormLaplace(rate=left / (2 * bound), dimension=self.dimension)
         assert self.delta is not None
         if self.calibration == "published":
-            scale = bound * math.sqrt(8 * math.log(2 / self.delta) + 4 * left) / left
+            scale = bound * math.sqrt(8 * math.log(2 * rank / self.delta) + 4 * left) / left
         else:
-            scale = gaussian_scale(left, self.delta, bound)
+            scale = gaussian_scale(left, self.delta / rank, bound)
         return Gaussian(scale=scale, dimension=self.dimension)
+
+    @property
+    def unit_noise(self) -> NormLaplace | Gaussian:
+        """b at β = 1 or σ = 1: that of every ε is ``resolution`` times it."""
+        if self.noise == "laplace":
+            return NormLaplace(rate=1.0, dimension=self.dimension)
+        return Gaussian(scale=1.0, dimension=self.dimension)
 
     @property
     def resolution(self) -> float:
@@ -192,26 +218,32 @@ class ObjectivePerturbation:
         """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
 
         Upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0) passes ε for
-        some a ≤ A with probability at most Φ(−A/2 − ε/A), or Φ(−√(2ε)) where ε ≤ A²/2.
+        some a ≤ A with probability at most Φ(−A/2 − ε/A), or Φ(−√(2ε)) where ε ≤ A²/2. For K
+        classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and meets
+        at most s·max(Zₖ − Z_y): r·Φ(−κA/4 − ε/A), or r·Φ(−√(κε)) where ε ≤ κA²/4.
         """
         if self.noise == "laplace" or isinstance(self.loss, Squared):
             return 0.0
         a, epsilon = self.slope_bound / self.resolution, self.epsilon
-        spent = math.log1p(self.loss.curvature_bound / self.penalty_sum)
+        rank, curvature = self._curved
+        spent, kappa = rank * math.log1p(curvature / self.penalty_sum), 1 + 1 / rank
         above = ndtr(a / 2 - (epsilon - spent) / a)
-        below = ndtr(-a / 2 - epsilon / a if epsilon > a * a / 2 else -math.sqrt(2 * epsilon))
-        return float(above + below)
+        inner = epsilon > kappa * a * a / 4
+        below = ndtr(-kappa * a / 4 - epsilon / a if inner else -math.sqrt(kappa * epsilon))
+        return min(rank * float(above + below), 1.0)
 
-    def release(self, problem: Problem, rng: np.random.Generator | None = None) -> FloatArray:
+    def release(
+        self, problem: Problem | SoftmaxProblem, rng: np.random.Generator | None = None
+    ) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
-            return minimise(problem, tolerance=TOLERANCE).theta
+            return _minimised(problem).theta
         noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
         return self.grid.snap(self.minimiser(problem, noise).theta)
 
-    def minimiser(self, problem: Problem, noise: FloatArray) -> Minimiser:
+    def minimiser(self, problem: Problem | SoftmaxProblem, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ 1e-12 in the averaged form."""
-        return minimise(replace(problem, linear=noise / self.rows), tolerance=TOLERANCE)
+        return _minimised(replace(problem, linear=noise / self.rows))
 
     @property
     def reach_of_cell(self) -> float:
@@ -221,3 +253,9 @@ class ObjectivePerturbation:
         """
         cell = self.grid.diagonal(self.dimension) / 2 if self.is_private else 0.0
         return cell + TOLERANCE / self.total_regularization
+
+
+def _minimised(problem: Problem | SoftmaxProblem) -> Minimiser:
+    if isinstance(problem, SoftmaxProblem):
+        return minimise_softmax(problem, tolerance=TOLERANCE)
+    return minimise(problem, tolerance=TOLERANCE)
