@@ -6,7 +6,16 @@ each answers ``law(distance)`` with a :class:`LossLaw`.
 
 from expost.noise.base import Noise
 from expost.noise.gaussian import Gaussian
+from expost.noise.goe import goe_largest_eigenvalue_quantile
 from expost.noise.law import GaussianLaw, LossLaw, NormLaplaceLaw
 from expost.noise.norm_laplace import NormLaplace
 
-__all__ = ["Gaussian", "GaussianLaw", "LossLaw", "Noise", "NormLaplace", "NormLaplaceLaw"]
+__all__ = [
+    "Gaussian",
+    "GaussianLaw",
+    "LossLaw",
+    "Noise",
+    "NormLaplace",
+    "NormLaplaceLaw",
+    "goe_largest_eigenvalue_quantile",
+]
