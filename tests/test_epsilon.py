@@ -215,7 +215,7 @@ class TestAgainstRetraining:
     @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
     def test_low_and_the_belief_from_refitted_models(self, loss, noise):
         """Every neighbour is minimised anew; no Newton step, no certificate."""
-        X, y = small(24)
+        X, y = small(14)
         y = np.where(y == "yes", 1.0, -1.0) if loss != "squared" else X[:, 1] / 4
         options = GAUSSIAN if noise == "gaussian" else {}
         choice = choose_epsilon(
@@ -321,12 +321,6 @@ class TestLaws:
         assert quick(tolerance=0.01).low < quick().low < quick(tolerance=0.25).low
         priors = [ask(BeliefBound(largest=p + 0.1, prior=p)) for p in (0.5, 0.8)]
         assert priors[0] < priors[1]
-
-    def test_quantiles_reach_the_worst_case(self):
-        """Of nearly every model: then the belief is at most sigmoid of the largest loss, t."""
-        choice = quick(quantile=1 - 1e-9)
-        t = separation(choice, choice.epsilon_for_belief)
-        assert expit(t) == pytest.approx(0.75, abs=0.01)
 
 
 class TestRandomness:
@@ -633,6 +627,35 @@ def test_extreme_epsilons_are_tabulated():
     np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-9)
     np.testing.assert_allclose(choice.ranked[0] / 1e-50, choice.ranked[1] / 1e-39, rtol=1e-6)
     json.loads(choice.to_json())
+
+
+OPEN_23 = pytest.mark.xfail(strict=True, reason="open bug 23: str() of an ε that was not measured")
+OPEN_25 = pytest.mark.xfail(strict=True, reason="open bug 25: 1 − q below the slack of 1e-11")
+
+
+@pytest.mark.parametrize("folds", [0, pytest.param(2, marks=OPEN_23)])
+@pytest.mark.parametrize("options", [{"data_norm": 1e10}, {"data_norm": 1e6, **GAUSSIAN}])
+def test_a_bound_far_too_large_is_still_answered(folds, options):
+    """Rows of length 1 under a bound of 1e6: all distances are far below Δ, and ε is huge."""
+    choice = quick(fit_intercept=False, folds=folds, **options)
+    assert str(choice)
+    json.loads(choice.to_json())
+    assert choice.recommended is None or choice.recommended <= choice.epsilon_for_belief
+
+
+@pytest.mark.parametrize(
+    "level",
+    [1 - 1e-9, 1 - 1e-10, *(pytest.param(1 - x, marks=OPEN_25) for x in (1e-12, 1e-15))],
+)
+def test_a_quantile_next_to_one_is_kept_or_refused(level):
+    """Under pure ε there is an ε that keeps it: the worst case is bounded."""
+    try:
+        choice = quick(quantile=level)
+    except InvalidInput:
+        assert level > 1 - 1e-9
+        return
+    assert choice.epsilon_for_belief > 0
+    assert expit(separation(choice, choice.epsilon_for_belief)) == pytest.approx(0.75, abs=0.01)
 
 
 def test_frames_are_taken_as_they_come():
