@@ -629,11 +629,7 @@ def test_extreme_epsilons_are_tabulated():
     json.loads(choice.to_json())
 
 
-OPEN_23 = pytest.mark.xfail(strict=True, reason="open bug 23: str() of an ε that was not measured")
-OPEN_25 = pytest.mark.xfail(strict=True, reason="open bug 25: 1 − q below the slack of 1e-11")
-
-
-@pytest.mark.parametrize("folds", [0, pytest.param(2, marks=OPEN_23)])
+@pytest.mark.parametrize("folds", [0, 2])
 @pytest.mark.parametrize("options", [{"data_norm": 1e10}, {"data_norm": 1e6, **GAUSSIAN}])
 def test_a_bound_far_too_large_is_still_answered(folds, options):
     """Rows of length 1 under a bound of 1e6: all distances are far below Δ, and ε is huge."""
@@ -643,10 +639,7 @@ def test_a_bound_far_too_large_is_still_answered(folds, options):
     assert choice.recommended is None or choice.recommended <= choice.epsilon_for_belief
 
 
-@pytest.mark.parametrize(
-    "level",
-    [1 - 1e-9, 1 - 1e-10, *(pytest.param(1 - x, marks=OPEN_25) for x in (1e-12, 1e-15))],
-)
+@pytest.mark.parametrize("level", [1 - 1e-9, 1 - 1e-10, 1 - 1e-12, 1 - 1e-15])
 def test_a_quantile_next_to_one_is_kept_or_refused(level):
     """Under pure ε there is an ε that keeps it: the worst case is bounded."""
     try:

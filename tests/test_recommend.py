@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -181,7 +180,6 @@ class TestNone:
         assert found.epsilon == 1
         said(found)
 
-    @pytest.mark.xfail(strict=True, reason="open bug 24: the utility asked for is ignored")
     def test_a_utility_that_was_not_measured_there_is_not_granted(self):
         measured = utility([1000.0], [0.5])
         found = recommend(Plain(), BOUND, 3.0, measured, 0.4)
