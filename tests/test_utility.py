@@ -42,13 +42,9 @@ def make(name="logistic", n=90, noise="laplace", share=0.4, seed=0):
 
 
 def run(problem, mechanism, *, folds=3, releases=4, seed=1, epsilons=EPSILONS):
-    def resolutions(fold):
-        return np.array([dataclasses.replace(fold, epsilon=float(e)).resolution for e in epsilons])
-
     return held_out_utility(
         problem,
         mechanism,
-        resolutions,
         epsilons,
         folds=folds,
         releases=releases,

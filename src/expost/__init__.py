@@ -7,10 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from expost._blackbox import BlackBox
+    from expost._choice import EpsilonChoice
     from expost._coverage import Coverage, empirical_coverage
-    from expost._epsilon import EpsilonChoice, choose_epsilon
+    from expost._epsilon import choose_epsilon
     from expost._neighbours import Neighbours, neighbours
     from expost._profile import PrivacyProfile, profile
+    from expost._sampled import EstimatedLosses, SampledMechanism
     from expost._selection import (
         SelectionCost,
         select_privately,
@@ -19,21 +22,25 @@ if TYPE_CHECKING:
     )
     from expost._tuning import SelectedRegularization, select_regularization
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-    from expost.mechanisms import OutputPerturbation, Release
+    from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
     from expost.types import Audience, Neighbouring
 
 _CONTENTS = {
     "Audience": "types",
+    "BlackBox": "_blackbox",
     "Coverage": "_coverage",
-    "EpsilonChoice": "_epsilon",
+    "EpsilonChoice": "_choice",
+    "EstimatedLosses": "_sampled",
     "Neighbouring": "types",
     "Neighbours": "_neighbours",
+    "ObjectivePerturbation": "mechanisms",
     "OutputPerturbation": "mechanisms",
     "PrivacyProfile": "_profile",
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
     "Release": "mechanisms",
+    "SampledMechanism": "_sampled",
     "SelectedRegularization": "_tuning",
     "SelectionCost": "_selection",
     "choose_epsilon": "_epsilon",
@@ -49,16 +56,20 @@ _MODULES = ("accounting", "data", "datasets", "errors", "glm", "losses", "mechan
 
 __all__ = [
     "Audience",
+    "BlackBox",
     "Coverage",
     "EpsilonChoice",
+    "EstimatedLosses",
     "Neighbouring",
     "Neighbours",
+    "ObjectivePerturbation",
     "OutputPerturbation",
     "PrivacyProfile",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
     "Release",
+    "SampledMechanism",
     "SelectedRegularization",
     "SelectionCost",
     "choose_epsilon",

@@ -3,33 +3,30 @@
 ``choose_epsilon`` is the function users call, before they release anything.
 """
 
-import html
 import inspect
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from expost import _validate
 from expost._blackbox import BlackBox, fixed_to
-from expost._files import write_bytes
+from expost._choice import EpsilonChoice
 from expost._neighbours import tight_neighbours
-from expost._ranked import RankedProfiles
-from expost._recommend import Recommendation, recommend, rounded_down
+from expost._recommend import recommend
 from expost._sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost._sweep import BeliefBound, OutputSweep, Pair, Sweep
-from expost._table import RowTable, row_keys
-from expost._utility import Utility, held_out_utility
+from expost._sweep import BeliefBound, OutputSweep, Sweep
+from expost._table import row_keys
+from expost._utility import held_out_utility
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Prepared
 from expost.glm import minimise
+from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE
-from expost.types import Audience, FloatArray, IntArray
+from expost.mechanisms.sampling import ObjectiveSampler
+from expost.types import FloatArray
 
 __all__ = ["EpsilonChoice", "choose_epsilon"]
 
@@ -49,191 +46,6 @@ _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",
     "The utility was not measured: only the sampler knows what its models are for.",
 )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class EpsilonChoice(RowTable):
-    """Which ε is worth using on these rows. For the curator only.
-
-    ``sweep``        all rows' losses over ε (see :class:`~expost._sweep.Sweep`).
-    ``bound``        the belief that no row may pass, from which prior, mean or quantile.
-    ``utility``      held-out accuracy, AUC and log loss (R²) of released models, or None.
-    ``recommendation``  the ε and the reasons.
-    ``description``  what would be released, in one line.
-    ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
-    ``ids``          the rows' keys, or None: rows are then counted from 0.
-
-    ``typical`` and ``ranked`` are computed when they are first asked for.
-    """
-
-    sweep: Sweep
-    bound: BeliefBound
-    epsilon_for_belief: float
-    utility: Utility | None
-    recommendation: Recommendation
-    description: str
-    notices: tuple[str, ...]
-    ids: tuple[Any, ...] | None = None
-
-    audience = Audience.FAIL
-
-    @property
-    def epsilons(self) -> FloatArray:
-        """(k,) the values of ε that were looked at, ascending."""
-        return self.sweep.epsilons
-
-    @property
-    def low(self) -> float:
-        """The largest ε at which every row is still on its first plateau."""
-        return self.sweep.low
-
-    @property
-    def high(self) -> float:
-        """The smallest ε at which the asked share of rows has reached its second regime."""
-        return self.sweep.high
-
-    @property
-    def recommended(self) -> float | None:
-        """The ε to use; None where no ε keeps every bound, and ``reasons`` say which fails."""
-        return self.recommendation.epsilon
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why, a sentence each."""
-        return self.recommendation.reasons
-
-    @property
-    def critical_epsilon(self) -> FloatArray:
-        """(n,) the ε at which each row leaves its first plateau."""
-        return self.sweep.critical
-
-    @property
-    def one_sidedness(self) -> Pair:
-        """E[loss]/E∣loss∣ of the farthest and of the median row over ε, from 0 to 1."""
-        return self.sweep.one_sidedness
-
-    @cached_property
-    def belief(self) -> FloatArray:
-        """(k,) the largest typical belief of any row over ε."""
-        return self.sweep.belief(self.bound, self.epsilons)
-
-    @property
-    def typical(self) -> FloatArray:
-        """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4).
-
-        Of a sampled mechanism, the mean over its models: ``sweep.typical_error`` belongs to it.
-        """
-        return self.sweep.typical
-
-    @property
-    def ranked(self) -> FloatArray:
-        """(k, n) the mean over models of the exposure at each rank, ascending (LeBlond Fig. 5).
-
-        Of more than 200,000 rows, at the 2,000 ``ranks`` alone.
-        """
-        return self._profiles.mean
-
-    @property
-    def ranked_error(self) -> FloatArray:
-        """(k, n) the standard error of ``ranked`` over the models drawn."""
-        return self._profiles.error
-
-    @property
-    def ranks(self) -> IntArray:
-        """The ranks of the columns of ``ranked``, from 1 for the least exposed."""
-        return self._profiles.ranks
-
-    @property
-    def ranked_resolution(self) -> float:
-        """The relative error of an exposure before it was averaged: rounding, or the sketch's."""
-        return self._profiles.resolution
-
-    @property
-    def _profiles(self) -> RankedProfiles:
-        return self.sweep.ranked
-
-    def __repr__(self) -> str:
-        found = "none" if self.recommended is None else f"{self.recommended:.4g}"
-        return f"EpsilonChoice(recommended={found}, low={self.low:.4g}, high={self.high:.4g})"
-
-    def __str__(self) -> str:
-        return "\n".join([*self.lines(), *(f"! {notice}" for notice in self.notices)])
-
-    def lines(self) -> list[str]:
-        """The answer for a person; no row's values."""
-        answer = (
-            "No epsilon keeps every bound"
-            if self.recommended is None
-            else f"epsilon      {_short(self.recommended)} is recommended"
-        )
-        limit = self.epsilon_for_belief
-        belief = f"up to {_short(limit)}" if limit > 0 else "at no epsilon"
-        prior = "" if self.bound.prior == 0.5 else f" from a prior of {self.bound.prior:g}"
-        lines = [
-            f"Choice of epsilon for {self.sweep.rows} rows",
-            f"model        {self.description}",
-            answer,
-            f"transition   from {_short(self.low)} (up to there all rows are protected alike) to"
-            f" {_short(self.high)} (nothing more to lose)",
-            f"belief       {belief} no row's typical belief passes {self.bound.largest:.6g}{prior}",
-        ]
-        if self.utility is not None and self.recommended is not None:
-            name, curve = self.utility.leading
-            place = int(np.searchsorted(self.utility.epsilons, self.recommended))
-            lines.append(
-                f"{name:<12} {curve.mean[place]:.3f} on held-out rows there,"
-                f" {curve.base_rate:.3f} by the base rate alone, {curve.noiseless:.3f} without"
-                " noise"
-            )
-        lines += [f"- {reason}" for reason in self.reasons]
-        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
-
-    def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in str(self).splitlines())
-        body = "".join(f"<li>{line}</li>" for line in rest)
-        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
-
-    def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
-        keys = {} if self.ids is None else {"id": list(self.ids)}
-        return {
-            "row": np.arange(self.sweep.rows),
-            **keys,
-            "critical_epsilon": self.critical_epsilon,
-        }
-
-    def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Headline, curves over ε and each row's critical ε, as text or in a CURATOR-ONLY file."""
-        text = json.dumps(self._fields(), allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
-
-    def _fields(self) -> dict[str, Any]:
-        return {
-            "format": "expost-epsilon/1",
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
-            "model": self.description,
-            "recommended": self.recommended,
-            "reasons": list(self.reasons),
-            "low": _plain(self.low),
-            "high": _plain(self.high),
-            "measure": self.sweep.measure,
-            "epsilon_for_belief": _plain(self.epsilon_for_belief),
-            "max_belief": self.bound.largest,
-            "prior": self.bound.prior,
-            "quantile": self.bound.quantile,
-            "epsilons": self.epsilons.tolist(),
-            "belief": self.belief.tolist(),
-            "one_sidedness": {
-                name: [_plain(value) for value in values.tolist()]
-                for name, values in self.one_sidedness._asdict().items()
-            },
-            "utility": None if self.utility is None else _utility_fields(self.utility),
-            "critical_epsilon": [_plain(value) for value in self.critical_epsilon.tolist()],
-            "notices": list(self.notices),
-        }
 
 
 def choose_epsilon(
@@ -271,6 +83,9 @@ def choose_epsilon(
     ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
     classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
     it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
+
+    Objective perturbation has no closed form: its releases are sampled, the losses in each of them
+    are exact, and the transition is followed in the one-sidedness.
 
     A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
     options of the model are its own and must be left out, the utility is not measured, and every
@@ -339,33 +154,44 @@ def choose_epsilon(
     prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
     how, problem = prepared.mechanism, prepared.problem
     keys = row_keys(ids, problem.rows)
-    base = minimise(problem, tolerance=TOLERANCE)
-    sweep = OutputSweep(
-        mechanism=how,
-        neighbours=tight_neighbours(problem, base),
-        epsilons=np.ones(1) if epsilons is None else _given(epsilons),
-        tolerance=tolerance,
-        share=share,
-        models=models,
-        seed=seeds[0],
-        workers=workers,
-    )
+    given = None if epsilons is None else _given(epsilons)
+    sweep: Sweep
+    if isinstance(how, ObjectivePerturbation):
+        sweep = SampledSweep(
+            mechanism=ObjectiveSampler(mechanism=how, problem=problem),
+            epsilons=DEFAULT_EPSILONS if given is None else given,
+            tolerance=tolerance,
+            share=share,
+            models=models,
+            bound=bound,
+            seed=seeds[0],
+        )
+    else:
+        exact = OutputSweep(
+            mechanism=how,
+            neighbours=tight_neighbours(problem, minimise(problem, tolerance=TOLERANCE)),
+            epsilons=np.ones(1) if given is None else given,
+            tolerance=tolerance,
+            share=share,
+            models=models,
+            seed=seeds[0],
+            workers=workers,
+        )
+        around = _around(exact, exact.epsilon_for_belief(bound)) if given is None else given
+        sweep = replace(exact, epsilons=around)
     limit = sweep.epsilon_for_belief(bound)
-    if epsilons is None:
-        sweep = replace(sweep, epsilons=_around(sweep, limit))
     measured = None
     if folds:
         ends = [e for e in (sweep.low, sweep.high, limit) if 0 < e < _LARGEST_END]
-        tried = np.union1d(sweep.epsilons, ends)
         measured = held_out_utility(
             problem,
             how,
-            lambda fold: sweep.resolutions_at(fold, tried),
-            tried,
+            np.union1d(sweep.epsilons, ends),
             folds=folds,
             releases=max(2, models // folds),
             rng=np.random.default_rng(seeds[1]),
         )
+    sampled = (_SAMPLED[0], *sweep.remarks) if isinstance(sweep, SampledSweep) else ()
     return EpsilonChoice(
         sweep=sweep,
         bound=bound,
@@ -373,7 +199,7 @@ def choose_epsilon(
         utility=measured,
         recommendation=recommend(sweep, bound, limit, measured, utility),
         description=_description(prepared),
-        notices=_notices(prepared),
+        notices=(*_notices(prepared), *sampled),
         ids=keys,
     )
 
@@ -422,9 +248,10 @@ def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBou
         )
     if quantile is not None:
         quantile = _validate.probability("quantile", quantile)
-        if not quantile >= 0.5:
+        if not 0.5 <= quantile <= 1 - _LEAST_GAIN:
             raise InvalidInput(
-                f"quantile={quantile!r}: must be at least 0.5; below, more noise may raise it."
+                f"quantile={quantile!r}: must lie between 0.5, below which more noise may raise it,"
+                f" and 1 - {_LEAST_GAIN:g}."
             )
     return BeliefBound(largest=largest, prior=prior, quantile=quantile)
 
@@ -496,7 +323,7 @@ def _description(prepared: Prepared) -> str:
     how = prepared.mechanism
     delta = "" if how.delta is None else f", delta={how.delta:g}"
     return (
-        f"{how.loss.name} by output perturbation, {how.noise} noise{delta},"
+        f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise{delta},"
         f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
     )
 
@@ -515,29 +342,3 @@ def _notices(prepared: Prepared) -> tuple[str, ...]:
             " from rows as they are."
         )
     return tuple(notices)
-
-
-def _utility_fields(utility: Utility) -> dict[str, Any]:
-    return {
-        "epsilons": utility.epsilons.tolist(),
-        "folds": utility.folds,
-        "releases": utility.folds * utility.releases,
-        **{
-            name: {
-                key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in vars(curve).items()
-            }
-            for name, curve in utility.curves.items()
-        },
-    }
-
-
-def _plain(number: float) -> float | str | None:
-    """Strict JSON has neither NaN nor infinity."""
-    if math.isnan(number):
-        return None
-    return number if math.isfinite(number) else "infinity"
-
-
-def _short(epsilon: float) -> str:
-    return "unknown" if math.isnan(epsilon) else f"{rounded_down(epsilon):.3g}"

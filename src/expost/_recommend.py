@@ -49,10 +49,21 @@ def recommend(
     trouble = _trouble(sweep, bound, epsilon_for_belief)
     if trouble is not None:
         return Recommendation(epsilon=None, reasons=(trouble,))
-    ceiling = min(high, epsilon_for_belief)
+    # What is not known of the transition is no bound: the belief decides alone.
+    ceiling = epsilon_for_belief if math.isnan(high) else min(high, epsilon_for_belief)
     floor = min(low, ceiling) if low > 0 else ceiling
     reasons = [*_range_sentences(sweep), *_belief_sentences(sweep, bound, ceiling)]
-    if utility is None or not np.any((utility.epsilons >= floor) & (utility.epsilons <= ceiling)):
+    measured = utility is not None and np.any(
+        (utility.epsilons >= floor) & (utility.epsilons <= ceiling)
+    )
+    if not measured and least_utility is not None:
+        reasons.append(
+            f"Whether it is of any use there was not measured, though a utility of at least"
+            f" {least_utility:g} was asked for: add values between {_short(floor)} and"
+            f" {_short(ceiling)} to epsilons."
+        )
+        return Recommendation(epsilon=None, reasons=tuple(reasons))
+    if utility is None or not measured:
         reasons.append(
             f"The utility was not measured there, so that ε = {_short(ceiling)} is simply the"
             " largest that keeps both."
@@ -142,12 +153,7 @@ def _trouble(sweep: Sweep, bound: BeliefBound, limit: float) -> str | None:
             f" {least - bound.largest:.2g} more. Take a smaller δ if there is one, a larger"
             " regularization, or a larger max_belief."
         )
-    if math.isnan(sweep.low) or math.isnan(sweep.high):
-        return (
-            "The transition was not found among the values of ε that were looked at; widen"
-            " epsilons, or draw more models."
-        )
-    if not min(sweep.high, limit) < math.inf:
+    if not np.fmin(sweep.high, limit) < math.inf:
         return (
             "Nothing limits ε: no row moves the model so far that its typical belief could pass"
             f" {bound.largest:.6g}, and fewer rows than were asked for ever reach a second regime."
@@ -156,20 +162,34 @@ def _trouble(sweep: Sweep, bound: BeliefBound, limit: float) -> str | None:
 
 
 def _range_sentences(sweep: Sweep) -> list[str]:
-    below = (
-        f"Below ε = {_short(sweep.low)} every row is on its first plateau: more noise only shrinks"
-        " all losses alike"
-        if sweep.low > 0
-        else "At no ε is every row on its first plateau, since at this δ the noise stays finite as"
-        " ε falls to 0"
-    )
-    above = (
-        f"above ε = {_short(sweep.high)} no more privacy is lost to speak of, for there is hardly"
-        " any left"
-        if sweep.high < math.inf
-        else "no ε brings the asked share of rows to its second regime, since too many of them do"
-        " not move the model"
-    )
+    if math.isnan(sweep.low):
+        below = "Where rows leave their first plateau was not found (the notices say why)"
+    elif sweep.low > 0:
+        below = (
+            f"Below ε = {_short(sweep.low)} every row is on its first plateau: more noise only"
+            " shrinks all losses alike"
+        )
+    else:
+        below = (
+            "At no ε is every row on its first plateau, since at this δ the noise stays finite as"
+            " ε falls to 0"
+        )
+    if math.isnan(sweep.high):
+        above = (
+            "nor was the end of the transition"
+            if math.isnan(sweep.low)
+            else ("where the transition ends was not found (the notices say why)")
+        )
+    elif sweep.high < math.inf:
+        above = (
+            f"above ε = {_short(sweep.high)} no more privacy is lost to speak of, for there is"
+            " hardly any left"
+        )
+    else:
+        above = (
+            "no ε brings the asked share of rows to its second regime, since too many of them do"
+            " not move the model"
+        )
     return [f"{below}; {above} (followed: {sweep.measure})."]
 
 
@@ -184,9 +204,10 @@ def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[
             f" {at_low:.3f}: the shape of the profile would not tell you to stop so soon, the size"
             " of the losses does.",
         ]
-    if ceiling < sweep.high:
+    if not sweep.high <= ceiling:
+        where = " inside the transition" if sweep.low <= ceiling < sweep.high else ""
         return [
-            f"The belief decides inside the transition: up to ε = {_short(ceiling)} {whose} stays"
+            f"The belief decides{where}: up to ε = {_short(ceiling)} {whose} stays"
             f" within {bound.largest:.6g}."
         ]
     at_high = float(sweep.belief(bound, np.array([sweep.high]))[0])

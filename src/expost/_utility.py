@@ -13,7 +13,8 @@ import numpy as np
 
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import Mechanism, OutputPerturbation
+from expost.mechanisms.sampling import ObjectiveSampler
 from expost.types import FloatArray, IntArray
 
 __all__ = ["MEASURES", "Curve", "Utility", "held_out_utility"]
@@ -81,42 +82,44 @@ class Utility:
 
 def held_out_utility(
     problem: Problem,
-    mechanism: OutputPerturbation,
-    resolutions: Callable[[OutputPerturbation], FloatArray],
+    mechanism: Mechanism,
     epsilons: FloatArray,
     *,
     folds: int,
     releases: int,
     rng: np.random.Generator,
 ) -> Utility:
-    """Score ``releases`` models a fold at each ε; ``resolutions`` gives 1/β or σ at each."""
-    parts = _parts(problem, folds, rng)
+    """Score ``releases`` models a fold at each ε."""
     scorers = _scorers(problem)
+    parts = _parts(problem, folds, rng)
     draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
     scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
     rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
     for part, noise in zip(parts, draws, strict=True):
         kept = np.setdiff1d(np.arange(problem.rows), part)
-        fitted = _minimiser(problem, kept)
-        part = _thinned(part, problem)
-        test = _Test(margin=problem.X[part] @ fitted, y=problem.y[part])
-        spread = resolutions(replace(mechanism, rows=len(kept)))
-        for name, found in _scored(test, problem.X[part], noise, spread, scorers).items():
-            scores[name].append(found)
-        known = _knows_nothing(problem, kept)
+        fold = replace(problem, X=problem.X[kept], y=problem.y[kept])
+        exact = minimise(fold, tolerance=_FIT).theta
+        models = _models(fold, replace(mechanism, rows=fold.rows), exact, noise)
+        test = _thinned(part, problem)
+        X, y = problem.X[test], problem.y[test]
+        by_epsilon = [_scored(X, y, models(float(epsilon)), scorers) for epsilon in epsilons]
+        known = np.full((1, len(y)), _knows_nothing(fold))
         for name, score in scorers.items():
-            ignorant = float(score(np.full((1, len(part)), known), test.y)[0])
-            rest[name].append((ignorant, float(score(test.margin[None, :], test.y)[0])))
+            scores[name].append(np.stack([found[name] for found in by_epsilon]))
+            ends = float(score(known, y)[0]), float(score((X @ exact)[None, :], y)[0])
+            rest[name].append(ends)
     curves = {name: _curve(scores[name], rest[name]) for name in scorers}
     return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Test:
-    """The rows of a fold: what the minimiser says of them, and what is true."""
-
-    margin: FloatArray
-    y: FloatArray
+def _models(
+    fold: Problem, mechanism: Mechanism, exact: FloatArray, noise: FloatArray
+) -> Callable[[float], FloatArray]:
+    """A function of ε: the releases (m, d) of the fold's rows with these draws of unit noise."""
+    if isinstance(mechanism, OutputPerturbation):
+        return lambda epsilon: exact + replace(mechanism, epsilon=epsilon).resolution * noise
+    sampler = ObjectiveSampler(mechanism=mechanism, problem=fold)
+    return lambda epsilon: sampler.perturbed(epsilon, noise)
 
 
 def _parts(problem: Problem, folds: int, rng: np.random.Generator) -> list[IntArray]:
@@ -145,36 +148,24 @@ def _thinned(part: IntArray, problem: Problem) -> IntArray:
     return np.concatenate([part[positive][::step], part[~positive][::step]])
 
 
-def _minimiser(problem: Problem, kept: IntArray) -> FloatArray:
-    part = Problem(X=problem.X[kept], y=problem.y[kept], loss=problem.loss, penalty=problem.penalty)
-    return minimise(part, tolerance=_FIT).theta
-
-
-def _knows_nothing(problem: Problem, kept: IntArray) -> float:
+def _knows_nothing(fold: Problem) -> float:
     """The margin that fits the labels alone: log odds of the classes, or the mean."""
-    y = problem.y[kept]
-    if not problem.loss.is_classification:
-        return float(np.mean(y))
-    return float(np.log(np.count_nonzero(y > 0) / np.count_nonzero(y < 0)))
+    if not fold.loss.is_classification:
+        return float(np.mean(fold.y))
+    return float(np.log(np.count_nonzero(fold.y > 0) / np.count_nonzero(fold.y < 0)))
 
 
 def _scored(
-    test: _Test,
-    X: FloatArray,
-    noise: FloatArray,
-    resolutions: FloatArray,
-    scorers: dict[str, Scorer],
+    X: FloatArray, y: FloatArray, models: FloatArray, scorers: dict[str, Scorer]
 ) -> dict[str, FloatArray]:
-    """(k, releases) of each measure: the margins are those of the minimiser plus ρ·(x·b)."""
-    found = {name: np.empty((len(resolutions), len(noise))) for name in scorers}
-    step = max(1, _BLOCK_SCORES // len(test.y))
-    for start in range(0, len(noise), step):
+    """(m,) of each measure."""
+    found = {name: np.empty(len(models)) for name in scorers}
+    step = max(1, _BLOCK_SCORES // len(y))
+    for start in range(0, len(models), step):
         some = slice(start, start + step)
-        products = noise[some] @ X.T
-        for place, scale in enumerate(resolutions):
-            margins = test.margin + scale * products
-            for name, score in scorers.items():
-                found[name][place, some] = score(margins, test.y)
+        margins = models[some] @ X.T
+        for name, score in scorers.items():
+            found[name][some] = score(margins, y)
     return found
 
 

@@ -5,7 +5,7 @@ they take chord steps together, all with the one factor of its Hessian: a few ma
 all models. A model that does not get there is minimised on its own.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -15,7 +15,7 @@ from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
 from expost.types import FloatArray
 
-__all__ = ["perturbed_minimisers", "sampled_losses", "typical_exposures"]
+__all__ = ["ObjectiveSampler", "perturbed_minimisers", "typical_exposures"]
 
 # The gradient (averaged) at which a simulated model is good enough.
 _GRADIENT = 1e-10
@@ -85,11 +85,51 @@ def _gradients(problem: Problem, models: FloatArray, linear: FloatArray) -> Floa
     return gradient
 
 
-def sampled_losses(
-    mechanism: ObjectivePerturbation, problem: Problem, models: FloatArray
-) -> FloatArray:
-    """(m, n) the loss of every row in each model."""
-    return np.stack([Tangent.at(mechanism, problem, theta).row_losses().loss for theta in models])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectiveSampler:
+    """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
+
+    ``mechanism``  its own ε plays no part.
+    ``problem``    the rows; its penalty is that of each ε.
+    """
+
+    mechanism: ObjectivePerturbation
+    problem: Problem
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.problem.rows
+
+    @property
+    def description(self) -> str:
+        """What would be released, in one line."""
+        how = self.mechanism
+        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        return (
+            f"{how.loss.name} by objective perturbation, {how.noise} noise{delta},"
+            f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
+        )
+
+    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
+        """``size`` releases; the draws of every ε are multiples of one another."""
+        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
+
+    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
+        """The releases with these noises, in units of the resolution at ε."""
+        how, problem = self._at(epsilon)
+        return perturbed_minimisers(problem, how.resolution / how.rows * unit_noise)
+
+    def losses(
+        self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
+    ) -> FloatArray:
+        """(m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
+        how, problem = self._at(epsilon)
+        return np.stack([Tangent.at(how, problem, theta).row_losses().loss for theta in models])
+
+    def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Problem]:
+        how = replace(self.mechanism, epsilon=epsilon)
+        return how, replace(self.problem, penalty=np.full(how.dimension, how.total_regularization))
 
 
 def typical_exposures(

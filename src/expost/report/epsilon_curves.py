@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from expost._epsilon import EpsilonChoice
-from expost._sweep import OutputSweep, Pair
+from expost._choice import EpsilonChoice
+from expost._sweep import BeliefBound, OutputSweep, Pair
 from expost._transition import first_plateau
 from expost.types import FloatArray
 
 __all__ = ["EpsilonCurves", "epsilon_curves", "is_shown", "middle_belief"]
 
 # Values of ε on a curve that is computed from the exact law.
-_POINTS = 161
+_POINTS = 121
 # How far the axis reaches past an end of interest that lies at its edge.
 _MARGIN = 2.0
 
@@ -63,21 +63,29 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
     is_way = sweep.mechanism.noise == "laplace"
     return EpsilonCurves(
         epsilons=fine.epsilons,
-        belief=sweep.belief(choice.bound, fine.epsilons),
-        middle_belief=middle_belief(choice, fine.epsilons),
+        belief=_belief(fine, float(np.max(fine.far)), choice.bound),
+        middle_belief=_middle_belief(fine, choice.bound),
         way=_ways(fine) if is_way else fine.one_sidedness,
         is_way=is_way,
         axis=axis,
     )
 
 
-def middle_belief(choice: EpsilonChoice, epsilons: FloatArray) -> FloatArray | None:
-    """The typical belief in the median row; None where no law is known."""
-    sweep, bound = choice.sweep, choice.bound
-    if not isinstance(sweep, OutputSweep):
+def middle_belief(choice: EpsilonChoice, epsilon: float) -> float | None:
+    """The typical belief in the median row at one ε; None where no law is known."""
+    if not isinstance(choice.sweep, OutputSweep):
         return None
-    middle = float(np.median(sweep.neighbours.distance))
-    law = sweep.mechanism.loss_law(middle / sweep.resolutions_at(sweep.mechanism, epsilons))
+    there = replace(choice.sweep, epsilons=np.array([epsilon]))
+    return float(_middle_belief(there, choice.bound)[0])
+
+
+def _middle_belief(sweep: OutputSweep, bound: BeliefBound) -> FloatArray:
+    return _belief(sweep, float(np.median(sweep.neighbours.distance)), bound)
+
+
+def _belief(sweep: OutputSweep, distance: float, bound: BeliefBound) -> FloatArray:
+    """What ``sweep.belief`` is of the farthest row, of a row at this distance."""
+    law = sweep.mechanism.loss_law(distance / sweep.resolutions)
     if bound.quantile is None:
         return law.expected_belief(bound.prior)
     belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
