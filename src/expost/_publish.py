@@ -1,0 +1,159 @@
+"""The verb ``publish``: a report of one released model that may leave the building."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from expost import _validate
+from expost._published import KINDS, PublishedReport, check_publishable
+from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release, Tangent
+from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
+
+__all__ = ["publish"]
+
+
+def publish(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    kind: str = "data-independent",
+    failure_probability: float = 1e-6,
+    epsilon_gradient: float | None = None,
+    epsilon_hessian: float | None = None,
+    delta: float | None = None,
+) -> PublishedReport:
+    """A report that tells anybody how much ``model`` can give her away, at most (R&W Alg. 2).
+
+    ``model``       a fitted expost estimator, a released model or the path of its model.json. The
+                    report is of that one release; nothing is drawn again.
+    ``X``, ``y``    the rows it was trained on, in their order. A data-independent report does not
+                    need them; where they are given they are checked.
+    ``kind``        "data-independent": from θ and public constants, nothing is spent. Of models by
+                    objective perturbation also "data-dependent": a noisy gradient and a noisy
+                    Hessian are released beside θ, which spends ``epsilon_gradient`` and
+                    ``epsilon_hessian``, each at ``delta`` (the model's own where it has one), and
+                    a second such report spends them again.
+    ``failure_probability``  ρ. A data-independent bound fails with probability ρ, a data-dependent
+                    one with 3ρ, for a row that was fixed before the noise was drawn.
+
+    Refused are models that hold anything read from their rows, that carry no noise or the noise of
+    a seed, and for a data-dependent report those with too little regularization.
+    """
+    _validate.one_of("kind", kind, KINDS)
+    rho = _validate.probability("failure_probability", failure_probability)
+    release = _release(model)
+    how = release.mechanism
+    check_publishable(release)
+    budget = None
+    if kind == "data-dependent":
+        budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
+    else:
+        _refuse_budget(
+            epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
+        )
+    if budget is None:
+        if X is not None or y is not None:
+            _checked_rows(release, X, y)
+        return PublishedReport(release=release, failure_probability=rho)
+    assert isinstance(how, ObjectivePerturbation)
+    mechanism = TangentMechanism(budget=budget, how=how, theta=release.theta)
+    # Whatever can be refused is refused before the rows are touched.
+    mechanism.check()
+    if X is None or y is None:
+        raise InvalidInput("X, y: a data-dependent report needs the rows of the model; pass them.")
+    tangent = _checked_rows(release, X, y)
+    assert tangent is not None
+    return PublishedReport(
+        release=release,
+        failure_probability=rho,
+        budget=budget,
+        released=mechanism.release(tangent),
+    )
+
+
+def _release(model: Any) -> Release:
+    if isinstance(model, str | Path):
+        return Release.load(model)
+    if isinstance(model, Pipeline):
+        raise InvalidInput(
+            "model: a Pipeline's other steps would not be in the report; transform the rows, and"
+            " pass its last step."
+        )
+    release = model if isinstance(model, Release) else getattr(model, "release_", None)
+    if not isinstance(release, Release):
+        raise InvalidInput(
+            f"model: {type(model).__name__} was not released by expost; pass a fitted expost"
+            " estimator, its release_, or the path of a model.json."
+        )
+    return release
+
+
+def _budget(
+    how: ObjectivePerturbation | OutputPerturbation,
+    rho: float,
+    epsilon_gradient: float | None,
+    epsilon_hessian: float | None,
+    delta: float | None,
+) -> PublishingBudget:
+    if isinstance(how, OutputPerturbation):
+        raise ReleaseRefused(
+            "kind='data-dependent': the model is one by output perturbation, which has only a"
+            " data-independent report; take that, or fit with mechanism='objective'."
+        )
+    if epsilon_gradient is None or epsilon_hessian is None:
+        raise InvalidInput(
+            "epsilon_gradient, epsilon_hessian: a data-dependent report spends both; give each a"
+            " number > 0."
+        )
+    delta = how.delta if delta is None else delta
+    if delta is None:
+        raise InvalidInput(
+            "delta=None: a data-dependent report adds Gaussian noise, and this model has no delta"
+            " of its own; give one well below 1/n."
+        )
+    return PublishingBudget(
+        epsilon_gradient=epsilon_gradient,
+        epsilon_hessian=epsilon_hessian,
+        delta=delta,
+        failure_probability=rho,
+    )
+
+
+def _refuse_budget(**options: float | None) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidInput(
+                f"{name}={value!r}: a data-independent report spends nothing; leave it out, or take"
+                " kind='data-dependent'."
+            )
+
+
+def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
+    """Refuse rows that cannot have made the model; its tangent under objective perturbation."""
+    if X is None or y is None:
+        raise InvalidInput("X, y: pass both, or neither.")
+    names = getattr(X, "columns", None)
+    if release.feature_names is not None and names is not None:
+        found = tuple(map(str, np.asarray(names)))
+        if found != release.feature_names:
+            raise InvalidInput(
+                "X: its columns are not those of the model, in their order; the model was made"
+                f" with {', '.join(release.feature_names)}."
+            )
+    problem, how = release.problem(X, y), release.mechanism
+    if problem.rows != how.rows:
+        raise WrongRows(
+            f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
+            " rows."
+        )
+    if isinstance(how, ObjectivePerturbation):
+        tangent = Tangent.at(how, problem, release.theta)
+        tangent.check_rows()
+        return tangent
+    base = release.minimiser(problem)
+    how.check_rows(release.theta, base.theta, base.gradient_bound / how.regularization)
+    return None

@@ -1,0 +1,551 @@
+"""A privacy report that may be published: a bound of anybody's exposure, from her own row alone.
+
+:class:`PublishedReport` is what :func:`expost.publish` makes and ``report.json`` holds: the
+released model, how often the bound may fail, and for a data-dependent report the noisy gradient and
+Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from expost import _form, _validate
+from expost._files import read_json, write_json
+from expost.data import Encoding
+from expost.errors import ExpostError, InvalidInput, ReleaseRefused
+from expost.losses import HuberHinge, Logistic, Squared
+from expost.mechanisms import ObjectivePerturbation, Release
+from expost.mechanisms.bounds import (
+    ExposureBound,
+    ObjectiveBound,
+    OutputBound,
+    normal_quantile,
+    upper_norms,
+)
+from expost.mechanisms.publishing import (
+    NoisyTangent,
+    PublishingBudget,
+    TangentMechanism,
+    person_costs,
+)
+from expost.types import Audience, FloatArray
+
+__all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
+
+FORMAT = "expost-report/1"
+KINDS = ("data-independent", "data-dependent")
+# So many of the constants that were read from the data are named; the rest are counted.
+_NAMED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """What the model and its report spend, each as (ε, δ); infinite where nothing is promised.
+
+    ``sequential``  all of it by plain addition.
+    ``together``    the same with the gradient and the Hessian composed exactly first.
+    """
+
+    model: tuple[float, float]
+    gradient: tuple[float, float] | None
+    hessian: tuple[float, float] | None
+    sequential: tuple[float, float]
+    together: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a report tells one person about her own row, with one label.
+
+    ``exposure``          at most, in nats: of θ alone, whether or not she is in the data.
+    ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost her, at ``delta``
+                          each; 0 in a data-independent report.
+    ``everything``        at most, in nats: of θ and the report's releases together.
+    ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
+    ``notes``             what was done with the values: clipped, missing, unknown.
+    """
+
+    label: Any
+    exposure: float
+    epsilon_gradient: float
+    epsilon_hessian: float
+    delta: float
+    everything: float
+    fails_with: float
+    everything_fails_with: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def belief(self) -> float:
+        """How sure an attacker can be at most, in or out, who was undecided before seeing θ."""
+        return float(expit(self.exposure))
+
+    @property
+    def belief_in_everything(self) -> float:
+        """The same of an attacker who saw θ and the report."""
+        return float(expit(self.everything))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PublishedReport:
+    """A function from a row to a bound of its exposure. May be published.
+
+    ``release``             the one released model: θ and public constants.
+    ``failure_probability`` ρ, for each part of the bound; ``fails_with`` is for the whole.
+    ``budget``, ``released`` of a data-dependent report: what it spent, and ĝ and Ĥ.
+    """
+
+    release: Release
+    failure_probability: float
+    budget: PublishingBudget | None = None
+    released: NoisyTangent | None = None
+
+    audience = Audience.PASS
+
+    def __post_init__(self) -> None:
+        check_publishable(self.release)
+        rho = _validate.probability("failure_probability", self.failure_probability)
+        object.__setattr__(self, "failure_probability", rho)
+        if (self.budget is None) is not (self.released is None):
+            raise InvalidInput("released: stands with a budget, or neither does.")
+        if self.budget is not None and self.budget.failure_probability != rho:
+            raise InvalidInput("failure_probability: must be that of the budget.")
+        if self.tangent is not None and self.released is not None:
+            self.tangent.check()
+            if not self.tangent.holds(self.released):
+                raise InvalidInput(
+                    "released: does not lie on the grids that its own constants give; the file was"
+                    " edited."
+                )
+
+    @property
+    def kind(self) -> str:
+        """Whether anything of the data beside θ went into it."""
+        return KINDS[self.released is not None]
+
+    @cached_property
+    def tangent(self) -> TangentMechanism | None:
+        """How ĝ and Ĥ were released, in a data-dependent report."""
+        how = self.release.mechanism
+        if self.budget is None:
+            return None
+        if not isinstance(how, ObjectivePerturbation):
+            raise InvalidInput("budget: only models by objective perturbation take one.")
+        return TangentMechanism(budget=self.budget, how=how, theta=self.release.theta)
+
+    @cached_property
+    def exposure_bound(self) -> ExposureBound:
+        """The bound, for rows of the unit ball."""
+        how, theta = self.release.mechanism, self.release.theta
+        if isinstance(how, ObjectivePerturbation):
+            return ObjectiveBound(
+                how=how,
+                theta=theta,
+                failure=self.failure_probability,
+                tangent=self.tangent,
+                released=self.released,
+            )
+        return OutputBound(how=how, theta=theta, failure=self.failure_probability)
+
+    @property
+    def fails_with(self) -> float:
+        """The probability, over the noise, that the bound is wrong for one row."""
+        return self.exposure_bound.failure_probability
+
+    @cached_property
+    def encoding(self) -> Encoding | None:
+        """How a table's columns become features, where the model was made from a table."""
+        value = self.release.encoding
+        return None if value is None else Encoding.from_json(value)
+
+    # -- the bound ---------------------------------------------------------------------------
+
+    def bound(self, x: Any, y: Any) -> tuple[Any, Any, Any]:
+        """(exposure, epsilon_gradient, epsilon_hessian) of rows ``x`` with labels ``y``.
+
+        ``x`` (m, k) in the units of the features that the model was made with, ``y`` (m,) its
+        labels: three arrays (m,). One row (k,) and one label: three numbers. Rows past the data
+        norm are clipped to it, as they were for the model.
+
+        exposure          ∣loss∣ is at most this, but with probability ``fails_with``, if the row
+                          was fixed before the noise was drawn.
+        epsilon_gradient  the least ε at which releasing ĝ is (ε, δ) for this one row, and
+        epsilon_hessian   that of Ĥ (R&W Thm 10.2, by the exact Gaussian curve); 0 where nothing
+                          was released.
+        """
+        rows, labels, single = self._rows(x, y)
+        exposure = self.exposure_bound.exposure(rows, labels)
+        first, second = self._costs(rows, labels)
+        if single:
+            return float(exposure[0]), float(first[0]), float(second[0])
+        return exposure, first, second
+
+    def everything(self, x: Any, y: Any) -> Any:
+        """A bound of the loss of all that was published: θ, ĝ and Ĥ.
+
+        Given θ, the loss of the pair (ĝ, Ĥ) is normal with mean μ²/2 and variance μ² for the row's
+        own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
+        """
+        rows, labels, single = self._rows(x, y)
+        total = self.exposure_bound.exposure(rows, labels)
+        if self.tangent is not None:
+            how, d = self.tangent, self.release.mechanism.dimension
+            mu = np.hypot(*self._separations(rows, labels))
+            # Within the cells of their grids both noises move a little.
+            room = how.gradient_grid.diagonal(d) / how.gradient_scale
+            room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
+            quantile = normal_quantile(self.failure_probability / 2) + room
+            total = total + mu * (mu / 2 + quantile)
+        return float(total[0]) if single else total
+
+    @property
+    def everything_fails_with(self) -> float:
+        """ρ more than ``fails_with`` where something was released."""
+        more = 0.0 if self.tangent is None else self.failure_probability
+        return min(self.fails_with + more, 1.0)
+
+    def bound_for(self, values: Mapping[str, Any], label: Any) -> tuple[float, float, float]:
+        """:meth:`bound` for values as they stand on a form, {column: value}."""
+        answer = self.lookup(values, label)[0]
+        return answer.exposure, answer.epsilon_gradient, answer.epsilon_hessian
+
+    def lookup(self, values: Mapping[str, Any], label: Any = None) -> tuple[Answer, ...]:
+        """One answer for ``label``, or one for each label where it is left out."""
+        x, notes = self.form.features(values)
+        release = self.release
+        if _is_clipped(release, x):
+            notes = (
+                *notes,
+                f"The values together lie past the bound of the model (data_norm ="
+                f" {release.ball.data_norm:g}): the row was clipped to it, as it would have been in"
+                " training.",
+            )
+        return tuple(self._answer(x, one, notes) for one in self._labels(label))
+
+    @cached_property
+    def form(self) -> _form.Form:
+        """What a person is asked for."""
+        return _form.Form.of(self.encoding, self.release)
+
+    def _labels(self, label: Any) -> tuple[Any, ...]:
+        classes = self.release.classes
+        if classes is None:
+            if label is None:
+                raise InvalidInput("label: must be given, for the model predicts a number.")
+            return (_form.number("label", label),)
+        known = classes.tolist()
+        if label is None:
+            return tuple(known)
+        for one in known:
+            if one == label or str(one) == str(label).strip():
+                return (one,)
+        raise InvalidInput(f"label={label!r}: must be {known[0]!r} or {known[1]!r}.")
+
+    def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
+        loss = self.release.mechanism.loss
+        if isinstance(loss, Squared) and not abs(label) <= loss.label_bound:
+            notes = (
+                *notes,
+                f"The label lies past the bound of the model ({loss.label_bound:g}) and was clipped"
+                " to it, as it would have been in training.",
+            )
+        exposure, first, second = self.bound(x, label)
+        return Answer(
+            label=label,
+            exposure=exposure,
+            epsilon_gradient=first,
+            epsilon_hessian=second,
+            delta=0.0 if self.budget is None else self.budget.delta,
+            everything=self.everything(x, label),
+            fails_with=self.fails_with,
+            everything_fails_with=self.everything_fails_with,
+            notes=notes,
+        )
+
+    def _rows(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, bool]:
+        """Rows of the unit ball, labels as the loss takes them, and whether it was one row."""
+        names = getattr(x, "columns", None)
+        if names is not None and tuple(map(str, names)) != self.form.names:
+            raise InvalidInput(
+                f"x: its columns must be those of the model, in their order:"
+                f" {', '.join(self.form.names)}."
+            )
+        single = np.ndim(x) == 1
+        if single:
+            x, y = np.asarray(x)[None, :], [y] if np.ndim(y) == 0 else y
+        problem = self.release.problem(x, y)
+        return problem.X, problem.y, single
+
+    def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(μ₂, μ₃) of each row."""
+        assert self.tangent is not None
+        assert isinstance(self.exposure_bound, ObjectiveBound)
+        norms = upper_norms(rows)
+        slope, curvature = self.exposure_bound.derivatives(rows, y, norms)
+        return self.tangent.separations(slope * norms, curvature * norms**2)
+
+    def _costs(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.budget is None:
+            return np.zeros(len(rows)), np.zeros(len(rows))
+        first, second = self._separations(rows, y)
+        return person_costs(first, self.budget.delta), person_costs(second, self.budget.delta)
+
+    # -- what was spent, in words --------------------------------------------------------------
+
+    @property
+    def spending(self) -> Spending:
+        """What the model and the report spend together."""
+        how = self.release.mechanism
+        epsilon = how.epsilon
+        if isinstance(how, ObjectivePerturbation):
+            epsilon = how.worst_case
+        model = (epsilon, how.delta or 0.0)
+        if self.tangent is None or self.budget is None:
+            return Spending(
+                model=model, gradient=None, hessian=None, sequential=model, together=model
+            )
+        extra = self.budget
+        delta = min(model[1] + 2 * extra.delta, 1.0)
+        added = extra.epsilon_gradient + extra.epsilon_hessian
+        return Spending(
+            model=model,
+            gradient=(extra.epsilon_gradient, extra.delta),
+            hessian=(extra.epsilon_hessian, extra.delta),
+            sequential=(epsilon + added, delta),
+            together=(epsilon + min(self.tangent.epsilon_together, added), delta),
+        )
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What the report says and does not say, a sentence each."""
+        how, spent = self.release.mechanism, self.spending
+        said = [
+            "For a row of anybody, in the data or not, the report gives an upper bound of its"
+            " exposure, the absolute log ratio of the densities of the released theta with and"
+            " without that row, in nats.",
+        ]
+        if self.exposure_bound.is_uniform:
+            said.append(
+                f"The bound fails with probability at most {self.fails_with:.3g}, for all rows at"
+                " once."
+            )
+        else:
+            said.append(
+                f"The bound fails with probability at most {self.fails_with:.3g} for a row that was"
+                " fixed before the noise was drawn; it says nothing of a row that was picked after"
+                " looking at theta or at this report."
+            )
+        if how.noise == "laplace" and spent.model[0] < np.inf:
+            said.append(
+                f"No bound is above epsilon = {spent.model[0]:g}, which the model promises."
+            )
+        if spent.gradient is None or spent.hessian is None:
+            said.append("It is computed from theta and public constants: it spent nothing more.")
+        else:
+            said.append(
+                f"It released a gradient at epsilon = {spent.gradient[0]:g} and a Hessian at"
+                f" epsilon = {spent.hessian[0]:g}, delta = {spent.gradient[1]:g} each, beyond the"
+                f" model; another report of the same model would spend that again."
+            )
+        return tuple(said)
+
+    def __repr__(self) -> str:
+        return f"PublishedReport({self.kind}, {self.release!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The report in a few lines; it has no row to tell of."""
+        how, spent = self.release.mechanism, self.spending
+        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        lines = [
+            f"Privacy report, {self.kind}",
+            f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
+            f" epsilon={how.epsilon:g}{delta}, n={how.rows}, d={how.dimension}",
+            f"fails        with probability at most {self.fails_with:.3g}"
+            + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
+        ]
+        if spent.gradient is not None and spent.hessian is not None:
+            lines += [
+                f"spent        epsilon {spent.gradient[0]:g} for the gradient, {spent.hessian[0]:g}"
+                f" for the Hessian, delta {spent.gradient[1]:g} each",
+                f"in all       epsilon {spent.sequential[0]:.4g} by addition,"
+                f" {spent.together[0]:.4g} composed, delta {spent.sequential[1]:.3g}",
+            ]
+        else:
+            lines.append("spent        nothing beyond the model")
+        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
+
+    # -- report.json ---------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """What report.json holds; the checksum finds an edit that all other checks would let by."""
+        fields = self._fields()
+        return {**fields, "sha256": _checksum(fields)}
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "kind": self.kind,
+            "statements": list(self.statements),
+            "failure_probability": self.failure_probability,
+            "fails_with": self.fails_with,
+            "released": self._released_fields(),
+            "model": self.release.to_json(),
+        }
+
+    def _released_fields(self) -> dict[str, Any] | None:
+        if self.tangent is None or self.released is None or self.budget is None:
+            return None
+        d = self.release.mechanism.dimension
+        lower = [[float(value) for value in self.released.hessian[i, : i + 1]] for i in range(d)]
+        return {
+            "delta": self.budget.delta,
+            "epsilon_gradient": self.budget.epsilon_gradient,
+            "epsilon_hessian": self.budget.epsilon_hessian,
+            "scales": dict(self.tangent.derived),
+            "gradient": [float(value) for value in self.released.gradient],
+            "hessian_lower_triangle": lower,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write report.json: whole or not at all."""
+        return write_json(Path(path), self.audience, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PublishedReport":
+        """Read report.json, strictly."""
+        value = read_json(Path(path))
+        try:
+            return cls.from_json(value)
+        except ExpostError as error:
+            raise InvalidInput(f"{path}: is not a published report ({error})") from None
+
+    @classmethod
+    def from_json(cls, value: Any) -> "PublishedReport":
+        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
+        found = value.get("format") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or found != FORMAT:
+            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
+        theirs = {name: field for name, field in value.items() if name != "sha256"}
+        if value.get("sha256") != _checksum(theirs):
+            raise InvalidInput("sha256: does not fit the other fields; the file was cut or edited.")
+        try:
+            report = cls._from_fields(value)
+            _check_agreement(report._fields(), theirs)
+            return report
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
+            if isinstance(error, ExpostError):
+                raise
+            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
+
+    @classmethod
+    def _from_fields(cls, value: dict[str, Any]) -> "PublishedReport":
+        rho = _number(value["failure_probability"])
+        release, released = Release.from_json(value["model"]), value["released"]
+        if released is None:
+            return cls(release=release, failure_probability=rho)
+        budget = PublishingBudget(
+            epsilon_gradient=_number(released["epsilon_gradient"]),
+            epsilon_hessian=_number(released["epsilon_hessian"]),
+            delta=_number(released["delta"]),
+            failure_probability=rho,
+        )
+        return cls(
+            release=release,
+            failure_probability=rho,
+            budget=budget,
+            released=NoisyTangent(
+                gradient=np.array([_number(entry) for entry in released["gradient"]]),
+                hessian=_symmetric(released["hessian_lower_triangle"], len(release.theta)),
+            ),
+        )
+
+
+def check_publishable(release: Release) -> None:
+    """Refuse a model of which a published report would give away more than the model does."""
+    read = list(release.read_from_data)
+    if release.encoding is not None:
+        read += Encoding.from_json(release.encoding).read_from_data
+    if read:
+        read = list(dict.fromkeys(read))
+        more = f" and {len(read) - _NAMED} more" if len(read) > _NAMED else ""
+        raise ReleaseRefused(
+            f"the model holds what was read from its rows ({', '.join(read[:_NAMED])}{more}), which"
+            " a published report would give away; give bounds, levels and labels that are known"
+            " without the data, and fit again."
+        )
+    if not release.mechanism.is_private:
+        raise ReleaseRefused(
+            "epsilon=inf: the model carries no noise, so that no exposure is bounded; fit one with"
+            " a finite epsilon."
+        )
+    if release.seeded:
+        raise ReleaseRefused(
+            "random_state: the model's noise came from a seed, and no bound holds against whoever"
+            " knows it; fit one without a random_state."
+        )
+    if not isinstance(release.mechanism.loss, Logistic | HuberHinge | Squared):
+        raise ReleaseRefused(
+            f"loss={release.mechanism.loss.name!r}: no bound is known here for more than two"
+            " classes; fit one class against the rest."
+        )
+    if release.mechanism.grid.is_clamped(release.theta):
+        raise ReleaseRefused(
+            "theta: lies on the clamp of its grid, which happens once in 1e12 releases and leaves"
+            " its cell unbounded; no bound can be published of this model."
+        )
+
+
+def _is_clipped(release: Release, x: FloatArray) -> bool:
+    return release.ball.rows(x[None, :])[1] > 0
+
+
+def _symmetric(lower: Any, dimension: int) -> FloatArray:
+    """The symmetric matrix of a lower triangle."""
+    if [len(row) for row in lower] != list(range(1, dimension + 1)):
+        raise InvalidInput(
+            f"hessian_lower_triangle: must have {dimension} rows of 1, 2, … numbers."
+        )
+    matrix = np.zeros((dimension, dimension))
+    for place, row in enumerate(lower):
+        matrix[place, : place + 1] = [_number(entry) for entry in row]
+        matrix[: place + 1, place] = matrix[place, : place + 1]
+    return matrix
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < np.inf:
+        raise InvalidInput("a field that must be a finite number is none.")
+    return float(value)
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _check_agreement(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """One comparison finds every field that was edited, added or left out.
+
+    What follows from other constants by floating-point work may differ by an ulp between machines.
+    """
+    if mine["released"] is not None:
+        for name, scale in mine["released"]["scales"].items():
+            written = _number(theirs["released"]["scales"][name])
+            if not abs(written - scale) <= 1e-9 * abs(written):
+                raise InvalidInput(f"scales.{name}: is not what its own constants give.")
+            mine["released"]["scales"][name] = theirs["released"]["scales"][name]
+    # The model has checked itself, with its own checksum.
+    mine = {**mine, "model": theirs["model"]}
+    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
+        raise InvalidInput("its fields do not agree with each other; it was edited.")

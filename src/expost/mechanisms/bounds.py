@@ -1,0 +1,350 @@
+"""Upper bounds of a person's exposure that need no row but her own (R&W Algorithm 2, Thms 8, 9).
+
+A bound is a function of her row z, the released θ and public constants; a data-dependent one also
+of the noisy ĝ and Ĥ (:mod:`expost.mechanisms.publishing`). It holds whether z is in the data (then
+of its removal) or not (then of its addition).
+
+Conventions
+-----------
+ρ      ``failure``: the probability that one part of the bound fails, over the noise, for a z that
+       was fixed before the noise was drawn.
+s      ∥∇ℓ_z∥ = ∣f′∣∥x∥;   u = x/∥x∥;   g, H as in :mod:`expost.mechanisms.tangent`.
+cell   every point within ``reach_of_cell`` of θ. f′ and f″ are taken at their largest over the
+       cell, g at its farthest (∥H∥ ≤ λ + nc moves it): the bound is of the probability of the
+       grid's cell, not of the density at its centre alone.
+
+Objective perturbation: ∣loss∣ ≤ volume + noise
+-----------------------------------------------
+volume    1/(1 − f″μ) = 1 + f″m for a row in the data, m ≤ ∥x∥²/λ its leverage without itself; a
+          row outside adds log(1 + f″μ), μ ≤ ∥x∥²/λ. So both are at most log(1 + f″∥x∥²/λ). With Ĥ
+          also at most −log(1 − f″μ̄): with t = σ₃F⁻¹(1−ρ), H ≽ Ĥ − tI but with probability ρ, and
+          H ≽ λI always, so H ≽ α(Ĥ − tI) + (1−α)λI for every α in [0, 1] and
+
+              μ ≤ μ̄ = min over α of xᵀ(α(Ĥ − tI) + (1−α)λI)⁻¹x.
+
+          α = 1 is erratum 6's; α = λ/(λ + t) gives (1 + t/λ)·xᵀĤ⁻¹x, R&W's 3/2 where λ ≥ 2t.
+gaussian  noise = s²/2σ² + s·T/σ², T a bound on ∣g·u∣: g = −b, and u is fixed, so σΦ⁻¹(1−ρ/2) is one
+          although f′ depends on b; with ĝ also ∣ĝ·u∣ + σ₂Φ⁻¹(1−ρ/2) (erratum 6).
+laplace   noise = β·∣∥g ∓ ∇ℓ∥ − ∥g∥∣ ≤ βs. The direction of b is uniform and independent of ∥b∥, so
+          ∣cos(b, u)∣ ≤ C and ∥b∥ ≥ R but with probability ρ/2 each (cos² is Beta(½, (d−1)/2)), and
+
+              noise ≤ β(√(R² + 2sRC + s²) − R):
+
+          upwards √(r² + 2srC + s²) − r falls with r = ∥b∥ to its limit sC, downwards
+          r − √(r² − 2srC + s²) grows to the same. With ĝ, ∣g·u∣ ≤ T: upwards √(r² + 2sT + s²) − r,
+          downwards r − √(r² − 2sT + s²), both falling with r, at r = R where T ≤ R; else βs.
+
+Output perturbation
+-------------------
+∇J(A; D₋) = −v/(n−1) with v = ΛA + ∇ℓ_z(A), and J is Λ-strongly convex: the neighbour lies within
+∥v∥/(Λ(n−1)) of A (with one row more: /(n+1)), and ∥θ − A∥ ≤ r but with probability ρ. With
+A = a·u + A⊥,
+
+    ∥v∥² = Λ²∥A⊥∥² + (Λa + f′(a∥x∥)∥x∥)²,   ∥A⊥∥ ≤ ∥θ⊥∥ + √(r² − (a − θ·u)²),
+
+and the second bracket grows with a: on each of many pieces of a's range it is largest at an end, so
+that the supremum over the whole ball is bounded piece by piece.
+
+laplace   ∣loss∣ ≤ β·distance: it holds for every z at once, also one picked after seeing θ.
+gaussian  ∣loss∣ ≤ μ²/2 + μΦ⁻¹(1−ρ/4), μ = distance/σ: b is independent of the shift. ρ/2 for each.
+
+Pure ε caps what norm-Laplace noise can lose.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy.special import betaincinv, gammaincinv, ndtri
+
+from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
+from expost.losses import HuberHinge, Loss
+from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
+from expost.noise import NormLaplace, goe_largest_eigenvalue_quantile
+from expost.types import FloatArray
+
+__all__ = ["ExposureBound", "ObjectiveBound", "OutputBound", "normal_quantile"]
+
+# Quantiles are taken this much farther out than SciPy's, which are good to about 1e-12.
+_QUANTILE_ERROR = 1e-9
+# How many pieces a's range is cut into (even, so that θ·u is an end of one).
+_PIECES = 256
+# Rows × pieces at a time.
+_BLOCK = 2**19
+# What a handful of roundings can take from a bound.
+_UP = 1 + 1e-12
+
+
+class ExposureBound(Protocol):
+    """What both have in common."""
+
+    @property
+    def failure_probability(self) -> float:
+        """With which probability the whole bound fails, for one z fixed beforehand."""
+        ...
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether it holds for every z at once, also one picked after seeing θ."""
+        ...
+
+    def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """(m,) the bound for rows of the unit ball (m, d) with labels as the loss takes them."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectiveBound:
+    """The bound under objective perturbation; data-dependent where ``released`` is given."""
+
+    how: ObjectivePerturbation
+    theta: FloatArray
+    failure: float
+    tangent: TangentMechanism | None = None
+    released: NoisyTangent | None = None
+
+    is_uniform = False
+
+    @property
+    def failure_probability(self) -> float:
+        """ρ, or 3ρ with ĝ and Ĥ."""
+        return min(self.failure * (1 if self.released is None else 3), 1.0)
+
+    @property
+    def _moved(self) -> float:
+        """How far g may move within θ's cell."""
+        return self.how.steepest * self.how.reach_of_cell
+
+    def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """(m,) volume + noise."""
+        bound = np.empty(len(X))
+        for block in row_blocks(*X.shape):
+            part, norms = X[block], upper_norms(X[block])
+            slope, curvature = self.derivatives(part, y[block], norms)
+            noise = self.noise_bound(slope, norms, self.inner_bound(part, norms))
+            bound[block] = noise + self.volume_bound(part, norms, curvature)
+        bound *= _UP
+        if self.how.noise == "laplace":
+            bound = np.minimum(bound, self.how.worst_case)
+        return _no_nan(bound)
+
+    def derivatives(
+        self, X: FloatArray, y: FloatArray, norms: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(sup ∣f′∣, sup f″) over θ's cell."""
+        loss, z = self.how.loss, X @ self.theta
+        room = self.how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
+        move = norms * room + 1e-15 * (1 + np.abs(z))
+        # f′ grows with z: its size is largest at an end.
+        slope = np.maximum(np.abs(loss.slope(z - move, y)), np.abs(loss.slope(z + move, y)))
+        return slope * _UP, _largest_curvature(loss, z, y, move)
+
+    def volume_bound(self, X: FloatArray, norms: FloatArray, curvature: FloatArray) -> FloatArray:
+        """What the determinants can lose."""
+        plain: FloatArray = np.log1p(curvature * norms**2 / self.how.penalty_sum)
+        if self.released is None:
+            return plain
+        leverage = curvature * self.leverage_bound(X, norms)
+        usable = leverage < 1
+        published = -np.log1p(-np.where(usable, leverage, 0.0))
+        return np.where(usable, np.minimum(plain, published), plain)
+
+    def leverage_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray:
+        """μ̄: the least of the bounds on xᵀH⁻¹x over α, at every point of the cell."""
+        values, vectors = self._spectrum
+        squares = (X @ vectors) ** 2
+        penalty, shift = self.how.penalty_sum, self.hessian_shift
+        best = norms**2 / penalty
+        for share in (penalty / (penalty + shift), 0.25, 0.5, 0.75, 0.9, 1.0):
+            floor = share * (values - shift) + (1 - share) * penalty
+            if float(floor.min()) > 0:
+                best = np.minimum(best, squares @ (1 / floor))
+        # Over the cell every f″ changes by at most e^(M·reach), rows being at most 1 long.
+        ratio = self.how.loss.third_ratio or 0.0
+        return best * math.exp(ratio * self.how.reach_of_cell) * _UP
+
+    @cached_property
+    def _spectrum(self) -> tuple[FloatArray, FloatArray]:
+        assert self.released is not None
+        values, vectors = np.linalg.eigh(self.released.hessian)
+        return values, vectors
+
+    @cached_property
+    def hessian_shift(self) -> float:
+        """t: σ₃F⁻¹(1−ρ), what the grid and rounding hide, and the error of the eigenvalues."""
+        assert self.tangent is not None
+        d, how = self.how.dimension, self.tangent
+        quantile = goe_largest_eigenvalue_quantile(self.failure, d, upper=True)
+        largest = float(np.max(np.abs(self._spectrum[0])))
+        hidden = d * how.hessian_grid.step / 2 + how.hessian_rounding
+        return how.hessian_scale * max(quantile, 0.0) + hidden + 32 * gamma(d + 8) * d * largest
+
+    @cached_property
+    def direction_bound(self) -> float:
+        """T of the data-independent bound under Gaussian noise: ∣b·u∣, anywhere in the cell."""
+        return self.how.resolution * normal_quantile(self.failure / 2) + 2 * self._moved
+
+    def inner_bound(self, X: FloatArray, norms: FloatArray) -> FloatArray | None:
+        """∣g·x∣ at most, from ĝ; None without it."""
+        if self.released is None or self.tangent is None:
+            return None
+        how = self.tangent
+        slack = how.gradient_scale * normal_quantile(self.failure / 2) + self._moved
+        slack += how.gradient_grid.diagonal(self.how.dimension) / 2 + how.gradient_rounding
+        size = gamma(X.shape[1] + 2) * float(np.linalg.norm(self.released.gradient))
+        inner: FloatArray = np.abs(X @ self.released.gradient) + norms * (slack + size)
+        return inner
+
+    def noise_bound(
+        self, slope: FloatArray, norms: FloatArray, inner: FloatArray | None
+    ) -> FloatArray:
+        """∣log p_b(g) − log p_b(g ∓ ∇ℓ)∣ at most; ``inner`` bounds ∣g·x∣."""
+        if isinstance(self.how.law, NormLaplace):
+            return self._laplace_noise(self.how.law, slope * norms, norms, inner)
+        across = norms * self.direction_bound
+        if inner is not None:
+            across = np.minimum(across, inner)
+        scale = self.how.resolution
+        return slope / scale * (slope * norms**2 / 2 + across) / scale
+
+    def _laplace_noise(
+        self, law: NormLaplace, step: FloatArray, norms: FloatArray, inner: FloatArray | None
+    ) -> FloatArray:
+        norm = least_norm(law, self.failure / 2)
+        angle = largest_cosine(law.dimension, self.failure / 2)
+        # From the exact minimiser to any point of the cell both norms change by the move of g.
+        bound = np.minimum(step, _grown(norm, norm * angle, step) + 4 * self._moved)
+        if inner is not None:
+            near = max(norm - 2 * self._moved, 0.0)
+            reach = inner / np.where(norms > 0, norms, 1.0)
+            back = np.where(reach <= near, _shrunk(near, np.minimum(reach, near), step), step)
+            bound = np.minimum(bound, np.maximum(_grown(near, reach, step), back))
+        return law.rate * bound
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OutputBound:
+    """The bound under output perturbation: data-independent."""
+
+    how: OutputPerturbation
+    theta: FloatArray
+    failure: float
+
+    @property
+    def failure_probability(self) -> float:
+        """ρ."""
+        return self.failure
+
+    @property
+    def is_uniform(self) -> bool:
+        """Norm-Laplace noise: ∥b∥ ≤ r is all that it needs."""
+        return self.how.noise == "laplace"
+
+    def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """(m,) β·distance, or μ²/2 + μΦ⁻¹(1−ρ/4)."""
+        how = self.how
+        separation = self.distance_bound(X, y) / how.resolution * _UP
+        if self.is_uniform:
+            return _no_nan(np.minimum(separation, how.epsilon))
+        # Within the cell b moves by its diagonal at most.
+        room = how.grid.diagonal(how.dimension) / how.resolution
+        quantile = normal_quantile(self.failure / 4) + room
+        return _no_nan(separation * (separation / 2 + quantile) * _UP)
+
+    @cached_property
+    def radius(self) -> float:
+        """r: how far A may be from θ; ρ, or half of it under Gaussian noise."""
+        how = self.how
+        share = self.failure if self.is_uniform else self.failure / 2
+        noise = how.law.norm_exceeded_with(share) * (1 + _QUANTILE_ERROR)
+        return noise + how.grid.diagonal(how.dimension) / 2 + TOLERANCE / how.regularization
+
+    def distance_bound(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """(m,) how far the neighbour of any A within r can lie; never past the sensitivity."""
+        how = self.how
+        pull = np.empty(len(X))
+        step = max(1, _BLOCK // _PIECES)
+        for start in range(0, len(X), step):
+            some = slice(start, start + step)
+            pull[some] = self._largest_pull(X[some], y[some])
+        # Each end is known to η/Λ.
+        distance = (pull / (how.rows - 1) + 2 * TOLERANCE) / how.regularization
+        return np.minimum(distance, how.sensitivity)
+
+    def _largest_pull(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """Sup ∥ΛA + ∇ℓ(A)∥ over the ball of radius r around θ."""
+        how, theta, d = self.how, self.theta, X.shape[1]
+        norms, length = upper_norms(X), float(np.linalg.norm(theta))
+        along = X @ theta / np.where(norms > 0, norms, 1.0)
+        # What rounding can hide of the part of θ across x.
+        across = np.sqrt(
+            np.maximum((length - np.abs(along)) * (length + np.abs(along)), 0.0)
+            + 8 * gamma(d + 8) * length**2
+        )
+        radius = self.radius + gamma(d + 8) * length
+        turn = np.linspace(-np.pi / 2, np.pi / 2, _PIECES + 1)
+        at = along[:, None] + radius * np.sin(turn)
+        slope = how.loss.slope(at * norms[:, None], y[:, None])
+        size = np.abs(how.regularization * at + slope * norms[:, None])
+        inner = np.maximum(size[:, :-1], size[:, 1:])
+        widest = np.maximum(np.cos(turn[:-1]), np.cos(turn[1:]))
+        outer = how.regularization * (across[:, None] + radius * widest)
+        pull: FloatArray = np.max(np.hypot(inner, outer), axis=1)
+        return pull * (1 + 1e-9)
+
+
+def upper_norms(X: FloatArray) -> FloatArray:
+    """∥x∥ of each row, rounded up."""
+    return row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
+
+
+def normal_quantile(tail: float) -> float:
+    """Φ⁻¹(1 − ``tail``), rounded up."""
+    return max(-float(ndtri(tail)), 0.0) * (1 + _QUANTILE_ERROR)
+
+
+def largest_cosine(dimension: int, tail: float) -> float:
+    """C with P(∣cos∣ > C) ≤ ``tail`` between a fixed and a uniform direction, rounded up."""
+    if dimension == 1:
+        return 1.0
+    sine_square = float(betaincinv((dimension - 1) / 2, 0.5, tail))
+    return min(math.sqrt(max(1 - sine_square * (1 - _QUANTILE_ERROR), 0.0)) * _UP, 1.0)
+
+
+def least_norm(law: NormLaplace, tail: float) -> float:
+    """R with P(∥b∥ < R) ≤ ``tail``, rounded down."""
+    return float(gammaincinv(law.dimension, tail)) / law.rate * (1 - _QUANTILE_ERROR)
+
+
+def _grown(norm: float, inner: FloatArray | float, step: FloatArray) -> FloatArray:
+    """√(r² + 2s·i + s²) − r for i = ``inner``, without subtracting."""
+    added = step * (step + 2 * inner)
+    total = np.sqrt(norm * norm + added) + norm
+    return added / np.where(total > 0, total, 1.0)
+
+
+def _shrunk(norm: float, inner: FloatArray, step: FloatArray) -> FloatArray:
+    """r − √(r² − 2s·i + s²), 0 where the step lengthens g; i ≤ r."""
+    taken = np.maximum(step * (2 * inner - step), 0.0)
+    total = np.sqrt(np.maximum(norm * norm - taken, 0.0)) + norm
+    return taken / np.where(total > 0, total, 1.0)
+
+
+def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArray) -> FloatArray:
+    """Sup f″ over z ± ``move``."""
+    bound = loss.curvature_bound
+    if isinstance(loss, HuberHinge):
+        # f″ is 0 or its bound: 0 only where no point of the range lies between the knots.
+        inside = np.abs(1 - y * z) <= loss.width + move + 4 * ROUNDOFF * (1 + np.abs(z))
+        return np.where(inside, bound, 0.0)
+    growth = np.exp(np.minimum((loss.third_ratio or 0.0) * move, 700.0))
+    return np.minimum(loss.curvature(z, y) * growth * _UP, bound)
+
+
+def _no_nan(bound: FloatArray) -> FloatArray:
+    """A bound that is not a number proves nothing."""
+    return np.where(np.isnan(bound), np.inf, bound)

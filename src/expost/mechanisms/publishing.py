@@ -1,0 +1,307 @@
+"""What a data-dependent privacy report releases, and what that spends (R&W Algorithm 2, Thm 10).
+
+Conventions
+-----------
+g, H   ∇J(θ; D) and ∇²J(θ; D) of the summed objective at the released θ (``tangent``).
+ξ      how steep a row can be at θ: ∣f′∣ is largest at the worst margin that the unit ball allows,
+       so ∥∇ℓ∥ ≤ ∣f′(−∥θ∥; Y)∣ with Y = 1 or the label bound. θ is public by then, which is why
+       this may depend on it, and why the squared loss has a ξ here.
+c      sup f″, so ∇²ℓ = f″·x xᵀ has Frobenius norm at most c.
+GOE(d) (M + Mᵀ)/√2 for M of independent normals: variance 1 off the diagonal, 2 on it. Its density
+       at a symmetric matrix S is ∝ exp(−∥S∥²_F/4).
+
+Formal guarantees
+-----------------
+ĝ = g + N(0, σ₂²I)      one row more or less moves g by ∇ℓ(θ), so its privacy loss is that of a
+                        Gaussian mechanism with μ₂ = ∥∇ℓ∥/σ₂ ≤ ξ/σ₂.
+Ĥ = H + σ₃·GOE(d)       a shift S has the loss N(∥S∥²_F/(4σ₃²), ∥S∥²_F/(2σ₃²)): a Gaussian
+                        mechanism with μ₃ = f″∥x∥²/(√2·σ₃) ≤ c/(√2·σ₃) (erratum 6).
+
+σ₂ and σ₃ are those of the analytic Gaussian mechanism at (ε₂, δ) and (ε₃, δ). Given θ the pair is
+one Gaussian mechanism with μ² = μ₂² + μ₃². The sensitivities include what floating-point sums can
+add. Both releases are rounded to grids that public constants fix, as θ is, and the grids reach past
+anything that can be drawn: nothing is ever clamped.
+
+λ ≥ 2σ₃F⁻¹(1−ρ/2), F the law of GOE(d)'s largest eigenvalue, makes the published leverage at most
+three times the true one (Thm 10.3); the bound itself needs no such λ.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from expost import _validate
+from expost._numerics import gamma
+from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
+from expost.errors import InvalidInput, ReleaseRefused
+from expost.losses import HuberHinge, Loss, Squared
+from expost.mechanisms.grid import Grid
+from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.tangent import Tangent
+from expost.noise import Gaussian, goe_largest_eigenvalue_quantile
+from expost.types import FloatArray
+
+__all__ = [
+    "NoisyTangent",
+    "PublishingBudget",
+    "TangentMechanism",
+    "person_costs",
+    "regularization_for_publishing",
+    "steady_hessian",
+    "steepest_slope",
+]
+
+# The operating system's normals end at 9.42, a GOE entry at √2 times that.
+_LARGEST_NORMAL = 9.5
+# Two machines may compute a scale with different last digits.
+_SAME = 1e-9
+_LEAST_REGULARIZATION = 1e-100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishingBudget:
+    """What a data-dependent report may spend beyond the model, and how often it may fail.
+
+    ``epsilon_gradient``, ``epsilon_hessian``  ε₂ and ε₃, each at ``delta``.
+    ``failure_probability``                    ρ: each of the report's three parts fails with at
+                                               most this probability, the whole with 3ρ.
+    """
+
+    epsilon_gradient: float
+    epsilon_hessian: float
+    delta: float
+    failure_probability: float = 1e-6
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon_gradient", "epsilon_hessian"):
+            object.__setattr__(self, name, _validate.positive(name, getattr(self, name)))
+        for name in ("delta", "failure_probability"):
+            object.__setattr__(self, name, _validate.probability(name, getattr(self, name)))
+
+    def hessian_scale(self, loss: Loss, rows: int) -> float:
+        """σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2."""
+        moved = loss.curvature_bound + 2 * _hessian_sum_rounding(loss, rows)
+        return _scale(self.epsilon_hessian, self.delta, moved / math.sqrt(2))
+
+    def penalty(self, loss: Loss, rows: int, dimension: int) -> float:
+        """The least λ that a model needs for this report: 2σ₃F⁻¹(1−ρ/2)."""
+        quantile = goe_largest_eigenvalue_quantile(
+            self.failure_probability / 2, dimension, upper=True
+        )
+        return 2 * self.hessian_scale(loss, rows) * max(quantile, 0.0)
+
+    def check_penalty(self, how: ObjectivePerturbation) -> None:
+        """Refuse a model whose λ is too small, naming the one that is needed."""
+        needed = self.penalty(how.loss, how.rows, how.dimension)
+        if not how.penalty_sum >= needed * (1 - _SAME):
+            raise ReleaseRefused(
+                f"regularization: a data-dependent report at epsilon_hessian="
+                f"{self.epsilon_hessian:g}, delta={self.delta:g} needs a model with lambda of at"
+                f" least {_up(needed)} (regularization of at least {_up(needed / how.rows)}), and"
+                f" this one has {how.penalty_sum:.4g} ({how.total_regularization:.4g}); fit with"
+                " regularization='for-publishing' and publishing=PublishingBudget(…), raise"
+                " epsilon_hessian, or take kind='data-independent'."
+            )
+
+
+def regularization_for_publishing(publishing: PublishingBudget, **constants: Any) -> float:
+    """Λ = λ/n for λ = max(what ε needs, what the report needs): public constants alone.
+
+    ``constants`` are those of :class:`~expost.mechanisms.ObjectivePerturbation` but for Λ.
+    """
+    bare = ObjectivePerturbation(regularization=_LEAST_REGULARIZATION, **constants)
+    report = publishing.penalty(bare.loss, bare.rows, bare.dimension)
+    # A little more than what ε needs, or rounding could take it for too little.
+    return max(bare.penalty_sum, report) / bare.rows * (1 + _SAME)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyTangent:
+    """What was released: ĝ (d,) and Ĥ (d, d), on their grids."""
+
+    gradient: FloatArray
+    hessian: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TangentMechanism:
+    """How ĝ and Ĥ are released at one θ: public constants, and θ itself."""
+
+    budget: PublishingBudget
+    how: ObjectivePerturbation
+    theta: FloatArray
+
+    @cached_property
+    def slope_bound(self) -> float:
+        """ξ, the largest ∥∇ℓ∥ that a row of the unit ball can have at θ."""
+        return steepest_slope(self.how.loss, float(np.linalg.norm(self.theta)))
+
+    @cached_property
+    def gradient_rounding(self) -> float:
+        """How far the computed g may be from the true one, whatever the rows."""
+        how, length = self.how, float(np.linalg.norm(self.theta))
+        each = self.slope_bound + how.loss.curvature_bound * length
+        return _rounding(how.rows) * (how.rows * each + how.penalty_sum * length)
+
+    @cached_property
+    def hessian_rounding(self) -> float:
+        """How far the computed H may be from the true one (spectral norm), whatever the rows."""
+        summed = _hessian_sum_rounding(self.how.loss, self.how.rows)
+        return summed + _rounding(self.how.rows) * self.how.penalty_sum
+
+    @cached_property
+    def gradient_scale(self) -> float:
+        """σ₂."""
+        sensitivity = self.slope_bound + 2 * self.gradient_rounding
+        return _scale(self.budget.epsilon_gradient, self.budget.delta, sensitivity)
+
+    @cached_property
+    def hessian_scale(self) -> float:
+        """σ₃."""
+        return self.budget.hessian_scale(self.how.loss, self.how.rows)
+
+    @cached_property
+    def gradient_grid(self) -> Grid:
+        """The grid of ĝ."""
+        how = self.how
+        reach = how.rows * self.slope_bound + how.penalty_sum * float(np.linalg.norm(self.theta))
+        reach += self.gradient_rounding + _LARGEST_NORMAL * self.gradient_scale
+        return Grid.for_noise(reach=reach, resolution=self.gradient_scale, dimension=how.dimension)
+
+    @cached_property
+    def hessian_grid(self) -> Grid:
+        """The grid of Ĥ's entries."""
+        how = self.how
+        noise = math.sqrt(2) * _LARGEST_NORMAL * self.hessian_scale
+        return Grid.for_noise(
+            reach=how.steepest + self.hessian_rounding + noise,
+            resolution=self.hessian_scale,
+            dimension=how.dimension**2,
+        )
+
+    @property
+    def derived(self) -> dict[str, float]:
+        """The two scales, which are written beside the constants that they follow from."""
+        return {"gradient": self.gradient_scale, "hessian": self.hessian_scale}
+
+    def check(self) -> None:
+        """Refuse before anything is computed: a λ too small, or no safe grid."""
+        self.budget.check_penalty(self.how)
+        _ = self.gradient_grid, self.hessian_grid
+
+    def release(self, tangent: Tangent, rng: np.random.Generator | None = None) -> NoisyTangent:
+        """Draw ĝ and Ĥ from the operating system's randomness; ``rng`` is for tests."""
+        self.check()
+        d = self.how.dimension
+        vector = Gaussian(scale=self.gradient_scale, dimension=d)
+        matrix = Gaussian(scale=self.hessian_scale, dimension=d * d)
+        if rng is None:
+            noise, square = vector.sample_secure(), matrix.sample_secure()
+        else:
+            noise, square = vector.sample(1, rng)[0], matrix.sample(1, rng)[0]
+        square = square.reshape(d, d)
+        ensemble = (square + square.T) / math.sqrt(2)
+        return NoisyTangent(
+            gradient=self.gradient_grid.snap(tangent.gradient + noise),
+            hessian=self.hessian_grid.snap(steady_hessian(tangent) + ensemble),
+        )
+
+    def holds(self, released: NoisyTangent) -> bool:
+        """Whether this mechanism can have released it: shape, symmetry and grids."""
+        d, (gradient, hessian) = self.how.dimension, (released.gradient, released.hessian)
+        return (
+            gradient.shape == (d,)
+            and hessian.shape == (d, d)
+            and bool(np.all(np.isfinite(gradient)))
+            and bool(np.all(np.isfinite(hessian)))
+            and np.array_equal(hessian, hessian.T)
+            and self.gradient_grid.holds(gradient)
+            and self.hessian_grid.holds(hessian)
+        )
+
+    def separations(
+        self, slope: FloatArray, curvature: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(μ₂, μ₃) of rows with these ∥∇ℓ∥ and f″∥x∥² at θ (R&W Thm 10.2)."""
+        first = (slope + 2 * self.gradient_rounding) / self.gradient_scale
+        moved = curvature + 2 * _hessian_sum_rounding(self.how.loss, self.how.rows)
+        return first, moved / (math.sqrt(2) * self.hessian_scale)
+
+    @cached_property
+    def separation(self) -> float:
+        """μ of both releases together, for the worst row there can be."""
+        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
+        first, second = self.separations(slope, curvature)
+        return float(np.hypot(first, second)[0])
+
+    @property
+    def epsilon_together(self) -> float:
+        """The ε of both releases together at 2δ, exactly: one Gaussian mechanism of this μ."""
+        delta = 2 * self.budget.delta
+        return 0.0 if delta >= 1 else gaussian_epsilon(self.separation, delta)
+
+
+def steady_hessian(tangent: Tangent) -> FloatArray:
+    """H, or where f″ jumps a lower bound of it at every point of θ's cell.
+
+    A row of the Huber hinge that is within θ's cell of a knot counts with f″ = 0. Each row still
+    adds at most c·x xᵀ, so the sensitivity is the same.
+    """
+    problem, loss, theta = tangent.problem, tangent.problem.loss, tangent.theta
+    if not isinstance(loss, HuberHinge):
+        return tangent.hessian
+    hessian = tangent.hessian.copy()
+    room = tangent.mechanism.reach_of_cell + problem.margin_error(theta)
+    for block in problem.blocks():
+        X, y = problem.X[block], problem.y[block]
+        z = X @ theta
+        near = loss.knot_distance(z, y) <= problem.norms[block] * room + 1e-15 * (1 + np.abs(z))
+        hessian -= (X[near] * loss.curvature(z[near], y[near])[:, None]).T @ X[near]
+    return hessian
+
+
+def steepest_slope(loss: Loss, length: float) -> float:
+    """Sup ∣f′(z; y)∣ over ∣z∣ ≤ ``length`` and all labels: f′ grows with z, so at an end."""
+    label = loss.label_bound if isinstance(loss, Squared) else 1.0
+    slope = loss.slope(np.array([-length * (1 + 1e-12)]), np.array([label]))
+    return float(np.abs(slope)[0]) * (1 + 1e-12)
+
+
+def person_costs(separation: FloatArray, delta: float) -> FloatArray:
+    """The least ε at δ of a Gaussian mechanism with μ = ``separation``, row by row, rounded up.
+
+    At most the μ²/2 + μ√(2 ln(1/δ)) of R&W Thm 10.2.
+    """
+    # The largest ε that still passes a slightly smaller δ, and one float more.
+    below = gaussian_epsilon_below(separation, delta * (1 - 1e-9))
+    return np.where(below > 0, np.nextafter(below, np.inf), 0.0)
+
+
+def _rounding(rows: int) -> float:
+    """The relative rounding of a sum over rows as ``Tangent.at`` makes it.
+
+    Blocks of at most 2¹⁵ rows and at least 64 are summed one after another; f′ and f″ err by a few
+    units each.
+    """
+    return gamma(2**15 + rows / 64 + 1024)
+
+
+def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
+    """How far the computed Σ f″x xᵀ may be from the true one."""
+    return _rounding(rows) * rows * loss.curvature_bound
+
+
+@lru_cache(maxsize=256)
+def _scale(epsilon: float, delta: float, sensitivity: float) -> float:
+    return gaussian_scale(epsilon, delta, sensitivity)
+
+
+def _up(number: float) -> str:
+    """Four digits, rounded up: a model with that much is enough."""
+    if not 0 < number < math.inf:
+        raise InvalidInput("epsilon_hessian: no finite noise serves it; raise it.")
+    unit = 10.0 ** (math.floor(math.log10(number)) - 3)
+    return f"{math.ceil(number / unit) * unit:.4g}"
