@@ -40,11 +40,11 @@ from expost._numerics import (
     row_norms,
 )
 from expost.errors import ConvergenceError, InvalidInput
-from expost.glm import LONGEST_ROW, Minimiser
+from expost.glm import LONGEST_ROW, Minimiser, Problem
 from expost.losses import Array
 from expost.types import FloatArray, IntArray
 
-__all__ = ["Residuals", "Softmax", "SoftmaxProblem", "minimise_softmax"]
+__all__ = ["Residuals", "Softmax", "SoftmaxProblem", "minimise_softmax", "two_classes_only"]
 
 # Rows summed by one BLAS product; longer sums are compensated (see expost.glm).
 _CHUNK = 1024
@@ -130,10 +130,7 @@ class Softmax:
 
     def _codes(self, z: Array, y: Array) -> IntArray:
         if not (z.ndim == 2 and z.shape[1] == self.classes and y.shape == (len(z),)):
-            raise InvalidInput(
-                f"the model has {self.classes} classes: models of two classes alone are supported"
-                " here."
-            )
+            raise InvalidInput(_two_classes_only(self.classes))
         return y.astype(np.int64)
 
     def value(self, z: Array, y: Array) -> Array:
@@ -253,6 +250,20 @@ class SoftmaxProblem:
         growth = np.exp(np.minimum(math.sqrt(2) * margin, 700.0))
         steepest = np.minimum(0.5, 2 * found.trace * growth)
         return margin * steepest + found.rounding(ROUNDOFF)
+
+
+def two_classes_only(problem: Problem | SoftmaxProblem) -> Problem:
+    """``problem``, for what works on models of two classes; one of more classes is refused."""
+    if isinstance(problem, SoftmaxProblem):
+        raise InvalidInput(_two_classes_only(problem.loss.classes))
+    return problem
+
+
+def _two_classes_only(classes: int) -> str:
+    return (
+        f"the model has {classes} classes: only models of two classes are supported here; fitting,"
+        " predicting and profiling take more."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

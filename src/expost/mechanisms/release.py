@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost import _validate
+from expost._classes import class_codes
 from expost._files import read_json, write_json
 from expost._labels import signs
 from expost.data import UnitBall
@@ -22,6 +23,7 @@ from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Loss, Squared, make_loss
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 from expost.types import Audience, FloatArray
 
 __all__ = ["FORMAT", "Mechanism", "Release"]
@@ -34,10 +36,11 @@ Mechanism = OutputPerturbation | ObjectivePerturbation
 class Release:
     """A released model.
 
-    ``theta``           (d,) in the coordinates of the unit ball, the intercept last.
+    ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2
+                        classes (K·d,), class by class.
     ``mechanism``       how it was released, with n, Λ, the loss and the noise.
     ``ball``            how rows come into the unit ball.
-    ``classes``         the two labels, second one positive; None for regression.
+    ``classes``         the labels, of two the second one positive; None for regression.
     ``encoding``        the table's encoding (JSON), where there was a table.
     ``read_from_data``  the bounds that were read from the data: not private.
     ``seeded``          whether the noise came from a seed instead of the operating system.
@@ -61,12 +64,17 @@ class Release:
                 "theta: does not lie on the grid that its own constants give; the file was edited."
             )
         if (self.classes is None) is mechanism.loss.is_classification:
-            raise InvalidInput("classes: two labels for a classifier, none for a regression.")
+            raise InvalidInput("classes: labels for a classifier, none for a regression.")
+        many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
+        if many > 2 and not isinstance(mechanism, ObjectivePerturbation):
+            raise InvalidInput(
+                "mechanism: only objective perturbation takes more than two classes."
+            )
         if self.classes is not None and not (
-            self.classes.shape == (2,) and self.classes[0] != self.classes[1]
+            self.classes.shape == (many,) and len(np.unique(self.classes)) == many
         ):
-            raise InvalidInput("classes: must be two different labels.")
-        width = mechanism.dimension - self.ball.fit_intercept
+            raise InvalidInput(f"classes: must be {many} different labels.")
+        width = self._width
         if self.feature_names is not None and len(self.feature_names) != width:
             raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
 
@@ -78,23 +86,41 @@ class Release:
         return Audience.PASS
 
     @property
-    def coefficients(self) -> tuple[FloatArray, float]:
-        """(coef, intercept) in the units of the features."""
-        return self.ball.coefficients(self.theta)
+    def _width(self) -> int:
+        """The number of features."""
+        dimension, loss = self.mechanism.dimension, self.mechanism.loss
+        if isinstance(loss, Softmax):
+            if dimension % loss.classes:
+                raise InvalidInput(f"theta: must be as long for each of {loss.classes} classes.")
+            dimension //= loss.classes
+        return dimension - self.ball.fit_intercept
+
+    @property
+    def coefficients(self) -> tuple[FloatArray, float | FloatArray]:
+        """(coef, intercept) in the units of the features; (K, d) and (K,) for K > 2 classes."""
+        loss = self.mechanism.loss
+        if not isinstance(loss, Softmax):
+            return self.ball.coefficients(self.theta)
+        each = [self.ball.coefficients(theta) for theta in self.theta.reshape(loss.classes, -1)]
+        return np.array([coef for coef, _ in each]), np.array([intercept for _, intercept in each])
 
     def targets(self, y: Any, rows: int) -> FloatArray:
-        """Labels as the loss takes them: ±1, or clipped to the label bound."""
+        """Labels as the loss takes them: ±1, the class from 0 up, or clipped to the label bound."""
         if self.classes is not None:
-            return signs(y, self.classes)
+            return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
         target = _validate.vector(y, length=rows)
         loss = self.mechanism.loss
         bound = loss.label_bound if isinstance(loss, Squared) else np.inf
         return np.clip(target, -bound, bound)
 
     def problem(self, X: Any, y: Any) -> Problem:
+        """:meth:`objective`, for what works on models of two classes alone."""
+        return two_classes_only(self.objective(X, y))
+
+    def objective(self, X: Any, y: Any) -> Problem | SoftmaxProblem:
         """The rows as this model's objective sees them."""
         features = _validate.matrix(X, min_rows=1)
-        width = self.mechanism.dimension - self.ball.fit_intercept
+        width = self._width
         if features.shape[1] != width:
             raise InvalidInput(
                 f"X has {features.shape[1]} columns: the model was made with {width}."
@@ -102,12 +128,11 @@ class Release:
         if not hasattr(y, "__len__") or len(y) != len(features):
             raise InvalidInput(f"y: must have one entry for each of {len(features)} rows.")
         rows, _ = self.ball.rows(features)
-        return Problem(
-            X=rows,
-            y=self.targets(y, len(features)),
-            loss=self.mechanism.loss,
-            penalty=np.full(self.mechanism.dimension, self.mechanism.total_regularization),
-        )
+        target, loss = self.targets(y, len(features)), self.mechanism.loss
+        penalty = self.mechanism.total_regularization
+        if isinstance(loss, Softmax):
+            return SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
+        return Problem(X=rows, y=target, loss=loss, penalty=np.full(rows.shape[1], penalty))
 
     def minimiser(self, problem: Problem) -> Minimiser:
         """A(D), to the accuracy that the sensitivity counts on."""
@@ -275,11 +300,15 @@ def _loss_to_json(loss: Loss) -> dict[str, Any]:
             return {"name": loss.name, "width": width}
         case Squared(label_bound=bound):
             return {"name": loss.name, "label_bound": bound}
+        case Softmax(classes=classes):
+            return {"name": loss.name, "classes": classes}
         case _:
             return {"name": loss.name}
 
 
 def _loss_from_json(value: dict[str, Any]) -> Loss:
+    if value["name"] == Softmax.name:
+        return Softmax(classes=_validate.whole("loss.classes", value["classes"], least=3))
     bound = value.get("label_bound")
     return make_loss(
         value["name"],
