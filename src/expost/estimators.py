@@ -40,6 +40,7 @@ from expost.mechanisms import (
     automatic_regularization,
 )
 from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.types import FloatArray
 
 __all__ = [
@@ -65,12 +66,16 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         How the model is released: A(D) + b, or the minimiser of J(θ) + b·θ/n.
     noise : {"laplace", "gaussian"}, default="laplace"
         The density of b: ∝ exp(−β∥b∥), or normal.
-    regularization : float or "auto", default=1.0
+    regularization : float, "auto" or "for-publishing", default=1.0
         Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d and epsilon alone. Objective
-        perturbation raises it where epsilon needs more, and says so.
+        perturbation raises it where epsilon needs more, and says so. "for-publishing": the least
+        that epsilon and ``publishing`` need.
     calibration : {"tight", "published"}, default="tight"
         Of objective perturbation: the tightest that is proved here, or that of Kifer et al. (2012)
         and Chaudhuri et al. (2011).
+    publishing : PublishingBudget, default=None
+        Of objective perturbation: the data-dependent report that :func:`expost.publish` is to make
+        of this model. A regularization too small for it is refused before anything is spent.
     fit_intercept : bool, default=True
         Whether a constant feature is added.
     intercept_scaling : float, default=0.1
@@ -203,14 +208,41 @@ class _PrivateLinearModel(BaseEstimator):
             "rows": rows,
             "dimension": dimension,
         }
-        regularization = self.regularization
-        if isinstance(regularization, str):
-            _validate.one_of("regularization", regularization, ("auto",))
-            regularization = automatic_regularization(**budget)
+        regularization, publishing = self.regularization, self._publishing()
+        if self.mechanism == "objective":
+            budget["calibration"] = self.calibration
+        if publishing is not None and regularization == "for-publishing":
+            regularization = regularization_for_publishing(publishing, **budget)
+        elif isinstance(regularization, str):
+            _validate.one_of("regularization", regularization, ("auto", "for-publishing"))
+            known = {name: value for name, value in budget.items() if name != "calibration"}
+            regularization = automatic_regularization(**known)
         budget["regularization"] = _validate.positive("regularization", regularization)
         if self.mechanism == "output":
             return OutputPerturbation(**budget)
-        return ObjectivePerturbation(calibration=self.calibration, **budget)
+        how = ObjectivePerturbation(**budget)
+        if publishing is not None:
+            publishing.check_penalty(how)
+        return how
+
+    def _publishing(self) -> PublishingBudget | None:
+        """What the report of this model is to spend, where there is to be one."""
+        publishing = self.publishing
+        if publishing is None:
+            if self.regularization == "for-publishing":
+                raise InvalidInput(
+                    "publishing=None: regularization='for-publishing' needs a PublishingBudget that"
+                    " says what the report may spend."
+                )
+            return None
+        if not isinstance(publishing, PublishingBudget):
+            raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
+        if self.mechanism != "objective":
+            raise InvalidInput(
+                "publishing: only objective perturbation has a data-dependent report; take"
+                " mechanism='objective', or leave it out."
+            )
+        return publishing
 
     def _rng(self) -> np.random.Generator | None:
         """None, for the operating system's randomness, or a seeded generator that warns."""
@@ -376,6 +408,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         noise: str = "laplace",
         regularization: float | str = 1.0,
         calibration: str = "tight",
+        publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -388,6 +421,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         self.noise = noise
         self.regularization = regularization
         self.calibration = calibration
+        self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
@@ -430,6 +464,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         noise: str = "laplace",
         regularization: float | str = 1.0,
         calibration: str = "tight",
+        publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -443,6 +478,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         self.noise = noise
         self.regularization = regularization
         self.calibration = calibration
+        self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
@@ -477,6 +513,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         noise: str = "laplace",
         regularization: float | str = 1.0,
         calibration: str = "tight",
+        publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
         data_norm: float | None = None,
@@ -489,6 +526,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         self.noise = noise
         self.regularization = regularization
         self.calibration = calibration
+        self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.data_norm = data_norm
