@@ -33,6 +33,9 @@ from expost.mechanisms import (
     Tangent,
 )
 from expost.mechanisms.sampling import typical_exposures
+from expost.mechanisms.softmax import SoftmaxTangent
+from expost.mechanisms.softmax_sampling import typical_softmax_exposures
+from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["PrivacyProfile", "profile"]
@@ -256,7 +259,8 @@ def profile(
     ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
                     the path of its model.json, a fitted scikit-learn LogisticRegression,
                     RidgeClassifier or Ridge (no noise: distances only), or θ itself with its
-                    ``mechanism`` (rows then lie in the unit ball as they are).
+                    ``mechanism`` (rows then lie in the unit ball as they are, and labels are −1
+                    and +1, or count the classes from 0 where there are more than two).
     ``X``, ``y``    the rows it was trained on, in their order; others are refused.
     ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
                     who are not in the data; "replace" exchanges row i for candidate i.
@@ -285,11 +289,15 @@ def profile(
             )
         # Candidates go through the same preprocessing as the rows.
         others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
-        entering = entering_rows((others.X, others.y), relation, problem)
+        entering = (others.X, others.y)
+        if isinstance(problem, Problem):
+            entering = entering_rows(entering, relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
     near = None
-    if isinstance(how, ObjectivePerturbation):
+    if isinstance(problem, SoftmaxProblem):
+        losses = _softmax_losses(theta, how, problem, relation, entering)
+    elif isinstance(how, ObjectivePerturbation):
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
         losses = tangent.row_losses(relation, entering)
@@ -310,6 +318,23 @@ def profile(
     )
 
 
+def _softmax_losses(
+    theta: FloatArray,
+    how: Mechanism,
+    problem: SoftmaxProblem,
+    relation: Neighbouring,
+    entering: tuple[FloatArray, FloatArray] | None,
+) -> RowLosses:
+    """Of a model of more than two classes."""
+    assert isinstance(how, ObjectivePerturbation)
+    tangent = SoftmaxTangent.at(how, problem, theta)
+    tangent.check_rows()
+    losses = tangent.row_losses(relation, entering)
+    if how.is_private and relation is Neighbouring.REMOVE:
+        losses = replace(losses, sampled=lambda: typical_softmax_exposures(how, problem))
+    return losses
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Target:
     """A model whose mechanism is known: a release, or bare coefficients."""
@@ -318,31 +343,36 @@ class _Target:
     theta: FloatArray
     mechanism: Mechanism
 
-    def bind(self, X: Any, y: Any) -> tuple[FloatArray, Mechanism, Problem, tuple[str, ...]]:
+    def bind(
+        self, X: Any, y: Any
+    ) -> tuple[FloatArray, Mechanism, Problem | SoftmaxProblem, tuple[str, ...]]:
         """θ, its mechanism, and the rows as its objective sees them."""
         if self.release is not None:
             _check_names(self.release, X)
-            problem = self.release.problem(X, y)
-            return self.theta, self.mechanism, problem, _notices(self.release)
-        rows = _validate.matrix(X, min_rows=1)
-        if rows.shape[1] != len(self.theta):
-            raise InvalidInput(
-                f"X has {rows.shape[1]} columns: the coefficients have {len(self.theta)}."
+            found = self.release.objective(X, y)
+            return self.theta, self.mechanism, found, _notices(self.release)
+        rows, loss = _validate.matrix(X, min_rows=1), self.mechanism.loss
+        width = len(self.theta) / (loss.classes if isinstance(loss, Softmax) else 1)
+        if rows.shape[1] != width:
+            raise InvalidInput(f"X has {rows.shape[1]} columns: the coefficients have {width:g}.")
+        target, penalty = _validate.vector(y, length=len(rows)), self.mechanism.total_regularization
+        problem: Problem | SoftmaxProblem
+        if isinstance(loss, Softmax):
+            problem = SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
+        else:
+            problem = Problem(
+                X=rows, y=target, loss=loss, penalty=np.full(len(self.theta), penalty)
             )
-        problem = Problem(
-            X=rows,
-            y=_validate.vector(y, length=len(rows)),
-            loss=self.mechanism.loss,
-            penalty=np.full(len(self.theta), self.mechanism.total_regularization),
-        )
         if float(problem.norms.max()) > 1 + 1e-9:
             raise InvalidInput(
                 "X: with bare coefficients its rows must lie in the unit ball; divide them by the"
                 " data norm, or pass the estimator."
             )
-        if self.mechanism.loss.is_classification and not np.all(np.abs(problem.y) == 1):
+        if isinstance(problem, SoftmaxProblem):
+            return self.theta, self.mechanism, problem, ()
+        if loss.is_classification and not np.all(np.abs(problem.y) == 1):
             raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
-        bound = getattr(self.mechanism.loss, "label_bound", np.inf)
+        bound = getattr(loss, "label_bound", np.inf)
         if not float(np.max(np.abs(problem.y))) <= bound:
             raise InvalidInput(
                 f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
