@@ -36,8 +36,8 @@ _LEAST_GAIN = 1e-9
 _EPSILONS = 25
 # An end past this is left out of them: nobody wants it, and Gaussian noise has no scale there.
 _LARGEST_END = 1e10
-# How far they reach beyond [low, high], on either side.
-_MARGIN = 10.0
+# How far they reach beyond the ends of interest: below, accuracy has yet to be seen to fall.
+_BELOW, _ABOVE = 100.0, 10.0
 _COST = (
     "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
     " of the rows; expost.select_privately chooses at a cost that is counted."
@@ -306,7 +306,7 @@ def _around(sweep: OutputSweep, limit: float) -> FloatArray:
     ends = [end for end in (sweep.low, sweep.high, limit) if 1e-40 < end < _LARGEST_END]
     if not ends:
         return np.geomspace(1e-2, 1e2, _EPSILONS)
-    return np.geomspace(min(ends) / _MARGIN, max(ends) * _MARGIN, _EPSILONS)
+    return np.geomspace(min(ends) / _BELOW, max(ends) * _ABOVE, _EPSILONS)
 
 
 def _seeds(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
