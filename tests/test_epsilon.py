@@ -106,7 +106,7 @@ class TestBreastCancer:
         choice = cancer(noise)
         assert len(choice.epsilons) == 25
         ends = (choice.low, choice.high, choice.epsilon_for_belief)
-        assert choice.epsilons[0] == pytest.approx(min(ends) / 10)
+        assert choice.epsilons[0] == pytest.approx(min(ends) / 100)
         assert choice.epsilons[-1] == pytest.approx(max(ends) * 10)
         assert np.all(np.diff(choice.epsilons) > 0)
         # The utility is also measured at the ends themselves.
