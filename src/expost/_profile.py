@@ -326,7 +326,8 @@ def _softmax_losses(
     entering: tuple[FloatArray, FloatArray] | None,
 ) -> RowLosses:
     """Of a model of more than two classes."""
-    assert isinstance(how, ObjectivePerturbation)
+    if not isinstance(how, ObjectivePerturbation):
+        raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
     tangent = SoftmaxTangent.at(how, problem, theta)
     tangent.check_rows()
     losses = tangent.row_losses(relation, entering)

@@ -14,12 +14,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _validate
+from expost._classes import class_codes, class_set
 from expost._labels import signs, two_classes
 from expost.data import UnitBall
 from expost.errors import (
@@ -41,6 +42,7 @@ from expost.mechanisms import (
 )
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
+from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 from expost.types import FloatArray
 
 __all__ = [
@@ -95,13 +97,18 @@ class Prepared:
     ``clipped``: sentences on the rows and labels that lay past their bound and were clipped to it.
     """
 
-    problem: Problem
+    objective: Problem | SoftmaxProblem
     mechanism: Mechanism
     ball: UnitBall
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
     read_from_data: tuple[str, ...]
     clipped: tuple[str, ...]
+
+    @property
+    def problem(self) -> Problem:
+        """``objective``, for what works on two classes alone."""
+        return two_classes_only(self.objective)
 
 
 class _PrivateLinearModel(BaseEstimator):
@@ -139,7 +146,7 @@ class _PrivateLinearModel(BaseEstimator):
             )
         return self._keep(
             Release(
-                theta=_released(how, prepared.problem, rng),
+                theta=_released(how, prepared.objective, rng),
                 mechanism=how,
                 ball=ball,
                 classes=prepared.classes,
@@ -167,10 +174,10 @@ class _PrivateLinearModel(BaseEstimator):
                 f"{longer} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
                 " it; give a larger bound if that is too many."
             )
-        how = self._how(loss, *rows.shape)
-        penalty = np.full(how.dimension, how.total_regularization)
+        outputs = loss.classes if isinstance(loss, Softmax) else 1
+        how = self._how(loss, len(rows), outputs * rows.shape[1])
         return Prepared(
-            problem=Problem(X=rows, y=target, loss=loss, penalty=penalty),
+            objective=_objective(rows, target, loss, how.total_regularization),
             mechanism=how,
             ball=ball,
             classes=classes,
@@ -209,6 +216,8 @@ class _PrivateLinearModel(BaseEstimator):
             "dimension": dimension,
         }
         regularization, publishing = self.regularization, self._publishing()
+        if publishing is not None and isinstance(loss, Softmax):
+            raise InvalidInput("publishing: a report is made of models of two classes alone.")
         if self.mechanism == "objective":
             budget["calibration"] = self.calibration
         if publishing is not None and regularization == "for-publishing":
@@ -264,12 +273,12 @@ class _PrivateLinearModel(BaseEstimator):
     def _keep(self, release: Release) -> Self:
         self.release_ = release
         coef, intercept = release.coefficients
-        self.n_features_in_ = len(coef)
+        self.n_features_in_ = coef.shape[-1]
         if release.classes is None:
             self.coef_, self.intercept_ = coef, intercept
         else:
             self.classes_ = release.classes
-            self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
+            self.coef_, self.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
         return self
 
     def _linear(self, X: Any) -> FloatArray:
@@ -278,7 +287,7 @@ class _PrivateLinearModel(BaseEstimator):
         with _refusals():
             X = validate_data(self, X, reset=False, dtype="numeric")
         coef, intercept = self.release_.coefficients
-        scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef + intercept
+        scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef.T + intercept
         return scores
 
     def save(self, path: str | Path) -> Path:
@@ -290,9 +299,11 @@ class _PrivateLinearModel(BaseEstimator):
     def load(cls, path: str | Path) -> Self:
         """The estimator that wrote ``path``."""
         release = Release.load(path)
-        if release.mechanism.loss.name != cls._loss_name:
+        loss = release.mechanism.loss
+        name = Logistic.name if isinstance(loss, Softmax) else loss.name
+        if name != cls._loss_name:
             raise InvalidInput(
-                f"{path}: holds a model with {release.mechanism.loss.name} loss; {cls.__name__}"
+                f"{path}: holds a model with {loss.name} loss; {cls.__name__}"
                 f" needs one with {cls._loss_name} loss."
             )
         return cls.from_release(release)
@@ -358,12 +369,16 @@ class _PrivateLinearModel(BaseEstimator):
 
 
 class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
-    """A classifier of two classes."""
+    """A classifier of two classes, or of more where :meth:`_takes_more` says so."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._takes_more()
         return tags
+
+    def _takes_more(self) -> bool:
+        """Whether more than two classes can be fitted."""
+        return False
 
     def _targets(
         self, y: Any, read: list[str], clipped: list[str]
@@ -372,28 +387,35 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
             read.append("classes (the label set)")
         with _refusals((ValueError, TypeError)):
             check_classification_targets(y)
+        if self._takes_more() and np.size(y if self.classes is None else self.classes) > 2:
+            known = class_set(y, self.classes)
+            if len(known) > 2:
+                return class_codes(y, known), known, Softmax(classes=len(known))
         # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
         # turn an area under the curve round without a word.
         classes = np.sort(two_classes(y, self.classes))
         return signs(y, classes), classes, self._loss()
 
     def decision_function(self, X: Any) -> FloatArray:
-        """x·coef + intercept; > 0 for the second class."""
+        """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
         return self._linear(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row."""
         scores = self._linear(X)
-        labels: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
+        chosen = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen.astype(int)]
         return labels
 
 
 class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""Logistic regression, released once under differential privacy.
 
+    With more than two classes, which objective perturbation alone takes, softmax regression.
+
     {_SHARED}
-    classes : pair of labels, default=None
-        The two labels, in either order; ``classes_`` is sorted and its second one positive. None
+    classes : labels, default=None
+        The labels, in any order; ``classes_`` is sorted and the second one of two positive. None
         reads them from the data, under PrivacyLeakWarning.
     """
 
@@ -431,14 +453,21 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
     def _loss(self) -> Loss:
         return Logistic()
 
+    def _takes_more(self) -> bool:
+        return bool(self.mechanism == "objective")
+
     def predict_proba(self, X: Any) -> FloatArray:
-        """σ(decision) for the second class, and what is left for the first."""
+        """σ(decision) for the second class, and what is left for the first; softmax for more."""
         scores = self._linear(X)
+        if scores.ndim == 2:
+            return np.asarray(softmax(scores, axis=1))
         return np.column_stack([expit(-scores), expit(scores)])
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """log of :meth:`predict_proba`, without underflow."""
         scores = self._linear(X)
+        if scores.ndim == 2:
+            return np.asarray(log_softmax(scores, axis=1))
         return -np.logaddexp(0, np.column_stack([scores, -scores]))
 
 
@@ -564,9 +593,20 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 }
 
 
-def _released(how: Mechanism, problem: Problem, rng: np.random.Generator | None) -> FloatArray:
+def _objective(
+    rows: FloatArray, target: FloatArray, loss: Loss, regularization: float
+) -> Problem | SoftmaxProblem:
+    if isinstance(loss, Softmax):
+        return SoftmaxProblem(X=rows, y=target, loss=loss, penalty=regularization)
+    penalty = np.full(rows.shape[1], regularization)
+    return Problem(X=rows, y=target, loss=loss, penalty=penalty)
+
+
+def _released(
+    how: Mechanism, problem: Problem | SoftmaxProblem, rng: np.random.Generator | None
+) -> FloatArray:
     if isinstance(how, OutputPerturbation):
-        return how.release(minimise(problem, tolerance=TOLERANCE), rng)
+        return how.release(minimise(two_classes_only(problem), tolerance=TOLERANCE), rng)
     return how.release(problem, rng)
 
 
