@@ -69,7 +69,8 @@ def _chord(
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
     for place in np.flatnonzero(~(before <= _GRADIENT)):
         tilted = replace(problem, linear=linear[place])
-        models[place] = minimise_softmax(tilted, tolerance=_GRADIENT).theta
+        found = minimise_softmax(tilted, tolerance=_GRADIENT, start=models[place])
+        models[place] = found.theta
     return models
 
 
