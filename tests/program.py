@@ -2,9 +2,12 @@
 
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,3 +92,33 @@ def names(folder: Path) -> set[str]:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def naive_features(table: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The table as numbers, by the words of docs/data.md: one column after the other."""
+    cells = {column[0]: np.array(column[1:]) for column in zip(*table, strict=True)}
+    features = []
+    for name in ("age", "city", "smoker", "hours"):
+        column = cells[name]
+        if name in ("city", "smoker"):
+            features += [(column == level).astype(float) for level in sorted(set(column))]
+            continue
+        missing = column == "?"
+        values = np.where(missing, "0", column).astype(float)
+        known = values[~missing]
+        filled = np.where(missing, np.median(known), values)
+        features.append((filled - known.mean()) / known.std())
+        if missing.any():
+            features.append(missing.astype(float))
+    return np.column_stack(features), np.where(cells["income"] == ">50K", 1.0, -1.0)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """A limit on the size of a file stands in for a disk that is full after so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from expost._epsilon import EpsilonChoice, choose_epsilon
+from expost._choice import EpsilonChoice
+from expost._epsilon import choose_epsilon
 from expost._files import write_bytes
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
@@ -42,6 +43,7 @@ _QUESTION = (
     "utility",
     "folds",
 )
+_DEFAULTS = {name: p.default for name, p in inspect.signature(choose_epsilon).parameters.items()}
 # What they are called in the report.
 _NAMES = {"epsilons": "values of epsilon", "rows": "share of rows", "utility": "least utility"}
 
@@ -117,11 +119,10 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
     """Every constant that shaped the answer, and where it came from."""
     how = _mechanism(choice)
     chosen = Chosen(job=job, encoding=encoding)
-    defaults = inspect.signature(choose_epsilon).parameters
-    scaling = defaults["intercept_scaling"].default
+    scaling = _DEFAULTS["intercept_scaling"]
     asked = [
-        chosen.choice(_NAMES.get(name, name), _value(job, name, defaults[name].default), given)
-        for name, given in ((name, getattr(job, name)) for name in _QUESTION)
+        chosen.choice(_NAMES.get(name, name), _value(job, name), getattr(job, name))
+        for name in _QUESTION
     ]
     seed = "drawn anew" if job.seed is None else str(job.seed)
     return (
@@ -133,9 +134,9 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
     )
 
 
-def _value(job: EpsilonJob, name: str, default: Any) -> str:
-    value = getattr(job, name)
-    value = default if value is None else value
+def _value(job: EpsilonJob, name: str) -> str:
+    given = getattr(job, name)
+    value = _DEFAULTS[name] if given is None else given
     if name == "epsilons":
         return "25 around the transition" if value is None else ", ".join(f"{e:g}" for e in value)
     words = {"quantile": "none, the mean is bounded", "utility": "none"}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from expost._recommend import rounded_down
 from expost.report.axes import LinearScale, LogScale, Tick, linear_ticks, log_ticks, points
+from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_curves import is_shown
-from expost.report.epsilon_summary import EpsilonSummary, UtilityCurve, score_text
+from expost.report.epsilon_summary import EpsilonSummary, UtilityCurve
 from expost.report.wording import number, percent, share
 
 __all__ = ["Line", "Mark", "Panel", "epsilon_panels", "utility_limits"]

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from expost._recommend import rounded_down
-from expost.report.epsilon_summary import EpsilonRow, EpsilonSummary, score_text
+from expost.report.epsilon_answer import score_text
+from expost.report.epsilon_summary import EpsilonRow, EpsilonSummary
 from expost.report.markdown import escaped, section, table
 from expost.report.wording import count, figure, number, percent, share
 

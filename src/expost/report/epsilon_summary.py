@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expost._epsilon import EpsilonChoice
+from expost._choice import EpsilonChoice
 from expost._groups import printable
 from expost._recommend import rounded_down
+from expost._selection import selection_cost
 from expost._sweep import BeliefBound, OutputSweep
-from expost._utility import Curve, Utility
+from expost._utility import Utility
 from expost.errors import InvalidInput
-from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown, middle_belief
+from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, uncertain
+from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Choice, installed, one_line, shown_choices
-from expost.report.wording import count, number, percent
-from expost.report.wording import share as share_text
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -31,11 +31,9 @@ __all__ = [
     "UtilityCurve",
     "UtilityPoint",
     "collect_epsilon",
-    "score_text",
 ]
 
 _SHARES = (0.001, 0.01, 0.1, 0.5, 0.9, 1.0)
-_NAMES = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss", "r2": "R²"}
 # Cut off it would be another command.
 _LONGEST_COMMAND = 10**6
 # What a private choice is set beside: its own ε, and how seldom it may lose more.
@@ -176,7 +174,7 @@ def collect_epsilon(
     return EpsilonSummary(
         rows=choice.sweep.rows,
         model=one_line(choice.description),
-        answer=_answer(choice),
+        answer=epsilon_answer(choice),
         reasons=tuple(one_line(reason) for reason in choice.reasons),
         recommended=_typed(choice.recommended),
         low=_end(choice.low),
@@ -192,7 +190,7 @@ def collect_epsilon(
         critical=_critical(choice.critical_epsilon),
         candidates=candidates,
         choosing=_CHOOSING,
-        lost=2 / _CHOOSING * math.log(candidates / _SELDOM),
+        lost=_lost(candidates),
         command=None if command is None else printable(command, _LONGEST_COMMAND),
         choices=shown_choices(choices),
         notices=tuple(dict.fromkeys(one_line(notice) for notice in (*choice.notices, *notices))),
@@ -200,6 +198,12 @@ def collect_epsilon(
         source=None if source is None else one_line(source),
         made=None if made is None else one_line(made),
     )
+
+
+def _lost(candidates: int) -> float:
+    """The bound of a private choice by counts, with one best among them: free of the data."""
+    scores = [1.0, *([0.0] * (candidates - 1))]
+    return selection_cost(scores, 1.0, _CHOOSING, failure=_SELDOM).shortfall_bound
 
 
 def _known(value: float) -> float | None:
@@ -215,18 +219,13 @@ def _typed(epsilon: float | None) -> float | None:
     return None if epsilon is None else rounded_down(epsilon)
 
 
-def _short(epsilon: float) -> str:
-    """An ε that promises something: never more than it is."""
-    return number(rounded_down(epsilon))
-
-
 def _curve(curves: EpsilonCurves) -> Iterator[TransitionPoint]:
     for place, epsilon in enumerate(curves.epsilons):
         middle = curves.middle_belief
         yield TransitionPoint(
             epsilon=float(epsilon),
-            belief=_uncertain(curves.belief[place]),
-            middle_belief=None if middle is None else _uncertain(middle[place]),
+            belief=uncertain(curves.belief[place]),
+            middle_belief=None if middle is None else uncertain(middle[place]),
             way=_known(curves.way.farthest[place]),
             middle_way=_known(curves.way.median[place]),
         )
@@ -235,7 +234,7 @@ def _curve(curves: EpsilonCurves) -> Iterator[TransitionPoint]:
 def _utility(utility: Utility) -> UtilityCurve:
     name, curve = utility.leading
     return UtilityCurve(
-        measure=_NAMES[name],
+        measure=MEASURE_NAMES[name],
         base_rate=curve.base_rate,
         noiseless=curve.noiseless,
         folds=utility.folds,
@@ -267,7 +266,7 @@ def _table(choice: EpsilonChoice) -> tuple[EpsilonRow, ...]:
             EpsilonRow(
                 epsilon=epsilon,
                 mark=", ".join(words),
-                belief=_uncertain(belief[place]),
+                belief=uncertain(belief[place]),
                 middle=float(np.median(typical[place])),
                 largest=float(np.max(typical[place])),
                 scores=() if choice.utility is None else tuple(_scores(choice.utility, tried)),
@@ -293,11 +292,6 @@ def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
     return said
 
 
-def _uncertain(belief: float) -> float:
-    """A belief is never 1, though the nearest float may be."""
-    return min(float(belief), math.nextafter(1.0, 0.0))
-
-
 def _scores(utility: Utility, epsilon: float) -> Iterator[Score]:
     """The measures at an ε that was tried; none at another."""
     place = int(np.searchsorted(utility.epsilons, epsilon))
@@ -305,7 +299,7 @@ def _scores(utility: Utility, epsilon: float) -> Iterator[Score]:
         return
     for name, curve in utility.curves.items():
         yield Score(
-            measure=_NAMES[name],
+            measure=MEASURE_NAMES[name],
             mean=float(curve.mean[place]),
             low=float(curve.low[place]),
             high=float(curve.high[place]),
@@ -324,116 +318,3 @@ def _critical(critical: FloatArray) -> tuple[CriticalShare, ...]:
         CriticalShare(share=share, epsilon=float(epsilon) if epsilon > 0 else None)
         for share, epsilon in places
     )
-
-
-# ── the answer: numbers only, so that no name from outside stands in these sentences ─────────────
-
-
-def _answer(choice: EpsilonChoice) -> tuple[str, ...]:
-    if choice.recommended is None:
-        # The last sentences say which bound fails, and by how much.
-        return ("No ε is recommended.", *(one_line(reason) for reason in choice.reasons[-2:]))
-    sentences = [f"Use ε = {_short(choice.recommended)}.", _belief_sentence(choice)]
-    utility = choice.utility
-    if utility is not None and choice.recommended in utility.epsilons:
-        place = int(np.searchsorted(utility.epsilons, choice.recommended))
-        sentences.append(_utility_sentence(utility, place))
-        sentences += _cheaper_sentence(utility, place)
-    return (*sentences, _transition_sentence(choice))
-
-
-def _belief_sentence(choice: EpsilonChoice) -> str:
-    bound, epsilon = choice.bound, choice.recommended
-    assert epsilon is not None
-    if isinstance(choice.sweep, OutputSweep):
-        epsilon = rounded_down(epsilon)
-    belief = _uncertain(choice.sweep.belief(bound, np.array([epsilon]))[0])
-    before = (
-        "was undecided (50\N{NO-BREAK SPACE}%)"
-        if bound.prior == 0.5
-        else f"held it for {share_text(bound.prior)} likely"
-    )
-    how = (
-        "gets, on average over the models that may be released,"
-        if bound.quantile is None
-        else f"gets, from the models that may be released, with probability {bound.quantile:g} at"
-        " most"
-    )
-    found = middle_belief(choice, np.array([epsilon]))
-    middle = "" if found is None else f"; of a middle row {percent(_uncertain(found[0]))}"
-    return (
-        f"Somebody who knows all other rows and {before} then {how} {percent(belief)} sure that the"
-        f" most exposed of the {count(choice.sweep.rows)} rows is in the data{middle}."
-    )
-
-
-def _utility_sentence(utility: Utility, place: int) -> str:
-    name, curve = utility.leading
-    figures = (curve.mean, curve.low, curve.high)
-    mean, low, high = (score_text(_NAMES[name], float(part[place])) for part in figures)
-    rest = [score_text(_NAMES[name], part) for part in (curve.noiseless, curve.base_rate)]
-    is_accuracy = name == "accuracy"
-    subject = "is right for" if is_accuracy else "has an R² of"
-    rows = "of rows" if is_accuracy else "on rows"
-    known = "always naming the more frequent label" if is_accuracy else "the mean alone"
-    return (
-        f"A model released at this ε {subject} {mean} {rows} that it has not seen (nine releases"
-        f" of ten: {low} to {high}). Without any noise it would be {rest[0]},"
-        f" {_cost(curve, place)}; {known} gets {rest[1]}."
-    )
-
-
-def _cheaper_sentence(utility: Utility, place: int) -> list[str]:
-    """Whether a smaller ε would do as well: from there on without a gap."""
-    name, curve = utility.leading
-    worse = np.flatnonzero(curve.mean[:place] < curve.mean[place] - curve.error[place])
-    start = int(worse[-1]) + 1 if len(worse) else 0
-    if start == place:
-        return []
-    return [
-        f"The {_NAMES[name]} alone would allow a smaller one: down to ε ="
-        f" {_short(float(utility.epsilons[start]))} it is the same within its standard error, and"
-        " every exposure shrinks with ε."
-    ]
-
-
-def _cost(curve: Curve, place: int) -> str:
-    """What the noise costs, as a share of what the columns are worth."""
-    lost, worth = curve.noiseless - float(curve.mean[place]), curve.noiseless - curve.base_rate
-    if not worth > 0:
-        return "which is no better than knowing the labels alone"
-    if lost < 0.005 * worth:
-        return "so that the noise costs next to nothing"
-    if not lost < worth:
-        return "so that the noise costs all that the columns are worth"
-    return f"so that the noise costs {percent(lost / worth)} of what the columns are worth"
-
-
-def _transition_sentence(choice: EpsilonChoice) -> str:
-    low, high, sweep = choice.low, choice.high, choice.sweep
-    share = sweep.share if isinstance(sweep, OutputSweep) else None
-    many = (
-        "the asked share of"
-        if share is None
-        else "all"
-        if share == 1
-        else share_text(share) + " of"
-    )
-    start = (
-        f"Up to ε = {_short(low)} the exposure of every row shrinks in step with ε"
-        if low > 0
-        else "At no ε does the exposure of every row shrink in step with ε"
-    )
-    if not high < math.inf:
-        return f"{start}; no ε leaves {many} the rows without protection."
-    return (
-        f"{start}; from ε = {_short(high)} on {many} the rows have hardly any protection left. In"
-        " between it is lost by one row after the other."
-    )
-
-
-def score_text(measure: str, value: float) -> str:
-    """A score as a person reads it: a share of rows, or a plain number."""
-    if measure == "accuracy":
-        return percent(min(max(value, 0.0), 1.0))
-    return f"{value:.3f}".replace("-", "−")

@@ -15,8 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from expost._recommend import rounded_down
 from expost.report import wording
 from expost.report.chart import profile_chart
+from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
-from expost.report.epsilon_summary import EpsilonSummary, score_text
+from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
 __all__ = ["render_epsilon_html", "render_html"]

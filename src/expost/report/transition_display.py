@@ -9,11 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from expost._epsilon import EpsilonChoice
+from expost._choice import EpsilonChoice
 from expost._recommend import rounded_down
 from expost.errors import InvalidInput
+from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import utility_limits
-from expost.report.epsilon_summary import EpsilonSummary, collect_epsilon, score_text
+from expost.report.epsilon_summary import EpsilonSummary, collect_epsilon
 from expost.report.wording import number, share
 from expost.types import Audience
 

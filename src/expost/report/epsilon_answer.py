@@ -1,0 +1,142 @@
+"""The answer of a choice of ε in a few sentences.
+
+Numbers only, so that no name from outside stands in them.
+"""
+
+import math
+
+import numpy as np
+
+from expost._choice import EpsilonChoice
+from expost._recommend import rounded_down
+from expost._sweep import OutputSweep
+from expost._utility import Curve, Utility
+from expost.report.epsilon_curves import middle_belief
+from expost.report.parts import one_line
+from expost.report.wording import count, number, percent
+from expost.report.wording import share as share_text
+
+__all__ = ["MEASURE_NAMES", "epsilon_answer", "score_text", "uncertain"]
+
+MEASURE_NAMES = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss", "r2": "R²"}
+
+
+def epsilon_answer(choice: EpsilonChoice) -> tuple[str, ...]:
+    """Which ε, how sure an attacker gets there, what it costs, and where the transition is."""
+    if choice.recommended is None:
+        # The last sentences say which bound fails, and by how much.
+        return ("No ε is recommended.", *(one_line(reason) for reason in choice.reasons[-2:]))
+    sentences = [f"Use ε = {_short(choice.recommended)}.", _belief_sentence(choice)]
+    utility = choice.utility
+    if utility is not None and choice.recommended in utility.epsilons:
+        place = int(np.searchsorted(utility.epsilons, choice.recommended))
+        sentences.append(_utility_sentence(utility, place))
+        sentences += _cheaper_sentence(utility, place)
+    return (*sentences, _transition_sentence(choice))
+
+
+def _belief_sentence(choice: EpsilonChoice) -> str:
+    bound, epsilon = choice.bound, choice.recommended
+    assert epsilon is not None
+    if isinstance(choice.sweep, OutputSweep):
+        epsilon = rounded_down(epsilon)
+    belief = uncertain(choice.sweep.belief(bound, np.array([epsilon]))[0])
+    before = (
+        "was undecided (50\N{NO-BREAK SPACE}%)"
+        if bound.prior == 0.5
+        else f"held it for {share_text(bound.prior)} likely"
+    )
+    how = (
+        "gets, on average over the models that may be released,"
+        if bound.quantile is None
+        else f"gets, from the models that may be released, with probability {bound.quantile:g} at"
+        " most"
+    )
+    found = middle_belief(choice, epsilon)
+    middle = "" if found is None else f"; of a middle row {percent(uncertain(found))}"
+    return (
+        f"Somebody who knows all other rows and {before} then {how} {percent(belief)} sure that the"
+        f" most exposed of the {count(choice.sweep.rows)} rows is in the data{middle}."
+    )
+
+
+def _utility_sentence(utility: Utility, place: int) -> str:
+    name, curve = utility.leading
+    figures = (curve.mean, curve.low, curve.high)
+    mean, low, high = (score_text(MEASURE_NAMES[name], float(part[place])) for part in figures)
+    rest = [score_text(MEASURE_NAMES[name], part) for part in (curve.noiseless, curve.base_rate)]
+    is_accuracy = name == "accuracy"
+    subject = "is right for" if is_accuracy else "has an R² of"
+    rows = "of rows" if is_accuracy else "on rows"
+    known = "always naming the more frequent label" if is_accuracy else "the mean alone"
+    return (
+        f"A model released at this ε {subject} {mean} {rows} that it has not seen (nine releases"
+        f" of ten: {low} to {high}). Without any noise it would be {rest[0]},"
+        f" {_cost(curve, place)}; {known} gets {rest[1]}."
+    )
+
+
+def _cheaper_sentence(utility: Utility, place: int) -> list[str]:
+    """Whether a smaller ε would do as well: from there on without a gap."""
+    name, curve = utility.leading
+    worse = np.flatnonzero(curve.mean[:place] < curve.mean[place] - curve.error[place])
+    start = int(worse[-1]) + 1 if len(worse) else 0
+    if start == place:
+        return []
+    return [
+        f"The {MEASURE_NAMES[name]} alone would allow a smaller one: down to ε ="
+        f" {_short(float(utility.epsilons[start]))} it is the same within its standard error, and"
+        " every exposure shrinks with ε."
+    ]
+
+
+def _cost(curve: Curve, place: int) -> str:
+    """What the noise costs, as a share of what the columns are worth."""
+    lost, worth = curve.noiseless - float(curve.mean[place]), curve.noiseless - curve.base_rate
+    if not worth > 0:
+        return "which is no better than knowing the labels alone"
+    if lost < 0.005 * worth:
+        return "so that the noise costs next to nothing"
+    if not lost < worth:
+        return "so that the noise costs all that the columns are worth"
+    return f"so that the noise costs {percent(lost / worth)} of what the columns are worth"
+
+
+def _transition_sentence(choice: EpsilonChoice) -> str:
+    low, high, sweep = choice.low, choice.high, choice.sweep
+    share = sweep.share if isinstance(sweep, OutputSweep) else None
+    many = (
+        "the asked share of"
+        if share is None
+        else "all"
+        if share == 1
+        else share_text(share) + " of"
+    )
+    start = (
+        f"Up to ε = {_short(low)} the exposure of every row shrinks in step with ε"
+        if low > 0
+        else "At no ε does the exposure of every row shrink in step with ε"
+    )
+    if not high < math.inf:
+        return f"{start}; no ε leaves {many} the rows without protection."
+    return (
+        f"{start}; from ε = {_short(high)} on {many} the rows have hardly any protection left. In"
+        " between it is lost by one row after the other."
+    )
+
+
+def score_text(measure: str, value: float) -> str:
+    """A score as a person reads it: a share of rows, or a plain number."""
+    if measure == "accuracy":
+        return percent(min(max(value, 0.0), 1.0))
+    return f"{value:.3f}".replace("-", "−")
+
+
+def uncertain(belief: float) -> float:
+    """A belief is never 1, though the nearest float may be."""
+    return min(float(belief), math.nextafter(1.0, 0.0))
+
+
+def _short(epsilon: float) -> str:
+    """An ε that promises something: never more than it is."""
+    return number(rounded_down(epsilon))

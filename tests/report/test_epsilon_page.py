@@ -1,0 +1,475 @@
+"""The page of a choice of ε: its figures are those of the choice, and nothing else is on it."""
+
+import base64
+import dataclasses
+import hashlib
+import html
+import json
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import expost
+from expost._sweep import OutputSweep
+from expost.report import (
+    Choice,
+    Origin,
+    collect_epsilon,
+    render_epsilon_html,
+    render_epsilon_markdown,
+    render_json,
+)
+from expost.report.axes import LinearScale, LogScale, linear_ticks, log_ticks
+from expost.report.epsilon_chart import epsilon_panels
+from expost.report.epsilon_curves import epsilon_curves
+
+from .conftest import HOSTILE
+from .epsilon_choices import KINDS, chosen, data
+from .test_html import TAGS, Page, coordinates
+
+EPSILON_TAGS = TAGS | {"pre", "code", "ol", "sup", "polygon"}
+
+
+def summary_of(kind="laplace", **options):
+    return collect_epsilon(
+        chosen(kind),
+        command="expost profile people.csv",
+        choices=[Choice(name="noise", value="laplace", origin=Origin.READ)],
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def page():
+    return Page(render_epsilon_html(summary_of(source="data.csv")))
+
+
+# What a reader sees ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_whole_whatever_was_found(kind):
+    summary = summary_of(kind)
+    page = Page(render_epsilon_html(summary))
+    assert set(page.tags) <= EPSILON_TAGS
+    for heading in (
+        "The answer",
+        "From much noise to little",
+        "Why",
+        "What to know first",
+        "The same in numbers",
+        "Which rows leave the plateau when",
+        "What a private choice would cost",
+        "Choices made",
+        "How to read this page",
+    ):
+        assert heading in page.text
+    for word in ("nan", "None", "inf"):
+        assert word not in page.text.split()
+    for reason in chosen(kind).reasons:
+        assert " ".join(reason.split()) in page.text
+    json.loads(render_json(summary), parse_constant=pytest.fail)
+    text = render_epsilon_markdown(summary)
+    assert text.startswith("> **FAIL**")
+    assert summary.answer[0].replace("\xa0", " ") in text.replace("\xa0", " ")
+    assert page.tags.count("polygon") == (summary.utility is not None)
+
+
+def test_headings_are_in_order_and_everything_has_a_name(page):
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert (levels[0], levels.count(1)) == (1, 1)
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    named = " ".join(value for _, name, value in page.attributes if name == "aria-labelledby")
+    assert set(named.split()) <= set(ids)
+    assert page.text.index("FAIL For the curator only") < page.text.index("The answer")
+    # Everything that scrolls can be reached by the keyboard.
+    assert ("pre", "tabindex", "0") in page.attributes
+
+
+def test_nothing_comes_from_outside_and_nothing_runs(page):
+    names = {name for _, name, _ in page.attributes}
+    assert not names & {"src", "href", "srcset", "action", "style", "data", "xlink:href"}
+    assert not any(name.startswith("on") for name in names)
+    (policy,) = [value for _, _, value in page.attributes if "default-src" in value]
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["style-src"] == f"'sha256-{digest}'"
+    # Every class that is drawn has a style.
+    drawn = {value for tag, name, value in page.attributes if name == "class"}
+    for words in drawn:
+        for word in words.split():
+            assert f".{word}" in page.style or word == "title", word
+
+
+def test_hostile_text_is_text():
+    choice = dataclasses.replace(
+        chosen(),
+        description=HOSTILE,
+        notices=(HOSTILE,),
+        recommendation=dataclasses.replace(chosen().recommendation, reasons=(HOSTILE,)),
+    )
+    summary = collect_epsilon(
+        choice,
+        command=f"expost profile {HOSTILE}",
+        choices=[Choice(name=HOSTILE, value=HOSTILE, origin=Origin.GIVEN)],
+        notices=[HOSTILE, "{{ 7 * 7 }}"],
+        source=HOSTILE,
+        made=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+    )
+    source = render_epsilon_html(summary)
+    page = Page(source)
+    assert set(page.tags) <= EPSILON_TAGS
+    assert page.tags.count("style") == 1
+    assert '<script>alert("x")</script><img src=x' in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert "<script" not in source
+    assert html.escape("<script>") in source
+    text = render_epsilon_markdown(summary)
+    code = next(line for line in text.splitlines() if line.startswith("    expost profile"))
+    # But for the command, which is code, nothing can be taken for markup.
+    assert not re.search(r"(?<!\\)<", text.replace(code, ""))
+
+
+def test_no_training_value_and_no_key_is_on_the_page():
+    X, y = data()
+    ids = [f"key-{row}" for row in range(len(X))]
+    choice = expost.choose_epsilon(
+        X, y, regularization=0.05, models=10, folds=3, data_norm=6.0, ids=ids, random_state=1
+    )
+    summary = collect_epsilon(choice)
+    shown = [render_epsilon_html(summary), render_epsilon_markdown(summary), render_json(summary)]
+    canaries = {f"{abs(value):.{digits}g}" for value in X.ravel() for digits in (9, 12, 17)}
+    for text in shown:
+        assert not [canary for canary in canaries if canary in text]
+        assert "key-" not in text
+    assert [canary for canary in canaries if canary in shown[0] + f"{X[3, 1]:.9g}"]
+
+
+def test_the_same_summary_gives_the_same_bytes():
+    assert render_epsilon_html(summary_of()) == render_epsilon_html(summary_of())
+    assert "1999-12-31" in render_epsilon_html(summary_of(made="1999-12-31"))
+
+
+# Its figures -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_has_the_figures_of_the_choice(kind):
+    choice = chosen(kind)
+    rows = {row.epsilon: row for row in collect_epsilon(choice).table}
+    assert list(rows) == sorted(rows)
+    for place, epsilon in enumerate(choice.epsilons.tolist()):
+        row = rows[epsilon]
+        assert row.belief == pytest.approx(choice.belief[place], rel=1e-9)
+        assert row.middle == pytest.approx(np.median(choice.typical[place]), rel=1e-9)
+        assert row.largest == pytest.approx(choice.typical[place].max(), rel=1e-9)
+        if choice.utility is None:
+            assert row.scores == ()
+            continue
+        there = list(choice.utility.epsilons).index(epsilon)
+        for score, curve in zip(row.scores, choice.utility.curves.values(), strict=True):
+            figures = (score.mean, score.low, score.high)
+            assert figures == (curve.mean[there], curve.low[there], curve.high[there])
+    marks = {word: row for row in rows.values() for word in row.mark.split(", ") if word}
+    ends = {
+        "recommended": choice.recommended,
+        "belief bound": choice.epsilon_for_belief,
+        "transition begins": choice.low,
+        "transition ends": choice.high,
+    }
+    shown = {word: e for word, e in ends.items() if e is not None and 0 < e < math.inf}
+    assert set(marks) == set(shown)
+    for word, row in marks.items():
+        assert 0 <= shown[word] - row.epsilon < 0.01 * shown[word]
+    if "recommended" in marks:
+        assert marks["recommended"].belief <= choice.bound.largest
+
+
+def test_a_belief_never_reads_like_a_certainty():
+    summary = summary_of()
+    assert max(row.belief for row in summary.table) < 1
+    assert "100 %</td>" not in render_epsilon_html(summary)
+    assert ">&nbsp;99.9" not in render_epsilon_html(summary)
+    assert "> 99.9 %" in Page(render_epsilon_html(summary)).text.replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_the_answer_says_which_epsilon_how_sure_and_at_what_cost(kind):
+    choice = chosen(kind)
+    answer = " ".join(collect_epsilon(choice).answer).replace("\xa0", " ")
+    (typed,) = re.findall(r"Use ε = ([\d.,]+)\.", answer)
+    epsilon = float(typed.replace(",", ""))
+    assert 0.99 * choice.recommended < epsilon <= choice.recommended
+    belief = float(choice.sweep.belief(choice.bound, np.array([epsilon]))[0])
+    assert f"{100 * belief:.1f} % sure that the most exposed of the 90 rows" in answer
+    # A middle row, naively: the law at the median distance.
+    sweep = choice.sweep
+    law = dataclasses.replace(sweep.mechanism, epsilon=epsilon).law.law(
+        np.array([np.median(sweep.neighbours.distance)])
+    )
+    if choice.bound.quantile is None:
+        middle = float(law.expected_belief(0.5)[0])
+        assert "undecided (50 %)" in answer
+    else:
+        loss = float(law.quantile(choice.bound.quantile)[0])
+        odds = choice.bound.prior / (1 - choice.bound.prior) * math.exp(loss)
+        middle = odds / (1 + odds)
+        assert "held it for 10 % likely" in answer
+        assert "with probability 0.9 at most" in answer
+    assert f"of a middle row {100 * middle:.1f} %" in answer
+    place = list(choice.utility.epsilons).index(choice.recommended)
+    accuracy = choice.utility.accuracy
+    assert f"is right for {100 * accuracy.mean[place]:.1f} % of rows" in answer
+    assert f"Without any noise it would be {100 * accuracy.noiseless:.1f} %" in answer
+    assert f"gets {100 * accuracy.base_rate:.1f} %" in answer
+
+
+def utility_at(place, mean, error, base, noiseless):
+    accuracy = dataclasses.replace(
+        chosen().utility.accuracy,
+        mean=np.asarray(mean),
+        error=np.full(len(mean), error),
+        base_rate=base,
+        noiseless=noiseless,
+    )
+    epsilons = chosen().utility.epsilons
+    utility = dataclasses.replace(chosen().utility, accuracy=accuracy)
+    recommended = dataclasses.replace(chosen().recommendation, epsilon=float(epsilons[place]))
+    choice = dataclasses.replace(chosen(), utility=utility, recommendation=recommended)
+    return " ".join(collect_epsilon(choice).answer).replace("\xa0", " ")
+
+
+def test_the_answer_says_whether_less_would_do():
+    """A smaller ε that is as good is named, but not one beyond a gap."""
+    epsilons = chosen().utility.epsilons
+    mean = np.full(len(epsilons), 0.8)
+    mean[4] = 0.7
+    said = utility_at(8, mean, 0.05, 0.5, 0.8)
+    start = expost._recommend.rounded_down(float(epsilons[5]))
+    assert f"down to ε = {start:.3g} it is the same" in said
+    mean[7] = 0.7
+    assert "down to" not in utility_at(8, mean, 0.05, 0.5, 0.8)
+    assert "costs next to nothing" in utility_at(8, mean, 0.05, 0.5, 0.8)
+    assert "the noise costs 50.0 % of what the columns are worth" in utility_at(
+        7, mean, 0.05, 0.5, 0.9
+    )
+    assert "costs all that the columns are worth" in utility_at(7, mean, 0.05, 0.75, 0.9)
+    assert "no better than knowing the labels alone" in utility_at(7, mean, 0.05, 0.75, 0.75)
+
+
+def test_when_there_is_no_answer_the_reasons_are_the_answer():
+    summary = summary_of("none")
+    assert summary.recommended is None
+    assert summary.answer[0] == "No ε is recommended."
+    assert summary.answer[1:] == chosen("none").reasons[-2:]
+
+
+def test_shares_of_rows_that_left_the_plateau():
+    choice = chosen()
+    critical = np.sort(choice.critical_epsilon)
+    found = {entry.share: entry.epsilon for entry in collect_epsilon(choice).critical}
+    assert found[0.0] == critical[0] == choice.low
+    assert found[1.0] == critical[-1]
+    assert 0.01 not in found  # 90 rows have no hundredth part.
+    for share in (0.1, 0.5, 0.9):
+        # At least that share has left by then, and not before.
+        assert np.mean(critical <= found[share]) >= share
+        assert np.mean(critical < found[share]) < share
+    still = collect_epsilon(chosen("still"))
+    assert still.critical[-1].epsilon > 1e10
+    assert not chosen("no plateau").low > 0
+    assert collect_epsilon(chosen("no plateau")).critical[0].epsilon is None
+    assert "any" in Page(render_epsilon_html(summary_of("no plateau"))).text.split()
+
+
+def test_what_a_private_choice_would_lose():
+    summary = summary_of()
+    # (2·sensitivity/ε)·ln(k/β) at sensitivity 1, ε = 0.1 and β = 0.05: the bound of select_privately.
+    assert summary.candidates == len(chosen().epsilons) == 25
+    assert summary.lost == pytest.approx(2 / 0.1 * math.log(25 / 0.05))
+    assert "at most 124 such rows" in Page(render_epsilon_html(summary)).text
+
+
+# The curves ------------------------------------------------------------------------------------
+
+
+def sampled_way(choice, distance, epsilon, draws=200_000):
+    """Naively, from noise as the definition has it: s = (E∣ℓ∣/t − c)/(1 − c), c by its limit."""
+    how = dataclasses.replace(choice.sweep.mechanism, epsilon=epsilon)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(draws, how.dimension))
+    noise *= (rng.gamma(how.dimension, 1.0, draws) / np.linalg.norm(noise, axis=1))[:, None]
+    t = distance / how.resolution
+    shift = np.zeros(how.dimension)
+    shift[0] = t
+    loss = np.linalg.norm(noise - shift, axis=1) - np.linalg.norm(noise, axis=1)
+    direction = np.abs(noise[:, 0]) / np.linalg.norm(noise, axis=1)
+    start = direction.mean()
+    if how.dimension == 1:
+        return loss.mean() / t
+    return (np.abs(loss).mean() / t - start) / (1 - start)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "line"])
+def test_the_way_is_that_of_sampled_noise_and_crosses_where_the_transition_is(kind):
+    choice = chosen(kind)
+    curves = epsilon_curves(choice)
+    distance = choice.sweep.neighbours.distance
+    for apart, way in ((distance.max(), curves.way[0]), (np.median(distance), curves.way[1])):
+        for place in (30, 60, 90):
+            naive = sampled_way(choice, apart, float(curves.epsilons[place]))
+            assert way[place] == pytest.approx(naive, abs=0.01)
+    grid = np.log(curves.epsilons)
+    assert np.interp(math.log(choice.low), grid, curves.way.farthest) == pytest.approx(
+        0.1, abs=0.01
+    )
+    if kind == "laplace":
+        # Half of the rows are past the end: the median row is at nine tenths there.
+        middle = np.interp(math.log(choice.high), grid, curves.way.median)
+        assert middle == pytest.approx(0.9, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_beliefs_are_those_of_the_sweep(kind):
+    choice = chosen(kind)
+    curves = epsilon_curves(choice)
+    np.testing.assert_allclose(curves.belief, choice.sweep.belief(choice.bound, curves.epsilons))
+    assert np.all(curves.middle_belief <= curves.belief * (1 + 1e-9))
+    assert np.all(np.diff(curves.belief) >= -1e-12)
+    for end in (choice.low, choice.high, choice.epsilon_for_belief):
+        if 0 < end < math.inf:
+            assert curves.axis[0] < end < curves.axis[1]
+    assert curves.axis[0] <= choice.epsilons[0]
+    assert curves.axis[1] >= choice.epsilons[-1]
+    assert curves.is_way == (choice.sweep.mechanism.noise == "laplace")
+
+
+class Estimated:
+    """A sweep of which nothing but its values at its own ε is known."""
+
+    def __init__(self, sweep):
+        self.sweep = sweep
+        far = sweep.one_sidedness.farthest.copy()
+        far[:3] = math.nan
+        self.one_sidedness = sweep.one_sidedness._replace(farthest=far)
+
+    def __getattr__(self, name):
+        return getattr(self.sweep, name)
+
+
+def test_a_mechanism_that_can_only_be_sampled_has_a_page_too():
+    choice = dataclasses.replace(chosen("unmeasured"), sweep=Estimated(chosen().sweep))
+    assert not isinstance(choice.sweep, OutputSweep)
+    summary = collect_epsilon(choice)
+    assert len(summary.curve) == len(choice.epsilons) == len(summary.table)
+    assert summary.curve[0].way is None
+    assert summary.curve[0].middle_belief is None
+    page = Page(render_epsilon_html(summary))
+    assert "How one-sided the evidence about a row is" in page.text
+    belief, way = epsilon_panels(summary)
+    assert len(coordinates(way.lines[0].points)) == len(choice.epsilons) - 3
+    assert len(belief.lines) == 2
+    json.loads(render_json(summary), parse_constant=pytest.fail)
+
+
+# The charts ------------------------------------------------------------------------------------
+
+
+def read_axis(ticks, log):
+    """A function from the drawing's units to values, fitted to what the ticks say."""
+    powers = {"⁻": "-", **{sign: str(digit) for digit, sign in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}}
+
+    def value(label):
+        plain = label.replace("\xa0", "").replace(",", "").replace("−", "-")
+        if plain.endswith("%"):
+            return float(plain.removesuffix("%")) / 100
+        if plain.startswith("10") and any(sign in plain for sign in powers):
+            return 10.0 ** int("".join(powers[sign] for sign in plain[2:]))
+        return float(plain)
+
+    values = np.array([value(tick.label) for tick in ticks])
+    values = np.log10(values) if log else values
+    slope = np.polyfit([tick.at for tick in ticks], values, 1)
+    return lambda at: 10 ** np.polyval(slope, at) if log else np.polyval(slope, at)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "regression", "line", "still"])
+def test_everything_is_drawn_where_the_ticks_say(kind):
+    choice = chosen(kind)
+    summary = summary_of(kind)
+    for panel in epsilon_panels(summary):
+        x, y = read_axis(panel.x_ticks, log=True), read_axis(panel.y_ticks, log=False)
+        assert 2 <= len(panel.y_ticks) <= 6
+        assert 2 <= len(panel.x_ticks) <= 10
+        line = coordinates(panel.lines[0].points)
+        if panel.key == "utility":
+            epsilons = choice.utility.epsilons
+            _, curve = choice.utility.leading
+            np.testing.assert_allclose(x(line[:, 0]), epsilons, rtol=0.02)
+            height = abs(y(panel.top) - y(panel.bottom))
+            np.testing.assert_allclose(y(line[:, 1]), curve.mean, atol=0.006 * height)
+            band = coordinates(panel.band)
+            count = len(epsilons)
+            np.testing.assert_allclose(y(band[:count, 1]), curve.high, atol=0.006 * height)
+            np.testing.assert_allclose(y(band[count:, 1])[::-1], curve.low, atol=0.006 * height)
+            levels = [y(coordinates(part.points)[0, 1]) for part in panel.lines[1:]]
+            expected = (curve.noiseless, curve.base_rate)
+            np.testing.assert_allclose(levels, expected, atol=0.006 * height)
+        else:
+            epsilons = [point.epsilon for point in summary.curve]
+            np.testing.assert_allclose(x(line[:, 0]), epsilons, rtol=0.02)
+            pick = {"belief": lambda p: p.belief, "way": lambda p: p.way}[panel.key]
+            np.testing.assert_allclose(y(line[:, 1]), [*map(pick, summary.curve)], atol=0.01)
+        left, width = panel.shade
+        assert x(left) == pytest.approx(choice.low, rel=0.03)
+        end = min(choice.high, summary.axis[1])
+        assert x(left + width) == pytest.approx(end, rel=0.03)
+        marks = {mark.style: x(mark.at) for mark in panel.marks}
+        assert marks["chosen"] == pytest.approx(choice.recommended, rel=0.03)
+        if "limit" in marks:
+            assert marks["limit"] == pytest.approx(choice.epsilon_for_belief, rel=0.03)
+        for mark in panel.marks:
+            assert panel.left <= mark.at <= panel.right
+
+
+def test_a_bound_that_is_the_answer_is_marked_once():
+    (mark,) = epsilon_panels(summary_of("unmeasured"))[0].marks
+    assert mark.style == "chosen"
+    first = epsilon_panels(summary_of())[0].marks
+    assert {mark.style for mark in first} == {"chosen", "limit"}
+    # Their labels hang on either side.
+    anchors = [mark.anchor for mark in sorted(first, key=lambda mark: mark.at)]
+    assert anchors == ["end", "start"]
+    (alone,) = epsilon_panels(summary_of("none"))[0].marks
+    assert alone.style == "limit"
+
+
+def test_ticks_of_all_sizes():
+    for width in (0.003, 0.01, 0.04, 0.31, 1.0, 7.0, 46.0):
+        for low in (0.0, -0.7 * width, 0.123):
+            scale = LinearScale(low=low, high=low + width, start=200, end=0)
+            ticks = linear_ticks(scale, percent=False)
+            values = [float(tick.label.replace("−", "-")) for tick in ticks]
+            assert 2 <= len(ticks) <= 6
+            assert len(set(values)) == len(values)
+            for tick, value in zip(ticks, values, strict=True):
+                assert tick.at == pytest.approx(scale(value), abs=0.1)
+    for decades in (0.4, 2, 5, 9, 40):
+        scale = LogScale(low=0.02, high=0.02 * 10**decades, start=0, end=500)
+        assert 1 <= len(log_ticks(scale, most=8)) <= 9
+
+
+def test_the_worst_regressions_are_cut_off():
+    choice = chosen("regression")
+    r2 = dataclasses.replace(choice.utility.r2, low=choice.utility.r2.low - 1e6)
+    wild = dataclasses.replace(choice, utility=dataclasses.replace(choice.utility, r2=r2))
+    panel = epsilon_panels(collect_epsilon(wild))[-1]
+    y = read_axis(panel.y_ticks, log=False)
+    assert -2 < y(panel.bottom) < 0 < y(panel.top) < 1.5

@@ -1,0 +1,571 @@
+"""``expost epsilon`` as a new user meets it: the answer, the page, mistakes, and what to type next."""
+
+import inspect
+import json
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from expost import _files
+from expost._jobs import epsilon as epsilon_job
+from expost._jobs import table as table_job
+from expost.errors import InvalidInput
+from expost.mechanisms import OutputPerturbation, Release
+from program import (
+    PROGRAM,
+    Ran,
+    finished,
+    imported,
+    mode,
+    naive_features,
+    names,
+    people,
+    refused,
+    room_for,
+    text,
+)
+
+RESULTS = {
+    "encoding.CURATOR-ONLY.json",
+    "epsilon.CURATOR-ONLY.json",
+    "epsilon.CURATOR-ONLY.parquet",
+    "report.CURATOR-ONLY.html",
+    "transition.CURATOR-ONLY.png",
+}
+ROWS = 60
+
+
+@pytest.fixture
+def ask(program, people_csv, tmp_path, monkeypatch):
+    """Run ``expost epsilon`` on the people, with these options; the results go to tmp_path/out.
+
+    With few models and without drawing, for speed: the first test does both.
+    """
+    monkeypatch.setattr(epsilon_job.TransitionDisplay, "png", lambda display: b"\x89PNG")
+
+    def call(options: str = "", *more: object, data=people_csv, target="income", out="o") -> Ran:
+        few = [] if "--models" in options else ["--models", "20"]
+        where = ("--target", target, "--out", tmp_path / out)
+        return program("epsilon", data, *where, *few, *options.split(), *more)
+
+    return call
+
+
+def answer_of(folder: Path) -> dict:
+    return json.loads((folder / "epsilon.CURATOR-ONLY.json").read_text())
+
+
+def page_of(folder: Path) -> str:
+    return (folder / "report.CURATOR-ONLY.html").read_text()
+
+
+def next_command(done: Ran) -> list[str]:
+    """The last line of the output, as a shell would read it."""
+    lines = done.out.rstrip("\n").splitlines()
+    assert lines[-2].startswith("Next: release a model at epsilon = "), done.out
+    return shlex.split(lines[-1])
+
+
+def naive_choice(**options):
+    """The same question in Python, on the features of the naive encoding."""
+    X, y = naive_features(people())
+    options.setdefault("data_norm", float(np.linalg.norm(X, axis=1).max()))
+    return expost.choose_epsilon(
+        X, np.where(y > 0, ">50K", "<=50K"), classes=("<=50K", ">50K"), **options
+    )
+
+
+def assert_same(found: dict, choice) -> None:
+    for name in ("recommended", "low", "high", "epsilon_for_belief"):
+        assert found[name] == pytest.approx(getattr(choice, name), rel=1e-6), name
+    for name, value in (
+        ("epsilons", choice.epsilons),
+        ("belief", choice.belief),
+        ("critical_epsilon", choice.critical_epsilon),
+    ):
+        np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+    assert (found["utility"] is None) == (choice.utility is None)
+    if choice.utility is not None:
+        for name, curve in choice.utility.curves.items():
+            # One row of a fold may fall on the other side of 0.
+            np.testing.assert_allclose(found["utility"][name]["mean"], curve.mean, atol=0.02)
+
+
+# The main job ----------------------------------------------------------------------------------
+
+
+def test_the_answer_is_that_of_python(people_csv, tmp_path):
+    out = tmp_path / "new" / "choice"
+    asked = ["epsilon", str(people_csv), "--target", "income", "--id", "number", "--seed", "3"]
+    asked += ["--models", "40", "--max-belief", "0.7", "--regularization", "0.05"]
+    command = [sys.executable, "-X", "importtime", str(PROGRAM), *asked, "--out", str(out)]
+    done = finished(command, env={"FORCE_COLOR": "1"})
+    assert done.code == 0, done.err
+    assert {line.partition(":")[0] for line in done.err.splitlines()} == {"import time"}
+    assert "\x1b" not in done.out
+    assert not imported(done) & {"matplotlib.pyplot", "sklearn.datasets", "polars"}
+    assert names(out) == RESULTS
+    assert {mode(path) for path in out.iterdir()} == {0o600}
+
+    found = answer_of(out)
+    choice = naive_choice(regularization=0.05, models=40, max_belief=0.7, random_state=3)
+    assert_same(found, choice)
+    # Power: another seed, another bound.
+    other = naive_choice(regularization=0.05, models=40, max_belief=0.65, random_state=4)
+    assert not np.allclose(found["utility"]["log_loss"]["mean"][0], other.utility.log_loss.mean[0])
+    with pytest.raises(AssertionError):
+        assert_same(found, other)
+
+    # Every row's figure is keyed by its id, in the order of the file.
+    table = pq.read_table(out / "epsilon.CURATOR-ONLY.parquet")
+    assert table["id"].to_pylist() == [line[0] for line in people()[1:]]
+    np.testing.assert_allclose(table["critical_epsilon"].to_numpy(), choice.critical_epsilon, 1e-6)
+
+    # What a person reads first, where the page is, and what to type next.
+    typed = next_command(done)[next_command(done).index("--epsilon") + 1]
+    assert re.search(rf"^epsilon +{float(typed):g} is recommended$", done.out, re.MULTILINE)
+    page = page_of(out)
+    assert f"Use ε = {float(typed):g}." in page
+    assert f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}" in done.out
+    assert (out / "transition.CURATOR-ONLY.png").read_bytes().startswith(b"\x89PNG")
+    for name, value, origin in (
+        ("target", "income", "given"),
+        ("classes", "<=50K, >50K", "read from the data"),
+        ("regularization", "0.05", "given"),
+        ("models", "40", "given"),
+        ("max_belief", "0.7", "given"),
+        ("tolerance", "0.1", "default"),
+        ("share of rows", "0.5", "default"),
+        ("values of epsilon", "25 around the transition", "default"),
+        ("folds", "5", "default"),
+        ("seed", "3", "given"),
+        ("missing cells", r"'', '\?'", "default"),
+    ):
+        assert re.search(rf"^  {name} +{value}  \({origin}\)$", done.out, re.MULTILINE), name
+        assert name in page
+    assert "Read from the data, which is not private: the mean and scale of 'age'" in done.out
+
+
+EVERY_OPTION = {
+    "--noise": ("noise", "gaussian", "gaussian"),
+    "--delta": ("delta", "1e-06", 1e-6),
+    "--loss": ("loss", "huber-hinge", "huber-hinge"),
+    "--regularization": ("regularization", "0.3", 0.3),
+    "--epsilons": ("epsilons", "0.5,2,40", (0.5, 2.0, 40.0)),
+    "--models": ("models", "12", 12),
+    "--tolerance": ("tolerance", "0.05", 0.05),
+    "--rows": ("rows", "0.25", 0.25),
+    "--max-belief": ("max_belief", "0.6", 0.6),
+    "--prior": ("prior", "0.2", 0.2),
+    "--quantile": ("quantile", "0.9", 0.9),
+    "--utility": ("utility", "0.3", 0.3),
+    "--folds": ("folds", "3", 3),
+    "--seed": ("random_state", "11", 11),
+    "--data-norm": ("data_norm", "9", 9.0),
+    "--classes": ("classes", "<=50K,>50K", ("<=50K", ">50K")),
+}
+
+
+def test_every_option_reaches_the_choice(ask, tmp_path, monkeypatch):
+    told = {}
+
+    def listening(X, y, **options):
+        told.update(options)
+        return expost.choose_epsilon(X, y, **options)
+
+    monkeypatch.setattr(epsilon_job, "choose_epsilon", listening)
+    asked = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
+    done = ask(f"{asked} --id number")
+    assert done.code == 0, done.err
+    ids = told.pop("ids")
+    assert ids == [line[0] for line in people()[1:]]
+    assert told == {name: value for name, _, value in EVERY_OPTION.values()}
+    # And so asked, Python says the same.
+    choice = naive_choice(**{name: value for name, value in told.items() if name != "classes"})
+    assert_same(answer_of(tmp_path / "o"), choice)
+
+    # What nobody asked for is left to the function, but for Λ and the bounds of the encoding.
+    told.clear()
+    assert ask("--models 10", out="p").code == 0
+    assert set(told) == {"models", "regularization", "random_state", "ids", "data_norm", "classes"}
+    assert (told["regularization"], told["random_state"], told["ids"]) == ("auto", None, None)
+
+
+SIGNATURE = inspect.signature(expost.choose_epsilon)
+
+
+def test_the_help_says_the_defaults_of_the_function(program):
+    helped = " ".join(re.sub("[│╭╮╰╯─]", " ", program("epsilon", "--help").out).split())
+    defaults = {name: p.default for name, p in SIGNATURE.parameters.items()}
+    for name in ("max_belief", "prior", "tolerance", "rows", "models", "folds"):
+        said = re.search(rf"--{name.replace('_', '-')} \S+ .*?\(default: ([\d.]+)\)", helped)
+        assert float(said[1]) == defaults[name], name
+    assert (defaults["quantile"], defaults["utility"], defaults["epsilons"]) == (None, None, None)
+    for word in ("release nothing", "Examples", "not private", "[required]", "0.1,1,10"):
+        assert word in helped, word
+
+
+def test_the_automatic_regularization_is_that_of_epsilon_one(ask, program, people_csv, tmp_path):
+    done = ask("--id number --folds 0")
+    assert re.search(r"^  regularization +\S+, that of epsilon = 1  \(from n", done.out, re.M)
+    penalty = float(next_command(done)[next_command(done).index("--regularization") + 1])
+    out = tmp_path / "p"
+    asked = ("profile", people_csv, "--target", "income", "--id", "number", "--out", out)
+    assert program(*asked, "--epsilon", "1").code == 0
+    assert json.loads((out / "model.json").read_text())["regularization"] == penalty
+
+
+def test_nothing_is_released_and_no_model_is_drawn_from_the_system(ask, tmp_path, monkeypatch):
+    def release(*_, **__):
+        raise AssertionError("a model was released")
+
+    monkeypatch.setattr(OutputPerturbation, "release", release)
+    monkeypatch.setattr(Release, "save", release)
+    done = ask("--id number")
+    assert done.code == 0, done.err
+    assert names(tmp_path / "o") == RESULTS
+    assert b"theta" not in b"".join(path.read_bytes() for path in (tmp_path / "o").iterdir())
+
+
+# What to type next -----------------------------------------------------------------------------
+
+
+def test_the_next_command_runs_and_releases_what_was_recommended(ask, program, tmp_path):
+    done = ask("--id number --seed 5 --noise gaussian --delta 1e-6")
+    assert done.code == 0, done.err
+    command = next_command(done)
+    assert command[:2] == ["expost", "profile"]
+    # The seed was for the simulation: a seeded release is not private.
+    assert "--seed" not in command
+    assert program(*command[1:]).code == 0
+    model = json.loads((tmp_path / "o" / "profile" / "model.json").read_text())
+    found = answer_of(tmp_path / "o")
+    epsilon = model["mechanism"]["epsilon"]
+    assert 0.99 * found["recommended"] < epsilon <= found["recommended"]
+    assert (model["mechanism"]["noise"], model["mechanism"]["delta"]) == ("gaussian", 1e-6)
+    assert not model["seeded"]
+    # At that ε and Λ the belief is within the bound, by the model's own constants.
+    result = expost.profile(
+        tmp_path / "o" / "profile" / "model.json",
+        naive_features(people())[0],
+        np.where(naive_features(people())[1] > 0, ">50K", "<=50K"),
+    )
+    assert float(np.max(result.losses.law.expected_belief(0.5))) <= 0.75
+    assert model["regularization"] == float(command[command.index("--regularization") + 1])
+
+
+def test_a_shell_reads_the_next_command_as_it_is_meant(ask, tmp_path):
+    """Names with spaces, quotes and signs go through a real shell, and every option comes back."""
+    table = [[*line[:-1], "x;y", line[-1]] for line in people()]
+    table[0] = ["the number", "age", "city $HOME", "smo'ker", "hours", "junk & co", "in come"]
+    data = tmp_path / "my 'data' $(date).csv"
+    data.write_text(text(table).replace("?", "-"))
+    words = ["--id", "the number", "--drop", "junk & co", "--drop", "smo'ker", "--missing", "-"]
+    words += ["--missing", "", "--classes", ">50K,<=50K", "--data-norm", "20", "--loss", "logistic"]
+    done = ask("--folds 0", *words, data=data, target="in come")
+    assert done.code == 0, done.err
+    line = done.out.rstrip("\n").splitlines()[-1]
+    shown = subprocess.run(
+        ["sh", "-c", "printf '%s\\n' " + line], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert shown == next_command(done)
+    pairs = list(zip(shown[3::2], shown[4::2], strict=True))
+    assert shown[:3] == ["expost", "profile", str(data)]
+    assert [value for name, value in pairs if name == "--drop"] == ["junk & co", "smo'ker"]
+    assert [value for name, value in pairs if name == "--missing"] == ["-", ""]
+    assert {name: value for name, value in pairs if name not in ("--drop", "--missing")} == {
+        "--target": "in come",
+        "--id": "the number",
+        "--data-norm": "20.0",
+        "--classes": ">50K,<=50K",
+        "--loss": "logistic",
+        "--epsilon": re.search(r"^epsilon +(\S+) is recommended$", done.out, re.MULTILINE)[1],
+        "--regularization": pairs[-2][1],
+        "--out": str(tmp_path / "o" / "profile"),
+    }
+    # The page shows the same command, escaped.
+    assert "my &#39;" in page_of(tmp_path / "o")
+
+
+def test_the_next_command_with_an_encoding_and_a_regression(ask, program, tmp_path):
+    first = ask("--loss squared --label-bound 90 --id number --folds 0", target="age")
+    assert first.code == 0, first.err
+    whole = tmp_path / "o" / "encoding.CURATOR-ONLY.json"
+    asked = "--loss squared --label-bound 90 --id number --encoding"
+    second = ask(asked, whole, target="age", out="p")
+    assert second.code == 0, second.err
+    command = next_command(second)
+    assert command[command.index("--encoding") + 1] == str(whole)
+    assert program(*command[1:]).code == 0
+    for name in ("low", "high", "critical_epsilon"):
+        assert answer_of(tmp_path / "p")[name] == answer_of(tmp_path / "o")[name]
+    assert answer_of(tmp_path / "p")["utility"]["r2"]["mean"]
+
+
+def test_without_an_answer_there_is_no_next_command(ask, tmp_path):
+    done = ask("--id number --utility 1")
+    assert done.code == 0, done.err
+    assert "No epsilon keeps every bound" in done.out
+    assert "Next" not in done.out
+    page = page_of(tmp_path / "o")
+    assert "No ε is recommended." in page
+    assert "What to type next" not in page
+    assert re.search(r"short\s+of the\s+1 asked for", page)
+    assert answer_of(tmp_path / "o")["recommended"] is None
+
+
+# Machines --------------------------------------------------------------------------------------
+
+
+def test_it_speaks_json(ask, tmp_path):
+    done = ask("--json --id number --seed 1")
+    assert (done.code, done.err) == (0, "")
+    content = json.loads(done.out, parse_constant=pytest.fail)
+    assert set(content) == {"files", "command", "summary"}
+    assert {Path(path).name for path in content["files"].values()} == RESULTS
+    assert content["command"][:2] == ["expost", "profile"]
+    summary, found = content["summary"], answer_of(tmp_path / "o")
+    assert summary["format"] == "expost-epsilon-report/1"
+    assert summary["audience"] == found["audience"] == "fail"
+    assert summary["command"] == shlex.join(content["command"])
+    assert 0 < found["recommended"] - summary["recommended"] < 0.01 * found["recommended"]
+    assert summary["low"] == found["low"]
+    assert summary["reasons"] == found["reasons"]
+    assert len(summary["table"]) >= len(found["epsilons"])
+    none = json.loads(ask("--json --utility 1 --noise gaussian --delta 1e-5", out="p").out)
+    assert none["command"] is None
+    assert none["summary"]["recommended"] is None
+
+
+def test_a_job_in_python_takes_a_frame_and_has_no_command(tmp_path):
+    columns = {column[0]: list(column[1:]) for column in zip(*people(), strict=True)}
+    told = []
+    job = epsilon_job.EpsilonJob(
+        source=columns, target="income", out=tmp_path / "o", name="frame", folds=0, drop=("number",)
+    )
+    outcome = epsilon_job.run(job, told.append)
+    assert len(told) == epsilon_job.PHASES
+    assert outcome.command is None
+    assert outcome.choice.recommended is not None
+    assert all(path.exists() for path in outcome.files.values())
+    with pytest.raises(InvalidInput, match="not empty"):
+        epsilon_job.run(job)
+
+
+# What leaves the building ----------------------------------------------------------------------
+
+
+def test_no_cell_and_no_key_is_on_the_page_or_the_screen(ask, tmp_path):
+    rng = np.random.default_rng(8)
+    wild = rng.integers(10**8, 10**9, size=(ROWS, 2))
+    lines = [
+        f"key-{number:x},{row[0] / 1e7},{row[1] / 1e6},{'yes' if number % 3 else 'no'}"
+        for number, row in zip(rng.integers(2**40, size=ROWS), wild, strict=True)
+    ]
+    data = tmp_path / "wild.csv"
+    data.write_text("key,a,b,income\n" + "\n".join(lines) + "\n")
+    done = ask("--id key", data=data)
+    spoken = ask("--id key --json", data=data, out="p")
+    assert done.code == spoken.code == 0, done.err
+    shown = done.out + spoken.out + page_of(tmp_path / "o")
+    bare = shown.replace(".", "").replace(",", "")
+    canaries = {str(value)[:7] for value in wild.ravel()}
+    assert not [canary for canary in canaries if canary in bare]
+    assert "key-" not in shown
+    # The search would find one, and the table for the curator has the keys.
+    assert [canary for canary in canaries if canary in bare + lines[0].replace(".", "")]
+    assert pq.read_table(tmp_path / "o" / "epsilon.CURATOR-ONLY.parquet")["id"][0].as_py() == lines[0].split(",")[0]  # fmt: skip
+
+
+def test_an_encoding_whose_bounds_were_all_given_may_be_published(ask, tmp_path):
+    given = tmp_path / "given.json"
+    columns = {
+        "age": {"mean": 45, "scale": 20},
+        "city": {"levels": ["Bergen", "Oslo", "Paris"]},
+        "smoker": {"levels": ["false", "true"]},
+        "hours": {"mean": 40, "scale": 10, "fill": 40},
+    }
+    target = {"classes": ["<=50K", ">50K"]}
+    whole = {"columns": columns, "dropped": ["number"], "target": target, "data_norm": 6}
+    given.write_text(json.dumps(whole))
+    done = ask("--folds 0 --encoding", given)
+    assert done.code == 0, done.err
+    out = tmp_path / "o"
+    assert names(out) == {name for name in RESULTS if "encoding" not in name} | {"encoding.json"}
+    assert stat.S_IMODE((out / "encoding.json").stat().st_mode) == 0o644
+    assert mode(out / "report.CURATOR-ONLY.html") == 0o600
+    assert "Read from the data" not in done.out
+    # What the answer itself gives away is said all the same.
+    assert "Looking at the data to choose epsilon is not private" in done.out
+
+
+# Mistakes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--regularization 0", "regularization=0.0 | > 0"),
+        ("--regularization little", "'--regularization' | 'little' | or 'auto'"),
+        ("--delta 1e-5", "delta=1e-05 | leave it out"),
+        ("--noise gaussian", "delta | between 0 and 1"),
+        ("--noise uniform", "noise='uniform' | 'laplace', 'gaussian'"),
+        ("--loss hinge", "loss='hinge' | 'huber-hinge'"),
+        ("--label-bound 3", "label_bound=3.0 | leave it out"),
+        ("--data-norm nan", "data_norm=nan | > 0"),
+        ("--seed -1", "seed=-1 | at least 0"),
+        ("--classes yes", "'--classes' | 'yes' | two labels"),
+        ("--epsilons 1,x", "'--epsilons' | '1,x' | commas"),
+        ("--epsilons", "--epsilons"),
+        ("--folds x", "'--folds'"),
+        ("--epsilon 1", "No such option | --epsilon"),
+        ("--model m.json", "No such option | --model"),
+    ],
+)
+def test_a_bad_option_is_refused_before_the_table_is_read(
+    ask, tmp_path, monkeypatch, options, words
+):
+    monkeypatch.setattr(table_job, "open_table", None)
+    refused(ask(options), tmp_path / "o", words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--epsilons 0,1", "epsilons | between"),
+        ("--epsilons nan", "epsilons | NaN"),
+        ("--epsilons -1", "epsilons | between"),
+        ("--models 1", "models=1 | at least 2"),
+        ("--tolerance 0", "tolerance=0.0 | > 0"),
+        ("--tolerance 0.4", "tolerance=0.4 | between"),
+        ("--rows 0", "rows=0.0 | > 0"),
+        ("--rows 1.5", "rows=1.5 | at most 1"),
+        ("--max-belief 1", "max_belief=1.0 | between 0 and 1"),
+        ("--max-belief 0.4", "max_belief=0.4 | above prior"),
+        ("--prior 0", "prior=0.0 | between 0 and 1"),
+        ("--quantile 0.2", "quantile=0.2 | 0.5"),
+        ("--utility 2", "utility=2.0 | at most 1"),
+        ("--utility 0.8 --folds 0", "folds=0 | utility"),
+        ("--folds 1", "folds=1 | at least 2"),
+        ("--folds 40", "folds=40 | fewer folds"),
+        ("--drop nobody", "drop='nobody' | not a column"),
+        ("--drop income", "drop='income' | is the target"),
+        ("--id city", "'city' | different in each"),
+        ("--classes a,b", "neither 'a' nor 'b'"),
+        ("--loss squared", "'income' | is not a number"),
+        ("--encoding none.json", "none.json | cannot be read"),
+    ],
+)
+def test_what_no_table_of_these_people_allows_is_refused(ask, tmp_path, options, words):
+    refused(ask(options), tmp_path / "o", words)
+
+
+def test_a_table_that_cannot_be_worked_with_is_refused(ask, tmp_path):
+    path = tmp_path / "table.csv"
+    for content, words in (
+        ("a,income\n90210,x\nkanarie\n3,y\n", "line 3 | 1 cell(s)"),
+        ("a,b,income\n90210,kanarie,x\n2,3,x\n", "'income' | one class only"),
+        ("a,income\n90210,x\n2,y\n3,x\n4,y\n", "folds=5 | fewer folds, or 0"),
+    ):
+        path.write_text(content)
+        refused(ask(data=path), tmp_path / "o", words)
+    refused(ask(data=tmp_path / "none.csv"), tmp_path / "o", "none.csv | no such file")
+
+
+def test_an_error_in_a_process_of_its_own_is_one_sentence(people_csv, tmp_path):
+    asked = ["epsilon", str(people_csv), "--target", "income", "--out", str(tmp_path / "o")]
+    done = finished([str(PROGRAM), *asked, "--quantile", "0.1"])
+    refused(done, tmp_path / "o", "expost: quantile=0.1")
+
+
+def test_what_is_needed_is_asked_for(program, people_csv):
+    assert "Missing option '--out'" in program("epsilon", people_csv, "--target", "a").message
+    assert "Missing option '--target'" in program("epsilon", people_csv, "--out", "o").message
+
+
+# The output folder -----------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_empty_is_refused_before_any_work(ask, tmp_path, monkeypatch):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "thesis.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(table_job, "open_table", None)
+        done = ask()
+    assert (done.code, done.out) == (2, "")
+    assert done.message.endswith("pass --force to write over an earlier run.")
+    assert ask("--folds 0 --force").code == 0
+    assert names(tmp_path / "o") == RESULTS | {"thesis.txt"}
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 5_000, 12_000])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(ask, tmp_path, room):
+    # The PNG and the page are the largest: with room for the others they alone fail.
+    with room_for(room):
+        done = ask("--id number --folds 0", out="deep/choice")
+    refused(done, tmp_path / "deep", "cannot be written to | nothing is left")
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "thesis.txt").write_text("mine")
+    synced, sync = [], _files.os.fsync
+
+    def full(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) > place:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(_files.os, "fsync", full)
+    done = ask("--id number --folds 0 --force")
+    assert (done.code, done.out) == (2, "")
+    assert "No space left on device" in done.message
+    assert len(synced) == place + 1
+    assert names(tmp_path / "o") == {"thesis.txt"}
+
+
+@pytest.mark.parametrize("stage", ["choose_epsilon", "collect_epsilon", "render_epsilon_html"])
+def test_a_failure_on_the_way_writes_nothing(ask, tmp_path, monkeypatch, stage):
+    def planted(*_, **__):
+        raise InvalidInput("planted.")
+
+    monkeypatch.setattr(epsilon_job, stage, planted)
+    refused(ask("--folds 0"), tmp_path / "o", "expost: planted.")
+
+
+def test_one_folder_holds_one_run(ask, program, people_csv, tmp_path):
+    out = tmp_path / "o"
+    profile = ("profile", people_csv, "--target", "income", "--id", "number", "--out", out)
+    assert program(*profile).code == 0
+    model = (out / "model.json").read_bytes()
+    # A choice of ε takes the place of a profile, and leaves the model, which has cost something.
+    assert ask("--id number --folds 0 --force").code == 0
+    assert names(out) == RESULTS | {"model.json"}
+    assert (out / "model.json").read_bytes() == model
+    # And a profile takes the place of a choice.
+    assert program(*profile, "--force").code == 0
+    assert names(out) == {
+        "model.json",
+        "encoding.CURATOR-ONLY.json",
+        "profile.CURATOR-ONLY.json",
+        "profile.CURATOR-ONLY.parquet",
+        "report.CURATOR-ONLY.html",
+    }
+
+
+def test_the_encoding_that_was_given_is_never_removed(ask, tmp_path):
+    assert ask("--id number --folds 0").code == 0
+    given = tmp_path / "o" / "encoding.json"
+    (tmp_path / "o" / "encoding.CURATOR-ONLY.json").rename(given)
+    assert ask("--id number --folds 0 --force --encoding", given).code == 0
+    assert names(tmp_path / "o") == RESULTS | {"encoding.json"}
