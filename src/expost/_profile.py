@@ -28,6 +28,7 @@ from expost.glm import Problem, minimise
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
+    OutputPerturbation,
     Release,
     RowLosses,
     Tangent,
@@ -80,7 +81,7 @@ class PrivacyProfile(RowTable):
 
     @property
     def distance(self) -> FloatArray:
-        """(n,) how far removing the row moves the minimiser."""
+        """(n,) how far removing the row moves the minimiser (objective perturbation: ∇J at θ)."""
         return self.losses.distance
 
     @property
@@ -181,7 +182,9 @@ class PrivacyProfile(RowTable):
                 f"typical      median {np.median(self.typical):.3g},"
                 f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be",
                 f"worst case   at most {self.worst_case:.3g} nats promised, any row, any data"
-                f"{passed}",
+                f"{passed}"
+                if self.worst_case < np.inf
+                else "worst case   none is promised",
                 f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any row",
                 f"direction    {share:.0%} of rows show evidence that they were in the data, the"
                 " others that they were not",
@@ -297,17 +300,24 @@ def profile(
     near = None
     if isinstance(problem, SoftmaxProblem):
         losses = _softmax_losses(theta, how, problem, relation, entering)
-    elif isinstance(how, ObjectivePerturbation):
+    elif isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
         losses = tangent.row_losses(relation, entering)
-        if how.is_private and relation is Neighbouring.REMOVE:
+        if relation is Neighbouring.REMOVE:
             losses = replace(losses, sampled=lambda: typical_exposures(how, problem))
     else:
         base = minimise(problem, tolerance=1e-12)
-        near = tight_neighbours(problem, base, relation=relation, entering=entering)
-        how.check_rows(theta, near.base, near.base_error)
-        losses = how.row_losses(theta, near)
+        near = tight_neighbours(
+            problem,
+            base,
+            relation=relation,
+            entering=entering,
+            keep_total_penalty=how.kind == "objective",
+        )
+        plain = _without_noise(how) if isinstance(how, ObjectivePerturbation) else how
+        plain.check_rows(theta, near.base, near.base_error)
+        losses = plain.row_losses(theta, near)
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
@@ -315,6 +325,17 @@ def profile(
         ids=row_keys(ids, len(losses.loss)),
         notices=notices,
         neighbours=near,
+    )
+
+
+def _without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
+    """At ε = ∞ both mechanisms release the minimiser."""
+    return OutputPerturbation(
+        epsilon=np.inf,
+        loss=how.loss,
+        regularization=how.total_regularization,
+        rows=how.rows,
+        dimension=how.dimension,
     )
 
 
@@ -462,6 +483,11 @@ def _notices(release: Release) -> tuple[str, ...]:
     notices = []
     if not release.mechanism.is_private:
         notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
+    elif not release.mechanism.worst_case < np.inf:
+        notices.append(
+            "Objective perturbation promises no epsilon for the squared loss, whose gradient is not"
+            " bounded: the losses here are what it gives away."
+        )
     if release.read_from_data:
         read = release.read_from_data
         more = (

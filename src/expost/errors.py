@@ -11,6 +11,7 @@ __all__ = [
     "ExpostError",
     "InvalidInput",
     "MissingExtra",
+    "NoPromiseWarning",
     "PrecisionWarning",
     "PrivacyLeakWarning",
     "RaisedRegularizationWarning",
@@ -54,6 +55,10 @@ class SeededReleaseWarning(UserWarning):
 
 class PrecisionWarning(UserWarning):
     """A result is right, but its error bound is larger than what was asked for."""
+
+
+class NoPromiseWarning(UserWarning):
+    """The mechanism promises no epsilon for this loss; what a release gives away is still known."""
 
 
 class RaisedRegularizationWarning(UserWarning):

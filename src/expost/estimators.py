@@ -27,6 +27,7 @@ from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
     InvalidInput,
+    NoPromiseWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -129,6 +130,13 @@ class _PrivateLinearModel(BaseEstimator):
             rng = self._rng()
         for clipped in prepared.clipped:
             warnings.warn(clipped, ClippedRowsWarning, stacklevel=2)
+        if how.is_private and not how.worst_case < np.inf:
+            warnings.warn(
+                "the squared loss has an unbounded gradient: objective perturbation promises no"
+                " epsilon for it; take mechanism='output' for a promise.",
+                NoPromiseWarning,
+                stacklevel=2,
+            )
         if isinstance(how, ObjectivePerturbation) and how.is_raised:
             warnings.warn(
                 f"regularization={how.regularization:.4g} is too little for objective perturbation"

@@ -22,8 +22,12 @@ gaussian  Let Z ~ N(0, 1) be b's component along x in units of σ, and A = L/σ.
           A²/2 + AZ is the loss of a Gaussian mechanism of sensitivity L, and (1 − e^(ε − loss))₊
           grows with the loss, so δ(ε) ≤ δ_Gauss(ε − c₁, L/σ). Adding a row gives the same without
           c₁. (Redberg, Koskela & Wang 2023 have −log(1 − c/λ), and twice that δ.)
-laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − 2 ln(1 + c/λ): pure ε for rows that are
-          removed, added or replaced.
+laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − ln(1 + c/λ): pure ε for rows that are
+          removed, added or replaced. The determinants of an exchange differ by a factor of
+          (1 + f″m)/(1 + f″′m′), both leverages without either row: between 1/(1 + c/λ) and 1 + c/λ.
+          Chaudhuri et al. count that factor twice.
+logistic  f″ = p(1 − p) where ∣f′∣ = p, so that both are never at their bounds together. That makes
+          the noise smaller under either law: :mod:`expost.mechanisms.coupled`.
 softmax   K classes: with r = K − 1 a removal changes log det H by at most r·log(1 + c/λ), c = 1/K,
           r·c = sup tr ∇²ℓ = 1 − 1/K (:mod:`expost.softmax`), and L = √2. Gaussian: ∇ℓ = u ⊗ x with
           u in the convex hull of 0 and the r vectors eₖ − e_y, and of b it meets Z ~ N(0, I_K),
@@ -37,7 +41,8 @@ softmax   K classes: with r = K − 1 a removal changes log det H by at most r·
 
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
 Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
-Chaudhuri et al. as diffprivlib has it (λ is raised only where ε′ ≤ 0; then ε′ = ε/2).
+Chaudhuri et al. as diffprivlib has it (ε′ = ε − 2 ln(1 + c/λ); λ is raised only where ε′ ≤ 0, and
+then ε′ = ε/2). Gaussian noise is calibrated for rows that are removed or added, not exchanged.
 
 Squared loss has an unbounded gradient: the losses are right, and no ε is promised.
 """
@@ -53,7 +58,8 @@ from expost import _validate
 from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Problem, minimise
-from expost.losses import Loss, Squared
+from expost.losses import Logistic, Loss, Squared
+from expost.mechanisms.coupled import logistic_passed, logistic_rate, logistic_scale
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
@@ -131,9 +137,9 @@ class ObjectivePerturbation:
         rank, curvature = self._curved
         if self.calibration == "published" and self.noise == "gaussian":
             return max(asked, 2 * rank * curvature / self.epsilon), self.epsilon
-        # A removal changes the determinant by a factor of 1 + c/λ (r of them), a replacement by
-        # its square.
-        factors = rank if self.noise == "gaussian" else 2 * rank
+        # A change of one row changes the determinant by a factor of at most 1 + c/λ (r of them); as
+        # published, an exchange does by its square.
+        factors = 2 * rank if self.calibration == "published" else rank
         left = self.epsilon - factors * math.log1p(curvature / asked)
         least = 0.0 if self.calibration == "published" else self.epsilon / 2
         if left > least or (left == least and left > 0):
@@ -172,10 +178,16 @@ class ObjectivePerturbation:
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
         left, bound, rank = self._budget[1], self.slope_bound, self._curved[0]
+        coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
         if self.noise == "laplace":
-            return NormLaplace(rate=left / (2 * bound), dimension=self.dimension)
+            rate = left / (2 * bound)
+            if coupled:
+                rate = logistic_rate(self.epsilon, self.penalty_sum)
+            return NormLaplace(rate=rate, dimension=self.dimension)
         assert self.delta is not None
-        if self.calibration == "published":
+        if coupled:
+            scale = logistic_scale(self.epsilon, self.delta, self.penalty_sum)
+        elif self.calibration == "published":
             scale = bound * math.sqrt(8 * math.log(2 * rank / self.delta) + 4 * left) / left
         else:
             scale = gaussian_scale(left, self.delta / rank, bound)
@@ -227,10 +239,12 @@ class ObjectivePerturbation:
         a, epsilon = self.slope_bound / self.resolution, self.epsilon
         rank, curvature = self._curved
         spent, kappa = rank * math.log1p(curvature / self.penalty_sum), 1 + 1 / rank
-        above = ndtr(a / 2 - (epsilon - spent) / a)
+        above = float(ndtr(a / 2 - (epsilon - spent) / a))
+        if isinstance(self.loss, Logistic):
+            above = logistic_passed(epsilon, a, self.penalty_sum)
         inner = epsilon > kappa * a * a / 4
-        below = ndtr(-kappa * a / 4 - epsilon / a if inner else -math.sqrt(kappa * epsilon))
-        return min(rank * float(above + below), 1.0)
+        below = float(ndtr(-kappa * a / 4 - epsilon / a if inner else -math.sqrt(kappa * epsilon)))
+        return min(rank * (above + below), 1.0)
 
     def release(
         self, problem: Problem | SoftmaxProblem, rng: np.random.Generator | None = None
@@ -246,13 +260,17 @@ class ObjectivePerturbation:
         return _minimised(replace(problem, linear=noise / self.rows))
 
     @property
+    def half_cell(self) -> float:
+        """How far rounding to the grid may have moved θ."""
+        return self.grid.diagonal(self.dimension) / 2 if self.is_private else 0.0
+
+    @property
     def reach_of_cell(self) -> float:
         """How far the exact minimiser may lie from the θ that was released.
 
         Half a cell of the grid, and the distance that ∥∇J∥ ≤ 1e-12 leaves open.
         """
-        cell = self.grid.diagonal(self.dimension) / 2 if self.is_private else 0.0
-        return cell + TOLERANCE / self.total_regularization
+        return self.half_cell + TOLERANCE / self.total_regularization
 
 
 def _minimised(problem: Problem | SoftmaxProblem) -> Minimiser:

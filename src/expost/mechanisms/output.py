@@ -109,6 +109,11 @@ class OutputPerturbation:
         return self.regularization
 
     @property
+    def worst_case(self) -> float:
+        """The exposure that is promised."""
+        return self.epsilon
+
+    @property
     def derived(self) -> dict[str, float]:
         """What follows from the constants, and is written beside them."""
         scale = self.resolution if self.is_private else 0.0

@@ -81,7 +81,8 @@ class Release:
     @property
     def audience(self) -> Audience:
         """Whether this model may leave the building."""
-        if not self.mechanism.is_private or self.seeded or self.read_from_data:
+        promised = self.mechanism.worst_case < np.inf
+        if not promised or self.seeded or self.read_from_data:
             return Audience.REVIEW
         return Audience.PASS
 

@@ -18,7 +18,9 @@ class RowLosses:
     ``loss``            (n,) log p(θ ∣ D) − log p(θ ∣ D') in nats, signed so that > 0 is evidence
                         that the row was in the data.
     ``low``, ``high``   (n,) the interval that the certificate proves for it.
-    ``distance``        (n,) how far the two laws' centres lie apart, ``distance_error`` its bound.
+    ``distance``        (n,) how far the row moves what the noise is added to: the minimiser, or,
+                        under objective perturbation, the gradient at θ; ``distance_error`` its
+                        bound.
     ``law``             the loss's law over θ, or None where there is no noise or no closed form.
     ``noiseless``       whether there is no noise, so that only distances tell rows apart.
     ``sampled``         E∣loss∣ and its standard error from sampled releases, where there is noise

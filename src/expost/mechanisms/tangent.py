@@ -29,6 +29,7 @@ from expost.errors import WrongRows
 from expost.glm import Problem
 from expost.losses import HuberHinge
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.row_losses import RowLosses
 from expost.types import FloatArray, Neighbouring
 
@@ -90,7 +91,8 @@ class Tangent:
             problem=problem,
             theta=theta,
             gradient=total,
-            gradient_error=rounding + steepest * reach,
+            # The solver's own residual is one of the gradient.
+            gradient_error=rounding + steepest * mechanism.half_cell + mechanism.rows * TOLERANCE,
             factor=scipy.linalg.cholesky(hessian, lower=True),
             spread=spread,
             hessian=hessian,
@@ -155,6 +157,7 @@ class Tangent:
             uncertain=_uncertain(problem, z, y, norms, reach),
             norms=norms,
             gradient_error=norms * (steepest * reach + rounding),
+            spread=(problem.loss.third_ratio or 0.0) * reach * norms,
             roots=scipy.linalg.solve_triangular(self.factor, X.T, lower=True),
         )
 
@@ -196,6 +199,8 @@ class Tangent:
         error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
         # Pure ε bounds every loss, whatever the interval says.
         limit = how.worst_case if how.noise == "laplace" else np.inf
+        # Gaussian noise is not calibrated for an exchange.
+        promised = how.noise == "laplace" or relation is not Neighbouring.REPLACE
         return RowLosses(
             loss=loss,
             low=np.maximum(loss - error, -limit),
@@ -204,8 +209,8 @@ class Tangent:
             distance_error=np.zeros_like(distance),
             relation=relation,
             law=None,
-            worst_case=how.worst_case,
-            worst_case_passed=how.worst_case_passed,
+            worst_case=how.worst_case if promised else np.inf,
+            worst_case_passed=how.worst_case_passed if promised else 0.0,
         )
 
 
@@ -215,6 +220,7 @@ class _Changed:
 
     ``most_curved``  c∥x∥²/λ, which f″μ of a row that enters cannot pass.
     ``uncertain``    whether a knot of the loss may lie between θ and the exact minimiser.
+    ``spread``       log of the factor by which the row's own f″ may differ there.
     """
 
     X: FloatArray
@@ -224,6 +230,7 @@ class _Changed:
     uncertain: NDArray[np.bool_]
     norms: FloatArray
     gradient_error: FloatArray
+    spread: FloatArray
     roots: FloatArray
 
     @property
@@ -244,44 +251,41 @@ def _volume(
     first = parts[0].leverage
     match relation:
         case Neighbouring.REMOVE:
-            return _leaving(first, parts[0], spread)
+            return _leaving(first, parts[0], spread + parts[0].spread)
         case Neighbouring.ADD:
-            return _entering(first, parts[0], spread)
+            return _entering(first, parts[0], spread + parts[0].spread)
         case Neighbouring.REPLACE:
-            leaving, leaving_error = _leaving(first, parts[0], spread)
+            leaving, leaving_error = _leaving(first, parts[0], spread + parts[0].spread)
             mixed = np.einsum("ij,ij->j", parts[0].roots, parts[1].roots) ** 2
             gone = parts[0].curvature / np.maximum(1 - first, 1e-300)
             second = parts[1].leverage + parts[1].curvature * gone * mixed
-            entering, entering_error = _entering(second, parts[1], spread + 2 * leaving_error)
+            both = 2 * (spread + parts[0].spread + parts[1].spread)
+            entering, entering_error = _entering(second, parts[1], both + 4 * leaving_error)
             return leaving - entering, leaving_error + entering_error
 
 
-def _leaving(
-    h: FloatArray, part: _Changed, spread: float | FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """−log(1 − h) and how far it may be off, where h may be e^(±2·spread) times itself."""
+def _leaving(h: FloatArray, part: _Changed, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """−log(1 − h) and how far it may be off, where h may be e^(±spread) times itself."""
     h = np.minimum(h, 1 - ROUNDOFF)
     # A row's f″μ with itself in H is h' / (1 + h') with h' ≤ most_curved, so the volume is bounded.
     most = np.log1p(part.most_curved)
     with np.errstate(over="ignore"):
-        high = np.minimum(h * np.exp(2 * np.minimum(spread, 350.0)), 1 - ROUNDOFF)
+        high = np.minimum(h * np.exp(np.minimum(spread, 700.0)), 1 - ROUNDOFF)
     return _bracketed(
         -np.log1p(-h),
-        -np.log1p(-h * np.exp(-2 * np.minimum(spread, 350.0))),
+        -np.log1p(-h * np.exp(-np.minimum(spread, 700.0))),
         np.minimum(-np.log1p(-high), most),
         part,
         most,
     )
 
 
-def _entering(
-    h: FloatArray, part: _Changed, spread: float | FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _entering(h: FloatArray, part: _Changed, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
     """log(1 + h) and how far it may be off."""
     most = np.log1p(part.most_curved)
     with np.errstate(over="ignore"):
-        high = np.log1p(h * np.exp(2 * np.minimum(spread, 350.0)))
-    low = np.log1p(h * np.exp(-2 * np.minimum(spread, 350.0)))
+        high = np.log1p(h * np.exp(np.minimum(spread, 700.0)))
+    low = np.log1p(h * np.exp(-np.minimum(spread, 700.0)))
     return _bracketed(np.log1p(h), low, np.minimum(high, most), part, most)
 
 
