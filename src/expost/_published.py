@@ -346,6 +346,8 @@ class PublishedReport:
             said.append(
                 f"No bound is above epsilon = {spent.model[0]:g}, which the model promises."
             )
+        if not spent.model[0] < np.inf:
+            said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
         if spent.gradient is None or spent.hessian is None:
             said.append("It is computed from theta and public constants: it spent nothing more.")
         else:
