@@ -1,0 +1,220 @@
+"""More figures of LeBlond et al.: curves over ε, β and rank (Figs 5–7), and samples (Fig. 8).
+
+The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
+computes nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of. What is
+ordered (ε, rank, distance) is coloured along viridis, what is not by Okabe and Ito's colours.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost import _validate
+from expost.errors import InvalidInput
+from expost.report.displays import _axes, _Display
+from expost.types import FloatArray
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "ORANGE",
+    "PURPLE",
+    "Curve",
+    "CurvesDisplay",
+    "Guide",
+    "SamplesDisplay",
+    "panels",
+    "png",
+]
+
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+GREY, INK = "#666666", "black"
+# The lightest yellow of viridis is lost on white.
+_ORDERED, _LIGHTEST = "viridis", 0.92
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """One line, or points where ``style`` is "": x and y, each (k,).
+
+    ``colour`` is a colour, or a place from 0 to 1 on the ordered scale. ``spread`` (k,) is drawn
+    as a band of that half width.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    label: str | None = None
+    colour: str | float = BLUE
+    style: Any = "-"
+    marker: str = ""
+    width: float = 1.6
+    spread: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if np.shape(self.x) != np.shape(self.y) or np.ndim(self.x) != 1:
+            raise InvalidInput(
+                f"x has shape {np.shape(self.x)} and y {np.shape(self.y)}: must be two vectors of"
+                " one length."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guide:
+    """A straight line to guide the eye: at this ``at`` of the "x" or the "y" axis."""
+
+    at: float
+    label: str | None = None
+    axis: str = "x"
+    style: Any = "--"
+    colour: str = INK
+
+    def __post_init__(self) -> None:
+        _validate.one_of("axis", self.axis, ("x", "y"))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CurvesDisplay(_Display):
+    """Curves with guide lines, on linear or logarithmic axes.
+
+    ``beside``: the legend stands right of the axes instead of inside them.
+    """
+
+    curves: tuple[Curve, ...]
+    guides: tuple[Guide, ...] = ()
+    xlabel: str
+    ylabel: str
+    title: str = ""
+    legend_title: str | None = None
+    log_x: bool = True
+    log_y: bool = True
+    limits_y: tuple[float, float] | None = None
+    beside: bool = False
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curves in their order, over the guides."""
+        ax = _axes(ax, (7.0, 4.4) if self.beside else (6.2, 4.4))
+        if self.log_x:
+            ax.set_xscale("log")
+        if self.log_y:
+            ax.set_yscale("log")
+        for guide in self.guides:
+            line = ax.axvline if guide.axis == "x" else ax.axhline
+            line(guide.at, color=guide.colour, ls=guide.style, lw=1.2, label=guide.label, zorder=1)
+        for curve in self.curves:
+            self._draw(ax, curve)
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.limits_y is not None:
+            ax.set_ylim(*self.limits_y)
+        if self.title:
+            ax.set_title(self.title, fontsize="medium")
+        labels = [curve.label for curve in self.curves] + [guide.label for guide in self.guides]
+        if any(labels):
+            place: dict[str, Any] = {"loc": "best"}
+            if self.beside:
+                place = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
+            ax.legend(title=self.legend_title, fontsize="small", title_fontsize="small", **place)
+        return ax
+
+    @staticmethod
+    def _draw(ax: Any, curve: Curve) -> None:
+        colour = _colour(curve.colour)
+        if curve.spread is not None:
+            low, high = curve.y - curve.spread, curve.y + curve.spread
+            ax.fill_between(curve.x, low, high, color=colour, alpha=0.25, lw=0)
+        ax.plot(
+            curve.x,
+            curve.y,
+            color=colour,
+            ls=curve.style or "none",
+            lw=curve.width,
+            marker=curve.marker or None,
+            ms=4.5,
+            label=curve.label,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SamplesDisplay(_Display):
+    """One panel of LeBlond Fig. 8: models drawn for the base and for its neighbours, d = 2.
+
+    ``base``        (m, 2) models of the data itself, drawn as black crosses.
+    ``neighbours``  (k, m, 2) models of each of k neighbours, drawn as circles of one colour each.
+    ``order``       (k,) a place from 0 to 1 on the ordered scale for each neighbour.
+    """
+
+    base: FloatArray
+    neighbours: FloatArray
+    order: FloatArray
+    title: str
+
+    def __post_init__(self) -> None:
+        if self.base.ndim != 2 or self.base.shape[1] != 2:
+            raise InvalidInput(f"base has shape {self.base.shape}: must be (m, 2), of two columns.")
+        if self.neighbours.ndim != 3 or self.neighbours.shape[2] != 2:
+            raise InvalidInput(
+                f"neighbours has shape {self.neighbours.shape}: must be (k, m, 2), of two columns."
+            )
+        if self.order.shape != (len(self.neighbours),):
+            raise InvalidInput(
+                f"order has shape {self.order.shape}: must hold one number for each of"
+                f" {len(self.neighbours)} neighbours."
+            )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the circles and, over them, the crosses; each panel has its own scale."""
+        ax = _axes(ax, (4.4, 4.2))
+        count, size = self.neighbours.shape[:2]
+        ax.scatter(
+            *self.neighbours.reshape(count * size, 2).T,
+            c=np.repeat(self.order, size),
+            cmap=_ORDERED,
+            vmin=0,
+            vmax=1 / _LIGHTEST,
+            s=9,
+            lw=0,
+            alpha=0.8,
+            rasterized=True,
+        )
+        ax.plot(*self.base.T, marker="x", color=INK, ms=5.5, mew=1.4, ls="")
+        ax.set_title(self.title, fontsize="medium")
+        ax.locator_params(nbins=4)
+        ax.ticklabel_format(style="sci", scilimits=(-2, 3))
+        ax.tick_params(labelsize="small")
+        return ax
+
+
+def panels(
+    displays: Sequence[_Display], *, columns: int, size: tuple[float, float] = (5.2, 4.2)
+) -> Any:
+    """One figure of several displays, ``columns`` in a row, each of ``size`` inches."""
+    from matplotlib.figure import Figure
+
+    columns = _validate.whole("columns", columns, least=1)
+    rows = -(-len(displays) // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for display, ax in zip(displays, axes, strict=False):
+        display.plot(ax)
+    for ax in axes[len(displays) :]:
+        ax.remove()
+    return figure
+
+
+def png(figure: Any, *, dpi: int = 110) -> bytes:
+    """The figure as the bytes of a PNG file."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=dpi)
+    return stream.getvalue()
+
+
+def _colour(colour: str | float) -> Any:
+    if isinstance(colour, str):
+        return colour
+    from matplotlib import colormaps
+
+    return colormaps[_ORDERED](_LIGHTEST * float(np.clip(colour, 0.0, 1.0)))

@@ -1,0 +1,4 @@
+"""The papers' figures and claims, made again from public data by one command.
+
+:func:`expost.reproduce.leblond.reproduce` is ``expost reproduce leblond``.
+"""
