@@ -76,6 +76,7 @@ def test_it_is_whole_whatever_was_found(kind):
     assert text.startswith("> **FAIL**")
     assert summary.answer[0].replace("\xa0", " ") in text.replace("\xa0", " ")
     assert page.tags.count("polygon") == (summary.utility is not None)
+    assert f"The {'two' if summary.utility is None else 'three'} charts share" in page.text
 
 
 def test_headings_are_in_order_and_everything_has_a_name(page):
