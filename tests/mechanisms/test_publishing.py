@@ -251,7 +251,7 @@ def test_the_regularization_for_publishing(epsilon, noise, calibration):
     alone = {
         ("gaussian", "tight"): 0.25 / math.expm1(epsilon / 2),
         ("gaussian", "published"): 0.5 / epsilon,
-        ("laplace", "tight"): 0.25 / math.expm1(epsilon / 4),
+        ("laplace", "tight"): 0.25 / math.expm1(epsilon / 2),
     }[noise, calibration]
     assert how.penalty_sum == pytest.approx(max(alone, report), rel=1e-7)
     assert not how.is_raised

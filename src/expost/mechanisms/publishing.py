@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
-from expost._numerics import gamma
+from expost._numerics import ROUNDOFF, gamma
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.losses import HuberHinge, Loss, Squared
@@ -294,9 +294,14 @@ def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
     return _rounding(rows) * rows * loss.curvature_bound
 
 
-@lru_cache(maxsize=256)
 def _scale(epsilon: float, delta: float, sensitivity: float) -> float:
-    return gaussian_scale(epsilon, delta, sensitivity)
+    """σ grows with the sensitivity: one calibration serves every θ."""
+    return _unit_scale(epsilon, delta) * sensitivity * (1 + 8 * ROUNDOFF)
+
+
+@lru_cache(maxsize=64)
+def _unit_scale(epsilon: float, delta: float) -> float:
+    return gaussian_scale(epsilon, delta, 1.0)
 
 
 def _up(number: float) -> str:
