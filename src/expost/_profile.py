@@ -20,6 +20,7 @@ from expost import _validate
 from expost._columns import printable
 from expost._files import write_bytes
 from expost._foreign import read_foreign
+from expost._foreign_private import read_private
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
 from expost._neighbours import Neighbours, entering_rows, tight_neighbours
 from expost._table import RowTable, row_keys
@@ -135,6 +136,23 @@ class PrivacyProfile(RowTable):
         return self.losses.worst_case
 
     @property
+    def promise_broken(self) -> bool:
+        """Whether a row's exposure is proved to pass an ε that was promised without exception."""
+        return self._broken > 0
+
+    @property
+    def _broken(self) -> int:
+        """How many rows do; never any where ε may be passed with some probability."""
+        if self.losses.worst_case_passed > 0:
+            return 0
+        return int(np.count_nonzero(self._least_exposure > self.worst_case))
+
+    @property
+    def _least_exposure(self) -> FloatArray:
+        """(n,) the lower end of each exposure's proved interval."""
+        return np.maximum(np.maximum(self.loss_low, -self.loss_high), 0.0)
+
+    @property
     def is_noiseless(self) -> bool:
         """Whether the model carries no noise, so that only distances tell rows apart."""
         return self.losses.noiseless
@@ -191,8 +209,15 @@ class PrivacyProfile(RowTable):
                 f"precision    every loss is proved to within {_up(width / 2):.2g} nats",
             ]
         top = ", ".join(printable(self.key(int(row))) for row in self.ranking[:5])
+        title = f"Privacy profile of {len(self)} rows ({self.losses.relation.value})"
+        if self.promise_broken:
+            title = (
+                f"PROMISE BROKEN: {self._broken} of {len(self)} rows"
+                f" ({self.losses.relation.value}) lose more than the {self.worst_case:g} nats that"
+                f" were promised, one of them at least {np.max(self._least_exposure):.3g}"
+            )
         return [
-            f"Privacy profile of {len(self)} rows ({self.losses.relation.value})",
+            title,
             f"model        {self.description}",
             *head,
             f"most exposed {top}",
@@ -238,6 +263,7 @@ class PrivacyProfile(RowTable):
             "model": self.description,
             "relation": self.losses.relation.value,
             "worst_case": _finite(self.worst_case),
+            "promise_broken": self.promise_broken,
             "notices": list(self.notices),
             "rows": {name: _listed(values) for name, values in self.columns().items()},
         }
@@ -261,9 +287,10 @@ def profile(
 
     ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
                     the path of its model.json, a fitted scikit-learn LogisticRegression,
-                    RidgeClassifier or Ridge (no noise: distances only), or θ itself with its
-                    ``mechanism`` (rows then lie in the unit ball as they are, and labels are −1
-                    and +1, or count the classes from 0 where there are more than two).
+                    RidgeClassifier or Ridge (no noise: distances only), a LogisticRegression of
+                    diffprivlib 0.6.6 (removal only), or θ itself with its ``mechanism`` (rows then
+                    lie in the unit ball as they are, and labels are −1 and +1, or count the
+                    classes from 0 where there are more than two).
     ``X``, ``y``    the rows it was trained on, in their order; others are refused.
     ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
                     who are not in the data; "replace" exchanges row i for candidate i.
@@ -436,16 +463,27 @@ def _foreign_profile(
     candidates: tuple[Any, Any] | None,
     ids: Sequence[Any] | None,
 ) -> PrivacyProfile:
-    """Distances of a scikit-learn model's rows."""
-    foreign = read_foreign(model, X, y)
-    if foreign is None:
+    """Losses of the rows of another library's private model, or distances of scikit-learn's."""
+    private = read_private(model, X, y)
+    foreign = read_foreign(model, X, y) if private is None else None
+    if private is None and foreign is None:
         raise InvalidInput(
             f"model: {type(model).__name__} is not known; pass a fitted expost estimator, a"
             " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
             " mechanism."
         )
     if relation is not Neighbouring.REMOVE or candidates is not None:
-        raise InvalidInput("relation: models without noise are profiled for 'remove' only.")
+        raise InvalidInput("relation: models of other libraries are profiled for 'remove' only.")
+    if private is not None:
+        private.check_rows()
+        return PrivacyProfile(
+            losses=private.row_losses(),
+            description=private.description,
+            rows=private.rows,
+            ids=row_keys(ids, private.rows),
+            notices=private.notices,
+        )
+    assert foreign is not None
     problem = foreign.problem
     base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     length = 1 + float(np.linalg.norm(base.theta))
