@@ -218,12 +218,18 @@ def test_the_answer_says_which_epsilon_how_sure_and_at_what_cost(kind):
     if choice.bound.quantile is None:
         middle = float(law.expected_belief(0.5)[0])
         assert "undecided (50 %)" in answer
+        # The unlucky release, naively: the 95 % quantile of losses drawn at the farthest distance.
+        draws = losses_at(choice, float(np.max(sweep.far)), epsilon)[0]
+        unlucky = 1 / (1 + math.exp(-np.quantile(draws, 0.95)))
+        said = re.search(r"One release in twenty makes that attacker ([\d.]+) % sure", answer)
+        assert float(said[1]) / 100 == pytest.approx(unlucky, abs=0.003)
     else:
         loss = float(law.quantile(choice.bound.quantile)[0])
         odds = choice.bound.prior / (1 - choice.bound.prior) * math.exp(loss)
         middle = odds / (1 + odds)
         assert "held it for 10 % likely" in answer
         assert "with probability 0.9 at most" in answer
+        assert "One release in twenty" not in answer
     assert f"of a middle row {100 * middle:.1f} %" in answer
     place = list(choice.utility.epsilons).index(choice.recommended)
     accuracy = choice.utility.accuracy
@@ -301,19 +307,23 @@ def test_what_a_private_choice_would_lose():
 # The curves ------------------------------------------------------------------------------------
 
 
-def sampled_way(choice, distance, epsilon, draws=200_000):
-    """Naively, from noise as the definition has it: s = (E∣ℓ∣/t − c)/(1 − c), c by its limit."""
+def losses_at(choice, distance, epsilon, draws=200_000):
+    """Losses of a row in sampled noise as the definition has it, and the noise, in units of 1/β."""
     how = dataclasses.replace(choice.sweep.mechanism, epsilon=epsilon)
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(draws, how.dimension))
     noise *= (rng.gamma(how.dimension, 1.0, draws) / np.linalg.norm(noise, axis=1))[:, None]
-    t = distance / how.resolution
     shift = np.zeros(how.dimension)
-    shift[0] = t
-    loss = np.linalg.norm(noise - shift, axis=1) - np.linalg.norm(noise, axis=1)
-    direction = np.abs(noise[:, 0]) / np.linalg.norm(noise, axis=1)
-    start = direction.mean()
-    if how.dimension == 1:
+    shift[0] = distance / how.resolution
+    return np.linalg.norm(noise - shift, axis=1) - np.linalg.norm(noise, axis=1), noise
+
+
+def sampled_way(choice, distance, epsilon):
+    """Naively: s = (E∣ℓ∣/t − c)/(1 − c), c being its limit as t → 0."""
+    loss, noise = losses_at(choice, distance, epsilon)
+    t = distance / dataclasses.replace(choice.sweep.mechanism, epsilon=epsilon).resolution
+    start = float(np.mean(np.abs(noise[:, 0]) / np.linalg.norm(noise, axis=1)))
+    if noise.shape[1] == 1:
         return loss.mean() / t
     return (np.abs(loss).mean() / t - start) / (1 - start)
 

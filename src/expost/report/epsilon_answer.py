@@ -4,6 +4,7 @@ Numbers only, so that no name from outside stands in them.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from expost.report.wording import share as share_text
 
 __all__ = ["MEASURE_NAMES", "epsilon_answer", "score_text", "uncertain"]
 
+# Nineteen releases of twenty.
+_UNLUCKY = 0.95
 MEASURE_NAMES = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss", "r2": "R²"}
 
 
@@ -57,6 +60,19 @@ def _belief_sentence(choice: EpsilonChoice) -> str:
     return (
         f"Somebody who knows all other rows and {before} then {how} {percent(belief)} sure that the"
         f" most exposed of the {count(choice.sweep.rows)} rows is in the data{middle}."
+        f"{_unlucky_sentence(choice, epsilon)}"
+    )
+
+
+def _unlucky_sentence(choice: EpsilonChoice, epsilon: float) -> str:
+    """A mean hides the unlucky release: what the worst in twenty does, where the law is known."""
+    if choice.bound.quantile is not None or not isinstance(choice.sweep, OutputSweep):
+        return ""
+    unlucky = replace(choice.bound, quantile=_UNLUCKY)
+    belief = uncertain(choice.sweep.belief(unlucky, np.array([epsilon]))[0])
+    return (
+        f" One release in twenty makes that attacker {percent(belief)} sure of the most exposed"
+        " row, or surer."
     )
 
 
