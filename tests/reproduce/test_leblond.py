@@ -15,11 +15,11 @@ import evidence
 from expost import datasets
 from expost._files import write_bytes
 from expost.errors import InvalidInput
-from expost.reproduce import leblond
+from expost.reproduce import leblond, reproduction
 from expost.reproduce.claims import Check, Claim, Verdict
 from expost.reproduce.exhibits import Exhibit, Table
 from expost.reproduce.leblond import PHASES, reproduce, write
-from expost.reproduce.page import render_page
+from expost.reproduce.page import Paper, render_page
 from expost.reproduce.points import farthest_row_claim, worst_case_claim
 from expost.reproduce.setting import SIX, Effort, Setting, normalised_rows
 
@@ -62,7 +62,7 @@ def tables(found):
 @pytest.fixture
 def bare(found, monkeypatch):
     """The same results without figures, which take seconds to draw."""
-    monkeypatch.setattr(leblond, "png", lambda figure: b"picture")
+    monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")
     exhibits = tuple(replace(exhibit, draw=lambda: None) for exhibit in found.exhibits)
     return replace(found, exhibits=exhibits)
 
@@ -144,18 +144,19 @@ def test_whatever_comes_from_outside_is_escaped():
         errata=(HOSTILE,),
     )
     text = render_page(
+        Paper(name=HOSTILE, title=HOSTILE, data=HOSTILE, made_from=HOSTILE),
         claims=(claim,),
         exhibits=(exhibit,),
         pictures={"fig2": b"x"},
         source=HOSTILE,
         seed=0,
-        effort=Effort(),
+        made=HOSTILE,
     )
     page = Tags(text)
     assert not page.all("script")
     assert [a["src"] for a in page.all("img")] == ["data:image/png;base64,eA=="]
     assert text.count("onerror") == text.count("onerror=alert(1)&gt;")
-    assert "".join(page.texts).count(HOSTILE) >= 8
+    assert "".join(page.texts).count(HOSTILE) >= 13
     assert "not a number" in text
     assert "not ≤" in text
 
@@ -230,7 +231,7 @@ def test_a_figure_that_fails_leaves_nothing(tmp_path, monkeypatch, found):
     def fails(figure):
         raise ArithmeticError("no figure")
 
-    monkeypatch.setattr(leblond, "png", fails)
+    monkeypatch.setattr(reproduction, "png", fails)
     with pytest.raises(ArithmeticError):
         write(found, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -248,7 +249,7 @@ def test_a_full_disk_leaves_no_page_of_an_earlier_run(tmp_path, monkeypatch, bar
             raise OSError(28, "No space left on device")
         return write_bytes(path, audience, content)
 
-    monkeypatch.setattr(leblond, "write_bytes", full)
+    monkeypatch.setattr(reproduction, "write_bytes", full)
     with pytest.raises(InvalidInput, match="No space left"):
         write(bare, out)
     assert not (out / "index.html").exists()

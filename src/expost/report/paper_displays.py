@@ -43,7 +43,7 @@ class Curve:
     """One line, or points where ``style`` is "": x and y, each (k,).
 
     ``colour`` is a colour, or a place from 0 to 1 on the ordered scale. ``spread`` (k,) is drawn
-    as a band of that half width.
+    as a band of that half width; ``size`` is that of the marker.
     """
 
     x: FloatArray
@@ -53,6 +53,7 @@ class Curve:
     style: Any = "-"
     marker: str = ""
     width: float = 1.6
+    size: float = 4.5
     spread: FloatArray | None = None
 
     def __post_init__(self) -> None:
@@ -133,7 +134,7 @@ class CurvesDisplay(_Display):
             ls=curve.style or "none",
             lw=curve.width,
             marker=curve.marker or None,
-            ms=4.5,
+            ms=curve.size,
             label=curve.label,
         )
 

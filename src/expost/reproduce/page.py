@@ -8,6 +8,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 
@@ -15,35 +16,46 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from expost.reproduce.claims import Claim, Verdict
 from expost.reproduce.exhibits import Exhibit
-from expost.reproduce.setting import Effort
 
-__all__ = ["render_page"]
+__all__ = ["Paper", "render_page"]
 
 _MARKS = {Verdict.HOLDS: "good", Verdict.PARTLY: "half", Verdict.FAILS: "bad"}
 _SIGNS = {"<": "<", "<=": "≤", ">=": "≥", "==": "="}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """The paper: who and when, its title, the data it is reproduced on, and why that is public."""
+
+    name: str
+    title: str
+    data: str
+    made_from: str
+
+
 def render_page(
+    paper: Paper,
     *,
     claims: Sequence[Claim],
     exhibits: Sequence[Exhibit],
     pictures: Mapping[str, bytes],
     source: str,
     seed: int,
-    effort: Effort,
+    made: str,
 ) -> str:
     """The page; the same results give the same bytes."""
     environment = _environment()
     style = "\n".join(_source(environment, name) for name in ("style.css", "claims.css"))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("claims.html").render(
+        paper=paper,
         claims=claims,
         exhibits=exhibits,
         pictures={name: base64.b64encode(data).decode() for name, data in pictures.items()},
         titles={exhibit.name: exhibit.title for exhibit in exhibits},
         source=source,
         seed=seed,
-        effort=effort,
+        made=made,
         version=version("expost"),
         style=style,
         style_hash=f"sha256-{digest}",
