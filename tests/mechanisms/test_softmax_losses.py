@@ -1,0 +1,741 @@
+"""Objective perturbation with more than two classes: calibration, losses, release and estimator."""
+
+import copy
+import hashlib
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
+from expost.accounting import gaussian_delta
+from expost.errors import (
+    InvalidInput,
+    PrivacyLeakWarning,
+    RaisedRegularizationWarning,
+    SeededReleaseWarning,
+    WrongRows,
+)
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
+from expost.mechanisms.softmax import SoftmaxTangent
+from expost.mechanisms.softmax_sampling import softmax_minimisers, typical_softmax_exposures
+from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
+from expost.types import Audience, Neighbouring
+
+REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
+NOISES = ("gaussian", "laplace")
+
+
+def rows(n, d, K, seed):
+    """Rows in the unit ball, and a class for each."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X *= (rng.uniform(0.4, 1.0, n) / np.linalg.norm(X, axis=1))[:, None]
+    y = rng.integers(0, K, n).astype(float)
+    y[:K] = np.arange(min(K, n))
+    return X, y
+
+
+def perturbation(n, d, K, *, noise="gaussian", epsilon=1.0, delta=1e-5, **options):
+    options = {"regularization": 0.1, **options}
+    return ObjectivePerturbation(
+        epsilon=epsilon,
+        delta=delta if noise == "gaussian" else None,
+        noise=noise,
+        loss=Softmax(classes=K),
+        rows=n,
+        dimension=K * d,
+        **options,
+    )
+
+
+def problem_of(how, X, y):
+    return SoftmaxProblem(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
+
+
+def log_density(how, X, y, theta):
+    """log p(θ ∣ D) by its definition: the law of b = −∇J, and the determinant of the whole ∇²J."""
+    K = how.loss.classes
+    z = X @ theta.reshape(K, -1).T
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    gradient = ((p - np.eye(K)[y.astype(int)]).T @ X).ravel() + how.penalty_sum * theta
+    hessian = how.penalty_sum * np.eye(len(theta))
+    for x, q in zip(X, p, strict=True):
+        hessian += np.kron(np.diag(q) - np.outer(q, q), np.outer(x, x))
+    return float(how.law.log_density(gradient[None])[0]) + np.linalg.slogdet(hessian)[1]
+
+
+def neighbour(X, y, entering, relation, row):
+    if relation is not ADD:
+        X, y = np.delete(X, row, axis=0), np.delete(y, row)
+    if relation is not REMOVE:
+        X, y = np.vstack([X, entering[0][row]]), np.append(y, entering[1][row])
+    return X, y
+
+
+def brute_force(how, X, y, entering, relation, theta):
+    """The loss of every row by its definition."""
+    base = log_density(how, X, y, theta)
+    others = [
+        log_density(how, *neighbour(X, y, entering, relation, row), theta) for row in range(len(X))
+    ]
+    sign = -1 if relation is ADD else 1
+    return sign * (base - np.array(others))
+
+
+# The losses.
+
+SHAPES = [(3, 1), (3, 2), (4, 3), (7, 6)]
+
+
+@pytest.mark.parametrize("relation", list(Neighbouring))
+@pytest.mark.parametrize(("K", "d"), SHAPES)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("epsilon", "regularization"), [(0.5, 1.0), (8.0, 1e-3)])
+def test_losses_are_the_log_ratio_of_densities(noise, K, d, relation, epsilon, regularization):
+    n = 25
+    X, y = rows(n, d, K, 1)
+    entering = rows(n, d, K, 2)
+    how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
+    problem = problem_of(how, X, y)
+    theta = how.release(problem, np.random.default_rng(3))
+    tangent = SoftmaxTangent.at(how, problem, theta)
+    tangent.check_rows()
+    found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+    exact = brute_force(how, X, y, entering, relation, theta)
+    np.testing.assert_allclose(found.loss, exact, atol=1e-10)
+    assert np.all((found.low <= exact) & (exact <= found.high))
+    assert np.all(found.high - found.low < 1e-5)
+    # Power: nothing else comes as close.
+    assert np.abs(found.loss + exact).max() > 1e-3
+    if relation is REMOVE:
+        np.testing.assert_allclose(tangent.removal_losses(), found.loss, atol=1e-13)
+    if relation is not REPLACE:
+        limit = epsilon if noise == "laplace" else math.inf
+        assert found.worst_case == epsilon
+        assert np.all(np.abs(found.loss) <= limit)
+    elif noise == "gaussian":
+        # Gaussian noise is not calibrated to replacements.
+        assert found.worst_case == math.inf
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_losses_against_differences_at_fifty_digits(noise):
+    """The Jacobian of θ ↦ ∇J by differences: no formula for a Hessian is trusted."""
+    n, d, K = 5, 2, 3
+    X, y = rows(n, d, K, 7)
+    how = perturbation(n, d, K, noise=noise, epsilon=3.0, delta=1e-2, regularization=0.2)
+    theta = how.release(problem_of(how, X, y), np.random.default_rng(1))
+    found = SoftmaxTangent.at(how, problem_of(how, X, y), theta).row_losses()
+
+    def gradient(point, members):
+        total = [mpmath.mpf(how.penalty_sum) * value for value in point]
+        for i in members:
+            z = [mpmath.fdot(point[k * d : k * d + d], X[i]) for k in range(K)]
+            weights = [mpmath.exp(value) for value in z]
+            for k in range(K):
+                slope = weights[k] / mpmath.fsum(weights) - int(k == y[i])
+                for j in range(d):
+                    total[k * d + j] += slope * mpmath.mpf(X[i, j])
+        return total
+
+    def density(members):
+        point, step = [mpmath.mpf(value) for value in theta], mpmath.mpf(10) ** -25
+        jacobian = mpmath.matrix(K * d)
+        for a in range(K * d):
+            ends = []
+            for sign in (1, -1):
+                moved = list(point)
+                moved[a] += sign * step
+                ends.append(gradient(moved, members))
+            for b in range(K * d):
+                jacobian[b, a] = (ends[0][b] - ends[1][b]) / (2 * step)
+        norm = mpmath.norm(gradient(point, members))
+        law = how.law
+        exponent = -law.rate * norm if noise == "laplace" else -(norm**2) / (2 * mpmath.mpf(law.scale) ** 2)  # fmt: skip
+        return exponent + mpmath.log(mpmath.det(jacobian))
+
+    with mp.workdps(70):
+        base = density(range(n))
+        exact = [float(base - density([j for j in range(n) if j != i])) for i in range(n)]
+    np.testing.assert_allclose(found.loss, exact, atol=1e-12)
+
+
+@pytest.mark.parametrize("relation", list(Neighbouring))
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("epsilon", "regularization"), [(1.0, 0.1), (20.0, 1e-3)])
+def test_intervals_hold_anywhere_in_the_cell(noise, relation, epsilon, regularization):
+    n, d, K = 12, 2, 3
+    X, y = rows(n, d, K, 4)
+    entering = rows(n, d, K, 5)
+    how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
+    # A coarser grid, so that what moves is seen above the rounding of the brute force.
+    reach = 1e-3 / how.penalty_sum
+    problem = problem_of(how, X, y)
+    theta = how.release(problem, np.random.default_rng(6))
+    tangent = SoftmaxTangent.at(_Coarse(how, reach), problem, theta)
+    found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+    rng = np.random.default_rng(8)
+    largest = np.zeros(n)
+    for trial in range(60):
+        step = rng.normal(size=K * d)
+        if trial >= 40:
+            # Towards the gradient and away from it, where g changes most.
+            step = tangent.hessian @ tangent.gradient * (-1) ** trial + 0.1 * step
+        moved = theta + reach * step / np.linalg.norm(step)
+        exact = brute_force(how, X, y, entering, relation, moved)
+        assert np.all((found.low <= exact) & (exact <= found.high))
+        largest = np.maximum(largest, np.abs(exact - found.loss))
+    # Power: the intervals are not far wider than what moves.
+    assert np.median((found.high - found.loss) / largest) < 30
+
+
+class _Coarse:
+    """The same mechanism with another cell."""
+
+    def __init__(self, how, reach):
+        self._how, self.reach_of_cell = how, reach
+
+    def __getattr__(self, name):
+        return getattr(self._how, name)
+
+
+def test_one_row_may_replace_every_row():
+    how = perturbation(10, 2, 3)
+    X, y = rows(10, 2, 3, 0)
+    problem = problem_of(how, X, y)
+    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    one = (X[:1] / 2, np.array([2.0]))
+    single = tangent.row_losses(REPLACE, one)
+    each = tangent.row_losses(REPLACE, (np.tile(one[0], (10, 1)), np.full(10, 2.0)))
+    np.testing.assert_allclose(single.loss, each.loss, rtol=1e-12)
+    with pytest.raises(InvalidInput, match="has 3 rows"):
+        tangent.row_losses(REPLACE, (X[:3], y[:3]))
+    with pytest.raises(InvalidInput, match="classes from 0 to 2"):
+        tangent.row_losses(ADD, (X[:1], np.array([3.0])))
+
+
+def test_a_row_for_itself_costs_nothing():
+    how = perturbation(10, 3, 4, epsilon=5.0, regularization=1e-3)
+    X, y = rows(10, 3, 4, 0)
+    problem = problem_of(how, X, y)
+    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    found = tangent.row_losses(REPLACE, (X, y))
+    np.testing.assert_allclose(found.loss, 0, atol=1e-13)
+    assert np.all((found.low <= 0) & (found.high >= 0))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_losses_average_to_one_in_the_exponent(noise):
+    """E over θ ~ p(· ∣ D) of exp(−loss) = 1, all rows together; false alarms: 7e-6."""
+    n, d, K, models = 8, 2, 3, 3000
+    X, y = rows(n, d, K, 9)
+    epsilon = 4.0 if noise == "gaussian" else 12.0
+    how = perturbation(n, d, K, noise=noise, epsilon=epsilon, delta=0.1, regularization=0.1)
+    problem = problem_of(how, X, y)
+    noise_draws = how.law.sample(models, np.random.default_rng(10))
+    thetas = softmax_minimisers(problem, noise_draws / n)
+    losses = np.array([SoftmaxTangent.at(how, problem, t).removal_losses() for t in thetas])
+
+    def off(values):
+        means = np.exp(-values).mean(axis=1) - 1
+        return abs(means.mean()) / (means.std() / math.sqrt(models))
+
+    assert off(losses) < 4.5
+    # Power: neither losses × 1.2 or × 0.8 nor those short of a fifth of their determinants pass.
+    assert off(1.2 * losses) > 4.5
+    assert off(0.8 * losses) > 4.5
+    z = np.einsum("ij,mkj->mik", X, thetas.reshape(models, K, d))
+    p = np.exp(z) / np.exp(z).sum(axis=2, keepdims=True)
+    assert off(losses - (1 - (p**2).sum(axis=2)) * 0.2 / how.penalty_sum) > 4.5
+
+
+def test_typical_exposures_are_means_over_releases():
+    n, d, K = 30, 2, 3
+    X, y = rows(n, d, K, 11)
+    how = perturbation(n, d, K, noise="laplace", epsilon=2.0)
+    problem = problem_of(how, X, y)
+    mean, error = typical_softmax_exposures(how, problem)
+    rng = np.random.default_rng(12)
+    exact = np.mean(
+        [
+            np.abs(SoftmaxTangent.at(how, problem, how.release(problem, rng)).row_losses().loss)
+            for _ in range(400)
+        ],
+        axis=0,
+    )
+    assert np.all(np.abs(mean - exact) < 6 * error)
+    assert np.max(np.abs(1.5 * mean - exact) / error) > 6
+
+
+@pytest.mark.parametrize("size", [0.1, 30.0])
+def test_sampled_models_are_minimisers(size):
+    X, y = rows(40, 3, 4, 13)
+    problem = SoftmaxProblem(X=X, y=y, loss=Softmax(classes=4), penalty=1e-2)
+    linear = size * np.random.default_rng(14).normal(size=(5, 12)) / 40
+    for theta, c in zip(softmax_minimisers(problem, linear), linear, strict=True):
+        tilted = SoftmaxProblem(X=X, y=y, loss=problem.loss, penalty=1e-2, linear=c)
+        np.testing.assert_allclose(theta, minimise_softmax(tilted).theta, atol=1e-7)
+
+
+# The promise.
+
+
+@pytest.mark.parametrize("K", [3, 7])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_the_constants_of_the_calibrations(K, epsilon):
+    n, d, delta = 50, 4, 1e-6
+    published = perturbation(
+        n, d, K, epsilon=epsilon, delta=delta, calibration="published", regularization=1e-9
+    )
+    assert published.penalty_sum == pytest.approx(2 * (1 - 1 / K) / epsilon, rel=1e-12)
+    variance = 2 * (8 * math.log(2 * (K - 1) / delta) + 4 * epsilon) / epsilon**2
+    assert published.law.scale == pytest.approx(math.sqrt(variance), rel=1e-12)
+    for regularization in (1e-9, 1.0):
+        tight = perturbation(n, d, K, epsilon=epsilon, delta=delta, regularization=regularization)
+        spent = (K - 1) * math.log1p(1 / (K * tight.penalty_sum))
+        assert spent <= epsilon / 2 * (1 + 1e-12)
+        promised = (K - 1) * gaussian_delta(epsilon - spent, math.sqrt(2) / tight.law.scale)
+        assert delta * (1 - 1e-4) < promised <= delta
+        assert tight.law.scale < published.law.scale
+        # What is published keeps the tight promise too.
+        spent = (K - 1) * math.log1p(1 / (K * published.penalty_sum))
+        assert (K - 1) * gaussian_delta(epsilon - spent, math.sqrt(2) / published.law.scale) <= delta  # fmt: skip
+    pure = perturbation(n, d, K, noise="laplace", epsilon=epsilon)
+    assert 2 * math.sqrt(2) * pure.law.rate < epsilon
+    assert pure.worst_case_passed == 0
+    assert 0 < tight.worst_case_passed <= 1
+
+
+PLANE = np.linalg.qr(np.column_stack([np.ones(3), np.eye(3)[:, :2]]))[0][:, 1:]
+
+
+def plane_density(how, X, y, points):
+    """p(θ ∣ D) for K = 3, d = 1 at points of the plane Σ θₖ = 0.
+
+    Across it ∇J is λ times the coordinate whatever the rows, so that part cancels.
+    """
+    theta, lam, scale = points @ PLANE.T, how.penalty_sum, how.law.scale
+    gradient = lam * points
+    hessian = np.tile(lam * np.eye(2), (len(points), 1, 1))
+    for (x, code), count in zip(*np.unique(np.column_stack([X, y]), axis=0, return_counts=True), strict=True):  # fmt: skip
+        p = np.exp(theta * x - np.max(theta * x, axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        u = p - np.eye(3)[int(code)]
+        gradient = gradient + count * x * (u @ PLANE)
+        mean = p @ PLANE
+        hessian += count * x * x * (np.einsum("nk,ka,kb->nab", p, PLANE, PLANE) - mean[:, :, None] * mean[:, None, :])  # fmt: skip
+    exponent = -np.sum(gradient**2, axis=1) / (2 * scale**2)
+    return np.exp(exponent) / (2 * np.pi * scale**2) * np.linalg.det(hessian)
+
+
+def hockey_stick(how, X, y, row, epsilon, half):
+    """δ(ε) of removing ``row`` and of adding it again, by quadrature over the plane."""
+    problem = SoftmaxProblem(X=X[:, None], y=y, loss=how.loss, penalty=how.total_regularization)
+    centre = minimise_softmax(problem).theta @ PLANE
+    axis = np.linspace(-half, half, 400)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) + centre
+    weight = (axis[1] - axis[0]) ** 2
+    p = plane_density(how, X, y, points)
+    q = plane_density(how, np.delete(X, row), np.delete(y, row), points)
+    assert p.sum() * weight == pytest.approx(1, abs=1e-5)
+    assert q.sum() * weight == pytest.approx(1, abs=1e-5)
+    over = math.exp(epsilon)
+    return (
+        float(np.maximum(p - over * q, 0).sum() * weight),
+        float(np.maximum(q - over * p, 0).sum() * weight),
+    )
+
+
+@pytest.mark.parametrize("calibration", ["tight", "published"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (0.3, 1e-2), (3.0, 1e-3)])
+def test_tiny_data_keep_the_promise(calibration, epsilon, delta):
+    for others in (2, 20):
+        X, y = np.ones(others + 1), np.append(0.0, np.ones(others))
+        how = perturbation(
+            others + 1, 1, 3, epsilon=epsilon, delta=delta, calibration=calibration,
+            regularization=1e-6,
+        )  # fmt: skip
+        half = 8 * how.law.scale / how.penalty_sum
+        assert max(hockey_stick(how, X, y, 0, epsilon, half)) <= delta
+
+
+def test_the_promise_is_nearly_used_up():
+    """One row against thousands, with a λ that leaves little to the determinants."""
+    others, epsilon, delta = 5000, 1.0, 1e-2
+    X, y = np.ones(others + 1), np.append(0.0, np.ones(others))
+    how = perturbation(others + 1, 1, 3, epsilon=epsilon, delta=delta, regularization=20 / others)
+    half = 9 * how.law.scale / how.penalty_sum
+    removed, added = hockey_stick(how, X, y, 0, epsilon, half)
+    # Its u is near one vertex of two: about half of what is allowed for.
+    assert 0.3 * delta < max(removed, added) <= delta
+    # Power: a third less noise breaks it.
+    less = copy.copy(how)
+    object.__setattr__(less, "law", type(how.law)(scale=how.law.scale / 1.5, dimension=3))
+    assert max(hockey_stick(less, X, y, 0, epsilon, half)) > delta
+
+
+def far_thetas(rng, X, y, K, d):
+    """Models near and far, towards the rows and away from them."""
+    size = 10 ** rng.uniform(-1, 2)
+    own = np.zeros((K, d))
+    row = rng.integers(len(X))
+    own[int(y[row])] -= X[row]
+    own[rng.integers(K)] += X[row]
+    return size * (rng.normal(size=K * d) * rng.choice([0.0, 0.1, 1.0]) + own.ravel())
+
+
+@pytest.mark.parametrize("calibration", ["tight", "published"])
+@pytest.mark.parametrize("relation", list(Neighbouring))
+def test_pure_epsilon_holds_at_every_theta(relation, calibration):
+    rng = np.random.default_rng(15)
+    largest = 0.0
+    for trial in range(150):
+        n, d, K = 2 + trial % 4, 1 + trial % 3, 3 + trial % 2
+        X, y = rows(n, d, K, trial)
+        X /= np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12)
+        entering = (-X, y) if trial % 2 else rows(n, d, K, trial + 1000)
+        epsilon = float(10 ** rng.uniform(-1, 1))
+        how = perturbation(
+            n, d, K, noise="laplace", epsilon=epsilon, calibration=calibration, regularization=1e-6
+        )
+        theta = far_thetas(rng, X, y, K, d)
+        exact = brute_force(how, X, y, entering, relation, theta)
+        largest = max(largest, float(np.max(np.abs(exact))) / epsilon)
+    assert largest <= 1
+    assert largest > 0.3
+
+
+def test_pure_epsilon_is_nearly_used_up_by_a_replacement():
+    """Two opposite rows, both taken for the same wrong class, while the others decide θ."""
+    d, K, others = 2, 3, 20_000
+    turn = 0.5
+    first = np.array([1.0, 0.0])
+    second = np.array([-math.cos(turn), math.sin(turn)])
+    X = np.vstack([first, np.tile(first, (others, 1)), np.tile(second, (others, 1))])
+    y = np.append(0.0, np.ones(2 * others))
+    how = perturbation(len(X), d, K, noise="laplace", epsilon=1.0, regularization=20 / others)
+    # Θ takes both for the second class, with the gradient along (e₀ − e₁) ⊗ (x₁ − x₂).
+    problem = problem_of(how, X, y)
+    base = minimise_softmax(problem).theta
+    pull = np.zeros((K, d))
+    pull[0], pull[1] = first - second, second - first
+    best = 0.0
+    for size in (10.0, 300.0):
+        linear = size * pull.ravel() / len(X)
+        theta = minimise_softmax(
+            SoftmaxProblem(X=X, y=y, loss=how.loss, penalty=problem.penalty, linear=linear),
+            start=base,
+        ).theta
+        found = SoftmaxTangent.at(how, problem, theta)
+        losses = found.row_losses(REPLACE, (second[None], np.zeros(1)))
+        best = max(best, abs(float(losses.loss[0])))
+    # 2√2·β and hardly anything for the determinants: all but a little of ε.
+    assert 0.85 < best <= 1
+
+
+def test_how_often_epsilon_is_passed():
+    n, d, K = 6, 2, 3
+    X, y = rows(n, d, K, 16)
+    how = perturbation(n, d, K, epsilon=1.0, delta=0.2, regularization=5.0)
+    problem = problem_of(how, X, y)
+    thetas = softmax_minimisers(problem, how.law.sample(2000, np.random.default_rng(17)) / n)
+    losses = np.array([SoftmaxTangent.at(how, problem, t).removal_losses() for t in thetas])
+    passed = np.mean(np.abs(losses) > 1.0, axis=0)
+    assert np.all(passed <= how.worst_case_passed)
+    assert passed.max() > 0
+    a, r = math.sqrt(2) / how.law.scale, K - 1
+    spent = r * math.log1p(1 / (K * how.penalty_sum))
+    above = r * ndtr(a / 2 - (1 - spent) / a)
+    assert above < how.worst_case_passed < 2 * above
+
+
+def test_regularization_is_raised_only_where_epsilon_needs_it():
+    assert perturbation(100, 2, 3, epsilon=0.1, regularization=1e-6).is_raised
+    assert not perturbation(100, 2, 3, epsilon=0.1, regularization=1.0).is_raised
+    limit = brentq(
+        lambda value: 2 * math.log1p(1 / (300 * 10**value)) - 0.5, -6, 1
+    )  # fmt: skip
+    for factor, raised in ((1.001, False), (0.999, True)):
+        how = perturbation(100, 2, 3, epsilon=1.0, regularization=factor * 10**limit)
+        assert how.is_raised is raised
+
+
+# The release and the estimator.
+
+IRIS_X, IRIS_Y = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+FLOWERS = NAMES[IRIS_Y]
+LONGEST = 12.0
+
+
+def estimator(**options):
+    settings = {"data_norm": LONGEST, "classes": tuple(NAMES), "mechanism": "objective"}
+    return PrivateLogisticRegression(**{"epsilon": 5.0, "regularization": 0.05, **settings, **options})  # fmt: skip
+
+
+def test_without_noise_it_is_the_softmax_regression_of_scikit_learn():
+    model = estimator(epsilon=math.inf, fit_intercept=False).fit(IRIS_X, FLOWERS)
+    theirs = LogisticRegression(
+        C=1 / (150 * 0.05), fit_intercept=False, tol=1e-10, max_iter=10_000
+    ).fit(IRIS_X / LONGEST, FLOWERS)
+    np.testing.assert_allclose(model.coef_ * LONGEST, theirs.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(IRIS_X), theirs.predict_proba(IRIS_X / LONGEST), atol=1e-6)  # fmt: skip
+    assert model.predict(IRIS_X).tolist() == theirs.predict(IRIS_X / LONGEST).tolist()
+    assert model.classes_.tolist() == theirs.classes_.tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
+def test_a_fitted_model_of_three_classes(options, tmp_path):
+    model = estimator(**options).fit(IRIS_X, FLOWERS)
+    assert model.coef_.shape == (3, 4)
+    assert model.intercept_.shape == (3,)
+    assert model.n_features_in_ == 4
+    scores = model.decision_function(IRIS_X)
+    np.testing.assert_allclose(scores, IRIS_X @ model.coef_.T + model.intercept_)
+    inside = model.release_.ball.rows(IRIS_X)[0] @ model.release_.theta.reshape(3, 5).T
+    np.testing.assert_allclose(scores, inside, atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(IRIS_X).sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(IRIS_X)), model.predict_proba(IRIS_X))
+    assert model.predict(IRIS_X).tolist() == NAMES[scores.argmax(axis=1)].tolist()
+    assert model.release_.audience is Audience.PASS
+    again = PrivateLogisticRegression.load(model.save(tmp_path / "model.json"))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert again.get_params() == {**model.get_params(), "classes": tuple(NAMES.tolist())}
+    assert again.release_.to_json() == model.release_.to_json()
+    assert "softmax" in repr(model.release_)
+
+
+def test_classes_without_rows_are_kept():
+    model = estimator(classes=("z", *NAMES)).fit(IRIS_X, FLOWERS)
+    assert model.classes_.tolist() == [*NAMES, "z"]
+    assert model.coef_.shape == (4, 4)
+    two = IRIS_Y > 0
+    assert estimator().fit(IRIS_X[two], FLOWERS[two]).coef_.shape == (3, 4)
+
+
+def test_two_classes_stay_one_vector():
+    two = IRIS_Y > 0
+    model = estimator(classes=None)
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        model.fit(IRIS_X[two], FLOWERS[two])
+    assert model.coef_.shape == (1, 4)
+    assert model.release_.mechanism.loss.name == "logistic"
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        assert model.fit(IRIS_X, FLOWERS).coef_.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (estimator(mechanism="output"), "two different labels"),
+        (estimator(mechanism="output", classes=None), "exactly two"),
+        (PrivateLinearSVC(mechanism="objective", data_norm=LONGEST), "exactly two"),
+        (estimator(classes=("setosa", "virginica", "rosa")), "labels beside"),
+        (estimator(classes=("setosa", "virginica", "virginica")), "all differ"),
+        (estimator(classes=("setosa", "virginica")), "labels beside"),
+    ],
+)
+def test_more_classes_where_they_cannot_be(model, expected):
+    with pytest.raises(InvalidInput, match=expected):
+        model.fit(IRIS_X, FLOWERS)
+
+
+def test_one_class_only():
+    with pytest.raises(InvalidInput, match="one class only"):
+        estimator().fit(IRIS_X[:50], FLOWERS[:50])
+
+
+def test_what_works_on_two_classes_refuses_the_model():
+    model = estimator().fit(IRIS_X, FLOWERS)
+    with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
+        model.release_.problem(IRIS_X, FLOWERS)
+    prepared = model.prepared(IRIS_X, FLOWERS)
+    assert isinstance(prepared.objective, SoftmaxProblem)
+    with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
+        _ = prepared.problem
+
+
+def test_a_small_epsilon_raises_the_regularization_and_says_so():
+    with pytest.warns(RaisedRegularizationWarning, match="epsilon=0.01"):
+        estimator(epsilon=0.01, regularization=1e-3).fit(IRIS_X, FLOWERS)
+
+
+def test_automatic_regularization():
+    model = estimator(regularization="auto").fit(IRIS_X, FLOWERS)
+    assert 1 / 150 <= model.release_.mechanism.regularization < 100
+
+
+CHECKED = [
+    PrivateLogisticRegression(1e3, mechanism="objective", data_norm=10.0, regularization=1e-3, random_state=0),
+    PrivateLogisticRegression(
+        1e3, 1e-5, mechanism="objective", noise="gaussian", data_norm=10.0, regularization=1e-3, random_state=0
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::expost.errors.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.ClippedRowsWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
+@pytest.mark.filterwarnings("ignore::expost.estimators.BudgetWarning")
+@parametrize_with_checks(CHECKED)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_tags():
+    for mechanism, more in (("output", False), ("objective", True)):
+        tags = PrivateLogisticRegression(mechanism=mechanism).__sklearn_tags__()
+        assert tags.classifier_tags.multi_class is more
+    svc = PrivateLinearSVC(mechanism="objective").__sklearn_tags__()
+    assert svc.classifier_tags.multi_class is False
+
+
+def sealed(value):
+    fields = {name: field for name, field in value.items() if name != "sha256"}
+    seal = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return {**fields, "sha256": seal}
+
+
+EDITS = {
+    "a class too many": lambda value: value["classes"].append("rosa"),
+    "a class too few": lambda value: value["classes"].pop(),
+    "a class twice": lambda value: value.update(classes=["a", "b", "b"]),
+    "no classes": lambda value: value.update(classes=None),
+    "another number of classes": lambda value: value["loss"].update(classes=5),
+    "a number that does not divide": lambda value: value["loss"].update(classes=4),
+    "two classes": lambda value: value["loss"].update(classes=2),
+    "no number of classes": lambda value: value["loss"].pop("classes"),
+    "half a class": lambda value: value["loss"].update(classes=3.0),
+    "another loss": lambda value: value.update(loss={"name": "logistic"}),
+    "output perturbation": lambda value: value["mechanism"].update(kind="output"),
+    "a shorter theta": lambda value: value["theta"].pop(),
+    "another scale": lambda value: value["mechanism"].update(scale=1e-3),
+    "a theta beside the grid": lambda value: value["theta"].__setitem__(0, 1e-30),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_model_is_refused(edit):
+    value = json.loads(json.dumps(estimator().fit(IRIS_X, FLOWERS).release_.to_json()))
+    assert Release.from_json(value).to_json() == value
+    edit(value)
+    with pytest.raises(InvalidInput):
+        Release.from_json(sealed(value))
+
+
+def test_output_perturbation_takes_no_more_than_two():
+    model = estimator().fit(IRIS_X, FLOWERS)
+    how = OutputPerturbation(
+        epsilon=5.0, loss=Softmax(classes=3), regularization=0.05, rows=150, dimension=15
+    )
+    fields = {"ball": model.release_.ball, "classes": model.classes_, "mechanism": how}
+    with pytest.raises(InvalidInput, match="only objective perturbation"):
+        Release(theta=np.zeros(15), **fields)
+    rows_inside, codes = model.release_.ball.rows(IRIS_X)[0], IRIS_Y.astype(float)
+    with pytest.raises(InvalidInput, match="only objective perturbation"):
+        profile(np.zeros(15), rows_inside, codes, mechanism=how)
+
+
+# The profile.
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
+def test_the_profile_of_iris(options, tmp_path):
+    model = estimator(**options).fit(IRIS_X, FLOWERS)
+    found = profile(model, IRIS_X, FLOWERS)
+    how, release = model.release_.mechanism, model.release_
+    X = release.ball.rows(IRIS_X)[0]
+    codes = IRIS_Y.astype(float)
+    exact = brute_force(how, X, codes, None, REMOVE, release.theta)
+    np.testing.assert_allclose(found.loss, exact, atol=1e-10)
+    assert np.max(found.loss_high - found.loss_low) < 1e-5
+    assert "softmax by objective perturbation" in str(found)
+    assert found.worst_case == 5.0
+    assert np.all(found.typical > 0)
+    assert np.all(found.typical_error > 0)
+    # Through the file, and with bare coefficients.
+    path = release.save(tmp_path / "model.json")
+    np.testing.assert_array_equal(profile(path, IRIS_X, FLOWERS).loss, found.loss)
+    bare = profile(release.theta, X, codes, mechanism=how)
+    np.testing.assert_array_equal(bare.loss, found.loss)
+    # People who are not in it.
+    strangers = (IRIS_X[:7] + 0.1, FLOWERS[:7])
+    added = profile(model, IRIS_X, FLOWERS, relation="add", candidates=strangers)
+    exact = [
+        log_density(how, np.vstack([X, release.ball.rows(x[None])[0]]), np.append(codes, 0.0), release.theta)
+        - log_density(how, X, codes, release.theta)
+        for x in strangers[0]
+    ]  # fmt: skip
+    np.testing.assert_allclose(added.loss, exact, atol=1e-10)
+    swapped = profile(model, IRIS_X, FLOWERS, relation="replace", candidates=(IRIS_X[:1], ["virginica"]))  # fmt: skip
+    assert len(swapped.loss) == 150
+
+
+def test_other_rows_are_refused():
+    model = estimator(epsilon=50.0, regularization=1e-3).fit(IRIS_X, FLOWERS)
+    profile(model, IRIS_X, FLOWERS)
+    with pytest.raises(WrongRows, match="cannot have made this model"):
+        profile(model, IRIS_X, NAMES[(IRIS_Y + 1) % 3])
+    with pytest.raises(WrongRows, match="149 rows"):
+        profile(model, IRIS_X[1:], FLOWERS[1:])
+    with pytest.raises(InvalidInput, match="labels beside"):
+        profile(model, IRIS_X, np.append(FLOWERS[1:], "rosa"))
+    how, X = model.release_.mechanism, model.release_.ball.rows(IRIS_X)[0]
+    with pytest.raises(InvalidInput, match="the coefficients have 5"):
+        profile(model.release_.theta, X[:, :4], IRIS_Y.astype(float), mechanism=how)
+    with pytest.raises(InvalidInput, match="unit ball"):
+        profile(model.release_.theta, 2 * X, IRIS_Y.astype(float), mechanism=how)
+    with pytest.raises(InvalidInput, match="classes from 0 to 2"):
+        profile(model.release_.theta, X, IRIS_Y + 1.0, mechanism=how)
+
+
+def test_without_noise_rows_rank_by_distance():
+    model = estimator(epsilon=math.inf).fit(IRIS_X, FLOWERS)
+    found = profile(model, IRIS_X, FLOWERS)
+    assert found.is_noiseless
+    assert np.all(found.loss == math.inf)
+    p = model.predict_proba(IRIS_X)
+    u = p - np.eye(3)[IRIS_Y]
+    X = model.release_.ball.rows(IRIS_X)[0]
+    expected = np.linalg.norm(u, axis=1) * np.linalg.norm(X, axis=1)
+    np.testing.assert_allclose(found.distance, expected, rtol=1e-6)
+
+
+def test_the_profile_of_digits():
+    X, y = load_digits(return_X_y=True)
+    model = PrivateLogisticRegression(
+        4.0, 1e-5, noise="gaussian", mechanism="objective", regularization=1e-3,
+        data_norm=80.0, classes=tuple(range(10)), random_state=0,
+    )  # fmt: skip
+    with pytest.warns(SeededReleaseWarning):
+        model.fit(X, y)
+    assert model.score(X, y) > 0.85
+    found = profile(model, X, y)
+    assert np.max(found.exposure) < 4.0
+    assert np.max(found.loss_high - found.loss_low) < 1e-5
+    inside, how = model.release_.ball.rows(X)[0], model.release_.mechanism
+    theta, codes = model.release_.theta, y.astype(float)
+    # The whole determinant for a few rows: 650 coordinates.
+    hessian = SoftmaxTangent.at(how, problem_of(how, inside, codes), theta).hessian
+    whole = np.linalg.slogdet(hessian)[1]
+    z = inside @ theta.reshape(10, -1).T
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    gradient = ((p - np.eye(10)[y]).T @ inside).ravel() + how.penalty_sum * theta
+    for row in found.ranking[:3]:
+        own = np.kron(
+            np.diag(p[row]) - np.outer(p[row], p[row]), np.outer(inside[row], inside[row])
+        )
+        volume = whole - np.linalg.slogdet(hessian - own)[1]
+        slope = np.outer(p[row] - np.eye(10)[y[row]], inside[row]).ravel()
+        noise = (slope @ slope - 2 * gradient @ slope) / (2 * how.law.scale**2)
+        assert found.loss[row] == pytest.approx(noise + volume, abs=1e-9)
