@@ -1,0 +1,301 @@
+"""``expost publish`` and ``expost lookup``: a report that may leave the building, and its answers.
+
+The report is of the one model that was released; θ is never drawn again. report.json is on the disk
+before anything exact is computed beside it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost._columns import printable
+from expost._comparison import Comparison
+from expost._jobs.folder import check_folder, writing
+from expost._jobs.table import Rows, noted
+from expost._profile import profile
+from expost._publish import publish
+from expost._published import Answer, PublishedReport
+from expost.data import Encoding
+from expost.errors import ExpostError, InvalidInput
+from expost.mechanisms import Release
+from expost.types import Audience
+
+__all__ = [
+    "PHASES",
+    "Outcome",
+    "PublishJob",
+    "answer_lines",
+    "answers_json",
+    "look_up",
+    "outcome_lines",
+    "run",
+]
+
+# How often `run` reports a phase.
+PHASES = 3
+# The results of an earlier run that a new one replaces.
+_COMPARISONS = tuple(
+    Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")
+)
+_LONGEST_NOTICE = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishJob:
+    """A released model, and what its report may spend; the table of its rows where it is needed."""
+
+    model: Path
+    out: Path
+    source: Any = None
+    target: str | None = None
+    id_column: str | None = None
+    kind: str = "data-independent"
+    epsilon_gradient: float | None = None
+    epsilon_hessian: float | None = None
+    delta: float | None = None
+    failure_probability: float = 1e-6
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    report: PublishedReport
+    comparison: Comparison | None
+    files: dict[str, Path]
+    notices: tuple[str, ...]
+
+
+def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
+    """Do the job; ``phase`` is told what is being done, ``PHASES`` times."""
+    with noted() as notes:
+        check_folder(
+            job.out,
+            force=job.force,
+            lost=" (a report.json in it is then lost, but what it spent is not)",
+        )
+        phase("reading the table")
+        release = Release.load(job.model)
+        rows = _rows(job, release)
+        X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
+        report = publish(
+            release,
+            X,
+            y,
+            kind=job.kind,
+            failure_probability=job.failure_probability,
+            epsilon_gradient=job.epsilon_gradient,
+            epsilon_hessian=job.epsilon_hessian,
+            delta=job.delta,
+        )
+        earlier = _earlier(job, report)
+        phase("writing the report")
+        files = _store(job, report)
+        phase("comparing it with the exact losses")
+        comparison = None
+        if rows is not None:
+            result = profile(release, X, y, ids=rows.ids)
+            comparison = Comparison.of(report, result, X, y)
+            files |= _store_comparison(job, comparison)
+        found = () if rows is None else rows.notices
+    return Outcome(
+        report=report,
+        comparison=comparison,
+        files=files,
+        notices=(*earlier, *found, *notes()),
+    )
+
+
+def _rows(job: PublishJob, release: Release) -> Rows | None:
+    """The table as the model reads it, where one is given."""
+    if job.source is None:
+        if job.kind == "data-dependent":
+            raise InvalidInput(
+                "DATA: a data-dependent report needs the table that the model was made from; name"
+                " it, with its --target."
+            )
+        return None
+    if release.encoding is None:
+        raise InvalidInput(
+            f"{job.model}: was not made from a table; publish it in Python with expost.publish, or"
+            " without a table."
+        )
+    encoding = Encoding.from_json(release.encoding)
+    if job.target is not None and encoding.target.column != job.target:
+        raise InvalidInput(
+            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
+        )
+    table = encoding.open(job.source, id_column=job.id_column)
+    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+
+
+def _earlier(job: PublishJob, report: PublishedReport) -> tuple[str, ...]:
+    """What a report of the same model that is written over has spent."""
+    path = job.out / "report.json"
+    if not path.exists():
+        return ()
+    try:
+        before = PublishedReport.load(path)
+    except ExpostError:
+        return ()
+    spent = before.budget
+    if spent is None or not np.array_equal(before.release.theta, report.release.theta):
+        return ()
+    return (
+        "The report.json that was written over had spent epsilon"
+        f" {spent.epsilon_gradient:g} + {spent.epsilon_hessian:g} (delta {spent.delta:g} each) of"
+        " the same rows: that stays spent, and counts beside what this one spends.",
+    )
+
+
+def _store(job: PublishJob, report: PublishedReport) -> dict[str, Path]:
+    with writing(job.out, "nothing was published; free some space, or name another folder"):
+        for name in _COMPARISONS:
+            # They belong to an earlier report.
+            (job.out / name).unlink(missing_ok=True)
+        return {"report": report.save(job.out / "report.json")}
+
+
+def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:
+    with writing(job.out, "report.json is there, and holds; free some space for the comparison"):
+        return {
+            "comparison": comparison.to_json(job.out / "comparison.json"),
+            "table": comparison.to_parquet(job.out / "comparison.parquet"),
+        }
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """What a curator reads at the end of a run."""
+    lines = outcome.report.lines()
+    if outcome.comparison is not None:
+        lines += ["", *outcome.comparison.lines()]
+    notices = [*outcome.report.statements[1:], *outcome.notices]
+    lines += ["", "Notices", *(f"  {printable(notice, _LONGEST_NOTICE)}" for notice in notices)]
+    lines += ["", "Files", *(f"  {name:<10} {path}" for name, path in outcome.files.items())]
+    asked = " ".join(f"--set {_quoted(name)}=…" for name in outcome.report.form.names[:3])
+    more = " …" if len(outcome.report.form.names) > 3 else ""
+    return [
+        *lines,
+        "",
+        "Next: anybody who has report.json asks about her own row",
+        f"  expost lookup {outcome.files['report']} {asked}{more}",
+    ]
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if any(character in name for character in " '\"$`\\&|;<>()*?") else name
+
+
+# -- lookup --------------------------------------------------------------------------------------
+
+
+def look_up(
+    path: Path, values: Sequence[str], label: str | None
+) -> tuple[PublishedReport, tuple[Answer, ...]]:
+    """Answer a person who gives COLUMN=VALUE for each column."""
+    report = PublishedReport.load(path)
+    known = (*report.form.names, *report.form.unused)
+    given: dict[str, str] = {}
+    for text in values:
+        name, value = _parted(text, known)
+        if name in given:
+            raise InvalidInput(f"--set {name}: was given twice; give each column once.")
+        given[name] = value
+    return report, report.lookup(given, label)
+
+
+def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:
+    """COLUMN and VALUE; a column's name may hold '=' itself."""
+    own = [name for name in known if text.startswith(f"{name}=")]
+    if own:
+        name = max(own, key=len)
+        return name, text[len(name) + 1 :]
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InvalidInput(f"--set {text!r}: must be COLUMN=VALUE, as --set age=39.")
+    return name.strip(), value
+
+
+def answer_lines(report: PublishedReport, answers: Sequence[Answer]) -> list[str]:
+    """An answer in plain words."""
+    lines: list[str] = []
+    for answer in answers:
+        lines += [*_answer_lines(report, answer), ""]
+    if len(answers) > 1:
+        lines += ["One of these is yours; the larger one holds whichever it is.", ""]
+    if not report.exposure_bound.is_uniform:
+        lines += [
+            "This is about a row that was fixed before the model's noise was drawn, as yours was;",
+            "it says nothing of rows that are made up or picked after looking at the model.",
+        ]
+    else:
+        lines += ["This holds for all rows at once, also made-up ones."]
+    return [*lines, *(f"Note: {printable(note, _LONGEST_NOTICE)}" for note in answers[0].notes)]
+
+
+def _answer_lines(report: PublishedReport, answer: Answer) -> list[str]:
+    label = "" if report.release.classes is None else f", if your label is {answer.label!r}"
+    lines = [
+        f"What this model can give away about you, at most{label}",
+        f"  exposure  {_up(answer.exposure)} nats, whether or not you are in the data",
+        "  belief    whoever had no idea whether your row is in the data (50 %) is at most"
+        f" {_percent(answer.belief)} sure of it,",
+        "            in or out, after seeing the model",
+    ]
+    if report.budget is not None:
+        costs = _up(answer.epsilon_gradient), _up(answer.epsilon_hessian)
+        sure = _percent(answer.belief_in_everything)
+        lines += [
+            f"  extra     the report's own gradient costs you epsilon {costs[0]}, its Hessian"
+            f" {costs[1]} (delta {answer.delta:g} each);",
+            f"            after seeing these as well, at most {sure} sure",
+        ]
+    else:
+        lines.append("  extra     nothing: the report is made from the model alone")
+    wrong = f"  wrong     with probability at most {_up(answer.fails_with)}"
+    if report.budget is not None:
+        wrong += f" ({_up(answer.everything_fails_with)} with the extra)"
+    return [*lines, wrong]
+
+
+def answers_json(report: PublishedReport, answers: Sequence[Answer]) -> dict[str, Any]:
+    """The same for a program."""
+    return {
+        "kind": report.kind,
+        "holds_for_all_rows_at_once": report.exposure_bound.is_uniform,
+        "answers": [
+            {
+                "label": answer.label,
+                "exposure": answer.exposure,
+                "belief": answer.belief,
+                "epsilon_gradient": answer.epsilon_gradient,
+                "epsilon_hessian": answer.epsilon_hessian,
+                "delta": answer.delta,
+                "everything": answer.everything,
+                "belief_in_everything": answer.belief_in_everything,
+                "fails_with": answer.fails_with,
+                "everything_fails_with": answer.everything_fails_with,
+                "notes": list(answer.notes),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _up(number: float) -> str:
+    """Three digits, rounded up: a bound that is shown is still a bound."""
+    if not 0 < number < math.inf:
+        return f"{number:g}"
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return f"{math.ceil(number / unit * (1 - 1e-12)) * unit:.3g}"
+
+
+def _percent(share: float) -> str:
+    """A tenth of a per cent, rounded up; never 100 % unless it is."""
+    rounded = math.ceil(share * 1000 * (1 - 1e-12)) / 10
+    return f"{rounded:.1f} %" if rounded < 100 else f"{share:.10%}".replace("%", " %")
