@@ -264,8 +264,13 @@ class SoftmaxTangent:
         K, d = self.problem.loss.classes, self.problem.columns
         forms = np.empty((len(left), K, K))
         for a in range(K):
-            products = (left @ self._inverse[a].reshape(d, K * d)).reshape(-1, K, d)
-            forms[:, a] = np.einsum("ikj,ij->ik", products, right)
+            # Those of a row with itself are symmetric.
+            first = a if left is right else 0
+            columns = self._inverse[a, :, first:].reshape(d, -1)
+            products = (left @ columns).reshape(-1, K - first, d)
+            forms[:, a, first:] = np.einsum("ikj,ij->ik", products, right)
+            if left is right:
+                forms[:, a:, a] = forms[:, a, a:]
         return forms
 
     def _gram(self, left: "_Changed", right: "_Changed") -> FloatArray:
