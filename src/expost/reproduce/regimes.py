@@ -36,8 +36,7 @@ __all__ = [
 _STEPS_A_DECADE = 5
 # β·distance beyond which a profile is at its limit to single precision.
 _LIMITS = (1e-9, 1e12)
-# Ranks are compared by what nine in ten of them do: the extreme ones are single rows, and the
-# exposures of the lowest are near 0, where 200 models leave their mean uncertain.
+# The exposures of the lowest ranks are near 0, where 200 models leave their mean uncertain.
 _MOST_RANKS = (0.05, 0.95)
 # Ranks that are drawn as a curve.
 _DRAWN = 3000
@@ -207,7 +206,8 @@ def regimes_claim(regimes: Regimes) -> Claim:
 
 def onset_claim(regimes: Regimes) -> Claim:
     """(b) All ranks leave at a shared β, and arrive at one that depends on the rank (Fig. 6)."""
-    leaving, arriving = _spread(regimes.leaves), _spread(regimes.arrives)
+    leaving, arriving = _factor(regimes.leaves), _factor(regimes.arrives)
+    most = [_factor(values, *_MOST_RANKS) for values in (regimes.leaves, regimes.arrives)]
     start = regimes.rate * regimes.low
     tail = max(1, round(_MOST_RANKS[0] * len(regimes.leaves)))
     width = regimes.arrives / regimes.leaves
@@ -222,12 +222,13 @@ def onset_claim(regimes: Regimes) -> Claim:
         where="Section 5.4, Fig. 6",
         found=(
             f"The first rank leaves at β = {said(_least(regimes.leaves))}; the exact law keeps"
-            f" every row on its plateau up to {said(start)}. The β at which nine ranks in ten"
-            f" leave spans a factor of {leaving:.2f}, from {said(ends[0])} (lowest twentieth) to"
-            f" {said(ends[1])} (highest); that at which they arrive spans {arriving:.2f}. From"
-            f" the one to the other it takes the lowest ranks a factor of {bottom:.3g}, the highest"
-            f" {top:.3g}. Single rows leave at β that span a factor of"
-            f" {regimes.last[-1] / regimes.last[0]:.3g}: a rank mixes near rows with far ones."
+            f" every row on its plateau up to {said(start)}. The β at which ranks leave spans a"
+            f" factor of {leaving:.2f} ({most[0]:.2f} for nine in ten): the lowest twentieth leaves"
+            f" at {said(ends[0])}, the highest at {said(ends[1])}. That at which they arrive spans"
+            f" {arriving:.1f} ({most[1]:.2f}). From the one to the other it takes the lowest ranks"
+            f" a factor of {bottom:.3g}, the highest {top:.3g}. Single rows leave at β that span a"
+            f" factor of {regimes.last[-1] / regimes.last[0]:.3g}; a rank mixes near rows with far"
+            " ones."
         ),
         checks=(
             Check(
@@ -237,13 +238,13 @@ def onset_claim(regimes: Regimes) -> Claim:
                 bound=1.0,
             ),
             Check(
-                what="factor between the β at which nine ranks in ten leave",
+                what="factor between the β at which the ranks leave",
                 value=leaving,
                 relation="<=",
                 bound=_SHARED,
             ),
             Check(
-                what="factor between the β at which nine ranks in ten arrive",
+                what="factor between the β at which the ranks arrive",
                 value=arriving,
                 relation=">=",
                 bound=_SHARED,
@@ -435,7 +436,7 @@ def _largest(values: FloatArray) -> float:
     return float(np.max(values)) if values.size else math.nan
 
 
-def _spread(values: FloatArray) -> float:
-    """The factor that nine in ten of the values span; NaN where one is not a number."""
-    low, high = np.quantile(values, _MOST_RANKS)
-    return float(high / low)
+def _factor(values: FloatArray, low: float = 0.0, high: float = 1.0) -> float:
+    """The factor between two quantiles of the values; NaN where one is not a number."""
+    least, most = np.quantile(values, (low, high))
+    return float(most / least)
