@@ -1,0 +1,387 @@
+"""``expost publish`` and ``expost lookup`` as their users meet them."""
+
+import inspect
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy.special import expit
+
+from expost import PrivateLogisticRegression, profile
+from expost._jobs import publish as publish_job
+from expost._publish import publish
+from expost._published import PublishedReport
+from expost.cli import app, publish_command
+from expost.data import Encoding, open_table
+from expost.mechanisms import Release
+from expost.mechanisms.publishing import PublishingBudget
+from program import PROGRAM, finished, imported, mode, names, people, refused, room_for
+
+ENCODING = {
+    "columns": {
+        "age": {"mean": 45, "scale": 20},
+        "city": {"levels": ["Oslo", "Bergen", "Paris"]},
+        "smoker": {"levels": ["true", "false"]},
+        "hours": {"mean": 40, "scale": 10, "fill": 40},
+    },
+    "dropped": ["number"],
+    "target": {"classes": ["<=50K", ">50K"]},
+    "data_norm": 5,
+}
+RESULTS = {"report.json", "comparison.CURATOR-ONLY.json", "comparison.CURATOR-ONLY.parquet"}
+SPENT = ("--kind", "data-dependent", "--epsilon-gradient", "0.7", "--epsilon-hessian", "0.3")
+PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "smoker=true", "--set", "hours=40")
+BUDGET = PublishingBudget(epsilon_gradient=0.7, epsilon_hessian=0.3, delta=1e-6)
+
+
+def made(people_csv, folder: Path, **options) -> Path:
+    """A model.json of the people, made with an encoding that was given."""
+    table = open_table(str(people_csv), missing=("", "?"))
+    encoding = Encoding.read(table, target="income", given=ENCODING)
+    encoded = encoding.encode_table(encoding.open(people_csv))
+    labels = np.where(encoded.y > 0, ">50K", "<=50K")
+    model = PrivateLogisticRegression(data_norm=5.0, classes=("<=50K", ">50K"), **options)
+    release = model.fit(encoded.X, labels).release_
+    release = replace(release, encoding=encoding.to_json(), feature_names=encoding.feature_names)
+    return release.save(folder / "model.json")
+
+
+@pytest.fixture
+def model(people_csv, tmp_path) -> Path:
+    """By objective perturbation, for publishing."""
+    return made(
+        people_csv,
+        tmp_path,
+        mechanism="objective",
+        noise="gaussian",
+        delta=1e-6,
+        regularization="for-publishing",
+        publishing=BUDGET,
+    )
+
+
+@pytest.fixture
+def ask(program, people_csv, tmp_path, model):
+    """Run ``expost publish`` on the model of the people; the results go to tmp_path/out."""
+
+    def call(*more, data=people_csv, target="income", out="o", of=model):
+        table = () if data is None else (data, "--target", target)
+        return program("publish", *table, "--model", of, "--out", tmp_path / out, *more)
+
+    return call
+
+
+def naive(model: Path, path: Path, table):
+    """Exposures and features of the people, in Python."""
+    release = Release.load(model)
+    encoding = Encoding.from_json(release.encoding)
+    encoded = encoding.encode_table(encoding.open(str(path)))
+    labels = np.array([line[-1] for line in table[1:]])
+    return profile(release, encoded.X, labels), encoded.X, labels
+
+
+@pytest.mark.parametrize("kind", [(), SPENT])
+def test_the_files_and_what_they_hold(ask, kind, model, people_csv, tmp_path):
+    before = model.read_bytes()
+    done = ask("--id", "number", *kind)
+    assert done.code == 0, done.err
+    out = tmp_path / "o"
+    assert names(out) == RESULTS
+    assert mode(out / "report.json") == 0o644
+    assert mode(out / "comparison.CURATOR-ONLY.json") == 0o600
+    assert mode(out / "comparison.CURATOR-ONLY.parquet") == 0o600
+    # The model is the one that was released, and stays as it was.
+    assert model.read_bytes() == before
+    report = PublishedReport.load(out / "report.json")
+    assert report.release.to_json() == Release.load(model).to_json()
+    exact, X, labels = naive(model, people_csv, people())
+    bound, first, second = report.bound(X, labels)
+    table = pq.read_table(out / "comparison.CURATOR-ONLY.parquet").to_pydict()
+    value = json.loads((out / "comparison.CURATOR-ONLY.json").read_text())
+    assert value["audience"] == "fail"
+    assert table["id"] == [f"p{row:03d}" for row in range(60)]
+    for columns in (table, value["rows"]):
+        assert columns["exposure"] == pytest.approx(exact.exposure)
+        assert columns["loss"] == pytest.approx(exact.loss)
+        assert columns["bound"] == pytest.approx(bound)
+        assert columns["epsilon_gradient"] == pytest.approx(first)
+        assert columns["epsilon_hessian"] == pytest.approx(second)
+        assert columns["everything"] == pytest.approx(report.everything(X, labels))
+        assert columns["ratio"] == pytest.approx(bound / exact.exposure)
+    assert "no row loses more than the bound says" in done.out
+    assert "expost lookup" in done.out.splitlines()[-1]
+    if kind:
+        assert "spent        epsilon 0.7 for the gradient, 0.3 for the Hessian" in done.out
+        assert "spend that again" in done.out
+        assert np.all(first > 0)
+    else:
+        assert "spent        nothing beyond the model" in done.out
+        assert report.to_json() == publish(model).to_json()
+
+
+def test_a_report_needs_no_table(ask, tmp_path, model):
+    done = ask(data=None)
+    assert done.code == 0, done.err
+    assert names(tmp_path / "o") == {"report.json"}
+    assert "exact" not in done.out
+    report = PublishedReport.load(tmp_path / "o" / "report.json")
+    assert report.to_json() == publish(model).to_json()
+
+
+def test_output_perturbation_is_published_too(program, people_csv, tmp_path):
+    of = made(people_csv, tmp_path)
+    done = program("publish", people_csv, "--model", of, "--out", tmp_path / "o")
+    assert done.code == 0, done.err
+    assert "for all rows at once" in done.out
+    done = program("publish", people_csv, "--model", of, "--out", tmp_path / "p", *SPENT)
+    refused(done, tmp_path / "p", "output perturbation | mechanism='objective'")
+
+
+def test_for_machines(ask, tmp_path):
+    done = ask("--json", *SPENT)
+    value = json.loads(done.out)
+    assert set(value) == {"files", "report", "notices", "comparison"}
+    assert value["report"] == {"kind": "data-dependent", "fails_with": pytest.approx(3e-6)}
+    assert value["comparison"]["failures"] == 0
+    assert {Path(path).name for path in value["files"].values()} == RESULTS
+    assert set(json.loads(ask("--json", data=None, out="p").out)) == {"files", "report", "notices"}
+
+
+def test_an_earlier_report_is_not_written_over_unasked(ask, tmp_path):
+    assert ask(*SPENT).code == 0
+    out = tmp_path / "o"
+    before = (out / "report.json").read_bytes()
+    done = ask(*SPENT)
+    assert done.code == 2
+    assert "--force" in done.err
+    assert "what it spent is not" in done.err
+    assert (out / "report.json").read_bytes() == before
+    done = ask(*SPENT, "--force")
+    assert done.code == 0
+    assert "that stays spent, and counts beside what this one spends" in " ".join(done.out.split())
+    assert "0.7 + 0.3" in done.out
+    assert (out / "report.json").read_bytes() != before
+    # Another kind over it: the notice stays; a report that spent nothing has none.
+    assert "stays spent" in ask("--force").out
+    assert "stays spent" not in ask("--force", data=None).out
+    assert names(out) == {"report.json"}
+
+
+def test_other_files_of_the_folder_are_left_alone(ask, tmp_path, model):
+    done = ask("--force", out=".")
+    assert done.code == 0, done.err
+    assert model.exists()
+    assert (tmp_path / "people.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--kind", "exact"), "kind='exact'"),
+        (("--epsilon-gradient", "1"), "spends nothing; leave it out"),
+        (("--kind", "data-dependent"), "epsilon_gradient, epsilon_hessian"),
+        ((*SPENT, "--delta", "7"), "delta=7"),
+        (("--failure-probability", "0"), "failure_probability=0.0"),
+        (("--failure-probability", "nan"), "failure_probability=nan"),
+        (("--target", "city"), "the model predicts 'income'"),
+        ((*SPENT[:-1], "0.001"), "needs a model with lambda of at least | for-publishing"),
+    ],
+)
+def test_mistakes_are_one_sentence(ask, options, words, tmp_path):
+    target = "city" if "--target" in options else "income"
+    rest = () if target == "city" else options
+    refused(ask(*rest, target=target), tmp_path / "o", words)
+
+
+def test_rows_that_did_not_make_the_model(ask, program, people_csv, tmp_path, model):
+    lines = people_csv.read_text().splitlines()
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join(lines[:-3]) + "\n")
+    refused(ask(data=fewer), tmp_path / "o", "57 rows: the model was made from 60")
+    refused(ask(*SPENT, data=None), tmp_path / "o", "needs the table")
+    refused(ask(of=people_csv), tmp_path / "o", "is not a whole JSON file")
+    refused(ask(of=tmp_path / "none.json"), tmp_path / "o", "none.json: cannot be read")
+    refused(ask(data=tmp_path / "none.csv"), tmp_path / "o", "none.csv")
+    bare = replace(Release.load(model), encoding=None).save(tmp_path / "bare.json")
+    refused(ask(of=bare), tmp_path / "o", "was not made from a table")
+    done = program("publish", people_csv, "--out", tmp_path / "o")
+    refused(done, tmp_path / "o", "--model")
+
+
+def test_an_encoding_read_from_the_data_is_refused(program, people_csv, tmp_path):
+    assert program("profile", people_csv, "--target", "income", "--out", tmp_path / "p").code == 0
+    done = program("publish", "--model", tmp_path / "p" / "model.json", "--out", tmp_path / "o")
+    refused(done, tmp_path / "o", "read from its rows | known without the data")
+
+
+def test_a_full_disk(ask, tmp_path):
+    with room_for(100):
+        done = ask(*SPENT)
+    refused(done, tmp_path / "o", "nothing was published")
+    report = tmp_path / "o" / "report.json"
+    with room_for(6000):
+        done = ask(*SPENT)
+    assert done.code == 2
+    assert "report.json is there, and holds" in done.err
+    PublishedReport.load(report)
+
+
+# -- lookup ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def report(ask, tmp_path) -> Path:
+    assert ask(*SPENT).code == 0
+    return tmp_path / "o" / "report.json"
+
+
+@pytest.fixture
+def simple(ask, tmp_path) -> Path:
+    assert ask(data=None, out="s").code == 0
+    return tmp_path / "s" / "report.json"
+
+
+def test_a_person_is_answered_in_plain_words(program, report):
+    done = program("lookup", report, *PERSON, "--label", ">50K")
+    assert done.code == 0, done.err
+    loaded = PublishedReport.load(report)
+    (answer,) = loaded.lookup({"age": 39, "city": "Oslo", "smoker": "true", "hours": 40}, ">50K")
+    said = " ".join(done.out.split())
+    for words in (
+        "at most, if your label is '>50K'",
+        "whether or not you are in the data",
+        "whoever had no idea whether your row is in the data (50 %)",
+        "the report's own gradient costs you epsilon",
+        "delta 1e-06 each",
+        "with probability at most 3e-06 (4e-06 with the extra)",
+        "fixed before the model's noise was drawn",
+    ):
+        assert words in said, words
+    shown = float(said.split("exposure ")[1].split()[0])
+    assert answer.exposure <= shown <= 1.01 * answer.exposure
+    sure = float(said.split("is at most ")[1].split()[0]) / 100
+    assert expit(answer.exposure) <= sure <= expit(answer.exposure) + 1.01e-3
+    sure = float(said.split("these as well, at most ")[1].split()[0]) / 100
+    assert expit(answer.everything) <= sure <= expit(answer.everything) + 1.01e-3
+
+
+def test_both_labels_where_none_is_given(program, simple):
+    done = program("lookup", simple, *PERSON)
+    assert done.out.count("What this model can give away about you") == 2
+    assert "'<=50K'" in done.out
+    assert "'>50K'" in done.out
+    assert "the larger one holds" in done.out
+    assert "nothing: the report is made from the model alone" in done.out
+
+
+def test_lookup_for_machines(program, report):
+    value = json.loads(program("lookup", report, *PERSON, "--json").out)
+    loaded = PublishedReport.load(report)
+    answers = loaded.lookup({"age": 39, "city": "Oslo", "smoker": "true", "hours": 40})
+    assert [entry["label"] for entry in value["answers"]] == ["<=50K", ">50K"]
+    for entry, answer in zip(value["answers"], answers, strict=True):
+        assert entry["exposure"] == answer.exposure
+        assert entry["belief"] == answer.belief
+        assert entry["everything"] == answer.everything
+        assert entry["epsilon_gradient"] == answer.epsilon_gradient
+        assert entry["fails_with"] == pytest.approx(3e-6)
+    assert value["kind"] == "data-dependent"
+    assert value["holds_for_all_rows_at_once"] is False
+
+
+def test_what_is_done_with_values_is_said(program, simple):
+    def notes(**changes):
+        values = {"age": "39", "city": "Oslo", "smoker": "true", "hours": "40"} | changes
+        arguments = [
+            part for name, value in values.items() for part in ("--set", f"{name}={value}")
+        ]
+        done = program("lookup", simple, *arguments)
+        assert done.code == 0, done.err
+        return " ".join(line for line in done.out.splitlines() if line.startswith("Note: "))
+
+    assert "clipped to it, as it would have been in training" in notes(age="900")
+    assert "counts as missing" in notes(hours="")
+    assert "'oslo' is none of the levels of 'city' ('Oslo', 'Bergen', 'Paris')" in notes(
+        city="oslo"
+    )
+    assert "'number' is not used" in notes(number="p001")
+    assert notes() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "age, city, smoker, hours: must be given"),
+        (PERSON[:-2], "hours: must be given"),
+        ((*PERSON, "--set", "height=3"), "'height': is no column of the model | age, city"),
+        ((*PERSON, "--set", "height"), "must be COLUMN=VALUE"),
+        ((*PERSON, "--set", "age=40"), "given twice"),
+        ((*PERSON, "--set", "income=>50K"), "give it as the label"),
+        ((*PERSON, "--label", "rich"), "label='rich': must be '<=50K' or '>50K'"),
+        (("--set", "age=old", *PERSON[2:]), "age='old': must be a number"),
+        (("--set", "age=", *PERSON[2:]), "age: must have a value"),
+        (("--set", "age=nan", *PERSON[2:]), "age='nan': must be a number"),
+    ],
+)
+def test_mistakes_of_a_person(program, simple, arguments, words, tmp_path):
+    refused(program("lookup", simple, *arguments), tmp_path / "nothing", words)
+
+
+def test_a_report_that_was_spoilt(program, simple, tmp_path):
+    content = simple.read_text()
+    spoilt = tmp_path / "spoilt.json"
+    for text, words in (
+        (content[:-40], "is not a whole JSON file"),
+        (content.replace('"fails_with": 1e-06', '"fails_with": 1e-09'), "cut or edited"),
+        (content.replace("expost-report/1", "expost-report/2"), "newer expost"),
+        (content.replace('"fails_with": 1e-06', '"fails_with": NaN'), "NaN"),
+    ):
+        assert text != content
+        spoilt.write_text(text)
+        refused(program("lookup", spoilt, *PERSON), tmp_path / "nothing", words)
+
+
+def test_a_column_whose_name_holds_an_equals_sign():
+    assert publish_job._parted("a=b=c", ["a", "a=b"]) == ("a=b", "c")
+    assert publish_job._parted("a=b=c", ["a"]) == ("a", "b=c")
+    assert publish_job._parted("x=", []) == ("x", "")
+
+
+def test_shown_figures_are_rounded_up():
+    for number in (0.123456, 1e-6, 3e-6, 0.999, 12.34, 1.0):
+        assert number <= float(publish_job._up(number)) * (1 + 1e-9)
+        assert float(publish_job._up(number)) <= number * 1.011
+    assert publish_job._up(3e-6) == "3e-06"
+    assert publish_job._up(0.0) == "0"
+    assert publish_job._percent(0.5) == "50.0 %"
+    assert publish_job._percent(0.50001) == "50.1 %"
+    assert publish_job._percent(0.9999999) == "99.9999900000 %"
+
+
+def test_the_installed_program_answers(simple):
+    done = finished([str(PROGRAM), "lookup", str(simple), *PERSON, "--label", ">50K"])
+    assert done.code == 0, done.err
+    assert "exposure" in done.out
+
+
+def test_the_help_says_what_there_is(program):
+    for command in ("publish", "lookup"):
+        done = program(command, "--help")
+        assert done.code == 0
+    assert {"publish", "lookup"} <= {entry.name for entry in app.registered_commands}
+    documented = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    for name in inspect.signature(publish_command).parameters:
+        option = {"data": "people.csv", "id_column": "--id", "as_json": "--json"}.get(
+            name, "--" + name.replace("_", "-")
+        )
+        assert option in documented, option
+
+
+def test_help_does_not_wait_for_the_libraries():
+    done = finished(
+        [str(PROGRAM.with_name("python")), "-X", "importtime", str(PROGRAM), "lookup", "--help"]
+    )
+    assert not imported(done) & {"sklearn", "duckdb", "matplotlib", "scipy"}
