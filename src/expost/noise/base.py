@@ -3,6 +3,7 @@
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expost._numerics import gamma
 from expost.noise.law import LossLaw
@@ -53,7 +54,7 @@ class Noise(Protocol):
     def loss_from(self, noise_norm: Any, inner: Any, distance: Any) -> FloatArray:
         """The loss from ∥b∥, b·s (n,) and ∥s∥ (n,): no (n, d) array of shifts is needed."""
 
-    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+    def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
         """Overwrite ``excess`` (n,) = ∥b − s∥² − ∥b∥² by the loss, lengths in units of 1/β or σ.
 
         For the inner loop of simulations: ``noise_norm`` > 0, nothing is checked, and ``scratch``

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 
 from expost import _validate
@@ -88,7 +89,7 @@ class Gaussian:
         _, product, apart = triple(noise_norm, inner, distance)
         return (0.5 * apart * apart - product) / self.scale / self.scale
 
-    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+    def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
         """x/2 for x the excess, at σ = 1."""
         np.multiply(excess, 0.5, out=excess)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 
 from expost import _validate
@@ -103,7 +104,7 @@ class NormLaplace:
         largest = self.rate * apart
         return np.clip(self._quotient(numerator, rest + norm), -largest, largest)
 
-    def loss_in_place(self, noise_norm: float, excess: FloatArray, scratch: FloatArray) -> None:
+    def loss_in_place(self, noise_norm: float, excess: NDArray[Any], scratch: NDArray[Any]) -> None:
         """√(r² + x) − r = x/(√(r² + x) + r) for r = ∥b∥ and x the excess, at β = 1."""
         np.add(excess, noise_norm * noise_norm, out=scratch)
         np.maximum(scratch, 0.0, out=scratch)
