@@ -1,0 +1,587 @@
+"""Objective perturbation: its calibrations against true divergences, its releases, its refusals.
+
+The losses of the rows: test_tangent.py. In one dimension θ ↦ b is a decreasing bijection, so that
+the mass of a cell of θ is a difference of the noise's distribution function at ∇J: exact. Summing
+the cells up gives the divergence of a release that is rounded to them, a lower bound of the true
+one that falls short of it by little: a promise that it passes is broken.
+"""
+
+import dataclasses
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.stats
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr
+
+from conformance.perturbed import Perturbed
+from expost.errors import InvalidInput, ReleaseRefused
+from expost.glm import Problem, minimise
+from expost.losses import HuberHinge, Logistic, Squared
+from expost.mechanisms import ObjectivePerturbation, Tangent
+from expost.mechanisms.objective import CALIBRATIONS
+from expost.noise import Gaussian, NormLaplace
+from expost.types import Neighbouring
+
+LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0))
+
+
+def mechanism(**changes):
+    values = {
+        "epsilon": 1.0,
+        "delta": 1e-3,
+        "noise": "gaussian",
+        "loss": Logistic(),
+        "regularization": 0.1,
+        "rows": 40,
+        "dimension": 3,
+        **changes,
+    }
+    if values["noise"] == "laplace":
+        values["delta"] = None
+    return ObjectivePerturbation(**values)
+
+
+def posed(how, seed=0):
+    """Random rows in the unit ball, with the penalty that the mechanism asks for."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(how.rows, how.dimension))
+    X /= np.linalg.norm(X, axis=1).max()
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=how.rows) > 0, 1.0, -1.0)
+    if not how.loss.is_classification:
+        y = np.clip(X @ np.linspace(1, 2, how.dimension), -1.5, 1.5)
+    penalty = np.full(how.dimension, how.total_regularization)
+    return Problem(X=X, y=y, loss=how.loss, penalty=penalty)
+
+
+# The truth in one dimension.
+
+
+def slope(loss, z, y):
+    """f′, written out again."""
+    if isinstance(loss, Logistic):
+        return -y * expit(-y * z)
+    return -y * np.clip((1 + loss.width - y * z) / (2 * loss.width), 0, 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """Rows on a line, each ``times`` over, and the noise of one mechanism; ``unit`` is σ, or 1/β."""
+
+    how: ObjectivePerturbation
+    x: np.ndarray
+    y: np.ndarray
+    times: np.ndarray
+    unit: float
+
+    def gradient(self, theta):
+        total = self.how.penalty_sum * theta
+        for x, y, times in zip(self.x, self.y, self.times, strict=True):
+            total = total + times * x * slope(self.how.loss, x * theta, y)
+        return total
+
+    def edges(self, cells):
+        """Edges of θ that are about even steps of b, out to where nothing of it is left."""
+        far = 14 * self.unit if self.how.noise == "gaussian" else 60 * self.unit
+        reach = (far + self.times.sum()) / self.how.penalty_sum
+        theta = np.sinh(np.linspace(-12, 12, 4001)) / np.sinh(12) * reach
+        return np.interp(np.linspace(-far, far, cells), self.gradient(theta), theta)
+
+    def masses(self, edges):
+        """P(θ in each cell), the two unbounded ones included."""
+        at = np.concatenate([[-np.inf], self.gradient(edges), [np.inf]]) / self.unit
+        below = ndtr if self.how.noise == "gaussian" else scipy.stats.laplace.cdf
+        # On the right by the other tail, which does not cancel.
+        left, right = np.diff(below(at)), -np.diff(below(-at))
+        return np.where(at[:-1] > 0, right, left)
+
+    def without_first(self):
+        """The law of θ without the row in question."""
+        return dataclasses.replace(self, x=self.x[1:], y=self.y[1:], times=self.times[1:])
+
+    def exchanged(self, x, y):
+        """The law of θ with the row in question exchanged for another."""
+        return dataclasses.replace(self, x=np.append(x, self.x[1:]), y=np.append(y, self.y[1:]))
+
+
+def pair(line, other, cells=2501):
+    """Masses of the two laws on cells that are fine under both, and wide enough to be accurate."""
+    edges = np.unique(np.concatenate([line.edges(cells), other.edges(cells)]))
+    steps = np.minimum(np.diff(line.gradient(edges)), np.diff(other.gradient(edges)))
+    edges = edges[np.append(True, steps > 1e-5 * line.unit)]
+    return line.masses(edges), other.masses(edges)
+
+
+def divergence(p, q, epsilon):
+    """δ(ε) = Σ(p − e^ε q)₊, the hockey stick."""
+    return float(np.sum(np.maximum(p - np.exp(epsilon) * q, 0.0)))
+
+
+def largest_ratio(p, q):
+    """max ∣log p/q∣ over cells with mass enough to tell."""
+    seen = (p > 1e-250) & (q > 1e-250)
+    return float(np.max(np.abs(np.log(p[seen] / q[seen]))))
+
+
+def lines(factor=1.0, *, penalty, **budget):
+    """Small data sets with the row in question first, the noise × ``factor``."""
+    how = mechanism(dimension=1, rows=2, regularization=penalty / 2, **budget)
+    unit = factor * how.resolution
+    # Against so many equal rows the noise cannot move θ to where the row is well classified.
+    crowd = math.ceil(1000 * how.resolution)
+    rng = np.random.default_rng(4)
+    for x, y, times in (
+        ([1.0, 0.0], [1.0, 1.0], [1, 1]),
+        ([1.0, -1.0], [1.0, 1.0], [1, 1]),
+        ([1.0, -1.0], [1.0, 1.0], [1, crowd]),
+        ([1.0, 1.0], [1.0, 1.0], [1, crowd]),
+        ([1.0, 1.0], [1.0, -1.0], [1, 3]),
+        (rng.uniform(-1, 1, 4), rng.choice([-1.0, 1.0], 4), [1, 1, 2, 1]),
+    ):
+        yield Line(how=how, x=np.array(x), y=np.array(y), times=np.array(times), unit=unit)
+
+
+BUDGETS = [(0.1, 1e-2), (1.0, 1e-1), (1.0, 1e-6), (5.0, 1e-3)]
+PENALTIES = (1e-6, 0.03, 3.0, 300.0)
+
+
+def shares(loss, calibration, factor=1.0, budgets=BUDGETS, penalties=PENALTIES):
+    """δ true/δ promised of removing and of adding a row, the noise × ``factor``."""
+    found = []
+    for (epsilon, delta), penalty in itertools.product(budgets, penalties):
+        given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
+        for line in lines(factor, penalty=penalty, **given):
+            p, q = pair(line, line.without_first())
+            found.append([divergence(p, q, epsilon) / delta, divergence(q, p, epsilon) / delta])
+    return np.array(found)
+
+
+def test_the_integration_knows_the_gaussian_mechanism():
+    """λ so large that θ does not move and the hinge is linear: b alone, shifted by one row."""
+    how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=1e6)
+    line = Line(how=how, x=np.array([1.0, 0.0]), y=np.ones(2), times=np.ones(2), unit=2.0)
+    p, q = pair(line, line.without_first())
+    assert p.sum() == pytest.approx(1, abs=1e-12)
+    for epsilon in (0.1, 1.0, 3.0):
+        known = ndtr(0.25 - 2 * epsilon) - math.exp(epsilon) * ndtr(-0.25 - 2 * epsilon)
+        assert divergence(p, q, epsilon) == pytest.approx(known, rel=1e-4)
+        assert divergence(q, p, epsilon) == pytest.approx(known, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_tight_calibration_keeps_its_promise_and_wastes_little(loss):
+    """True δ ≤ δ, both ways, for small data made to come close; with 0.8 σ it is passed."""
+    found = shares(loss, "tight")
+    assert np.max(found) <= 1.0
+    assert np.max(found[:, 0]) >= 0.95
+    assert np.max(found[:, 1]) >= 0.95
+    less = shares(loss, "tight", 0.8, budgets=BUDGETS[1:3], penalties=(3.0, 300.0))
+    assert np.all(np.max(less, axis=0) > 1.5)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_published_calibration_keeps_its_promise_by_far(loss):
+    found = shares(loss, "published")
+    assert np.max(found) <= 0.05
+    # Power: the printed σ (erratum 4 has σ² there) is another one, and at ε = 0.1 far too large.
+    how = mechanism(epsilon=0.1, loss=loss, calibration="published")
+    assert how.resolution**2 == pytest.approx((8 * math.log(2e3) + 0.4) / 0.01, rel=1e-12)
+
+
+def plane(how, X, y, theta, times=1.0):
+    """log p(θ ∣ D) at points (m, 2), by slogdet, but for the normaliser of b."""
+    z = theta @ X.T
+    f1 = times * slope(how.loss, z, y)
+    if isinstance(how.loss, Logistic):
+        f2 = times * expit(z) * expit(-z)
+    else:
+        f2 = times * np.where(np.abs(1 - y * z) < how.loss.width, 0.5 / how.loss.width, 0.0)
+    gradient = f1 @ X + how.penalty_sum * theta
+    hessian = how.penalty_sum * np.eye(2) + np.einsum("mn,nj,nk->mjk", f2, X, X)
+    norm = np.linalg.norm(gradient, axis=1) / how.resolution
+    falling = norm if how.noise == "laplace" else norm**2 / 2
+    return np.linalg.slogdet(hessian)[1] - falling
+
+
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
+def test_the_tight_calibration_in_the_plane(loss):
+    """A sum over 400² points of θ; where the density jumps (Huber) it is right to about 1e-3."""
+    rng = np.random.default_rng(3)
+    largest = 0.0
+    for epsilon, penalty in ((0.5, 1e-6), (2.0, 0.1), (2.0, 4.0)):
+        X = rng.normal(size=(3, 2))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        y = np.array([1.0, -1.0, 1.0])
+        how = mechanism(
+            epsilon=epsilon, delta=0.01, loss=loss, rows=3, dimension=2, regularization=penalty / 3
+        )
+        reach = (6 * how.resolution + 3) / how.penalty_sum
+        axis = np.sinh(np.linspace(-4, 4, 400)) / np.sinh(4) * reach
+        width = np.gradient(axis)
+        theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        weight = np.multiply.outer(width, width).ravel() / (2 * math.pi * how.resolution**2)
+        inside, outside = plane(how, X, y, theta), plane(how, X[1:], y[1:], theta)
+        assert np.sum(weight * np.exp(inside)) == pytest.approx(1, abs=3e-3)
+        for p, q in ((inside, outside), (outside, inside)):
+            delta = np.sum(weight * np.maximum(np.exp(p) - np.exp(epsilon + q), 0))
+            assert delta <= 0.01 * 1.003
+            largest = max(largest, delta / 0.01)
+    assert largest >= 0.3
+
+
+# Pure ε.
+
+
+def pure_losses(loss, calibration, factor=1.0):
+    """(largest exposure/ε of removing or adding a row, of exchanging one), β × ``factor``."""
+    removed = exchanged = 0.0
+    for epsilon, penalty in itertools.product((0.1, 1.0, 5.0), PENALTIES):
+        given = {"noise": "laplace", "epsilon": epsilon, "loss": loss, "calibration": calibration}
+        for line in lines(1 / factor, penalty=penalty, **given):
+            without = line.without_first()
+            removed = max(removed, largest_ratio(*pair(line, without, 501)) / epsilon)
+            for entering in ((-line.x[0], line.y[0]), (0.3, -1.0)):
+                other = line.exchanged(*entering)
+                exchanged = max(exchanged, largest_ratio(*pair(line, other, 501)) / epsilon)
+    return removed, exchanged
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
+def test_norm_laplace_noise_is_pure(loss, calibration):
+    """Removing, adding, exchanging; with λ as asked for and raised. A rate × 1.2 passes ε."""
+    removed, exchanged = pure_losses(loss, calibration)
+    assert 0.3 <= removed <= 1 + 1e-9
+    # On a line two rows of the logistic loss cannot both be misclassified (see below).
+    hinge = isinstance(loss, HuberHinge)
+    assert (0.85 if hinge else 0.5) <= exchanged <= 1 + 1e-9
+    assert not hinge or max(pure_losses(loss, calibration, 1.2)) > 1.01
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
+def test_two_misclassified_rows_exchanged_use_all_of_epsilon(loss, calibration):
+    """At θ = (−60, 0) both slopes are 1 and the rows are all but opposite; b lies along them."""
+    how = mechanism(
+        noise="laplace", epsilon=5.0, loss=loss, calibration=calibration, dimension=2, rows=2001,
+        regularization=300 / 2001,
+    )  # fmt: skip
+    angle = math.radians(80)
+    rows = np.array([[math.cos(angle), math.sin(angle)], [0.0, 1.0]])
+    others = rows * [[1, -1], [1, 1]]
+    theta, times = np.array([[-60.0, 0.0]]), np.array([1, 2_000_000])
+    for label in (-1.0, 1.0):
+        y = np.array([1.0, label])
+        loss_there = plane(how, rows, y, theta, times) - plane(how, others, y, theta, times)
+        assert abs(loss_there[0]) <= how.epsilon
+        assert abs(loss_there[0]) >= 0.95 * how.epsilon
+
+
+# How often an exposure may pass ε.
+
+
+def passing(line, other, epsilon):
+    """P(∣loss∣ > ε) under the first law."""
+    p, q = pair(line, other)
+    p, q = p[(p > 1e-250) & (q > 1e-250)], q[(p > 1e-250) & (q > 1e-250)]
+    return float(np.sum(p[np.abs(np.log(p / q)) > epsilon]))
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
+def test_exposures_pass_epsilon_no_more_often_than_is_said(loss, calibration):
+    used = []
+    for (epsilon, delta), penalty in itertools.product(BUDGETS, PENALTIES):
+        given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
+        for line in lines(penalty=penalty, **given):
+            without, said = line.without_first(), line.how.worst_case_passed
+            used.append(passing(line, without, epsilon) / said)
+            used.append(passing(without, line, epsilon) / said)
+    assert max(used) <= 1 + 1e-3
+    assert max(used) >= (0.9 if calibration == "tight" else 0.5)
+
+
+def test_an_exchange_is_not_promised_what_a_removal_is():
+    """Gaussian noise is calibrated to ∥∇ℓ∥ ≤ L, and an exchange may move b by 2L."""
+    how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
+    x, y = np.array([1.0, 0.5]), np.ones(2)
+    line = Line(how=how, x=x, y=y, times=np.ones(2), unit=how.resolution)
+    often = passing(line, line.exchanged(-1.0, 1.0), how.epsilon)
+    assert often > 10 * how.worst_case_passed
+    problem = Problem(
+        X=x[:, None], y=y, loss=how.loss, penalty=np.full(1, how.total_regularization)
+    )
+    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    found = tangent.row_losses(Neighbouring.REPLACE, (-x[:, None], y))
+    assert found.worst_case > how.epsilon or found.worst_case_passed >= often
+
+
+# The constants.
+
+
+def naive_scale(epsilon, delta, penalty):
+    """σ for a unit Lipschitz loss by the analytic Gaussian mechanism (Balle and Wang 2018)."""
+
+    def excess(sigma):
+        half, tilt = 1 / (2 * sigma), epsilon * sigma
+        return ndtr(half - tilt) - math.exp(epsilon) * ndtr(-half - tilt) - delta
+
+    return brentq(excess, 1e-3, 1e5, xtol=1e-13, rtol=1e-13)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.5, 1.0])
+def test_the_tight_scale_of_the_huber_hinge(width):
+    """δ_Gauss(ε − log(1 + c/λ), L/σ) = δ."""
+    for epsilon, delta, penalty in ((1.0, 1e-5, 40.0), (0.2, 1e-3, 1000.0), (8.0, 1e-8, 2.0)):
+        how = mechanism(
+            loss=HuberHinge(width=width), epsilon=epsilon, delta=delta, regularization=penalty / 40
+        )
+        spent = math.log1p(1 / (2 * width) / penalty)
+        assert not how.is_raised
+        known = naive_scale(epsilon - spent, delta, penalty)
+        assert how.resolution == pytest.approx(known, rel=1e-6)
+        assert isinstance(how.law, Gaussian)
+
+
+def coupled_divergence(epsilon, sigma, penalty):
+    """∫φ(z)(1 − e^(ε − h(z)))₊ with h(z) = max over p of log(1 + p(1−p)/λ) + p²/2σ² + pz/σ."""
+    z = np.linspace(-10, 10, 20_001)
+    p = np.linspace(0, 1, 501)[:, None]
+    h = np.max(np.log1p(p * (1 - p) / penalty) + p**2 / 2 / sigma**2 + p * z / sigma, axis=0)
+    weight = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    return float(np.sum(weight * np.maximum(1 - np.exp(epsilon - h), 0)))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "penalty"),
+    [(1.0, 1e-5, 40.0), (1.0, 1e-5, 0.5), (0.1, 1e-3, 6.0), (8.0, 1e-8, 0.1)],
+)
+def test_the_tight_scale_of_the_logistic_loss(epsilon, delta, penalty):
+    """The larger of what a removal and what an addition needs; neither can do with less."""
+    how = mechanism(epsilon=epsilon, delta=delta, regularization=penalty / 40)
+    assert not how.is_raised
+    sigma, added = how.resolution, naive_scale(epsilon, delta, penalty)
+    assert sigma >= added * (1 - 1e-9)
+    assert coupled_divergence(epsilon, sigma, penalty) <= delta * (1 + 1e-3)
+    if sigma > added * (1 + 1e-4):
+        assert coupled_divergence(epsilon, 0.999 * sigma, penalty) > delta
+
+
+def test_the_published_constants():
+    """Kifer et al. with erratum 4; Chaudhuri et al., Algorithm 2."""
+    for epsilon, delta, asked in ((0.5, 1e-6, 100.0), (2.0, 1e-3, 1.0), (0.01, 0.1, 1e-3)):
+        for loss, curvature in ((Logistic(), 0.25), (HuberHinge(width=0.1), 5.0)):
+            given = {"loss": loss, "epsilon": epsilon, "calibration": "published"}
+            how = mechanism(delta=delta, regularization=asked / 40, **given)
+            assert how.penalty_sum == pytest.approx(max(asked, 2 * curvature / epsilon))
+            variance = (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2
+            assert how.law.scale**2 == pytest.approx(variance, rel=1e-12)
+            pure = mechanism(noise="laplace", regularization=asked / 40, **given)
+            left = epsilon - 2 * math.log1p(curvature / asked)
+            if left > 0:
+                assert pure.penalty_sum == asked
+            else:
+                added = curvature / (40 * math.expm1(epsilon / 4)) - asked / 40
+                assert pure.penalty_sum == pytest.approx(asked + 40 * added)
+                left = epsilon / 2
+            assert isinstance(pure.law, NormLaplace)
+            assert pure.law.rate == pytest.approx(left / 2, rel=1e-12)
+
+
+def test_the_tight_calibration_never_takes_more_noise_than_the_published_one():
+    for noise, loss, epsilon, asked in itertools.product(
+        ("gaussian", "laplace"), LOSSES[:2], (0.01, 0.5, 1.0, 8.0), (1e-3, 1.0, 1e3)
+    ):
+        given = {"noise": noise, "loss": loss, "epsilon": epsilon, "regularization": asked / 40}
+        tight = mechanism(**given)
+        published = mechanism(**given, calibration="published")
+        if tight.penalty_sum <= published.penalty_sum:
+            assert tight.resolution <= published.resolution * (1 + 1e-9)
+        if tight.is_raised:
+            # The determinant takes half of ε, no more.
+            spent = math.log1p(loss.curvature_bound / tight.penalty_sum)
+            assert spent == pytest.approx(epsilon / 2)
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_penalty_is_what_was_asked_for_or_what_epsilon_needs(noise, calibration):
+    given = {"noise": noise, "calibration": calibration, "epsilon": 0.05}
+    enough = mechanism(**given, regularization=10.0)
+    assert enough.penalty_sum == 400.0
+    assert not enough.is_raised
+    little = [mechanism(**given, regularization=asked, rows=n) for asked in (1e-4, 1e-8)
+              for n in (40, 400)]  # fmt: skip
+    assert all(how.is_raised for how in little)
+    # λ is a sum over rows: what ε needs depends neither on n nor on what was asked for.
+    assert len({how.penalty_sum for how in little}) == 1
+    for how in little:
+        assert how.total_regularization == how.penalty_sum / how.rows
+        assert how.derived == {"penalty_sum": how.penalty_sum, "scale": how.resolution}
+
+
+def test_more_epsilon_less_noise():
+    for noise, calibration, loss in itertools.product(
+        ("gaussian", "laplace"), CALIBRATIONS, (*LOSSES[:2], Squared(label_bound=1.0))
+    ):
+        given = {"noise": noise, "calibration": calibration, "loss": loss}
+        hows = [mechanism(epsilon=e, **given) for e in np.geomspace(1e-4, 1e3, 15)]
+        penalties = np.array([how.penalty_sum for how in hows])
+        assert np.all(np.diff(penalties) <= 0)
+        resolution = np.array([how.resolution for how in hows])
+        if calibration == "tight" or noise == "gaussian":
+            assert np.all(np.diff(resolution) < 0)
+        assert resolution[0] > 1e3 * resolution[-1]
+
+
+def test_the_squared_loss_is_promised_nothing():
+    for noise in ("gaussian", "laplace"):
+        how = mechanism(noise=noise, loss=Squared(label_bound=1.0))
+        assert how.worst_case == math.inf
+        assert how.resolution > 0
+    assert mechanism().worst_case == 1.0
+    assert mechanism(noise="laplace").worst_case_passed == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"epsilon": 0.0}, "epsilon=0.0"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": 1e-60}, "at least 1e-50"),
+        ({"delta": None}, "needs a delta"),
+        ({"delta": 0.0}, "delta=0.0"),
+        ({"delta": math.nan}, "delta=nan"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"noise": "cauchy"}, "noise='cauchy'"),
+        ({"calibration": "loose"}, "calibration='loose'"),
+        ({"regularization": 0.0}, "regularization"),
+        ({"regularization": math.nan}, "regularization"),
+        ({"rows": 1}, "rows=1"),
+        ({"rows": 4.5}, "rows=4.5"),
+        ({"dimension": 0}, "dimension=0"),
+    ],
+    ids=str,
+)
+def test_bad_constants_are_refused(changes, expected):
+    with pytest.raises(InvalidInput, match=expected):
+        mechanism(**changes)
+
+
+def test_pure_noise_takes_no_delta():
+    with pytest.raises(InvalidInput, match="pure epsilon"):
+        dataclasses.replace(mechanism(), noise="laplace")
+
+
+def test_numbers_of_numpy_are_kept_as_plain_ones():
+    how = mechanism(epsilon=np.float32(0.5), rows=np.int64(7), regularization=np.float64(1))
+    assert [type(value) for value in (how.epsilon, how.rows, how.regularization)] == [
+        float, int, float,
+    ]  # fmt: skip
+
+
+# The release.
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(), Squared(label_bound=1.5)], ids=str)
+def test_a_release_is_the_minimiser_for_its_noise(loss, noise):
+    """Against the minimiser at 50 digits: within half a cell and what 1e-12 leaves open."""
+    for seed, penalty in ((0, 1e-4), (1, 0.1), (2, 10.0)):
+        how = mechanism(
+            loss=loss, noise=noise, rows=6, dimension=2, regularization=penalty, epsilon=30.0
+        )
+        problem = posed(how, seed)
+        theta = how.release(problem, np.random.default_rng(seed))
+        b = how.law.sample(1, np.random.default_rng(seed))[0]
+        truth = Perturbed(
+            X=problem.X, y=problem.y, penalty_sum=how.penalty_sum, loss=loss.name, noise=noise,
+            unit=how.resolution,
+        ).minimiser(b, theta)  # fmt: skip
+        apart = np.linalg.norm([float(t - v) for t, v in zip(theta, truth, strict=True)])
+        assert apart <= how.reach_of_cell * (1 + 1e-9)
+        assert apart > 0
+        assert how.grid.holds(theta)
+        assert not how.grid.is_clamped(theta)
+        exact = how.minimiser(problem, b)
+        assert exact.gradient_bound <= 1e-12
+        assert np.linalg.norm(exact.theta - theta) <= how.grid.diagonal(2) / 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_noise_of_releases_has_its_law(noise):
+    """b = −∇J(θ; D) of 300 releases from the operating system; a scale × 1.25 is seen (1e-9)."""
+    how = mechanism(noise=noise, regularization=0.05)
+    problem = posed(how)
+    norms = []
+    for _ in range(300):
+        theta = how.release(problem)
+        gradient = how.penalty_sum * theta + problem.X.T @ slope(
+            how.loss, problem.X @ theta, problem.y
+        )
+        norms.append(np.linalg.norm(gradient))
+    law = (
+        scipy.stats.chi(3, scale=how.resolution)
+        if noise == "gaussian"
+        else scipy.stats.gamma(3, scale=how.resolution)
+    )
+    assert scipy.stats.kstest(norms, law.cdf).pvalue > 1e-9
+    for factor in (1.25 if noise == "gaussian" else 1.5, 1 / 1.5):
+        assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < 1e-9
+
+
+def test_a_release_draws_from_the_operating_system(monkeypatch):
+    how = mechanism()
+    problem = posed(how)
+    first = how.release(problem)
+    assert not np.any(first == how.release(problem))
+    known = how.law.sample(1, np.random.default_rng(5))[0]
+    monkeypatch.setattr(Gaussian, "sample_secure", lambda self, size=None: known)
+    assert np.array_equal(how.release(problem), how.release(problem, np.random.default_rng(5)))
+
+
+def test_without_noise_the_minimiser_is_released():
+    how = mechanism(epsilon=math.inf)
+    problem = posed(how)
+    assert how.penalty_sum == 40 * 0.1
+    assert not how.is_private
+    assert not how.is_raised
+    assert np.array_equal(how.release(problem), minimise(problem, tolerance=1e-12).theta)
+    assert how.derived == {"penalty_sum": 4.0, "scale": 0.0}
+    with pytest.raises(InvalidInput, match="no noise law"):
+        _ = how.law
+
+
+def test_the_grid_is_public_and_fine():
+    """Fixed by the constants alone; 2¹⁰ times finer than the noise seen through the steepest H."""
+    for noise, epsilon, regularization in itertools.product(
+        ("gaussian", "laplace"), (0.01, 1.0, 100.0), (1e-4, 0.1, 10.0)
+    ):
+        how = mechanism(noise=noise, epsilon=epsilon, regularization=regularization)
+        finest = how.resolution / (how.penalty_sum + 40 * 0.25)
+        assert how.grid.diagonal(3) <= finest * 2.0**-10
+        assert how.grid.step >= 2.0**10 * math.ulp(how.grid.clamp)
+        noise_reach = how.law.norm_exceeded_with(1e-12) / how.penalty_sum
+        assert how.grid.clamp >= how.loss.solution_bound(how.total_regularization) + noise_reach
+
+
+def test_a_noise_too_fine_for_float64_is_refused():
+    how = mechanism(noise="laplace", epsilon=1e12)
+    with pytest.raises(ReleaseRefused, match="lower epsilon"):
+        how.release(posed(how))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_far_draw_lies_within_the_clamp(noise):
+    """The reach of the clamp counts on ∥θ_b − θ₀∥ ≤ ∥b∥/λ, whatever the rows."""
+    for loss in (Logistic(), HuberHinge(), Squared(label_bound=1.5)):
+        how = mechanism(noise=noise, loss=loss, regularization=1e-3, epsilon=50.0)
+        problem = posed(how)
+        far = how.law.norm_exceeded_with(1e-12)
+        for sign in (-1, 1):
+            b = np.array([sign * far, 0.0, 0.0])
+            theta = how.minimiser(problem, b).theta
+            assert not how.grid.is_clamped(how.grid.snap(theta))
