@@ -80,7 +80,8 @@ def test_a_data_independent_report_of_every_model(name):
     report = publish(model, X, y)
     assert isinstance(report, PublishedReport)
     assert report.kind == "data-independent"
-    assert report.audience is Audience.PASS
+    # The squared loss promises no ε under objective perturbation: a review decides.
+    assert report.audience is (Audience.REVIEW if name == "ridge" else Audience.PASS)
     exposure, first, second = report.bound(X, y)
     assert exposure.shape == (80,)
     assert np.all(exposure > 0)

@@ -46,7 +46,7 @@ class Form:
                 names=tuple(entry.name for entry in encoding.entries),
                 unused=tuple(name for name, _ in encoding.dropped),
             )
-        width = release.mechanism.dimension - release.ball.fit_intercept
+        width = np.shape(release.coefficients[0])[-1]
         names = release.feature_names or tuple(f"column {place}" for place in range(width))
         return cls(encoding=None, names=names)
 

@@ -11,6 +11,8 @@ from expost._published import KINDS, PublishedReport, check_publishable
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
+from expost.mechanisms.softmax import SoftmaxTangent
+from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 
 __all__ = ["publish"]
 
@@ -104,6 +106,11 @@ def _budget(
             "kind='data-dependent': the model is one by output perturbation, which has only a"
             " data-independent report; take that, or fit with mechanism='objective'."
         )
+    if isinstance(how.loss, Softmax):
+        raise ReleaseRefused(
+            f"kind='data-dependent': the model has {how.loss.classes} classes, and only models of"
+            " two have a data-dependent report; take kind='data-independent'."
+        )
     if epsilon_gradient is None or epsilon_hessian is None:
         raise InvalidInput(
             "epsilon_gradient, epsilon_hessian: a data-dependent report spends both; give each a"
@@ -133,7 +140,7 @@ def _refuse_budget(**options: float | None) -> None:
 
 
 def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
-    """Refuse rows that cannot have made the model; its tangent under objective perturbation."""
+    """Refuse rows that cannot have made the model; the tangent that a report may release."""
     if X is None or y is None:
         raise InvalidInput("X, y: pass both, or neither.")
     names = getattr(X, "columns", None)
@@ -144,12 +151,16 @@ def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
                 "X: its columns are not those of the model, in their order; the model was made"
                 f" with {', '.join(release.feature_names)}."
             )
-    problem, how = release.problem(X, y), release.mechanism
+    problem, how = release.objective(X, y), release.mechanism
     if problem.rows != how.rows:
         raise WrongRows(
             f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
+    if isinstance(how, ObjectivePerturbation) and isinstance(problem, SoftmaxProblem):
+        SoftmaxTangent.at(how, problem, release.theta).check_rows()
+        return None
+    problem = two_classes_only(problem)
     if isinstance(how, ObjectivePerturbation):
         tangent = Tangent.at(how, problem, release.theta)
         tangent.check_rows()

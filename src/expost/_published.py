@@ -20,7 +20,7 @@ from expost import _form, _validate
 from expost._files import read_json, write_json
 from expost.data import Encoding
 from expost.errors import ExpostError, InvalidInput, ReleaseRefused
-from expost.losses import HuberHinge, Logistic, Squared
+from expost.losses import Squared
 from expost.mechanisms import ObjectivePerturbation, Release
 from expost.mechanisms.bounds import (
     ExposureBound,
@@ -35,6 +35,8 @@ from expost.mechanisms.publishing import (
     TangentMechanism,
     person_costs,
 )
+from expost.mechanisms.softmax_bound import SoftmaxBound
+from expost.softmax import Softmax
 from expost.types import Audience, FloatArray
 
 __all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
@@ -95,7 +97,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PublishedReport:
-    """A function from a row to a bound of its exposure. May be published.
+    """A function from a row to a bound of its exposure. May be published, as its model may.
 
     ``release``             the one released model: θ and public constants.
     ``failure_probability`` ρ, for each part of the bound; ``fails_with`` is for the whole.
@@ -106,8 +108,6 @@ class PublishedReport:
     failure_probability: float
     budget: PublishingBudget | None = None
     released: NoisyTangent | None = None
-
-    audience = Audience.PASS
 
     def __post_init__(self) -> None:
         check_publishable(self.release)
@@ -126,6 +126,11 @@ class PublishedReport:
                 )
 
     @property
+    def audience(self) -> Audience:
+        """That of its model, which it holds: ``review`` where that promises no ε."""
+        return self.release.audience
+
+    @property
     def kind(self) -> str:
         """Whether anything of the data beside θ went into it."""
         return KINDS[self.released is not None]
@@ -136,14 +141,18 @@ class PublishedReport:
         how = self.release.mechanism
         if self.budget is None:
             return None
-        if not isinstance(how, ObjectivePerturbation):
-            raise InvalidInput("budget: only models by objective perturbation take one.")
+        if not isinstance(how, ObjectivePerturbation) or isinstance(how.loss, Softmax):
+            raise InvalidInput(
+                "budget: only models of two classes by objective perturbation take one."
+            )
         return TangentMechanism(budget=self.budget, how=how, theta=self.release.theta)
 
     @cached_property
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
         how, theta = self.release.mechanism, self.release.theta
+        if isinstance(how, ObjectivePerturbation) and isinstance(how.loss, Softmax):
+            return SoftmaxBound(how=how, theta=theta, failure=self.failure_probability)
         if isinstance(how, ObjectivePerturbation):
             return ObjectiveBound(
                 how=how,
@@ -246,7 +255,8 @@ class PublishedReport:
         for one in known:
             if one == label or str(one) == str(label).strip():
                 return (one,)
-        raise InvalidInput(f"label={label!r}: must be {known[0]!r} or {known[1]!r}.")
+        names = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        raise InvalidInput(f"label={label!r}: must be {names}.")
 
     def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
         loss = self.release.mechanism.loss
@@ -280,7 +290,7 @@ class PublishedReport:
         single = np.ndim(x) == 1
         if single:
             x, y = np.asarray(x)[None, :], [y] if np.ndim(y) == 0 else y
-        problem = self.release.problem(x, y)
+        problem = self.release.objective(x, y)
         return problem.X, problem.y, single
 
     def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -496,11 +506,6 @@ def check_publishable(release: Release) -> None:
         raise ReleaseRefused(
             "random_state: the model's noise came from a seed, and no bound holds against whoever"
             " knows it; fit one without a random_state."
-        )
-    if not isinstance(release.mechanism.loss, Logistic | HuberHinge | Squared):
-        raise ReleaseRefused(
-            f"loss={release.mechanism.loss.name!r}: no bound is known here for more than two"
-            " classes; fit one class against the rest."
         )
     if release.mechanism.grid.is_clamped(release.theta):
         raise ReleaseRefused(
