@@ -37,7 +37,8 @@ softmax   K classes: with r = K − 1 a removal changes log det H by at most r·
 
           r losses of a Gaussian mechanism of sensitivity √2, so δ(ε) ≤ r·δ_Gauss(ε − c₁, √2/σ);
           adding a row turns the sign of Z and has no c₁. Laplace: two rows' ∇ℓ differ by at most
-          2√2, which is reached for d > 1.
+          2√2, which is reached for d > 1. Slope and curvature are coupled here too, which spends
+          less than c₁: :mod:`expost.mechanisms.coupled_softmax`.
 
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
 Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
@@ -60,6 +61,7 @@ from expost.errors import InvalidInput
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import Logistic, Loss, Squared
 from expost.mechanisms.coupled import logistic_passed, logistic_rate, logistic_scale
+from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
@@ -183,14 +185,18 @@ class ObjectivePerturbation:
             rate = left / (2 * bound)
             if coupled:
                 rate = logistic_rate(self.epsilon, self.penalty_sum)
+            elif self.calibration == "tight" and isinstance(self.loss, Softmax):
+                rate = softmax_rate(self.epsilon, self.penalty_sum, self.loss.classes)
             return NormLaplace(rate=rate, dimension=self.dimension)
         assert self.delta is not None
         if coupled:
             scale = logistic_scale(self.epsilon, self.delta, self.penalty_sum)
         elif self.calibration == "published":
             scale = bound * math.sqrt(8 * math.log(2 * rank / self.delta) + 4 * left) / left
+        elif isinstance(self.loss, Softmax):
+            scale = softmax_scale(self.epsilon, self.delta, self.penalty_sum, self.loss.classes)
         else:
-            scale = gaussian_scale(left, self.delta / rank, bound)
+            scale = gaussian_scale(left, self.delta, bound)
         return Gaussian(scale=scale, dimension=self.dimension)
 
     @property
@@ -239,6 +245,8 @@ class ObjectivePerturbation:
         a, epsilon = self.slope_bound / self.resolution, self.epsilon
         rank, curvature = self._curved
         spent, kappa = rank * math.log1p(curvature / self.penalty_sum), 1 + 1 / rank
+        if isinstance(self.loss, Softmax):
+            spent = softmax_spent(self.resolution, self.penalty_sum, self.loss.classes)
         above = float(ndtr(a / 2 - (epsilon - spent) / a))
         if isinstance(self.loss, Logistic):
             above = logistic_passed(epsilon, a, self.penalty_sum)

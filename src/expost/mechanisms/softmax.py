@@ -30,6 +30,7 @@ import scipy.linalg
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms
 from expost.errors import InvalidInput, WrongRows
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.row_losses import RowLosses
 from expost.softmax import Residuals, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
@@ -148,7 +149,9 @@ class SoftmaxTangent:
         (highest,) = scipy.linalg.eigvalsh(self.hessian, subset_by_index=[last, last])
         highest *= 1 + 16 * gamma(last + 9)
         steepest = min(highest * math.exp(min(self.spread, 50.0)), self.mechanism.steepest)
-        return self.rounding + float(steepest) * self.mechanism.reach_of_cell
+        # The solver's own residual is one of the gradient.
+        residual = self.mechanism.rows * TOLERANCE
+        return self.rounding + float(steepest) * self.mechanism.half_cell + residual
 
     def check_rows(self) -> None:
         """Refuse rows that cannot have made θ: a noise outside its own law at 1e-9."""
