@@ -225,7 +225,9 @@ class _PrivateLinearModel(BaseEstimator):
         }
         regularization, publishing = self.regularization, self._publishing()
         if publishing is not None and isinstance(loss, Softmax):
-            raise InvalidInput("publishing: a report is made of models of two classes alone.")
+            raise InvalidInput(
+                "publishing: only models of two classes have a data-dependent report; leave it out."
+            )
         if self.mechanism == "objective":
             budget["calibration"] = self.calibration
         if publishing is not None and regularization == "for-publishing":

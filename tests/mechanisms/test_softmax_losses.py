@@ -28,6 +28,7 @@ from expost.errors import (
     WrongRows,
 )
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
+from expost.mechanisms.publishing import PublishingBudget
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import softmax_minimisers, typical_softmax_exposures
 from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
@@ -798,3 +799,15 @@ def test_the_page_says_what_happens():
     test = doctest.DocTestParser().get_doctest(block, {}, "softmax", str(page), 0)
     assert len(test.examples) == 8
     assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_no_budget_for_a_data_dependent_report():
+    budget = PublishingBudget(
+        epsilon_gradient=0.5, epsilon_hessian=0.5, delta=1e-6, failure_probability=1e-6
+    )
+    for regularization in (1.0, "for-publishing"):
+        model = estimator(
+            noise="gaussian", delta=1e-5, publishing=budget, regularization=regularization
+        )
+        with pytest.raises(InvalidInput, match="only models of two classes"):
+            model.fit(IRIS_X, FLOWERS)
