@@ -281,11 +281,10 @@ class PublishedReport:
 
     def _rows(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Rows of the unit ball, labels as the loss takes them, and whether it was one row."""
-        names = getattr(x, "columns", None)
-        if names is not None and tuple(map(str, names)) != self.form.names:
+        given, names = getattr(x, "columns", None), self.release.feature_names
+        if given is not None and names is not None and tuple(map(str, given)) != names:
             raise InvalidInput(
-                f"x: its columns must be those of the model, in their order:"
-                f" {', '.join(self.form.names)}."
+                f"x: its columns must be those of the model, in their order: {', '.join(names)}."
             )
         single = np.ndim(x) == 1
         if single:

@@ -165,6 +165,24 @@ def test_the_cost_of_a_person(delta):
     assert person_costs(np.zeros(2), delta).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_the_costs_of_many_people_are_interpolated_from_above(delta):
+    """Between exact values, on chords of a convex function: above the exact value, by 1e-4 of it."""
+    rng = np.random.default_rng(8)
+    mu = np.append(np.exp(rng.uniform(math.log(1e-7), math.log(5), size=5000)), [0.0])
+    many = person_costs(mu, delta)
+    some = rng.integers(5000, size=200)
+    exact = person_costs(mu[some], delta)
+    assert np.all(many[some] >= exact * (1 - 1e-14))
+    assert np.all(many[some] <= exact * (1 + 1e-4) + 1e-9)
+    assert many[-1] == 0
+    # Convex: the slopes of chords grow.
+    points = np.linspace(1e-3, 6, 400)
+    slopes = np.diff(person_costs(points, delta)) / np.diff(points)
+    assert np.all(np.diff(slopes) > -1e-9)
+    assert not np.any(person_costs(np.zeros(5000), delta))
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_budget_of_the_worst_row(loss):
     how, _ = released(loss)

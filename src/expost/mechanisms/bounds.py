@@ -72,9 +72,9 @@ __all__ = ["ExposureBound", "ObjectiveBound", "OutputBound", "normal_quantile"]
 # Quantiles are taken this much farther out than SciPy's, which are good to about 1e-12.
 _QUANTILE_ERROR = 1e-9
 # How many pieces a's range is cut into (even, so that θ·u is an end of one).
-_PIECES = 256
+_PIECES = 128
 # Rows × pieces at a time.
-_BLOCK = 2**19
+_BLOCK = 2**18
 # What a handful of roundings can take from a bound.
 _UP = 1 + 1e-12
 
