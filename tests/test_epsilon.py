@@ -148,7 +148,7 @@ class TestBreastCancer:
         assert choice.typical is choice.typical
         assert choice.typical.shape == choice.ranked.shape == choice.ranked_error.shape == (25, 60)
         assert choice.ranks.tolist() == list(range(1, 61))
-        assert choice.ranked_resolution == 2.0**-24
+        assert choice.ranked_resolution == 2.0**-21
         assert np.all(choice.ranked_error > 0)
 
     def test_sampled_releases_keep_the_belief_bound(self):

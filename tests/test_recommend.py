@@ -152,7 +152,7 @@ class TestNone:
         measured = utility([5, 100, 1000], [0.5, 0.8, 0.95])
         text = said(recommend(Plain(), BeliefBound(largest=0.9999), 5000.0, measured, 0.9))
         assert "0.1 short" in text
-        assert "reached at ε = 1e+03" in text
+        assert "reached at ε = 1000" in text
         assert "past the end of the transition" in text
         assert "more than allowed" not in text
 

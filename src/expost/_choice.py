@@ -12,7 +12,7 @@ import numpy as np
 
 from expost._files import write_bytes
 from expost._ranked import RankedProfiles
-from expost._recommend import Recommendation, rounded_down
+from expost._recommend import Recommendation, rounded_down, rounded_up
 from expost._sweep import BeliefBound, Pair, Sweep
 from expost._table import RowTable
 from expost._utility import Utility
@@ -144,7 +144,8 @@ class EpsilonChoice(RowTable):
             f"model        {self.description}",
             answer,
             f"transition   from {_short(self.low)} (up to there all rows are protected alike) to"
-            f" {_short(self.high)} (nothing more to lose)",
+            f" {'unknown' if math.isnan(self.high) else f'{rounded_up(self.high):g}'} (nothing more"
+            " to lose)",
             f"belief       {belief} no row's typical belief passes {self.bound.largest:.6g}{prior}",
         ]
         if self.utility is not None and self.recommended is not None:
@@ -229,4 +230,4 @@ def _plain(number: float) -> float | str | None:
 
 
 def _short(epsilon: float) -> str:
-    return "unknown" if math.isnan(epsilon) else f"{rounded_down(epsilon):.3g}"
+    return "unknown" if math.isnan(epsilon) else f"{rounded_down(epsilon):g}"

@@ -17,6 +17,7 @@ __all__ = [
     "IdColumn",
     "LabelBound",
     "Loss",
+    "Mechanism",
     "Missing",
     "Noise",
     "Out",
@@ -68,6 +69,14 @@ Classes = Annotated[
 LabelBound = Annotated[
     float | None,
     typer.Option(help="A bound on the target's size, for squared loss.", rich_help_panel=DATA),
+]
+Mechanism = Annotated[
+    str | None,
+    typer.Option(
+        help="output (noise on the model) or objective (noise in what it minimises) (default:"
+        " output).",
+        rich_help_panel=MODEL,
+    ),
 ]
 Noise = Annotated[
     str | None,

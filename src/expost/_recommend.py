@@ -15,14 +15,14 @@ None      where no ε keeps every bound: the sentences say which one fails and b
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Decimal
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 import numpy as np
 
 from expost._sweep import BeliefBound, Sweep
 from expost._utility import Utility
 
-__all__ = ["Recommendation", "recommend", "rounded_down"]
+__all__ = ["Recommendation", "recommend", "rounded_down", "rounded_up"]
 
 # Where the belief is shown that even the smallest ε leaves.
 _NEXT_TO_NOTHING = 1e-6
@@ -182,8 +182,8 @@ def _range_sentences(sweep: Sweep) -> list[str]:
         )
     elif sweep.high < math.inf:
         above = (
-            f"above ε = {_short(sweep.high)} no more privacy is lost to speak of, for there is"
-            " hardly any left"
+            f"above ε = {rounded_up(sweep.high):g} no more privacy is lost to speak of, for there"
+            " is hardly any left"
         )
     else:
         above = (
@@ -264,5 +264,13 @@ def rounded_down(epsilon: float) -> float:
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_DOWN))
 
 
+def rounded_up(epsilon: float) -> float:
+    """Three digits, never less than ``epsilon``."""
+    if not 0 < epsilon < math.inf:
+        return epsilon
+    exact = Decimal(repr(float(epsilon)))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_UP))
+
+
 def _short(epsilon: float) -> str:
-    return f"{rounded_down(epsilon):.3g}"
+    return f"{rounded_down(epsilon):g}"

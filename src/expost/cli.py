@@ -17,6 +17,7 @@ import typer
 from expost import _cli_options as options
 from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
+from expost._cli_reproduce import reproduce_app
 from expost.errors import ExpostError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(reproduce_app, name="reproduce")
 
 # A longer one is cut on the screen; the report has the whole.
 _LONGEST_NOTICE = 400
@@ -101,6 +104,7 @@ def profile_command(
             help="The privacy budget of this one release (default: 1).", rich_help_panel=MODEL
         ),
     ] = None,
+    mechanism: options.Mechanism = None,
     noise: options.Noise = None,
     delta: options.Delta = None,
     loss: options.Loss = None,
@@ -148,6 +152,7 @@ def profile_command(
             name=Path(data).name,
             epsilon=epsilon,
             delta=delta,
+            mechanism=mechanism,
             noise=noise,
             loss=loss,
             regularization=options.number_or_auto(regularization),
@@ -178,6 +183,7 @@ def epsilon_command(
     data_norm: options.DataNorm = None,
     classes: options.Classes = None,
     label_bound: options.LabelBound = None,
+    mechanism: options.Mechanism = None,
     noise: options.Noise = None,
     delta: options.Delta = None,
     loss: options.Loss = None,
@@ -285,6 +291,7 @@ def epsilon_command(
             out=out,
             name=Path(data).name,
             delta=delta,
+            mechanism=mechanism,
             noise=noise,
             loss=loss,
             regularization=options.number_or_auto(regularization),

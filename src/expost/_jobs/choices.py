@@ -15,6 +15,10 @@ class Constants(Protocol):
     """The public constants that every mechanism has."""
 
     @property
+    def kind(self) -> str:
+        """What is perturbed: "output" or "objective"."""
+
+    @property
     def noise(self) -> str:
         """The name of its noise."""
 
@@ -70,6 +74,7 @@ class Chosen:
         penalty = f"{how.regularization:.6g}{remark if asked is None else ''}"
         norm, mark = f"{self.encoding.data_norm:.6g}", self.encoding.data_norm_mark
         choices = [
+            self.choice("mechanism", f"{how.kind} perturbation", job.mechanism),
             self.choice("noise", how.noise, job.noise),
             self.choice("loss", how.loss.name, job.loss),
             self.choice("regularization", penalty, asked, Origin.RULE),
@@ -78,7 +83,7 @@ class Chosen:
             self.choice("rows", str(how.rows), None, Origin.READ),
         ]
         if how.delta is not None:
-            choices.insert(0, self.choice("delta", f"{how.delta:g}", job.delta))
+            choices.insert(1, self.choice("delta", f"{how.delta:g}", job.delta))
         return tuple(choices)
 
     def table(self) -> tuple[Choice, ...]:

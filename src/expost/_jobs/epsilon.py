@@ -19,9 +19,11 @@ from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
 from expost._jobs.table import Rows, TableJob, check_options, noted, read_rows
 from expost._recommend import rounded_down
+from expost._sampled import SampledSweep
 from expost._sweep import OutputSweep
 from expost.data import Encoding
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import Mechanism
+from expost.mechanisms.sampling import ObjectiveSampler
 from expost.report import Choice, EpsilonSummary, collect_epsilon, render_epsilon_html
 from expost.report.transition_display import TransitionDisplay
 
@@ -99,7 +101,7 @@ def run(job: EpsilonJob, phase: Callable[[str], None] = lambda name: None) -> Ou
 
 def _options(job: EpsilonJob, rows: Rows) -> dict[str, Any]:
     """What `choose_epsilon` is asked: the defaults that nobody changed are left to it."""
-    names = ("delta", "noise", "loss", "label_bound", *_QUESTION)
+    names = ("mechanism", "delta", "noise", "loss", "label_bound", *_QUESTION)
     given = {name: getattr(job, name) for name in names if getattr(job, name) is not None}
     return {
         **given,
@@ -110,9 +112,13 @@ def _options(job: EpsilonJob, rows: Rows) -> dict[str, Any]:
     }
 
 
-def _mechanism(choice: EpsilonChoice) -> OutputPerturbation:
-    assert isinstance(choice.sweep, OutputSweep)
-    return choice.sweep.mechanism
+def _mechanism(choice: EpsilonChoice) -> Mechanism:
+    sweep = choice.sweep
+    if isinstance(sweep, OutputSweep):
+        return sweep.mechanism
+    assert isinstance(sweep, SampledSweep)
+    assert isinstance(sweep.mechanism, ObjectiveSampler)
+    return sweep.mechanism.mechanism
 
 
 def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tuple[Choice, ...]:
@@ -170,6 +176,7 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
         ("classes", None if job.classes is None else ",".join(job.classes)),
         ("label-bound", job.label_bound),
         ("epsilon", f"{rounded_down(choice.recommended):g}"),
+        ("mechanism", job.mechanism),
         ("noise", job.noise),
         ("delta", job.delta),
         ("loss", job.loss),

@@ -136,6 +136,7 @@ def _released(job: ProfileJob, rows: Rows) -> Release:
     options: dict[str, Any] = {
         "epsilon": 1.0 if job.epsilon is None else job.epsilon,
         "delta": job.delta,
+        "mechanism": job.mechanism or "output",
         "noise": job.noise or "laplace",
         "regularization": "auto" if job.regularization is None else job.regularization,
         "random_state": job.seed,

@@ -16,7 +16,7 @@ from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.losses import make_loss
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import Mechanism, ObjectivePerturbation, OutputPerturbation
 
 __all__ = [
     "MISSING",
@@ -35,6 +35,12 @@ MISSING = ("", "?")
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
 
 
+_MECHANISMS: dict[str, type[Mechanism]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableJob:
     """What every job is asked; None where the default stands or the data decides."""
@@ -44,6 +50,7 @@ class TableJob:
     out: Path
     name: str
     delta: float | None = None
+    mechanism: str | None = None
     noise: str | None = None
     loss: str | None = None
     regularization: float | str | None = None
@@ -112,8 +119,9 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
     if isinstance(regularization, str):
         _validate.one_of("regularization", regularization, ("auto",))
         regularization = None
+    kind = _validate.one_of("mechanism", job.mechanism or "output", tuple(_MECHANISMS))
     # The mechanism checks its own constants; those of the data stand in as the least there are.
-    OutputPerturbation(
+    _MECHANISMS[kind](
         epsilon=1.0 if epsilon is None else epsilon,
         delta=job.delta,
         noise=job.noise or "laplace",
