@@ -19,15 +19,15 @@ interval of all such θ*.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_norms
-from expost.errors import InvalidInput, WrongRows
-from expost.glm import Problem
+from expost.errors import ConvergenceError, InvalidInput, WrongRows
+from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.noise import NormLaplace
 from expost.types import FloatArray
@@ -41,6 +41,8 @@ _IMPLAUSIBLE = 1e-9
 # docs/evidence/diffprivlib.json has the most that was seen.
 _LEFT = 100 * 64 * 2 * ROUNDOFF
 _TRIALS = 4096
+# The gradient (averaged) at which a simulated model is good enough.
+_GRADIENT = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,6 +71,19 @@ class PerturbedFit:
     def exact_losses(self, theta: FloatArray) -> FloatArray:
         """(n,) the losses at a θ that is the minimiser."""
         return _Tangent.at(self.problem, theta, self.law).loss
+
+    def drawn_losses(self, noise: FloatArray) -> FloatArray | None:
+        """(n,) the losses of the minimiser for another b, or None where there is none to find."""
+        if not self.has_minimiser(noise[-1:])[0]:
+            return None
+        tilted = replace(self.problem, linear=noise / self.problem.rows)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                theta = minimise(tilted, tolerance=_GRADIENT).theta
+            return self.exact_losses(theta)
+        # Of NumPy and SciPy where a step overflowed, of ours where the objective is flat.
+        except (ConvergenceError, ValueError):
+            return None
 
     def has_minimiser(self, along: FloatArray) -> NDArray[np.bool_]:
         """Whether J + b·θ has a minimiser, for b's entries ``along`` the last coordinate.
@@ -116,20 +131,64 @@ class PerturbedFit:
         # Whatever b is, a shift changes its norm by no more than its own length.
         most = self.law.rate * np.minimum(here.distance + reach, here.norms)
         rounding = 16 * ROUNDOFF * (1 + np.abs(here.loss))
-        low = np.maximum(here.noise_loss - error, -most) + here.volume(-margin - spread)
-        high = np.minimum(here.noise_loss + error, most) + here.volume(margin + spread)
+        smallest, largest = here.volumes(margin + spread)
         return FitLosses(
-            loss=here.loss, low=low - rounding, high=high + rounding, distance=here.distance
+            loss=here.loss,
+            low=np.maximum(here.noise_loss - error, -most) + smallest - rounding,
+            high=np.minimum(here.noise_loss + error, most) + largest + rounding,
+            distance=here.distance,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Tangent:
-    """J at a θ: g, and per row f′, f″ and μ.
+class _Inverse:
+    """H⁻¹ of a positive definite H, by the Cholesky factor of H scaled to a unit diagonal.
 
-    ``value``        J + b·θ for the b that θ implies.
-    ``inverse_sum``  Σ∣(H⁻¹)ⱼₖ∣, what rᵀH⁻¹r is at most for an r with entries up to 1.
-    ``lowest``, ``highest``  eigenvalues of H.
+    Scaled, a coordinate that hardly anything holds costs no accuracy (van der Sluis 1969).
+    ``error`` bounds the relative error of every xᵀH⁻¹x.
+    """
+
+    factor: FloatArray
+    scale: FloatArray
+    error: float
+
+    @classmethod
+    def of(cls, hessian: FloatArray) -> "_Inverse | None":
+        """None where H is flat along some direction to float64."""
+        diagonal, d = np.diag(hessian), len(hessian)
+        if not np.all(diagonal > 0):
+            return None
+        scale = 1 / np.sqrt(diagonal)
+        if not np.all(np.isfinite(scale)):
+            return None
+        scaled = hessian * scale * scale[:, None]
+        lowest = float(scipy.linalg.eigvalsh(scaled, subset_by_index=(0, 0))[0])
+        error = 16 * gamma(d + 8) * d / lowest if lowest > 0 else math.inf
+        if not error < 0.5:
+            return None
+        return cls(factor=scipy.linalg.cholesky(scaled, lower=True), scale=scale, error=error)
+
+    def leverage(self, X: FloatArray) -> FloatArray:
+        """(n,) xᵀH⁻¹x."""
+        half = scipy.linalg.solve_triangular(self.factor, (X * self.scale).T, lower=True)
+        square: FloatArray = np.einsum("ij,ij->j", half, half)
+        return square
+
+    @property
+    def matrix(self) -> FloatArray:
+        """H⁻¹."""
+        inverse = scipy.linalg.cho_solve((self.factor, True), np.diag(self.scale))
+        result: FloatArray = self.scale[:, None] * inverse
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tangent:
+    """J at a θ: g, and per row f′, f″, μ and h = f″xᵀH₋ᵢ⁻¹x.
+
+    ``value``     J + b·θ for the b that θ implies.
+    ``trace``     of H.  ``inverse``  H⁻¹.
+    ``alone``     (n,) h, and ``alone_error`` the log of the factor that rounding may have cost it.
     """
 
     problem: Problem
@@ -142,15 +201,17 @@ class _Tangent:
     slope_error: FloatArray
     curvature: FloatArray
     leverage: FloatArray
-    inverse_sum: float
-    lowest: float
-    highest: float
+    alone: FloatArray
+    alone_error: FloatArray
+    trace: float
+    inverse: FloatArray
+    inverse_error: float
 
     @classmethod
     def at(cls, problem: Problem, theta: FloatArray, law: NormLaplace) -> "_Tangent":
-        """Two passes over the rows: g and H, then the leverages."""
+        """Two passes over the rows, and one for each row that holds a direction by itself."""
         n, d = problem.X.shape
-        gradient, hessian, value = CompensatedSum((d,)), np.zeros((d, d)), CompensatedSum()
+        gradient, value = CompensatedSum((d,)), CompensatedSum()
         norms, slope, slope_error, curvature, leverage = np.empty((5, n))
         for block in problem.blocks():
             X, y = problem.X[block], problem.y[block]
@@ -160,14 +221,19 @@ class _Tangent:
             slope_error[block] = problem.slope_error(theta, f1, f2, problem.norms[block])
             value.add(np.sum(problem.loss.value(z, y)))
             gradient.add(f1 @ X)
-            hessian += (X * f2[:, None]).T @ X
         penalty = n * problem.penalty
         total = gradient.value + penalty * theta
-        hessian[np.diag_indices(d)] += penalty
-        roots, eigenvalues = _inverse_roots(hessian)
+        hessian = _hessian(problem, curvature)
+        inverse = _Inverse.of(hessian)
+        if inverse is None:
+            raise InvalidInput(
+                "model: its coefficients have run off to where its objective is flat, as they do"
+                " where the noise leaves no minimiser (an unpenalised intercept and few rows of one"
+                " class); no loss can be computed."
+            )
         for block in problem.blocks():
-            half = problem.X[block] @ roots
-            leverage[block] = np.einsum("ij,ij->i", half, half)
+            leverage[block] = inverse.leverage(problem.X[block])
+        alone, alone_error = _held_without(problem, curvature, leverage, inverse.error)
         # Rows come to us clipped and scaled: a few roundings each.
         rounding = problem.norms @ (slope_error + gamma(n + 4) + 16 * ROUNDOFF)
         size = np.linalg.norm(total) + np.linalg.norm(penalty * theta)
@@ -182,25 +248,27 @@ class _Tangent:
             slope_error=slope_error,
             curvature=curvature,
             leverage=leverage,
-            inverse_sum=float(np.sum(np.abs(roots @ roots.T))),
-            lowest=float(eigenvalues[0]),
-            highest=float(eigenvalues[-1]),
+            alone=alone,
+            alone_error=alone_error,
+            trace=float(np.trace(hessian)),
+            inverse=inverse.matrix,
+            inverse_error=inverse.error,
         )
 
     def residual(self, tolerance: float) -> tuple[float, float]:
         """(∥r∥, ∥r∥ in the norm of H⁻¹) at most, whichever of its tests stopped the solver."""
         # The solver measures decreases against max(1, ∣objective∣) of the averaged form.
         left = math.sqrt(4 * _LEFT * max(abs(self.value), self.problem.rows))
-        far = math.sqrt(self.problem.columns) * tolerance + math.sqrt(self.highest) * left
-        local = math.sqrt(self.inverse_sum) * tolerance + left
-        return far + 2 * self.rounding, local + 2 * self.rounding / math.sqrt(self.lowest)
+        far = math.sqrt(self.problem.columns) * tolerance + math.sqrt(self.trace) * left
+        # rᵀH⁻¹r for an r whose entries, or whose norm, are bounded.
+        entries, norm = float(np.sum(np.abs(self.inverse))), float(np.trace(self.inverse))
+        local = math.sqrt(entries) * tolerance + math.sqrt(norm) * 2 * self.rounding
+        return far + 2 * self.rounding, (local + left) * (1 + self.inverse_error)
 
     def spread(self, local: float) -> tuple[float, FloatArray]:
         """(Mu: the log of H's change, (n,) √μ·u: that of each predictor) between θ and θ*."""
-        most = math.sqrt(float(np.max(self.leverage)))
+        most = math.sqrt(float(np.max(self.leverage)) * (1 + self.inverse_error))
         spread = -math.log1p(-most * local) if most * local < 1 else math.inf
-        # Of the eigenvalues and the products with them.
-        spread += 16 * gamma(self.problem.columns + 8) * self.highest / self.lowest
         share = np.sqrt(self.leverage) / most if most > 0 else np.zeros_like(self.leverage)
         return spread, np.where(share > 0, share * spread, 0.0)
 
@@ -222,7 +290,7 @@ class _Tangent:
     @property
     def loss(self) -> FloatArray:
         """(n,) the losses if θ is the minimiser."""
-        return self.noise_loss + self.volume()
+        return self.noise_loss + np.log1p(self.alone)
 
     @property
     def noise_loss(self) -> FloatArray:
@@ -230,31 +298,49 @@ class _Tangent:
         inner = self.slope * (self.problem.X @ self.gradient)
         return self.law.loss_from(self.norm, inner, self.distance)
 
-    def volume(self, shift: FloatArray | float = 0.0) -> FloatArray:
-        """−log(1 − f″μ) = log(1 + h), h = f″xᵀH₋ᵢ⁻¹x; with h·e^shift for h.
+    def volumes(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The ends of −log(1 − f″μ) = log(1 + h), where h may be e^(±change) times itself.
 
-        h, without the row's own curvature in H, keeps to such a factor where 1 − f″μ need not; it
-        is at most xᵀP⁻¹x/4.
+        It is at most ln(1 + xᵀP⁻¹x/4), and what float64 cannot hold is not called infinite below.
         """
-        penalty = self.problem.rows * self.problem.penalty
-        inside = np.minimum(self.curvature * self.leverage, 1 - ROUNDOFF)
+        change = change + self.alone_error
         with np.errstate(over="ignore", invalid="ignore"):
-            without = inside / (1 - inside) * np.exp(shift)
-        without = np.where(np.isnan(without), np.inf, without)
+            low = np.minimum(self.alone, 1e300) * np.exp(-change)
+            high = np.where(self.alone > 0, self.alone, 5e-324) * np.exp(change)
+        penalty = self.problem.rows * self.problem.penalty
         if np.all(penalty > 0):
-            cap = Logistic.curvature_bound * (self.problem.X**2 @ (1 / penalty))
-            without = np.minimum(without, cap * (1 + 1e-12))
-        volume: FloatArray = np.log1p(without)
-        return volume
+            cap = Logistic.curvature_bound * (self.problem.X**2 @ (1 / penalty)) * (1 + 1e-12)
+            low, high = np.minimum(low, cap), np.minimum(high, cap)
+        return np.log1p(low), np.log1p(high)
 
 
-def _inverse_roots(hessian: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(R with RRᵀ = H⁻¹, the eigenvalues of H), or refuse a fit that ran off."""
-    values, vectors = scipy.linalg.eigh(hessian)
-    if not values[0] > 8 * len(values) * ROUNDOFF * values[-1]:
-        raise InvalidInput(
-            "model: its coefficients have run off to where its objective is flat, as they do where"
-            " the noise leaves no minimiser (an unpenalised intercept and few rows of one class);"
-            " no loss can be computed."
-        )
-    return vectors / np.sqrt(values), values
+def _hessian(problem: Problem, curvature: FloatArray) -> FloatArray:
+    """∇²J of the sum, from the rows' f″."""
+    hessian = np.diag(problem.rows * problem.penalty)
+    for block in problem.blocks():
+        X = problem.X[block]
+        hessian += (X * curvature[block][:, None]).T @ X
+    return hessian
+
+
+def _held_without(
+    problem: Problem, curvature: FloatArray, leverage: FloatArray, error: float
+) -> tuple[FloatArray, FloatArray]:
+    """h = f″xᵀH₋ᵢ⁻¹x of every row, and the log of the factor that rounding may have cost it.
+
+    f″μ/(1 − f″μ), but where 1 − f″μ cancels: there H₋ᵢ is summed anew. Such rows are few, for the
+    f″μ of all rows sum to at most d. Nothing holds h down where only the row kept H from being
+    flat: then it is infinite, which is how much such a row can lose.
+    """
+    inside = curvature * leverage
+    crowded = inside > 0.9
+    alone = np.where(crowded, np.inf, inside / np.where(crowded, 1.0, 1 - inside))
+    lost = np.full_like(alone, 12 * error)
+    for row in np.flatnonzero(crowded):
+        others = curvature.copy()
+        others[row] = 0.0
+        without = _Inverse.of(_hessian(problem, others))
+        if without is not None:
+            alone[row] = curvature[row] * without.leverage(problem.X[row : row + 1])[0]
+            lost[row] = 2 * without.error
+    return alone, lost

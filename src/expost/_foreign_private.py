@@ -41,7 +41,6 @@ from expost.errors import InvalidInput
 from expost.glm import Problem
 from expost.losses import Logistic
 from expost.mechanisms import RowLosses
-from expost.mechanisms.sampling import perturbed_minimisers
 from expost.noise import NormLaplace
 from expost.types import FloatArray, Neighbouring
 
@@ -163,23 +162,21 @@ class PrivateForeign:
     def typical_exposures(self) -> tuple[FloatArray, FloatArray]:
         """E∣loss∣ over the minimisers of 64 draws of the noise, and its standard error.
 
-        A draw that leaves no minimiser is left out: what its fit gives has no density.
+        Left out are the draws whose fit would be refused: those without a minimiser, and those
+        where it lies so far off that the objective is flat there. Infinite if fewer than two stay.
         """
         rng = np.random.default_rng(_SEED)
         noises = [fit.law.sample(_MODELS, rng) for fit in self.fits]
-        drawn = list(zip(self.fits, noises, strict=True))
-        kept = np.all([fit.has_minimiser(noise[:, -1]) for fit, noise in drawn], axis=0)
-        count = int(np.count_nonzero(kept))
+        count, total, squares = 0, np.zeros(self.rows), np.zeros(self.rows)
+        for draws in zip(*noises, strict=True):
+            losses = [fit.drawn_losses(b) for fit, b in zip(self.fits, draws, strict=True)]
+            known = [loss for loss in losses if loss is not None]
+            if len(known) < len(losses):
+                continue
+            exposure = np.abs(np.sum(known, axis=0))
+            count, total, squares = count + 1, total + exposure, squares + exposure**2
         if count < 2:
             return np.full(self.rows, np.inf), np.full(self.rows, np.inf)
-        models = [
-            perturbed_minimisers(fit.problem, noise[kept] / self.rows) for fit, noise in drawn
-        ]
-        total, squares = np.zeros((2, self.rows))
-        for thetas in zip(*models, strict=True):
-            released = zip(self.fits, thetas, strict=True)
-            exposure = np.abs(sum(fit.exact_losses(theta) for fit, theta in released))
-            total, squares = total + exposure, squares + exposure**2
         mean = total / count
         return mean, np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1))
 
@@ -294,8 +291,9 @@ def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[st
         )
     if all(math.isfinite(fit.tolerance) for fit in fits):
         found.append(
-            f"Its solver left a gradient of up to tol={model.tol:g} a row: the noise is known to"
-            " within that, and every interval counts it."
+            "Its solver is taken to have stopped by its own test, at a gradient of up to"
+            f" tol={model.tol:g} a row: the noise is known to within that, and every interval counts"
+            " it."
         )
     else:
         found.append(
