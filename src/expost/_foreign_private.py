@@ -292,8 +292,8 @@ def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[st
     if all(math.isfinite(fit.tolerance) for fit in fits):
         found.append(
             "Its solver is taken to have stopped by its own test, at a gradient of up to"
-            f" tol={model.tol:g} a row: the noise is known to within that, and every interval counts"
-            " it."
+            f" tol={model.tol:g} a row: the noise is known to within that, which every interval"
+            " counts."
         )
     else:
         found.append(
