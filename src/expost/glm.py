@@ -110,7 +110,7 @@ class Problem:
         size = np.abs(slope) if self.loss.is_classification else np.abs(slope) + self._label_size
         return margin * steepest + _FUNCTION_ERROR * size
 
-    @property
+    @cached_property
     def _label_size(self) -> float:
         return float(np.max(np.abs(self.y)))
 

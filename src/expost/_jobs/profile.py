@@ -30,6 +30,7 @@ from expost._profile import PrivacyProfile, profile
 from expost.data import Encoding, NumericEntry
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS
+from expost.glm import minimise
 from expost.mechanisms import Release
 from expost.report import Accuracy, Choice, Origin, Summary, collect, render_html
 from expost.types import FloatArray
@@ -227,9 +228,9 @@ def _choices(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Cho
 def _accuracy(found: _Found) -> Accuracy:
     """How good the released model is on these rows, beside knowing nothing and beside ε = ∞."""
     release, near = found.release, found.result.neighbours
-    assert near is not None
     problem = release.problem(found.rows.encoded.X, found.rows.labels)
-    released, noiseless = (problem.X @ theta for theta in (release.theta, near.base))
+    exact = minimise(problem).theta if near is None else near.base
+    released, noiseless = (problem.X @ theta for theta in (release.theta, exact))
     if release.classes is None:
         spread = float(np.var(problem.y)) or 1.0
         scores = [1 - float(np.mean((z - problem.y) ** 2)) / spread for z in (released, noiseless)]

@@ -56,6 +56,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from expost import _validate
+from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Problem, minimise
@@ -231,7 +232,7 @@ class ObjectivePerturbation:
         """The exposure that is promised; none for a loss whose gradient is not bounded."""
         return math.inf if isinstance(self.loss, Squared) else self.epsilon
 
-    @property
+    @cached_property
     def worst_case_passed(self) -> float:
         """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
 
@@ -259,13 +260,27 @@ class ObjectivePerturbation:
     ) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
-            return _minimised(problem).theta
+            return _minimised(problem, self.tolerance).theta
         noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
         return self.grid.snap(self.minimiser(problem, noise).theta)
 
     def minimiser(self, problem: Problem | SoftmaxProblem, noise: FloatArray) -> Minimiser:
-        """The minimiser of the perturbed objective, ∥∇J∥ ≤ 1e-12 in the averaged form."""
-        return _minimised(replace(problem, linear=noise / self.rows))
+        """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
+        return _minimised(replace(problem, linear=noise / self.rows), self.tolerance)
+
+    @cached_property
+    def tolerance(self) -> float:
+        """The certified gradient (averaged form) of every minimiser that is released: 1e-12.
+
+        Where the noise is so large that float64 cannot get there, it is what float64 can: public
+        constants alone decide, for a refusal that depends on b or on the rows would tell of them.
+        """
+        if not self.is_private:
+            return TOLERANCE
+        largest = self.law.norm_exceeded_with(_CLAMPED) / self.rows
+        steep = self.total_regularization + self.loss.curvature_bound
+        reached = steep * self.grid.clamp + largest + self.slope_bound
+        return max(TOLERANCE, 64 * math.sqrt(self.dimension) * ROUNDOFF * reached)
 
     @property
     def half_cell(self) -> float:
@@ -276,12 +291,12 @@ class ObjectivePerturbation:
     def reach_of_cell(self) -> float:
         """How far the exact minimiser may lie from the θ that was released.
 
-        Half a cell of the grid, and the distance that ∥∇J∥ ≤ 1e-12 leaves open.
+        Half a cell of the grid, and the distance that ∥∇J∥ ≤ ``tolerance`` leaves open.
         """
-        return self.half_cell + TOLERANCE / self.total_regularization
+        return self.half_cell + self.tolerance / self.total_regularization
 
 
-def _minimised(problem: Problem | SoftmaxProblem) -> Minimiser:
+def _minimised(problem: Problem | SoftmaxProblem, tolerance: float) -> Minimiser:
     if isinstance(problem, SoftmaxProblem):
-        return minimise_softmax(problem, tolerance=TOLERANCE)
-    return minimise(problem, tolerance=TOLERANCE)
+        return minimise_softmax(problem, tolerance=tolerance)
+    return minimise(problem, tolerance=tolerance)

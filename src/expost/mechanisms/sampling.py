@@ -29,13 +29,17 @@ _SEED = 0
 
 def perturbed_minimisers(problem: Problem, linear: FloatArray) -> FloatArray:
     """(m, d) minimisers of J + c·θ for the rows c of ``linear`` (m, d), averaged form."""
+    least = float(np.min(problem.penalty))
+    # Large noise leaves a gradient that float64 cannot make smaller.
+    reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
+    goal = max(_GRADIENT, 1e-13 * reach * (1 + problem.loss.curvature_bound / least))
     base = minimise(problem, tolerance=_GRADIENT)
     models = np.tile(base.theta, (len(linear), 1))
     step = max(1, _BLOCK // problem.rows)
     factor = scipy.linalg.cho_factor(_hessian(problem, base))
     for start in range(0, len(linear), step):
         some = slice(start, start + step)
-        models[some] = _chord(problem, factor, models[some], linear[some])
+        models[some] = _chord(problem, factor, models[some], linear[some], goal)
     return models
 
 
@@ -54,6 +58,7 @@ def _chord(
     factor: tuple[FloatArray, bool],
     models: FloatArray,
     linear: FloatArray,
+    goal: float,
 ) -> FloatArray:
     """Steps with one factor for all models while the slowest one still gains."""
     models = models.copy()
@@ -63,15 +68,15 @@ def _chord(
         gradient = _gradients(problem, models[moving], linear[moving])
         size = np.linalg.norm(gradient, axis=1)
         # What is done, and what does not shrink by half, is left.
-        going = (size > _GRADIENT) & (size < 0.5 * before[moving])
+        going = (size > goal) & (size < 0.5 * before[moving])
         before[moving] = size
         moving, gradient = moving[going], gradient[going]
         if not len(moving):
             break
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
-    for place in np.flatnonzero(~(before <= _GRADIENT)):
+    for place in np.flatnonzero(~(before <= goal)):
         tilted = replace(problem, linear=linear[place])
-        models[place] = minimise(tilted, tolerance=_GRADIENT).theta
+        models[place] = minimise(tilted, tolerance=goal).theta
     return models
 
 

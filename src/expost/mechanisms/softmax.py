@@ -30,7 +30,6 @@ import scipy.linalg
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms
 from expost.errors import InvalidInput, WrongRows
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.row_losses import RowLosses
 from expost.softmax import Residuals, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
@@ -150,7 +149,7 @@ class SoftmaxTangent:
         highest *= 1 + 16 * gamma(last + 9)
         steepest = min(highest * math.exp(min(self.spread, 50.0)), self.mechanism.steepest)
         # The solver's own residual is one of the gradient.
-        residual = self.mechanism.rows * TOLERANCE
+        residual = self.mechanism.rows * self.mechanism.tolerance
         return self.rounding + float(steepest) * self.mechanism.half_cell + residual
 
     def check_rows(self) -> None:

@@ -29,7 +29,6 @@ from expost.errors import WrongRows
 from expost.glm import Problem
 from expost.losses import HuberHinge
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.row_losses import RowLosses
 from expost.types import FloatArray, Neighbouring
 
@@ -92,7 +91,9 @@ class Tangent:
             theta=theta,
             gradient=total,
             # The solver's own residual is one of the gradient.
-            gradient_error=rounding + steepest * mechanism.half_cell + mechanism.rows * TOLERANCE,
+            gradient_error=rounding
+            + steepest * mechanism.half_cell
+            + mechanism.rows * mechanism.tolerance,
             factor=scipy.linalg.cholesky(hessian, lower=True),
             spread=spread,
             hessian=hessian,
