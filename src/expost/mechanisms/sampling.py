@@ -32,7 +32,7 @@ def perturbed_minimisers(problem: Problem, linear: FloatArray) -> FloatArray:
     least = float(np.min(problem.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
-    goal = max(_GRADIENT, 1e-13 * reach * (1 + problem.loss.curvature_bound / least))
+    goal = max(_GRADIENT, 1e-15 * reach * (1 + problem.loss.curvature_bound / least))
     base = minimise(problem, tolerance=_GRADIENT)
     models = np.tile(base.theta, (len(linear), 1))
     step = max(1, _BLOCK // problem.rows)
