@@ -9,7 +9,14 @@ from expost.reproduce.leblond import compute
 from expost.reproduce.setting import Effort, Setting, normalised_rows
 
 TRAIN, TEST = 300, 100
-SMALL = Effort(models=12, batches=4, draws=2_000, dimensions=(1, 2, 6), regularizations=(1e-3, 1.0))
+SMALL = Effort(
+    models=12,
+    batches=4,
+    draws=2_000,
+    releases=20,
+    dimensions=(1, 2, 6),
+    regularizations=(1e-3, 1.0),
+)
 
 
 def small_adult(seed=0):

@@ -28,8 +28,9 @@ from .conftest import SMALL, computed, small_adult
 HOSTILE = '</style><script>alert("x")</script><img src=x onerror=alert(1)>&lt;{{ 7*7 }}'
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = {
-    *("fig2", "fig3", "fig4a", "fig4b", "fig5a", "fig5b", "fig6", "fig7", "fig8"),
-    *("gaussian", "coverage-peak", "dimension", "regularization"),
+    *("fig1", "fig1-default", "fig2", "fig3", "fig4a", "fig4b", "fig5a", "fig5b"),
+    *("fig6", "fig7", "fig8"),
+    *("gaussian", "objective", "coverage-peak", "dimension", "regularization"),
 }
 needs_adult = pytest.mark.skipif(
     datasets._carried("dataprep", "dataprep/datasets/data/adult.csv") is None,
@@ -90,7 +91,7 @@ def test_every_file_is_there_and_nothing_else(folder):
 def test_claims_in_json_on_the_page_and_at_the_terminal(folder):
     out = folder.files[0].parent
     saved = json.loads((out / "claims.json").read_text("utf-8"))
-    assert [one["key"] for one in saved["claims"]] == list("abcdefghi")
+    assert [one["key"] for one in saved["claims"]] == list("abcdefghij")
     lines = "\n".join(folder.lines())
     text = " ".join(Tags((out / "index.html").read_text("utf-8")).texts)
     for one, claim in zip(saved["claims"], folder.claims, strict=True):
@@ -167,7 +168,8 @@ def test_the_same_seed_gives_the_same_tables(found):
     assert again.to_json() == found.to_json()
     other = computed(seed=1)
     changed = {stem for stem, table in tables(other).items() if table != tables(found)[stem]}
-    assert {"fig5a", "fig6", "fig7-onset", "fig8", "coverage-peak-rows", "gaussian"} <= changed
+    sampled = {"fig1", "fig5a", "fig6", "fig7-onset", "fig8", "coverage-peak-rows", "gaussian"}
+    assert sampled | {"objective", "objective-profiles"} <= changed
     assert not {"fig2", "fig3", "fig4a", "fig7", "dimension", "regularization"} & changed
 
 
@@ -205,7 +207,7 @@ def test_reproduce_is_compute_and_write(tmp_path, monkeypatch, bare):
     # A path that was given is named by its last part alone.
     reproduce(tmp_path / "second", data=Path("/somewhere/adult.csv"))
     assert heard["source"] == "UCI Adult, adult.csv"
-    assert PHASES == 8
+    assert PHASES == 9
 
 
 def test_every_phase_is_reported(monkeypatch, tmp_path):
@@ -262,7 +264,7 @@ def test_the_documentation_shows_small_pictures():
     assert len(shown) >= 3
     for name in shown:
         assert 1000 < (DOCS / name).stat().st_size < 60_000
-    for key in "abcdefghi":
+    for key in "abcdefghij":
         assert f"| {key} |" in text
 
 
@@ -302,7 +304,7 @@ def test_the_whole_reproduction(tmp_path):
     )
     holds, partly, fails = (one.value for one in Verdict)
     assert verdicts == {
-        **dict.fromkeys("acde", holds),
+        **dict.fromkeys("acdej", holds),
         **dict.fromkeys("bfgh", partly),
         "i": fails,
     }

@@ -1,5 +1,6 @@
 """Where the neighbours lie (LeBlond Figs 2–4), models around them (Fig. 8); claims d and e."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,18 @@ from expost.reproduce.setting import Setting
 from expost.types import FloatArray, IntArray
 
 __all__ = [
+    "LOG_EPSILONS",
+    "MODELS",
+    "ROWS",
     "Samples",
     "draw_samples",
     "farthest_row_claim",
     "heat_maps",
+    "places",
+    "removed_rows",
+    "sample_displays",
     "samples_exhibit",
+    "samples_table",
     "sphere_exhibit",
     "worst_case_claim",
     "worst_case_exhibit",
@@ -26,8 +34,9 @@ __all__ = [
 
 # The row that the paper names, which counts from 1.
 _Y_MAX = 24239
-_ROWS, _NEIGHBOURS, _MODELS = 100, 50, 20
-_LOG_EPSILONS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
+# Of Figs 1 and 8.
+ROWS, _NEIGHBOURS, MODELS = 100, 50, 20
+LOG_EPSILONS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
 # Where M lies in Fig. 4b, in units of the largest distance.
 _OFF_CENTRE = 0.6
 
@@ -159,9 +168,10 @@ def _heat_map(setting: Setting, model: FloatArray, name: str, title: str, captio
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """Models drawn by output perturbation for the base and for k neighbours, at e values of ε.
+    """Models drawn for the base and for k neighbours, at e values of ε.
 
-    ``base`` (e, m, 2), ``neighbours`` (e, k, m, 2), ``rows`` (k,) counted from 0.
+    ``base`` (e, m, 2), ``neighbours`` (e, k, m, 2), ``rows`` (k,) counted from 0, ``order`` (k,)
+    from 0 to 1 by distance; ``worst_case_error`` only where neighbours are of output perturbation.
     """
 
     log_epsilons: FloatArray
@@ -169,38 +179,48 @@ class Samples:
     base: FloatArray
     neighbours: FloatArray
     order: FloatArray
-    worst_case_error: float
+    worst_case_error: float = math.nan
+
+
+def removed_rows() -> IntArray:
+    """Every other one of the first 100 rows."""
+    return np.arange(0, ROWS, ROWS // _NEIGHBOURS, dtype=np.int64)
+
+
+def places(distance: FloatArray) -> FloatArray:
+    """The place of each neighbour among all, from 0 for the nearest to 1."""
+    place = np.argsort(np.argsort(distance, kind="stable"), kind="stable")
+    order: FloatArray = place / (len(distance) - 1)
+    return order
 
 
 def draw_samples(X: FloatArray, y: FloatArray, seed: np.random.SeedSequence) -> Samples:
     """20 models of the first 100 rows, and 20 without every other one of them (Fig. 8)."""
-    setting = Setting.of(X[:_ROWS], y[:_ROWS])
+    setting = Setting.of(X[:ROWS], y[:ROWS])
     near = setting.neighbours
-    rows = np.arange(0, _ROWS, _ROWS // _NEIGHBOURS, dtype=np.int64)
+    rows = removed_rows()
     centres = near.base + near.shift[rows]
     rng = np.random.default_rng(seed)
     unit = setting.mechanism.unit_noise
     base, around = [], []
-    for power in _LOG_EPSILONS:
+    for power in LOG_EPSILONS:
         resolution = 1 / (setting.rate * 10.0**power)
-        noise = unit.sample((1 + len(rows)) * _MODELS, rng).reshape(-1, _MODELS, 2)
+        noise = unit.sample((1 + len(rows)) * MODELS, rng).reshape(-1, MODELS, 2)
         base.append(near.base + resolution * noise[0])
         around.append(centres[:, None] + resolution * noise[1:])
-    # The place of each neighbour among the 50, the nearest first.
-    place = np.argsort(np.argsort(setting.distance[rows], kind="stable"), kind="stable")
     return Samples(
-        log_epsilons=np.array(_LOG_EPSILONS),
+        log_epsilons=np.array(LOG_EPSILONS),
         rows=rows,
         base=np.stack(base),
         neighbours=np.stack(around),
-        order=place / (len(rows) - 1),
+        order=places(setting.distance[rows]),
         worst_case_error=float(setting.worst_case_error.max()),
     )
 
 
-def samples_exhibit(samples: Samples) -> Exhibit:
-    """LeBlond Fig. 8."""
-    displays = [
+def sample_displays(samples: Samples) -> list[SamplesDisplay]:
+    """A panel for each ε."""
+    return [
         SamplesDisplay(
             base=base,
             neighbours=around,
@@ -211,23 +231,29 @@ def samples_exhibit(samples: Samples) -> Exhibit:
             samples.log_epsilons, samples.base, samples.neighbours, strict=True
         )
     ]
+
+
+def samples_exhibit(samples: Samples) -> Exhibit:
+    """LeBlond Fig. 8."""
+    displays = sample_displays(samples)
     return Exhibit(
         name="fig8",
         title="Figure 8: models drawn around A(x) and around fifty neighbours",
         caption=(
-            f"The first {_ROWS} rows; {_MODELS} models of the data itself (black crosses) and"
-            f" {_MODELS} without every other row (circles, one colour a row, the farthest neighbour"
+            f"The first {ROWS} rows; {MODELS} models of the data itself (black crosses) and"
+            f" {MODELS} without every other row (circles, one colour a row, the farthest neighbour"
             " lightest). Each panel has its own scale: at small ε nothing can be told apart, at"
             " large ε everything. The neighbours are exact; the worst-case points would be off by"
             f" at most {samples.worst_case_error:.1%} of their distance. Figure 1 is the same for"
-            " objective perturbation, and is not made here."
+            " objective perturbation."
         ),
         draw=lambda: panels(displays, columns=3, size=(3.4, 3.0)),
-        tables={"fig8": _samples_table(samples)},
+        tables={"fig8": samples_table(samples)},
     )
 
 
-def _samples_table(samples: Samples) -> Table:
+def samples_table(samples: Samples) -> Table:
+    """Every model that is drawn."""
     # The base stands first, as row 0; the paper counts rows from 1.
     drawn = np.concatenate([samples.base[:, None], samples.neighbours], axis=1)
     powers, sets, models = drawn.shape[:3]

@@ -36,12 +36,14 @@ class Effort:
 
     ``models``      for the rank-averaged profiles of Figs 5 and 6.
     ``batches``     of ``draws`` models each, for every row's sampled onset (Fig. 7).
+    ``releases``    by objective perturbation at each ε.
     ``dimensions``, ``regularizations``  at which the open questions are answered.
     """
 
     models: int = 200
     batches: int = 10
     draws: int = 40_000
+    releases: int = 100
     dimensions: tuple[int, ...] = (
         *(1, 2, 3, 4, 5, 6, 8, 10, 14, 20, 30, 50, 80, 108),
         *(200, 300, 500, 1000, 2000, 3000),
