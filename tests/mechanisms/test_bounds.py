@@ -64,6 +64,31 @@ def objective(loss, noise="gaussian", seed=0, epsilon=1.0):
     return plain, dependent, tangent
 
 
+def test_the_published_volume_is_that_of_a_removal():
+    """Three equal rows and hardly any noise on H: −log(1 − f″μ), which log(1 + f″μ) is below."""
+    budget = replace(BUDGET, epsilon_hessian=1e6)
+    loss = Squared(label_bound=1.0)
+    how = ObjectivePerturbation(
+        epsilon=1e3, delta=1e-3, loss=loss, regularization=0.1 / 3, rows=3, dimension=2
+    )
+    X, y = np.tile([[1.0, 0.0]], (3, 1)) * (1 - 1e-12), np.array([1.0, -1.0, 0.5])
+    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(2, how.total_regularization))
+    rng = np.random.default_rng(0)
+    theta = how.release(problem, rng)
+    tangent, second = (
+        Tangent.at(how, problem, theta),
+        TangentMechanism(budget=budget, how=how, theta=theta),
+    )
+    bound = ObjectiveBound(
+        how=how, theta=theta, failure=RHO, tangent=second, released=second.release(tangent, rng)
+    )
+    norms = upper_norms(X)
+    found = bound.volume_bound(X, norms, np.ones(3))
+    true = -np.log1p(-1 / 3.1)
+    assert np.all(found >= true)
+    assert found == pytest.approx(true, rel=0.02)
+
+
 def test_failure_probabilities():
     plain, dependent, _ = objective(Logistic())
     assert plain.failure_probability == RHO
@@ -158,6 +183,23 @@ def test_what_holds_of_the_gradient_term():
     halved = replace(bound, failure=2 * stats.norm.sf(ndtri(1 - RHO / 2) / 8))
     weak = halved.inner_bound(X, norms)
     assert np.any(true > weak)
+
+
+def test_the_gradient_terms_are_those_of_the_paper():
+    """By their formulas: two-sided quantiles, and what the cell of θ and the grid of ĝ hide."""
+    plain, bound, _ = objective(Logistic())
+    X, _ = rows(Logistic(), seed=6, count=20)
+    norms, quantile = np.linalg.norm(X, axis=1), float(ndtri(1 - RHO / 2))
+    how = plain.how
+    moved = how.steepest * how.reach_of_cell
+    assert moved > 1e-9 * how.resolution
+    hidden = plain.direction_bound - how.resolution * quantile
+    assert hidden == pytest.approx(2 * moved, abs=1e-8)
+    second = bound.tangent
+    hidden = bound.inner_bound(X, norms) - np.abs(X @ bound.released.gradient)
+    hidden -= norms * second.gradient_scale * quantile
+    cell = second.gradient_grid.step * np.sqrt(WIDTH) / 2
+    assert hidden == pytest.approx(norms * (moved + cell), abs=2e-8)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -333,6 +375,26 @@ def test_the_neighbour_of_any_minimiser_is_within_the_distance(loss, noise):
     assert np.all(inside <= bound.how.sensitivity)
 
 
+def test_the_distance_is_reached_where_nothing_curves():
+    """All rows on the linear piece of the hinge and hardly any noise: v/(Λ(n−1)) exactly."""
+    loss = HuberHinge(width=0.5)
+    how = OutputPerturbation(
+        epsilon=1e7, noise="laplace", loss=loss, regularization=10.0, rows=8, dimension=2
+    )
+    X, y = np.random.default_rng(3).normal(size=(8, 2)), np.array([1.0, -1.0] * 4)
+    X /= 1.001 * np.linalg.norm(X, axis=1).max()
+    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
+    base = minimise(problem)
+    bound = OutputBound(how=how, theta=how.release(base, np.random.default_rng(4)), failure=RHO)
+    found = bound.distance_bound(X, y)
+    for i in range(8):
+        keep = np.arange(8) != i
+        gone = minimise(replace(problem, X=X[keep], y=y[keep]))
+        true = np.linalg.norm(gone.theta - base.theta)
+        assert true <= found[i]
+        assert found[i] == pytest.approx(true, rel=1e-3)
+
+
 def test_output_perturbation_never_passes_epsilon_under_norm_laplace_noise():
     bound, problem = output(Logistic(), epsilon=0.1, regularization=1e-4)
     assert bound.is_uniform
@@ -340,6 +402,12 @@ def test_output_perturbation_never_passes_epsilon_under_norm_laplace_noise():
     gaussian, _ = output(Logistic(), "gaussian")
     assert not gaussian.is_uniform
     assert gaussian.failure_probability == RHO
+    # Norm-Laplace noise has one use for ρ, Gaussian noise two, and one of them two sides.
+    assert bound.radius == pytest.approx(bound.how.law.norm_exceeded_with(RHO), rel=1e-4)
+    assert gaussian.radius == pytest.approx(gaussian.how.law.norm_exceeded_with(RHO / 2), rel=1e-4)
+    mu = gaussian.distance_bound(problem.X, problem.y) / gaussian.how.resolution
+    expected = mu**2 / 2 + mu * stats.norm.isf(RHO / 4)
+    assert gaussian.exposure(problem.X, problem.y) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_relations_share_one_bound():
