@@ -138,10 +138,10 @@ class PrivacyProfile(RowTable):
     @property
     def promise_broken(self) -> bool:
         """Whether a row's exposure is proved to pass an ε that was promised without exception."""
-        return self._broken > 0
+        return self.rows_past_promise > 0
 
     @property
-    def _broken(self) -> int:
+    def rows_past_promise(self) -> int:
         """How many rows do; never any where ε may be passed with some probability."""
         if self.losses.worst_case_passed > 0:
             return 0
@@ -212,7 +212,7 @@ class PrivacyProfile(RowTable):
         title = f"Privacy profile of {len(self)} rows ({self.losses.relation.value})"
         if self.promise_broken:
             title = (
-                f"PROMISE BROKEN: {self._broken} of {len(self)} rows"
+                f"PROMISE BROKEN: {self.rows_past_promise} of {len(self)} rows"
                 f" ({self.losses.relation.value}) lose more than the {self.worst_case:g} nats that"
                 f" were promised, one of them at least {np.max(self._least_exposure):.3g}"
             )

@@ -217,3 +217,15 @@ def test_exact_losses_of_zero_are_fine():
     losses = RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
     summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
     assert "0 of its 3 rows" in summary.answer[0]
+
+
+def test_a_broken_promise_and_a_missing_one_are_said():
+    kept = synthetic(200)
+    assert "broken" not in " ".join(collect(kept).answer)
+    least = np.maximum(np.maximum(kept.loss_low, -kept.loss_high), 0.0)
+    promise = float(np.sort(least)[-8])
+    broken = dataclasses.replace(kept, losses=dataclasses.replace(kept.losses, worst_case=promise))
+    assert "The promise is broken" in collect(broken).answer[2]
+    assert "and 7 of the rows are proved to lose more" in collect(broken).answer[2]
+    none = dataclasses.replace(kept, losses=dataclasses.replace(kept.losses, worst_case=math.inf))
+    assert "promises no ε" in collect(none).answer[2]

@@ -230,7 +230,18 @@ def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str
         f" ({percent(_sure(middle))} sure), and 99 of 100 by at most {number(most)} nats"
         f" ({percent(_sure(most))} sure)."
     )
-    if delta is None:
+    if not promise < np.inf:
+        third = (
+            "The mechanism promises no ε for this loss: what it gives away is known only for this"
+            " model."
+        )
+    elif profile.promise_broken:
+        third = (
+            f"The promise is broken: at most {number(promise)} nats ({percent(_sure(promise))}"
+            f" sure) were promised for any row of any data, and {count(profile.rows_past_promise)}"
+            f" of the {noun}s are proved to lose more."
+        )
+    elif delta is None:
         third = (
             f"The mechanism promises at most {number(promise)} nats ({percent(_sure(promise))}"
             f" sure) for any row of any data, and the most exposed {noun} here takes up"
