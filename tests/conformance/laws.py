@@ -1,7 +1,7 @@
 """The laws that every mechanism keeps (DESIGN.md), as functions that raise AssertionError.
 
 A statistical law compares a mean with its value at five standard errors (a false alarm of about
-6e-7 for each, at a fixed seed), and rejects the same losses × 1.2. Losses of all rows are pooled
+6e-7 for each, at a fixed seed), and rejects the same losses × 1.2 (× 1.35 with fewer draws). Losses of all rows are pooled
 draw by draw: rows in all directions share one θ, which takes most of the variance away, so that
 1,500 draws do what one row alone would need 20,000 for.
 """
@@ -13,10 +13,8 @@ from unittest import mock
 
 import joblib
 import numpy as np
-from mpmath import mp, mpf
 from scipy.special import expit
 
-from conformance import exact
 from conformance.subjects import (
     ADD,
     LABEL_BOUND,
@@ -29,10 +27,9 @@ from conformance.subjects import (
 )
 from expost import _numerics
 from expost._neighbours import neighbours_of
-from expost.errors import ClippedRowsWarning, SeededReleaseWarning
+from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWarning
 from expost.glm import Problem
 from expost.mechanisms import grid
-from expost.noise import NormLaplace
 from expost.types import FloatArray, Neighbouring
 
 RELATIONS = (REMOVE, ADD, REPLACE)
@@ -107,24 +104,26 @@ class Simulation:
     @cached_property
     def losses(self) -> FloatArray:
         """Of θ ~ p(· ∣ D)."""
-        rng = np.random.default_rng(SEED)
-        thetas = (self.trial.release(rng) for _ in range(self.draws))
+        thetas = self.trial.releases(self.draws, np.random.default_rng(SEED))
         return np.array([self.trial.row_losses(theta).loss for theta in thetas])
 
     @cached_property
     def neighbour_losses(self) -> FloatArray:
-        """(draws,) of θ ~ p(· ∣ D'), each of the row that D' is about, the rows in turn."""
+        """(draws,) of θ ~ p(· ∣ D'), each of the row that D' is about, as many of each."""
         rng = np.random.default_rng(SEED + 1)
         count = self.losses.shape[1]
-        draws = len(self.losses) // count * count
         return np.array(
             [
-                self.trial.row_losses(self.trial.release_from_neighbour(k % count, rng)).loss[
-                    k % count
-                ]
-                for k in range(draws)
+                self.trial.row_losses(theta).loss[row]
+                for row in range(count)
+                for theta in self.trial.releases_from_neighbour(row, self.draws // count, rng)
             ]
         )
+
+    @property
+    def seen(self) -> float:
+        """A factor of the losses that so many draws must be able to see."""
+        return 1.2 if self.draws >= QUICK else 1.35
 
     @property
     def expected_loss(self) -> FloatArray | None:
@@ -150,7 +149,7 @@ class Simulations:
         if key not in self._kept:
             data = subject.ordinary(SEED, 40, 3, 1.0)
             trial = subject.build_at(data, relation=relation, separation=separation)
-            self._kept[key] = Simulation(trial=trial, draws=self.draws)
+            self._kept[key] = Simulation(trial=trial, draws=int(self.draws * subject.effort))
         return self._kept[key]
 
 
@@ -158,11 +157,12 @@ def change_of_measure(
     subject: MechanismUnderTest, relation: Neighbouring, simulations: Simulations
 ) -> float:
     """E exp(−loss) = 1 over θ ~ p(· ∣ D); for ADD, where D lacks the row, E exp(+loss) = 1."""
-    losses = simulations.of(subject, relation, NEAR[subject.is_pure]).losses
-    sign = 1.0 if relation is ADD else -1.0
+    simulation = simulations.of(subject, relation, NEAR[subject.is_pure])
+    losses, sign = simulation.losses, 1.0 if relation is ADD else -1.0
     mean = np.exp(sign * losses).mean(axis=1)
     check(agrees(mean, 1.0), f"E exp(∓loss) is {np.mean(mean):.4f}, not 1")
-    check(not agrees(np.exp(1.2 * sign * losses).mean(axis=1), 1.0), "too few draws to see × 1.2")
+    wrong = np.exp(simulation.seen * sign * losses).mean(axis=1)
+    check(not agrees(wrong, 1.0), "too few draws to see the wrong scale")
     return float(np.mean(mean)) - 1
 
 
@@ -181,14 +181,26 @@ def belief_identity(
         inside, outside = outside, inside
     rejected = False
     for shift in (0.0, 4.0):
-        for scale in (1.0, 1.2):
+        for scale in (1.0, simulation.seen):
             without = expit(scale * outside + shift).mean(axis=1)
             within = np.exp(shift) * expit(-scale * inside - shift).mean(axis=1)
             same = agrees(without, 0.0, against=within)
             if scale == 1.0:
                 check(same, f"E_out[sigmoid(ℓ + {shift:g})] is not what E_in gives")
             rejected |= not same
-    check(rejected, "too few draws to see × 1.2")
+    check(rejected, "too few draws to see the wrong scale")
+
+
+def release_carries_its_noise(subject: MechanismUnderTest) -> None:
+    """A release has the noise that was drawn for it, once and whole: simulation may go on from it."""
+    for seed in range(5):
+        data = subject.ordinary(SEED + seed, 20, 3, (1.0, 1e-3)[seed % 2])
+        trial = subject.build(data, relation=REMOVE, epsilon=(0.1, 1.0, 10.0)[seed % 3])
+        drawn = trial.mechanism.law.sample(1, np.random.default_rng(seed))[0]
+        found, lost = trial.noise_of(trial.release(np.random.default_rng(seed)))
+        apart = float(np.linalg.norm(found - drawn))
+        check(apart <= lost + 1e-9, f"the noise of a release is off by {apart:.3g}")
+        check(lost <= 0.01 * np.linalg.norm(drawn), "a noise that can be told from another")
 
 
 def normalisation(subject: MechanismUnderTest, *, draws: int = 4000) -> float:
@@ -196,12 +208,10 @@ def normalisation(subject: MechanismUnderTest, *, draws: int = 4000) -> float:
     data = subject.ordinary(SEED, 20, 3, 1.0)
     trial = subject.build(data, relation=REMOVE, epsilon=2.0)
     rng = np.random.default_rng(SEED)
-    thetas = np.array([trial.release(rng) for _ in range(draws)])
+    thetas = trial.releases(draws, rng)
     apart = np.linalg.norm(thetas - trial.centre, axis=1)
     # Fixed before the draws: the ball's radius must not depend on them.
-    radius = float(
-        np.median([np.linalg.norm(trial.release(rng) - trial.centre) for _ in range(99)])
-    )
+    radius = float(np.median(np.linalg.norm(trial.releases(99, rng) - trial.centre, axis=1)))
     volume = 4 / 3 * np.pi * radius**3
     weight = np.where(apart <= radius, np.exp(-trial.log_density(thetas)) / volume, 0.0)
     check(agrees(weight, 1.0), f"E[q/p] is {np.mean(weight):.4f}, not 1")
@@ -246,11 +256,9 @@ def promise(subject: MechanismUnderTest, *, epsilon: float = 1.0, draws: int = 1
         check(share >= extreme.share, f"noise for {extreme.share / share:.3g} times the promise")
         used = max(used, share)
         rng = np.random.default_rng(SEED)
+        count = int(subject.effort * draws / (1 if len(extreme.data.X) < 100 else 10))
         exposures = np.array(
-            [
-                np.abs(trial.row_losses(trial.release(rng)).loss)
-                for _ in range(draws if len(extreme.data.X) < 100 else draws // 10)
-            ]
+            [np.abs(trial.row_losses(trial.release(rng)).loss) for _ in range(count)]
         )
         if subject.is_pure:
             check(np.max(exposures) <= epsilon * (1 + 1e-9), "an exposure passes ε")
@@ -279,6 +287,7 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         warnings.simplefilter("ignore", ClippedRowsWarning)
+        warnings.simplefilter("ignore", NoPromiseWarning)
         for seed in range(5):
             model = subject.estimator(epsilon, regularization=4.0, random_state=seed).fit(X, y)
             found = expost.profile(model, X, y)
@@ -375,8 +384,11 @@ def blocks_and_workers(subject: MechanismUnderTest, relation: Neighbouring) -> N
     for entries in (1, 2**9):
         with mock.patch.object(_numerics, "_BLOCK_ENTRIES", entries):
             blocked = answer(theta)[1]
+        # An interval counts the roundings of a block, so it may be wider by a thousandth.
+        slack = 1e-10 + 1e-3 * (first[2] - first[1])
         for a, b in zip(first, blocked, strict=True):
-            check(np.max(np.abs(a - b)) <= 1e-10, "the block size matters")
+            check(np.all(np.abs(a - b) <= slack), "the block size matters")
+        check(np.max(np.abs(first[0] - blocked[0])) <= 1e-10, "the block size matters")
     small = subject.build(subject.ordinary(SEED, 12, 3, 0.1), relation=REMOVE, epsilon=1.0)
     if isinstance(small, OutputTrial):
         check(_retrained(small, "threading") == _retrained(small, "sequential"), "workers matter")
@@ -451,37 +463,21 @@ def intervals_hold_the_cells(subject: MechanismUnderTest) -> int:
     with mock.patch.object(grid, "_SHARP_BITS", 10):
         data = subject.ordinary(SEED, 6, 1, 0.5)
         trial = subject.build(data, relation=REMOVE, epsilon=3.0)
-        if not isinstance(trial, OutputTrial):
-            return 0
         step = trial.mechanism.grid.step
         rng = np.random.default_rng(SEED)
-        centres = [float(trial.exact_base[0])]
-        centres += [float(trial.exact_neighbour(row)[0]) for row in range(6)]
         thetas = [
-            trial.mechanism.grid.snap(np.array([c + k * step])) for c in centres for k in (-1, 0, 1)
+            trial.mechanism.grid.snap(np.array([kink + k * step]))
+            for kink in trial.kinks(6)
+            for k in (-1, 0, 1)
         ]
         thetas += [trial.release(rng) for _ in range(20)]
         for theta in thetas:
             found = trial.row_losses(theta)
             for row in range(6):
-                truth = _cell_ratio(trial, theta, row)
+                truth = trial.cell_log_ratio(theta, row)
                 check(found.low[row] <= truth <= found.high[row], "a cell's loss is outside")
                 tried += 1
     return tried
-
-
-def _cell_ratio(trial: OutputTrial, theta: FloatArray, row: int) -> mpf:
-    law, half = trial.mechanism.law, mpf(trial.mechanism.grid.step) / 2
-
-    def log_mass(centre: mpf) -> mpf:
-        middle = mpf(float(theta[0])) - centre
-        ends = middle - half, middle + half
-        if isinstance(law, NormLaplace):
-            return mp.log(exact.laplace_cell(*ends, law.rate))
-        return mp.log(exact.gaussian_cell(*ends, law.scale))
-
-    with mp.workdps(exact.DIGITS):
-        return log_mass(trial.exact_base[0]) - log_mass(trial.exact_neighbour(row)[0])
 
 
 def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
@@ -496,6 +492,7 @@ def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
     yield "4 clipping", lambda: promise_outside_the_ball(subject)
     yield "7 cells", lambda: intervals_hold_the_cells(subject)
     yield "7", lambda: intervals_hold_the_truth(subject, problems=6)
+    yield "2 release", lambda: release_carries_its_noise(subject)
     yield "2 normaliser", lambda: normalisation(subject)
     yield "2", lambda: change_of_measure(subject, REMOVE, simulations)
     yield "3", lambda: expected_loss(subject, REMOVE, simulations)

@@ -15,12 +15,18 @@ import pytest
 import expost._neighbours
 import expost._profile
 from conformance.laws import every_law
-from conformance.subjects import SUBJECTS
+from conformance.subjects import PUBLISHED, SUBJECTS
 from expost import PrivateRidge
 from expost.data import UnitBall
 from expost.errors import WrongRows
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import OutputPerturbation, Release
+from expost.mechanisms import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    Release,
+    Tangent,
+    tangent,
+)
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.types import Neighbouring
@@ -28,6 +34,9 @@ from expost.types import Neighbouring
 LAPLACE, GAUSSIAN = "output-laplace-logistic", "output-gaussian-logistic"
 HUBER, SQUARED = "output-laplace-huber-hinge", "output-laplace-squared"
 GAUSSIAN_HUBER, GAUSSIAN_SQUARED = "output-gaussian-huber-hinge", "output-gaussian-squared"
+OBJECTIVE, OBJECTIVE_PURE = "objective-gaussian-logistic", "objective-laplace-logistic"
+OBJECTIVE_HUBER, PURE_HUBER = "objective-gaussian-huber-hinge", "objective-laplace-huber-hinge"
+OBJECTIVE_SQUARED = "objective-gaussian-squared"
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -43,7 +52,7 @@ class Mutant:
 
     def killed_by(self) -> str | None:
         """The first law that fails, or None: it survived."""
-        subject = next(s for s in SUBJECTS if s.name == self.subject)
+        subject = next(s for s in [*SUBJECTS, PUBLISHED] if s.name == self.subject)
         laws = dict(every_law(subject))
         order = [self.law, *(name for name in laws if name != self.law)]
         with pytest.MonkeyPatch.context() as patch:
@@ -313,7 +322,7 @@ def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
     neighbours_of = expost._neighbours.neighbours_of
 
     def changed(*args: Any, **kwargs: Any) -> Any:
-        return change(neighbours_of(*args, **kwargs, **options))
+        return change(neighbours_of(*args, **{**kwargs, **options}))
 
     return changed
 
@@ -448,7 +457,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("labels not clipped", subject=SQUARED, law="4 clipping")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def targets(self: PrivateRidge, y: Any, read: list[str]) -> Any:
+    def targets(self: PrivateRidge, y: Any, read: list[str], clipped: list[str]) -> Any:
         return np.asarray(y), None, Squared(label_bound=self.label_bound)
 
     patch.setattr(PrivateRidge, "_targets", targets)
@@ -484,3 +493,269 @@ def _(patch: pytest.MonkeyPatch) -> None:
         return 0.5 * (1 + self.advantage)
 
     patch.setattr(NormLaplaceLaw, "expected_belief", wrong)
+
+
+# Objective perturbation: the determinant.
+
+
+def _changed_volume(change: Callable[..., tuple[Any, Any]]) -> Any:
+    volume = tangent._volume
+    return lambda parts, relation, spread: change(
+        *volume(parts, relation, spread), parts[0].leverage, relation
+    )
+
+
+@mutant("no determinant in the loss", subject=OBJECTIVE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_volume(lambda value, error, h, relation: (0 * value, error))
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("no determinant in the loss of an exchange", subject=OBJECTIVE_SQUARED, law="1 replace")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_volume(lambda value, error, h, relation: (0 * value, error))
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("+log(1 − f″μ) for −log(1 − f″μ) (erratum 5)", subject=OBJECTIVE_HUBER, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_volume(lambda value, error, h, relation: (-value, error))
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("log(1 + f″μ) for −log(1 − f″μ)", subject=OBJECTIVE_SQUARED, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_volume(lambda value, error, h, relation: (np.log1p(h), error))
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("−log(1 − f″μ) for a row that enters", subject=OBJECTIVE_SQUARED, law="1 add")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_volume(lambda value, error, h, relation: (-np.log1p(-h), error))
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("the Hessian without the row in −log(1 − f″μ)", subject=OBJECTIVE_HUBER, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    leverage = tangent._Changed.leverage.fget
+
+    def wrong(self: Any) -> Any:
+        return np.minimum(leverage(self) / (1 - leverage(self)), 0.9)
+
+    patch.setattr(tangent._Changed, "leverage", property(wrong))
+
+
+@mutant("the leaving row still in the Hessian of an exchange", subject=OBJECTIVE, law="1 replace")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(parts: Any, relation: Neighbouring, spread: float) -> Any:
+        first, second = parts[0].leverage, parts[-1].leverage
+        value = -np.log1p(-first)
+        if relation is Neighbouring.REPLACE:
+            value = value - np.log1p(second)
+        return value, np.full(len(value), 1e-12)
+
+    patch.setattr(tangent, "_volume", wrong)
+
+
+@mutant("μ = ∥x∥²/λ for xᵀH⁻¹x", subject=OBJECTIVE_PURE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any) -> Any:
+        return self.curvature / Logistic.curvature_bound * self.most_curved
+
+    patch.setattr(tangent._Changed, "leverage", property(wrong))
+
+
+# Objective perturbation: the gradient.
+
+
+def _changed_tangent(change: Callable[[Tangent], Tangent]) -> Any:
+    at = Tangent.at.__func__
+    return classmethod(lambda cls, *given: change(at(cls, *given)))
+
+
+@mutant("the gradient of the averaged objective", subject=OBJECTIVE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(found: Tangent) -> Tangent:
+        return replace(found, gradient=found.gradient / found.problem.rows)
+
+    patch.setattr(Tangent, "at", _changed_tangent(wrong))
+
+
+@mutant("the gradient without its penalty", subject=OBJECTIVE_PURE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(found: Tangent) -> Tangent:
+        penalty = found.mechanism.penalty_sum * found.theta
+        return replace(found, gradient=found.gradient - penalty)
+
+    patch.setattr(Tangent, "at", _changed_tangent(wrong))
+
+
+@mutant("b for −b", subject=OBJECTIVE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _changed_tangent(lambda found: replace(found, gradient=-found.gradient))
+    patch.setattr(Tangent, "at", wrong)
+
+
+@mutant("σ for σ² under objective perturbation", subject=OBJECTIVE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    loss_from = Gaussian.loss_from
+    patch.setattr(Gaussian, "loss_from", lambda self, *given: loss_from(self, *given) * self.scale)
+
+
+@mutant("λ of n − 1 rows", subject=OBJECTIVE, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    penalty = ObjectivePerturbation.penalty_sum.fget
+    patch.setattr(
+        ObjectivePerturbation,
+        "penalty_sum",
+        property(lambda self: penalty(self) * (self.rows - 1) / self.rows),
+    )
+
+
+@mutant("a row that enters taken for one that leaves", subject=OBJECTIVE_SQUARED, law="1 add")
+def _(patch: pytest.MonkeyPatch) -> None:
+    row_losses = Tangent.row_losses
+
+    def wrong(self: Tangent, relation: Any = Neighbouring.REMOVE, entering: Any = None) -> Any:
+        if relation is not Neighbouring.ADD:
+            return row_losses(self, relation, entering)
+        X, y = entering
+        problem = replace(self.problem, X=X, y=y)
+        return row_losses(replace(self, problem=problem))
+
+    patch.setattr(Tangent, "row_losses", wrong)
+
+
+@mutant("the sign not turned for ADD, objective", subject=OBJECTIVE_PURE, law="1 add")
+def _(patch: pytest.MonkeyPatch) -> None:
+    row_losses = Tangent.row_losses
+
+    def wrong(self: Tangent, relation: Any = Neighbouring.REMOVE, entering: Any = None) -> Any:
+        found = row_losses(self, relation, entering)
+        if relation is not Neighbouring.ADD:
+            return found
+        return replace(found, loss=-found.loss, low=-found.high, high=-found.low)
+
+    patch.setattr(Tangent, "row_losses", wrong)
+
+
+# Objective perturbation: the interval.
+
+
+def _ignore_the_cell(patch: pytest.MonkeyPatch) -> None:
+    for name in ("half_cell", "reach_of_cell"):
+        patch.setattr(ObjectivePerturbation, name, property(lambda self: 0.0))
+
+
+@mutant("no widening for the grid, objective", subject=OBJECTIVE, law="7 cells")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _ignore_the_cell(patch)
+
+
+@mutant("no widening for the grid, pure objective", subject=PURE_HUBER, law="7 cells")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _ignore_the_cell(patch)
+
+
+# Objective perturbation: the release.
+
+
+def _tilted_by(change: Callable[[ObjectivePerturbation, Any], Any]) -> Any:
+    minimiser = ObjectivePerturbation.minimiser
+    return lambda self, problem, noise: minimiser(self, problem, change(self, noise))
+
+
+@mutant("b·θ beside the averaged objective", subject=OBJECTIVE, law="2 release")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _tilted_by(lambda self, noise: noise * self.rows)
+    patch.setattr(ObjectivePerturbation, "minimiser", wrong)
+
+
+@mutant("½b·θ for b·θ", subject=OBJECTIVE_PURE, law="2 release")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "minimiser", _tilted_by(lambda self, noise: noise / 2))
+
+
+@mutant("the minimiser without its b", subject=PURE_HUBER, law="2 release")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "minimiser", _tilted_by(lambda self, noise: 0 * noise))
+
+
+@mutant("a coordinate of b left out", subject=OBJECTIVE_SQUARED, law="2 release")
+def _(patch: pytest.MonkeyPatch) -> None:
+    wrong = _tilted_by(lambda self, noise: np.where(np.arange(len(noise)) > 0, noise, 0.0))
+    patch.setattr(ObjectivePerturbation, "minimiser", wrong)
+
+
+@mutant("objective noise drawn at twice its scale", subject=OBJECTIVE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gaussian, "sample", _scaled_sampler(Gaussian, 2.0))
+
+
+@mutant("objective norms drawn from Gamma(d + 1)", subject=OBJECTIVE_PURE, law="2")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NormLaplace, "sample", _norm_sampler(lambda d: d + 1))
+
+
+# Objective perturbation: the calibration.
+
+
+def _objective_law(change: Callable[[ObjectivePerturbation, Any], Any]) -> Any:
+    law = ObjectivePerturbation.law.func
+    wrong = cached_property(lambda self: change(self, law(self)))
+    wrong.__set_name__(ObjectivePerturbation, "law")
+    return wrong
+
+
+def _scaled_by(factor: float) -> Any:
+    def change(self: ObjectivePerturbation, right: Any) -> Any:
+        if isinstance(right, NormLaplace):
+            return replace(right, rate=right.rate * factor)
+        return replace(right, scale=right.scale / factor)
+
+    return _objective_law(change)
+
+
+@mutant("objective σ 0.8 of what (ε, δ) needs, logistic", subject=OBJECTIVE, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "law", _scaled_by(1.25))
+
+
+@mutant("objective σ 0.8 of what (ε, δ) needs, Huber hinge", subject=OBJECTIVE_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "law", _scaled_by(1.25))
+
+
+@mutant("objective σ twice what (ε, δ) needs", subject=OBJECTIVE_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "law", _scaled_by(0.5))
+
+
+@mutant("β of a removal taken for an exchange's", subject=PURE_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ObjectivePerturbation, "law", _scaled_by(2.0))
+
+
+@mutant("the determinant's part of ε forgotten", subject=PURE_HUBER, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(self: ObjectivePerturbation, right: Any) -> Any:
+        return replace(right, rate=self.epsilon / 2)
+
+    patch.setattr(ObjectivePerturbation, "law", _objective_law(change))
+
+
+@mutant("the printed σ of Kifer et al., a variance (erratum 4)", subject=PUBLISHED.name, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(self: ObjectivePerturbation, right: Any) -> Any:
+        return replace(right, scale=right.scale**2)
+
+    patch.setattr(ObjectivePerturbation, "law", _objective_law(change))
+
+
+@mutant("λ not raised for a small ε", subject=OBJECTIVE_HUBER, law="7")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        ObjectivePerturbation,
+        "penalty_sum",
+        property(lambda self: self.rows * self.regularization),
+    )

@@ -6,14 +6,17 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from mpmath import mpf
+from mpmath import mp, mpf
 from scipy.special import ndtr
 
 import expost
 from conformance import exact
+from conformance.line import Line, divergence, largest_ratio, pair, passing
+from conformance.perturbed import Perturbed, points
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import make_loss
-from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
+from expost.mechanisms.sampling import perturbed_minimisers
 from expost.noise import NormLaplace
 from expost.types import FloatArray, Neighbouring
 
@@ -69,8 +72,14 @@ class Trial(Protocol):
     def release(self, rng: np.random.Generator) -> FloatArray:
         """θ ~ p(· ∣ D), by the product."""
 
-    def release_from_neighbour(self, row: int, rng: np.random.Generator) -> FloatArray:
-        """θ ~ p(· ∣ D'), by the product, with D's public constants."""
+    def releases(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """(count, d) such θ, however the product simulates them fastest."""
+
+    def releases_from_neighbour(self, row: int, count: int, rng: np.random.Generator) -> FloatArray:
+        """(count, d) θ ~ p(· ∣ D'), by the product, with D's public constants."""
+
+    def noise_of(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        """The b that θ was released with, and a bound on what rounding takes from it."""
 
     def row_losses(self, theta: FloatArray) -> RowLosses:
         """The product's answer."""
@@ -91,12 +100,23 @@ class Trial(Protocol):
     def separation(self, row: int) -> float:
         """How far apart the laws of θ with and without the row are, by brute force."""
 
+    def kinks(self, rows: int) -> list[float]:
+        """In one dimension: where the log ratio of one of the first ``rows`` is least smooth."""
+
+    def cell_log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        """In one dimension: log P(θ's cell ∣ D) − log P(θ's cell ∣ D'), at 50 digits."""
+
 
 class MechanismUnderTest(Protocol):
-    """A mechanism with everything that the laws need to know of it."""
+    """A mechanism with everything that the laws need to know of it.
+
+    ``is_pure``  whether it promises that no exposure passes ε.
+    ``effort``   the share of the usual draws that is enough, or affordable.
+    """
 
     name: str
     is_pure: bool
+    effort: float
 
     def ordinary(self, seed: int, rows: int, columns: int, regularization: float) -> Data:
         """Random rows in the unit ball."""
@@ -162,11 +182,18 @@ class OutputTrial:
     def release(self, rng: np.random.Generator) -> FloatArray:
         return self.mechanism.release(self.base, rng)
 
-    def release_from_neighbour(self, row: int, rng: np.random.Generator) -> FloatArray:
+    def releases(self, count: int, rng: np.random.Generator) -> FloatArray:
+        return np.array([self.release(rng) for _ in range(count)])
+
+    def releases_from_neighbour(self, row: int, count: int, rng: np.random.Generator) -> FloatArray:
         if row not in self.neighbour_bases:
             neighbour = self.data.neighbour(self.relation, row)
             self.neighbour_bases[row] = self.minimiser(*neighbour)
-        return self.mechanism.release(self.neighbour_bases[row], rng)
+        base = self.neighbour_bases[row]
+        return np.array([self.mechanism.release(base, rng) for _ in range(count)])
+
+    def noise_of(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        return theta - self.base.theta, self.mechanism.grid.diagonal(len(theta))
 
     def row_losses(self, theta: FloatArray) -> RowLosses:
         return self.mechanism.row_losses(theta, self.profile.neighbours)
@@ -214,6 +241,158 @@ class OutputTrial:
         ends = zip(self.exact_base, self.exact_neighbour(row), strict=True)
         return float(np.linalg.norm([float(a - b) for a, b in ends])) / self.mechanism.resolution
 
+    def kinks(self, rows: int) -> list[float]:
+        centres = [self.exact_base, *(self.exact_neighbour(row) for row in range(rows))]
+        return [float(centre[0]) for centre in centres]
+
+    def cell_log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        half = mpf(self.mechanism.grid.step) / 2
+        with mp.workdps(exact.DIGITS):
+            here, there = (
+                _log_mass(mpf(float(theta[0])) - centre[0], half, self.mechanism.law)
+                for centre in (self.exact_base, self.exact_neighbour(row))
+            )
+            return here - there
+
+
+def _log_mass(middle: mpf, half: mpf, law: Any) -> mpf:
+    """log P(∣b − middle∣ ≤ half)."""
+    return _log_probability(middle - half, middle + half, law)
+
+
+def _log_probability(low: mpf, high: mpf, law: Any) -> mpf:
+    """log P(low ≤ b ≤ high), one-dimensional."""
+    if isinstance(law, NormLaplace):
+        return mp.log(exact.laplace_cell(low, high, law.rate))
+    return mp.log(exact.gaussian_cell(low, high, law.scale))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectiveTrial:
+    """θ = argmin Σℓ + (λ/2)∥θ∥² + b·θ; what is compared with takes nothing of the product but b."""
+
+    data: Data
+    relation: Neighbouring
+    mechanism: ObjectivePerturbation
+
+    @property
+    def epsilon(self) -> float:
+        return self.mechanism.epsilon
+
+    @cached_property
+    def penalty_sum(self) -> float:
+        """λ by hand: nΛ, or what leaves half of ε for the noise."""
+        how = self.mechanism
+        asked = len(self.data.X) * self.data.regularization
+        curvature = {"logistic": 0.25, "huber-hinge": 1.0, "squared": 1.0}[how.loss.name]
+        if how.calibration == "published":
+            return max(asked, 2 * curvature / how.epsilon)
+        return max(asked, curvature / float(np.expm1(how.epsilon / 2)))
+
+    def problem(self, X: FloatArray, y: FloatArray) -> Problem:
+        """The averaged objective of any rows under D's public constants."""
+        penalty = np.full(X.shape[1], self.penalty_sum / len(X))
+        return Problem(X=X, y=y, loss=self.mechanism.loss, penalty=penalty)
+
+    @cached_property
+    def own(self) -> Problem:
+        """As the product poses it."""
+        how = self.mechanism
+        penalty = np.full(how.dimension, how.total_regularization)
+        return Problem(X=self.data.X, y=self.data.y, loss=how.loss, penalty=penalty)
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        return minimise(self.own).theta
+
+    def release(self, rng: np.random.Generator) -> FloatArray:
+        return self.mechanism.release(self.own, rng)
+
+    def releases(self, count: int, rng: np.random.Generator) -> FloatArray:
+        noise = self.mechanism.law.sample(count, rng)
+        return perturbed_minimisers(self.own, noise / self.mechanism.rows)
+
+    def releases_from_neighbour(self, row: int, count: int, rng: np.random.Generator) -> FloatArray:
+        neighbour = self.problem(*self.data.neighbour(self.relation, row))
+        noise = self.mechanism.law.sample(count, rng)
+        return perturbed_minimisers(neighbour, noise / neighbour.rows)
+
+    def noise_of(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        gradient, hessian = self.exact(self.data.X, self.data.y).tangent(points(theta))
+        lost = float(mp.mnorm(hessian, "F")) * self.mechanism.grid.diagonal(len(theta))
+        return -np.array([float(entry) for entry in gradient]), lost
+
+    def row_losses(self, theta: FloatArray) -> RowLosses:
+        entering = None if self.relation is REMOVE else self.data.entering
+        return Tangent.at(self.mechanism, self.own, theta).row_losses(self.relation, entering)
+
+    def log_density(self, thetas: FloatArray) -> FloatArray:
+        tangents = [Tangent.at(self.mechanism, self.own, theta) for theta in thetas]
+        volume = [2 * np.sum(np.log(np.diag(tangent.factor))) for tangent in tangents]
+        gradients = np.array([tangent.gradient for tangent in tangents])
+        return self.mechanism.law.log_density(-gradients) + np.array(volume)
+
+    def exact(self, X: FloatArray, y: FloatArray) -> Perturbed:
+        return Perturbed(
+            X=X,
+            y=y,
+            penalty_sum=self.penalty_sum,
+            loss=self.mechanism.loss.name,
+            noise=self.mechanism.noise,
+            unit=self.mechanism.resolution,
+        )
+
+    def log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        here = self.exact(self.data.X, self.data.y).log_density(points(theta))
+        there = self.exact(*self.data.neighbour(self.relation, row)).log_density(points(theta))
+        return there - here if self.relation is ADD else here - there
+
+    def masses(self, row: int) -> tuple[FloatArray, FloatArray]:
+        """Of cells of θ, with and without the row (one dimension)."""
+        X, y = np.delete(self.data.X[:, 0], row), np.delete(self.data.y, row)
+        rows, times = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+        line = Line(
+            x=np.append(self.data.X[row, 0], rows[:, 0]),
+            y=np.append(self.data.y[row], rows[:, 1]),
+            times=np.append(1, times),
+            loss=self.mechanism.loss.name,
+            penalty_sum=self.penalty_sum,
+            noise=self.mechanism.noise,
+            unit=self.mechanism.resolution,
+        )
+        if self.relation is REMOVE:
+            return pair(line, line.without_first())
+        return pair(line, line.exchanged(*(float(part[row].item()) for part in self.data.entering)))
+
+    def exceeds(self, level: float, row: int) -> float:
+        return passing(*self.masses(row), level)
+
+    def separation(self, row: int) -> float:
+        """The largest exposure; for Gaussian noise the μ that would leak as much at ε."""
+        p, q = self.masses(row)
+        if self.mechanism.noise == "laplace":
+            return largest_ratio(p, q)
+        delta = max(divergence(p, q, self.epsilon), divergence(q, p, self.epsilon))
+        return exact.gaussian_separation(self.epsilon, delta)
+
+    def kinks(self, rows: int) -> list[float]:
+        data = [(self.data.X, self.data.y)]
+        data += [self.data.neighbour(self.relation, row) for row in range(rows)]
+        return [float(minimise(self.problem(*each)).theta[0]) for each in data]
+
+    def cell_log_ratio(self, theta: FloatArray, row: int) -> mpf:
+        """b falls as θ grows: its values over the cell are an interval."""
+        half = self.mechanism.grid.step / 2
+        whole = self.exact(self.data.X, self.data.y)
+        other = self.exact(*self.data.neighbour(self.relation, row))
+        ends = [points(theta, np.array([side * half])) for side in (1, -1)]
+        with mp.workdps(exact.DIGITS):
+            here, there = (
+                _log_probability(*(-law.tangent(end)[0][0] for end in ends), self.mechanism.law)
+                for law in (whole, other)
+            )
+            return here - there
+
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
@@ -221,6 +400,8 @@ class Output:
 
     noise: str
     loss: str
+
+    effort = 1.0
 
     @property
     def name(self) -> str:
@@ -348,8 +529,105 @@ def _far_prediction() -> Extreme:
     return Extreme(data=data, relation=REMOVE, row=0, share=0.24)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Objective(Output):
+    """Objective perturbation with one noise, one loss and one calibration."""
+
+    calibration: str = "tight"
+
+    # The losses of one model take about a millisecond.
+    effort = 0.45
+
+    @property
+    def name(self) -> str:
+        published = "" if self.calibration == "tight" else "-published"
+        return f"objective-{self.noise}-{self.loss}{published}"
+
+    @property
+    def is_pure(self) -> bool:
+        """The squared loss is promised nothing: its gradient is not bounded."""
+        return self.noise == "laplace" and self.loss != "squared"
+
+    def delta(self, epsilon: float) -> float | None:
+        return None if self.noise == "laplace" else 0.05 * min(1.0, epsilon)
+
+    def estimator(self, epsilon: float, **parameters: Any) -> Any:
+        own = {"mechanism": "objective", "calibration": self.calibration}
+        return super().estimator(epsilon, **own, **parameters)
+
+    def build(self, data: Data, *, relation: Neighbouring, epsilon: float) -> ObjectiveTrial:
+        rows, columns = data.X.shape
+        mechanism = ObjectivePerturbation(
+            epsilon=epsilon,
+            delta=self.delta(epsilon),
+            noise=self.noise,
+            calibration=self.calibration,
+            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            regularization=data.regularization,
+            rows=rows,
+            dimension=columns,
+        )
+        return ObjectiveTrial(data=data, relation=relation, mechanism=mechanism)
+
+    def build_at(self, data: Data, *, relation: Neighbouring, separation: float) -> ObjectiveTrial:
+        low, high = 1e-3, 1e4
+        while high / low > 1.02:
+            trial = self.build(data, relation=relation, epsilon=float(np.sqrt(low * high)))
+            distance = np.max(trial.row_losses(trial.centre).distance)
+            if distance / trial.mechanism.resolution > separation:
+                high = trial.epsilon
+            else:
+                low = trial.epsilon
+        return self.build(data, relation=relation, epsilon=low)
+
+    def extremes(self) -> Iterator[Extreme]:
+        if self.loss == "squared":
+            return
+        if self.loss == "logistic":
+            # So many rows against one that no noise moves θ to where it is well classified.
+            yield _against_a_crowd(share=0.95 if self.noise == "gaussian" else 0.48)
+        elif self.noise == "gaussian":
+            yield _alone(share=0.99 if self.calibration == "tight" else 0.2)
+        else:
+            yield _at_the_corner(penalty=0.9, share=0.99)
+            yield _at_the_corner(penalty=300.0, share=0.99)
+
+
+def _alone(*, share: float) -> Extreme:
+    """A row of slope 1 and one without any feature; λ so large that the slope stays 1."""
+    X, y = np.array([[1.0], [0.0]]), np.ones(2)
+    data = Data(X=X, y=y, entering=(X, y), regularization=150.0)
+    return Extreme(data=data, relation=REMOVE, row=0, share=share)
+
+
+def _against_a_crowd(*, share: float) -> Extreme:
+    rows = 3000
+    X, y = np.full((rows, 1), -1.0), np.ones(rows)
+    X[0] = 1.0
+    data = Data(X=X, y=y, entering=(X, y), regularization=3.0 / rows)
+    return Extreme(data=data, relation=REMOVE, row=0, share=share)
+
+
+def _at_the_corner(*, penalty: float, share: float) -> Extreme:
+    """A Huber hinge exchanged for its mirror image just past its corner.
+
+    There it has slope 1 and its full curvature, the other slope 1 against it, and the three others
+    push without any: the shift is 2L and the determinants' ratio 1 + c/λ, at once.
+    """
+    X, y = np.array([[1.0], [-1.0], [-1.0], [-1.0]]), np.ones(4)
+    data = Data(X=X, y=y, entering=(-X, y), regularization=penalty / 4)
+    return Extreme(data=data, relation=REPLACE, row=0, share=share)
+
+
 SUBJECTS: list[MechanismUnderTest] = [
     Output(noise=noise, loss=loss)
     for noise in ("laplace", "gaussian")
     for loss in ("logistic", "huber-hinge", "squared")
 ]
+SUBJECTS += [
+    Objective(noise=noise, loss=loss)
+    for noise in ("laplace", "gaussian")
+    for loss in ("logistic", "huber-hinge", "squared")
+]
+# Of the published calibrations only the promise is a matter of its own.
+PUBLISHED = Objective(noise="gaussian", loss="huber-hinge", calibration="published")

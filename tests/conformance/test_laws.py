@@ -4,7 +4,7 @@ import pytest
 
 from conformance import laws
 from conformance.laws import RELATIONS
-from conformance.subjects import REMOVE, SUBJECTS
+from conformance.subjects import PUBLISHED, REMOVE, SUBJECTS
 from evidence import record
 
 simulations = laws.Simulations()
@@ -41,6 +41,11 @@ def test_expected_loss(subject, relation):
 
 
 @each_subject
+def test_a_release_carries_its_noise(subject):
+    laws.release_carries_its_noise(subject)
+
+
+@pytest.mark.parametrize("subject", [*SUBJECTS, PUBLISHED], ids=lambda s: s.name)
 def test_promise(subject):
     laws.promise(subject)
 

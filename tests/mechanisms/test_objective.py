@@ -1,15 +1,11 @@
 """Objective perturbation: its calibrations against true divergences, its releases, its refusals.
 
-The losses of the rows: test_tangent.py. In one dimension θ ↦ b is a decreasing bijection, so that
-the mass of a cell of θ is a difference of the noise's distribution function at ∇J: exact. Summing
-the cells up gives the divergence of a release that is rounded to them, a lower bound of the true
-one that falls short of it by little: a promise that it passes is broken.
+The losses of the rows: test_tangent.py.
 """
 
 import dataclasses
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,6 +13,7 @@ import scipy.stats
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
+from conformance.line import Line, divergence, largest_ratio, pair, passing, slope
 from conformance.perturbed import Perturbed
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Problem, minimise
@@ -57,73 +54,20 @@ def posed(how, seed=0):
     return Problem(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
-# The truth in one dimension.
+# The promise, against the truth in one dimension (:mod:`conformance.line`).
 
 
-def slope(loss, z, y):
-    """f′, written out again."""
-    if isinstance(loss, Logistic):
-        return -y * expit(-y * z)
-    return -y * np.clip((1 + loss.width - y * z) / (2 * loss.width), 0, 1)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Line:
-    """Rows on a line, each ``times`` over, and the noise of one mechanism; ``unit`` is σ, or 1/β."""
-
-    how: ObjectivePerturbation
-    x: np.ndarray
-    y: np.ndarray
-    times: np.ndarray
-    unit: float
-
-    def gradient(self, theta):
-        total = self.how.penalty_sum * theta
-        for x, y, times in zip(self.x, self.y, self.times, strict=True):
-            total = total + times * x * slope(self.how.loss, x * theta, y)
-        return total
-
-    def edges(self, cells):
-        """Edges of θ that are about even steps of b, out to where nothing of it is left."""
-        far = 14 * self.unit if self.how.noise == "gaussian" else 60 * self.unit
-        reach = (far + self.times.sum()) / self.how.penalty_sum
-        theta = np.sinh(np.linspace(-12, 12, 4001)) / np.sinh(12) * reach
-        return np.interp(np.linspace(-far, far, cells), self.gradient(theta), theta)
-
-    def masses(self, edges):
-        """P(θ in each cell), the two unbounded ones included."""
-        at = np.concatenate([[-np.inf], self.gradient(edges), [np.inf]]) / self.unit
-        below = ndtr if self.how.noise == "gaussian" else scipy.stats.laplace.cdf
-        # On the right by the other tail, which does not cancel.
-        left, right = np.diff(below(at)), -np.diff(below(-at))
-        return np.where(at[:-1] > 0, right, left)
-
-    def without_first(self):
-        """The law of θ without the row in question."""
-        return dataclasses.replace(self, x=self.x[1:], y=self.y[1:], times=self.times[1:])
-
-    def exchanged(self, x, y):
-        """The law of θ with the row in question exchanged for another."""
-        return dataclasses.replace(self, x=np.append(x, self.x[1:]), y=np.append(y, self.y[1:]))
-
-
-def pair(line, other, cells=2501):
-    """Masses of the two laws on cells that are fine under both, and wide enough to be accurate."""
-    edges = np.unique(np.concatenate([line.edges(cells), other.edges(cells)]))
-    steps = np.minimum(np.diff(line.gradient(edges)), np.diff(other.gradient(edges)))
-    edges = edges[np.append(True, steps > 1e-5 * line.unit)]
-    return line.masses(edges), other.masses(edges)
-
-
-def divergence(p, q, epsilon):
-    """δ(ε) = Σ(p − e^ε q)₊, the hockey stick."""
-    return float(np.sum(np.maximum(p - np.exp(epsilon) * q, 0.0)))
-
-
-def largest_ratio(p, q):
-    """max ∣log p/q∣ over cells with mass enough to tell."""
-    seen = (p > 1e-250) & (q > 1e-250)
-    return float(np.max(np.abs(np.log(p[seen] / q[seen]))))
+def line_of(how, x, y, times, unit):
+    return Line(
+        x=np.array(x),
+        y=np.array(y),
+        times=np.array(times),
+        loss=how.loss.name,
+        penalty_sum=how.penalty_sum,
+        noise=how.noise,
+        unit=unit,
+        width=getattr(how.loss, "width", 0.5),
+    )
 
 
 def lines(factor=1.0, *, penalty, **budget):
@@ -135,13 +79,14 @@ def lines(factor=1.0, *, penalty, **budget):
     rng = np.random.default_rng(4)
     for x, y, times in (
         ([1.0, 0.0], [1.0, 1.0], [1, 1]),
-        ([1.0, -1.0], [1.0, 1.0], [1, 1]),
+        # Just past the hinge's corner the first has its full slope and curvature, the others push.
+        ([1.0, -1.0], [1.0, 1.0], [1, 3]),
         ([1.0, -1.0], [1.0, 1.0], [1, crowd]),
         ([1.0, 1.0], [1.0, 1.0], [1, crowd]),
         ([1.0, 1.0], [1.0, -1.0], [1, 3]),
         (rng.uniform(-1, 1, 4), rng.choice([-1.0, 1.0], 4), [1, 1, 2, 1]),
     ):
-        yield Line(how=how, x=np.array(x), y=np.array(y), times=np.array(times), unit=unit)
+        yield line_of(how, x, y, times, unit)
 
 
 BUDGETS = [(0.1, 1e-2), (1.0, 1e-1), (1.0, 1e-6), (5.0, 1e-3)]
@@ -162,7 +107,7 @@ def shares(loss, calibration, factor=1.0, budgets=BUDGETS, penalties=PENALTIES):
 def test_the_integration_knows_the_gaussian_mechanism():
     """λ so large that θ does not move and the hinge is linear: b alone, shifted by one row."""
     how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=1e6)
-    line = Line(how=how, x=np.array([1.0, 0.0]), y=np.ones(2), times=np.ones(2), unit=2.0)
+    line = line_of(how, [1.0, 0.0], [1.0, 1.0], [1, 1], 2.0)
     p, q = pair(line, line.without_first())
     assert p.sum() == pytest.approx(1, abs=1e-12)
     for epsilon in (0.1, 1.0, 3.0):
@@ -194,7 +139,7 @@ def test_the_published_calibration_keeps_its_promise_by_far(loss):
 def plane(how, X, y, theta, times=1.0):
     """log p(θ ∣ D) at points (m, 2), by slogdet, but for the normaliser of b."""
     z = theta @ X.T
-    f1 = times * slope(how.loss, z, y)
+    f1 = times * slope(how.loss.name, z, y, getattr(how.loss, "width", 0.5))
     if isinstance(how.loss, Logistic):
         f2 = times * expit(z) * expit(-z)
     else:
@@ -252,13 +197,13 @@ def pure_losses(loss, calibration, factor=1.0):
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
 def test_norm_laplace_noise_is_pure(loss, calibration):
-    """Removing, adding, exchanging; with λ as asked for and raised. A rate × 1.2 passes ε."""
+    """Removing, adding, exchanging; with λ as asked for and raised. A rate × 1.05 passes ε."""
     removed, exchanged = pure_losses(loss, calibration)
     assert 0.3 <= removed <= 1 + 1e-9
     # On a line two rows of the logistic loss cannot both be misclassified (see below).
     hinge = isinstance(loss, HuberHinge)
-    assert (0.85 if hinge else 0.5) <= exchanged <= 1 + 1e-9
-    assert not hinge or max(pure_losses(loss, calibration, 1.2)) > 1.01
+    assert (0.98 if hinge else 0.5) <= exchanged <= 1 + 1e-9
+    assert not hinge or max(pure_losses(loss, calibration, 1.05)) > 1.01
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
@@ -283,23 +228,17 @@ def test_two_misclassified_rows_exchanged_use_all_of_epsilon(loss, calibration):
 # How often an exposure may pass ε.
 
 
-def passing(line, other, epsilon):
-    """P(∣loss∣ > ε) under the first law."""
-    p, q = pair(line, other)
-    p, q = p[(p > 1e-250) & (q > 1e-250)], q[(p > 1e-250) & (q > 1e-250)]
-    return float(np.sum(p[np.abs(np.log(p / q)) > epsilon]))
-
-
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
 def test_exposures_pass_epsilon_no_more_often_than_is_said(loss, calibration):
     used = []
     for (epsilon, delta), penalty in itertools.product(BUDGETS, PENALTIES):
         given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
+        how = mechanism(dimension=1, rows=2, regularization=penalty / 2, **given)
+        said = how.worst_case_passed
         for line in lines(penalty=penalty, **given):
-            without, said = line.without_first(), line.how.worst_case_passed
-            used.append(passing(line, without, epsilon) / said)
-            used.append(passing(without, line, epsilon) / said)
+            p, q = pair(line, line.without_first())
+            used += [passing(p, q, epsilon) / said, passing(q, p, epsilon) / said]
     assert max(used) <= 1 + 1e-3
     assert max(used) >= (0.9 if calibration == "tight" else 0.5)
 
@@ -308,8 +247,8 @@ def test_an_exchange_is_not_promised_what_a_removal_is():
     """Gaussian noise is calibrated to ∥∇ℓ∥ ≤ L, and an exchange may move b by 2L."""
     how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
     x, y = np.array([1.0, 0.5]), np.ones(2)
-    line = Line(how=how, x=x, y=y, times=np.ones(2), unit=how.resolution)
-    often = passing(line, line.exchanged(-1.0, 1.0), how.epsilon)
+    line = line_of(how, x, y, [1, 1], how.resolution)
+    often = passing(*pair(line, line.exchanged(-1.0, 1.0)), how.epsilon)
     assert often > 10 * how.worst_case_passed
     problem = Problem(
         X=x[:, None], y=y, loss=how.loss, penalty=np.full(1, how.total_regularization)
@@ -513,14 +452,18 @@ def test_a_release_is_the_minimiser_for_its_noise(loss, noise):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_noise_of_releases_has_its_law(noise):
-    """b = −∇J(θ; D) of 300 releases from the operating system; a scale × 1.25 is seen (1e-9)."""
+    """b = −∇J(θ; D) of 300 releases from the operating system; a scale × 1.8 is seen.
+
+    A false alarm has probability 1e-9; the wrong scale moves the distribution by 0.39 where 0.19 is
+    enough.
+    """
     how = mechanism(noise=noise, regularization=0.05)
     problem = posed(how)
     norms = []
     for _ in range(300):
         theta = how.release(problem)
         gradient = how.penalty_sum * theta + problem.X.T @ slope(
-            how.loss, problem.X @ theta, problem.y
+            how.loss.name, problem.X @ theta, problem.y
         )
         norms.append(np.linalg.norm(gradient))
     law = (
@@ -529,7 +472,7 @@ def test_the_noise_of_releases_has_its_law(noise):
         else scipy.stats.gamma(3, scale=how.resolution)
     )
     assert scipy.stats.kstest(norms, law.cdf).pvalue > 1e-9
-    for factor in (1.25 if noise == "gaussian" else 1.5, 1 / 1.5):
+    for factor in (1.8, 1 / 1.8):
         assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < 1e-9
 
 
