@@ -11,11 +11,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 from expost import PrivateLogisticRegression, PrivateRidge, profile
 from expost._publish import publish
 from expost._published import Answer, PublishedReport
+from expost.accounting import gaussian_epsilon
 from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.mechanisms import Tangent
@@ -293,6 +295,24 @@ def test_bound_is_vectorised():
         report.bound(frame.iloc[:, ::-1], labels)
     everything = report.everything(X, labels)
     assert report.everything(X[3], labels[3]) == pytest.approx(everything[3], rel=1e-12)
+
+
+def test_the_costs_of_a_row_by_their_formulas():
+    """μ₂ = ∣f′∣∥x∥/σ₂ and μ₃ = f″∥x∥²/(√2σ₃) (Thm 10.2, erratum 6); both for everything."""
+    report, X, labels = from_table()
+    rows, _ = report.release.ball.rows(X)
+    margin = np.where(labels == ">50K", 1, -1) * (rows @ report.release.theta)
+    slope, norms = expit(-margin), np.linalg.norm(rows, axis=1)
+    scales = report.to_json()["released"]["scales"]
+    first = slope * norms / scales["gradient"]
+    second = slope * (1 - slope) * norms**2 / (math.sqrt(2) * scales["hessian"])
+    exposure, *costs = report.bound(X, labels)
+    for mu, cost in zip((first, second), costs, strict=True):
+        for one, epsilon in zip(mu[:20], cost[:20], strict=True):
+            assert epsilon == pytest.approx(gaussian_epsilon(one, 1e-6), rel=1e-4)
+    mu = np.hypot(first, second)
+    more = mu**2 / 2 + mu * stats.norm.isf(1e-6 / 2)
+    assert report.everything(X, labels) - exposure == pytest.approx(more, rel=1e-4)
 
 
 def test_bound_takes_features_in_their_own_units():
