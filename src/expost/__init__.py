@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from expost._epsilon import choose_epsilon
     from expost._neighbours import Neighbours, neighbours
     from expost._profile import PrivacyProfile, profile
+    from expost._publish import publish
+    from expost._published import PublishedReport
     from expost._sampled import EstimatedLosses, SampledMechanism
     from expost._selection import (
         SelectionCost,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from expost._tuning import SelectedRegularization, select_regularization
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
+    from expost.mechanisms.publishing import PublishingBudget
     from expost.types import Audience, Neighbouring
 
 _CONTENTS = {
@@ -39,6 +42,8 @@ _CONTENTS = {
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
+    "PublishedReport": "_published",
+    "PublishingBudget": "mechanisms.publishing",
     "Release": "mechanisms",
     "SampledMechanism": "_sampled",
     "SelectedRegularization": "_tuning",
@@ -47,6 +52,7 @@ _CONTENTS = {
     "empirical_coverage": "_coverage",
     "neighbours": "_neighbours",
     "profile": "_profile",
+    "publish": "_publish",
     "select_privately": "_selection",
     "select_regularization": "_tuning",
     "selection_cost": "_selection",
@@ -68,6 +74,8 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
+    "PublishedReport",
+    "PublishingBudget",
     "Release",
     "SampledMechanism",
     "SelectedRegularization",
@@ -76,6 +84,7 @@ __all__ = [
     "empirical_coverage",
     "neighbours",
     "profile",
+    "publish",
     "select_privately",
     "select_regularization",
     "selection_cost",
