@@ -1,10 +1,12 @@
 """expost.publish: what it refuses, and that its bounds hold as often as they promise."""
 
 import math
+import re
 import warnings
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -157,6 +159,15 @@ def test_what_the_report_says_of_itself():
     dependent = publish(*[fitted("objective")[0], X, LABELS], kind="data-dependent", **SPENT)
     assert "in all       epsilon 2 by addition, 1." in str(dependent)
     assert repr(dependent).startswith("PublishedReport(data-dependent, Release(logistic")
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parent.parent / "docs" / "publishing.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "publishing.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("(Answer(label='no', exposure=")
+    assert (tmp_path / "report.json").exists()
 
 
 # -- refusals -------------------------------------------------------------------------------------
