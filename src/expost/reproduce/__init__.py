@@ -1,4 +1,5 @@
 """The papers' figures and claims, made again from public data by one command.
 
-:func:`expost.reproduce.leblond.reproduce` is ``expost reproduce leblond``.
+:func:`expost.reproduce.leblond.reproduce` is ``expost reproduce leblond``,
+:func:`expost.reproduce.redberg_wang.reproduce` is ``expost reproduce redberg-wang``.
 """
