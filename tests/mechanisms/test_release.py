@@ -19,7 +19,9 @@ from expost import (
 from expost.data import UnitBall
 from expost.errors import (
     InvalidInput,
+    NoPromiseWarning,
     PrivacyLeakWarning,
+    RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
 from expost.losses import HuberHinge, Logistic, Squared
@@ -57,6 +59,32 @@ ESTIMATORS = {
     "automatic": (
         PrivateRidge(regularization="auto", data_norm=1.0, label_bound=np.float32(3)),
         TARGET,
+    ),
+    "objective": (
+        PrivateLogisticRegression(mechanism="objective", data_norm=1.0, classes=["no", "yes"]),
+        LABELS,
+    ),
+    "objective, gaussian": (
+        PrivateLogisticRegression(
+            2, 1e-6, mechanism="objective", noise="gaussian", data_norm=1.0, classes=["no", "yes"]
+        ),
+        LABELS,
+    ),
+    "objective, published": (
+        PrivateLinearSVC(
+            mechanism="objective",
+            calibration="published",
+            data_norm=2,
+            huber_width=0.25,
+            classes=["no", "yes"],
+        ),
+        LABELS,
+    ),
+    "objective, no noise": (
+        PrivateLogisticRegression(
+            math.inf, mechanism="objective", data_norm=1.0, classes=["no", "yes"]
+        ),
+        LABELS,
     ),
 }
 
@@ -110,12 +138,14 @@ def test_the_file_says_what_it_is(tmp_path, name):
     model = fitted(name)
     assert value["format"] == "expost-model/1"
     assert value["n"] == 60
-    assert value["audience"] == ("review" if name == "no noise" else "pass")
+    assert value["audience"] == ("review" if "no noise" in name else "pass")
     assert value["meaning"] == Audience(value["audience"]).meaning
     assert value["seeded"] is False
     assert value["read_from_data"] == []
     assert len(value["theta"]) == 3 + model.fit_intercept
-    assert value["mechanism"]["epsilon"] == ("infinity" if name == "no noise" else model.epsilon)
+    assert value["mechanism"]["epsilon"] == ("infinity" if "no noise" in name else model.epsilon)
+    assert value["mechanism"]["kind"] == model.mechanism
+    assert value["mechanism"].get("calibration", "tight") == model.calibration
     assert "NaN" not in path.read_text()
     assert "Infinity" not in path.read_text()
 
@@ -438,3 +468,76 @@ def test_theta_and_coefficients_predict_alike():
     coef, intercept = model.release_.coefficients
     rows, _ = model.release_.ball.rows(X)
     assert np.allclose(rows @ model.release_.theta, X @ coef + intercept, rtol=0, atol=1e-12)
+
+
+# Objective perturbation.
+
+
+@pytest.mark.parametrize(
+    ("keys", "new"),
+    [
+        (("mechanism", "calibration"), "published"),
+        (("mechanism", "calibration"), "loose"),
+        (("mechanism", "calibration"), None),
+        (("mechanism", "calibration"), 1),
+        (("mechanism", "kind"), "output"),
+        (("mechanism", "kind"), "dpsgd"),
+        (("mechanism", "penalty_sum"), 61.0),
+        (("mechanism", "penalty_sum"), None),
+        (("mechanism", "penalty_sum"), "60"),
+        (("mechanism", "sensitivity"), 1.0),
+        (("mechanism", "scale"), 1.0),
+        (("mechanism", "epsilon"), 1.1),
+        (("mechanism", "delta"), 1e-5),
+        (("mechanism", "noise"), "laplace"),
+        (("regularization",), 0.5),
+        (("n",), 61),
+        (("theta", 0), 0.1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["objective", "objective, gaussian"])
+def test_edits_of_objective_perturbation_are_refused(tmp_path, name, keys, new):
+    path, value = written(tmp_path, name)
+    changed = edited(value, keys, new)
+    if changed == value:
+        return
+    path.write_text(json.dumps(sealed(changed)))
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+
+
+def test_an_output_release_takes_no_calibration(tmp_path):
+    path, value = written(tmp_path)
+    path.write_text(json.dumps(sealed(edited(value, ("mechanism", "calibration"), "tight"))))
+    with pytest.raises(InvalidInput, match=r"model\.json"):
+        Release.load(path)
+
+
+def test_what_follows_from_the_constants_is_written_beside_them(tmp_path):
+    _, value = written(tmp_path, "objective, gaussian")
+    how = fitted("objective, gaussian").release_.mechanism
+    assert value["mechanism"]["penalty_sum"] == how.penalty_sum == 60.0
+    assert value["mechanism"]["scale"] == how.law.scale
+    assert "sensitivity" not in value["mechanism"]
+
+
+def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
+    model = PrivateLogisticRegression(
+        0.01, mechanism="objective", regularization=1e-3, data_norm=1.0, classes=["no", "yes"]
+    )
+    with pytest.warns(RaisedRegularizationWarning, match=r"raised to 0\.83"):
+        model.fit(X, LABELS)
+    loaded = Release.load(model.save(tmp_path / "model.json"))
+    assert loaded.mechanism.regularization == 1e-3
+    assert loaded.mechanism.is_raised
+    assert loaded.mechanism.penalty_sum == model.release_.mechanism.penalty_sum
+    assert np.all(loaded.problem(X, LABELS).penalty == loaded.mechanism.total_regularization)
+
+
+def test_a_release_that_promises_nothing_is_not_marked_pass(tmp_path):
+    model = PrivateRidge(mechanism="objective", data_norm=1.0, label_bound=3.0)
+    with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
+        model.fit(X, TARGET)
+    assert model.release_.audience is Audience.REVIEW
+    assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "review"
