@@ -330,9 +330,10 @@ def profile(
     elif isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
-        losses = tangent.row_losses(relation, entering)
-        if relation is Neighbouring.REMOVE:
-            losses = replace(losses, sampled=lambda: typical_exposures(how, problem))
+        losses = replace(
+            tangent.row_losses(relation, entering),
+            sampled=lambda: typical_exposures(how, problem, relation, entering),
+        )
     else:
         base = minimise(problem, tolerance=1e-12)
         near = tight_neighbours(
@@ -379,9 +380,11 @@ def _softmax_losses(
     tangent = SoftmaxTangent.at(how, problem, theta)
     tangent.check_rows()
     losses = tangent.row_losses(relation, entering)
-    if how.is_private and relation is Neighbouring.REMOVE:
-        losses = replace(losses, sampled=lambda: typical_softmax_exposures(how, problem))
-    return losses
+    if not how.is_private:
+        return losses
+    return replace(
+        losses, sampled=lambda: typical_softmax_exposures(how, problem, relation, entering)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ import scipy.linalg
 from expost.glm import Minimiser, Problem, minimise
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
-from expost.types import FloatArray
+from expost.types import FloatArray, Neighbouring
 
 __all__ = ["ObjectiveSampler", "perturbed_minimisers", "typical_exposures"]
 
@@ -138,14 +138,19 @@ class ObjectiveSampler:
 
 
 def typical_exposures(
-    mechanism: ObjectivePerturbation, problem: Problem
+    mechanism: ObjectivePerturbation,
+    problem: Problem,
+    relation: Neighbouring = Neighbouring.REMOVE,
+    entering: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     noise = mechanism.law.sample(_MODELS, np.random.default_rng(_SEED))
     models = perturbed_minimisers(problem, noise / mechanism.rows)
-    total, squares = np.zeros(problem.rows), np.zeros(problem.rows)
+    rows = problem.rows if entering is None else len(entering[0])
+    total, squares = np.zeros(rows), np.zeros(rows)
     for theta in models:
-        exposure = np.abs(Tangent.at(mechanism, problem, theta).row_losses().loss)
+        losses = Tangent.at(mechanism, problem, theta).row_losses(relation, entering)
+        exposure = np.abs(losses.loss)
         total += exposure
         squares += exposure**2
     mean = total / _MODELS

@@ -13,7 +13,7 @@ import scipy.linalg
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.softmax import Residuals, SoftmaxProblem, minimise_softmax
-from expost.types import FloatArray
+from expost.types import FloatArray, Neighbouring
 
 __all__ = ["softmax_minimisers", "typical_softmax_exposures"]
 
@@ -88,13 +88,22 @@ def _gradients(problem: SoftmaxProblem, models: FloatArray) -> FloatArray:
 
 
 def typical_softmax_exposures(
-    mechanism: ObjectivePerturbation, problem: SoftmaxProblem
+    mechanism: ObjectivePerturbation,
+    problem: SoftmaxProblem,
+    relation: Neighbouring = Neighbouring.REMOVE,
+    entering: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     noise = mechanism.law.sample(_MODELS, np.random.default_rng(_SEED))
     models = softmax_minimisers(problem, noise / mechanism.rows)
+    tangents = (SoftmaxTangent.at(mechanism, problem, theta) for theta in models)
     exposures = np.abs(
-        [SoftmaxTangent.at(mechanism, problem, theta).removal_losses() for theta in models]
+        [
+            tangent.removal_losses()
+            if relation is Neighbouring.REMOVE
+            else tangent.row_losses(relation, entering).loss
+            for tangent in tangents
+        ]
     )
     spread: FloatArray = exposures.std(axis=0) / math.sqrt(_MODELS - 1)
     return exposures.mean(axis=0), spread
