@@ -19,12 +19,15 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, pr
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
+    NoPromiseWarning,
     PrivacyLeakWarning,
+    RaisedRegularizationWarning,
     SeededReleaseWarning,
     WrongRows,
 )
 from expost.losses import Logistic, Squared
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import OutputPerturbation, Tangent
+from expost.mechanisms.sampling import perturbed_minimisers
 from expost.types import Audience, Neighbouring
 
 N, D = 60, 3
@@ -572,3 +575,186 @@ def test_groups_take_exposures_or_distances(found, fitted):
     assert str(found.explain(X))
     exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False).fit(X, Y)
     assert len(profile(exact, X, Y).by(levels)) == 2
+
+
+# Objective perturbation.
+
+OBJECTIVE = {
+    "laplace": {"mechanism": "objective"},
+    "gaussian": {"mechanism": "objective", "noise": "gaussian", "delta": 1e-4},
+    "published": {"mechanism": "objective", "calibration": "published"},
+    "raised": {"mechanism": "objective", "regularization": 1e-4, "epsilon": 0.2},
+}
+
+
+@pytest.fixture(scope="module", params=OBJECTIVE)
+def objective(request):
+    model = logistic(**OBJECTIVE[request.param])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RaisedRegularizationWarning)
+        return model.fit(X, Y)
+
+
+def log_density(how, X, y, theta):
+    """log p(θ ∣ D) by its definition, but for the normaliser of b; λ and b's law are D's own."""
+    p = 1 / (1 + np.exp(y * (X @ theta)))
+    gradient = how.penalty_sum * theta - X.T @ (y * p)
+    hessian = how.penalty_sum * np.eye(len(theta)) + (X * (p * (1 - p))[:, None]).T @ X
+    norm = np.linalg.norm(gradient) / how.resolution
+    return np.linalg.slogdet(hessian)[1] - (norm if how.noise == "laplace" else norm**2 / 2)
+
+
+def test_objective_losses_by_their_definition(objective):
+    found = profile(objective, X, Y)
+    theta, how = objective.release_.theta, objective.release_.mechanism
+    here = log_density(how, X, Y, theta)
+    loss = np.array([here - log_density(how, *without(row), theta) for row in range(N)])
+    assert np.max(np.abs(found.loss - loss)) <= 1e-11
+    assert np.all((found.loss_low <= loss + 1e-11) & (loss - 1e-11 <= found.loss_high))
+    assert np.max(found.loss_high - found.loss_low) <= 1e-5
+    slope = 1 / (1 + np.exp(Y * (X @ theta)))
+    assert np.allclose(found.distance, slope * np.linalg.norm(X, axis=1), rtol=1e-12)
+    assert np.array_equal(found.exposure, np.abs(found.loss))
+    assert found.worst_case == how.epsilon
+    assert not found.is_noiseless
+    assert not found.promise_broken
+    if how.noise == "laplace":
+        assert np.max(found.exposure) <= how.epsilon
+
+
+def test_objective_relations(objective):
+    theta, how = objective.release_.theta, objective.release_.mechanism
+    here = log_density(how, X, Y, theta)
+    added = profile(objective, X, Y, relation="add", candidates=OTHERS)
+    swapped = profile(objective, X, Y, relation="replace", candidates=(X[::-1] / 2, -Y))
+    for k in range(5):
+        larger = np.vstack([X, OTHERS[0][k]]), np.append(Y, OTHERS[1][k])
+        assert added.loss[k] == pytest.approx(log_density(how, *larger, theta) - here, abs=1e-11)
+    for row in (0, 17, 59):
+        other, labels = X.copy(), Y.copy()
+        other[row], labels[row] = X[::-1][row] / 2, -Y[row]
+        loss = here - log_density(how, other, labels, theta)
+        assert swapped.loss[row] == pytest.approx(loss, abs=1e-11)
+    assert (swapped.worst_case == np.inf) is (how.noise == "gaussian")
+    assert added.worst_case == how.epsilon
+
+
+def test_every_way_to_an_objective_release(objective, tmp_path):
+    found = profile(objective, X, Y)
+    release = objective.release_
+    path = objective.save(tmp_path / "model.json")
+    rows, _ = release.ball.rows(X)
+    for model, features in (
+        (release, X),
+        (path, X),
+        (PrivateLogisticRegression.load(path), X),
+        (make_pipeline(objective), X),
+    ):
+        again = profile(model, features, Y)
+        assert again.loss.tobytes() == found.loss.tobytes()
+        assert again.description == found.description
+    bare = profile(release.theta, rows, Y, mechanism=release.mechanism)
+    assert bare.loss.tobytes() == found.loss.tobytes()
+    assert "objective perturbation" in found.description
+    assert f"regularization={release.mechanism.total_regularization:.4g}" in found.description
+
+
+def simulated(how, relation, candidates, count=400):
+    """Exposures (count, rows) over other releases."""
+    problem = expost.glm.Problem(
+        X=X, y=Y, loss=how.loss, penalty=np.full(D, how.total_regularization)
+    )
+    noise = how.law.sample(count, np.random.default_rng(5))
+    models = perturbed_minimisers(problem, noise / N)
+    return np.abs(
+        [Tangent.at(how, problem, t).row_losses(relation, candidates).loss for t in models]
+    )
+
+
+@pytest.mark.parametrize("relation", Neighbouring, ids=lambda relation: relation.value)
+def test_objective_typical_is_what_releases_average_to(relation):
+    """Sampled: five standard errors of both sides; × 1.3 is rejected."""
+    model = logistic(epsilon=10.0, **OBJECTIVE["laplace"]).fit(X, Y)
+    candidates = {
+        Neighbouring.REMOVE: None,
+        Neighbouring.ADD: OTHERS,
+        Neighbouring.REPLACE: (X[::-1] / 2, -Y),
+    }[relation]
+    found = profile(model, X, Y, relation=relation, candidates=candidates)
+    exposures = simulated(model.release_.mechanism, relation, candidates)
+    error = np.hypot(found.typical_error, exposures.std(axis=0) / 20)
+    assert np.all(found.typical_error > 0)
+    assert np.all(np.abs(found.typical - exposures.mean(axis=0)) <= 5 * error)
+    pooled = exposures.mean(axis=1)
+    slack = 5 * pooled.std() * np.sqrt(1 / 64 + 1 / 400)
+    assert abs(1.3 * found.typical.mean() - pooled.mean()) > slack
+    # Drawn from a fixed seed: another look gives the same figures.
+    again = profile(model, X, Y, relation=relation, candidates=candidates)
+    assert again.typical.tobytes() == found.typical.tobytes()
+
+
+def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
+    model = logistic(**OBJECTIVE["laplace"]).fit(X, Y)
+
+    def fail(*_, **__):
+        raise AssertionError("nothing needs sampled releases")
+
+    monkeypatch.setattr(expost._profile, "typical_exposures", fail)
+    found = profile(model, X, Y)
+    assert len(found.loss) == N
+    with pytest.raises(AssertionError, match="sampled"):
+        _ = found.typical
+
+
+def test_ten_lines_of_an_objective_release(objective):
+    found = profile(objective, X, Y)
+    lines = str(found).split("\n")
+    assert len(lines) == 10
+    assert all(0 < len(line) <= 120 for line in lines)
+    assert "objective perturbation" in lines[1]
+    value = json.loads(found.to_json())
+    assert value["rows"]["loss"] == found.loss.tolist()
+    assert value["rows"]["typical"] == found.typical.tolist()
+
+
+def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
+    """λ is kept, so that removing a row leaves the penalty of the sum: Λn/(n − 1) of the mean."""
+    model = logistic(epsilon=math.inf, mechanism="objective").fit(X, Y)
+    found = profile(model, X, Y)
+    others = np.array([minimiser(*without(row), 0.1 * N / (N - 1)) for row in range(N)])
+    apart = np.linalg.norm(others - minimiser(X, Y), axis=1)
+    assert found.is_noiseless
+    assert np.all(found.loss == np.inf)
+    assert np.allclose(found.distance, apart, rtol=2e-3)
+    assert found.ranking[0] == np.argmax(apart)
+
+
+def test_a_squared_loss_says_that_nothing_is_promised():
+    model = PrivateRidge(mechanism="objective", data_norm=1.0, label_bound=2.0)
+    with pytest.warns(NoPromiseWarning):
+        model.fit(X, TARGET)
+    found = profile(model, X, TARGET)
+    assert found.worst_case == np.inf
+    assert any("promises no epsilon" in notice for notice in found.notices)
+    assert "worst case   none is promised" in str(found)
+    assert json.loads(found.to_json())["worst_case"] == "infinity"
+
+
+def test_wrong_rows_of_an_objective_release():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(2000, D))
+    rows /= np.linalg.norm(rows, axis=1).max()
+    labels = np.where(rows @ np.array([3.0, -1.0, 0.5]) > 0, 1.0, -1.0)
+    model = logistic(epsilon=5.0, regularization=0.01, mechanism="objective").fit(rows, labels)
+    assert len(profile(model, rows, labels)) == 2000
+    for features, y in (
+        (rows[::-1], labels),
+        (rows, -labels),
+        (rows, np.roll(labels, 1)),
+        (-rows, labels),
+        (rows[:, ::-1], labels),
+        (rows[:-1], labels[:-1]),
+        (rng.permuted(rows, axis=0), labels),
+    ):
+        with pytest.raises(WrongRows):
+            profile(model, features, y)
