@@ -15,21 +15,27 @@ def test_help_names_the_papers():
     shown = run("--help")
     assert shown.exit_code == 0
     assert "leblond" in shown.output
+    assert "redberg-wang" in shown.output
     assert "claims" in run("leblond", "--help").output
 
 
-def test_a_folder_that_is_not_empty_is_refused(tmp_path):
+PAPERS = pytest.mark.parametrize("paper", ["leblond", "redberg-wang"])
+
+
+@PAPERS
+def test_a_folder_that_is_not_empty_is_refused(tmp_path, paper):
     (tmp_path / "kept.txt").write_text("mine")
-    result = run("leblond", "--out", tmp_path)
+    result = run(paper, "--out", tmp_path)
     assert isinstance(result.exception, InvalidInput)
     assert "is not empty" in str(result.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
+@PAPERS
 @pytest.mark.parametrize("content", ["a,b\n1,2\n", ""])
-def test_another_table_is_refused_and_nothing_is_written(tmp_path, content):
+def test_another_table_is_refused_and_nothing_is_written(tmp_path, content, paper):
     data = tmp_path / "other.csv"
     data.write_text(content)
-    result = run("leblond", "--data", data, "--out", tmp_path / "out")
+    result = run(paper, "--data", data, "--out", tmp_path / "out")
     assert isinstance(result.exception, InvalidInput)
     assert not (tmp_path / "out").exists()
