@@ -36,6 +36,7 @@ check: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python bench/neighbours.py
 	$(BIN)/python bench/epsilon.py
+	$(BIN)/python bench/objective.py
 
 clean:
 	rm -rf .venv demo-report build dist
