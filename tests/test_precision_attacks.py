@@ -15,13 +15,15 @@ intervals around θ − A, so if a double lies in one, fl(θ − A) or a neighbo
 grid a witness decides: one b that leads to the released value is enough.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evidence import record
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import Logistic
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.noise import NormLaplace, _secure
 
 SEED = 2012
@@ -160,6 +162,64 @@ def attack_lattice(count):
     }
 
 
+def its_own_column():
+    """Objective perturbation of a row that alone has a feature: (mechanism, D, D without it)."""
+    rows = 180
+    mechanism = ObjectivePerturbation(
+        epsilon=5.0, noise="laplace", loss=Logistic(), regularization=0.03, rows=rows, dimension=1
+    )
+    X, y = np.zeros((rows, 1)), np.ones(rows)
+    X[0] = 0.85
+    present, absent = (
+        Problem(X=part, y=y[: len(part)], loss=Logistic(), penalty=np.array([share]))
+        for part, share in ((X, mechanism.penalty_sum / rows), (X[1:], mechanism.penalty_sum / 179))
+    )
+    return mechanism, present, absent
+
+
+def has_witness(theta, problem, mechanism, grid=None):
+    """Whether some double b leads to exactly θ; sought from −∇J(θ) by secants, then all around."""
+
+    def led_to(b):
+        tilted = replace(problem, linear=np.array([b / problem.rows]))
+        found = minimise(tilted, tolerance=mechanism.tolerance).theta
+        return float((found if grid is None else grid.snap(found))[0])
+
+    z = problem.X[:, 0] * theta
+    slope, curvature = problem.loss.derivatives(z, problem.y)
+    steepness = mechanism.penalty_sum + curvature @ problem.X[:, 0] ** 2
+    b = -(mechanism.penalty_sum * theta + slope @ problem.X[:, 0])
+    for _ in range(8):
+        if led_to(b) == theta:
+            return True
+        b += steepness * (led_to(b) - theta)
+    around = b + np.spacing(b) * np.arange(-8, 9)
+    return any(led_to(candidate) == theta for candidate in around)
+
+
+def attack_objective(count):
+    """The low bits of an exact minimiser show which data set it minimises on."""
+    mechanism, present, absent = its_own_column()
+    noise = mechanism.law.sample(count, np.random.default_rng(SEED))
+
+    def without_witness(used, other, grid=None):
+        number = 0
+        for b in noise:
+            tilted = replace(used, linear=b / used.rows)
+            theta = minimise(tilted, tolerance=mechanism.tolerance).theta
+            theta = theta if grid is None else grid.snap(theta)
+            number += not has_witness(float(theta[0]), other, mechanism, grid)
+        return number
+
+    return {
+        "control, row kept": without_witness(present, absent) / count,
+        "control, row dropped, sought where it was": without_witness(absent, absent) / count,
+        "grid, row kept": without_witness(present, absent, mechanism.grid),
+        "grid, row dropped": without_witness(absent, present, mechanism.grid),
+        "releases": count,
+    }
+
+
 def check(zero_one, hot):
     """The controls fail as DESIGN.md says, the grid does not fail at all."""
     assert zero_one["control, 0 used"] > 0.9
@@ -193,6 +253,13 @@ def test_a_dropped_singleton_column_is_exactly_zero():
 
 def test_zero_against_one():
     check(attack_zero_or_one(2000), attack_one_hot(2000))
+
+
+def test_the_grid_hides_which_data_was_minimised_on():
+    found = attack_objective(60)
+    assert found["control, row kept"] > 0.1
+    assert found["control, row dropped, sought where it was"] == 0
+    assert found["grid, row kept"] == found["grid, row dropped"] == 0
 
 
 def test_the_grid_hides_the_lattice_of_the_sampler():
@@ -229,8 +296,9 @@ def test_uniforms_lie_on_the_lattice_that_the_attack_assumes():
 def test_record_the_attacks():
     count = 100_000
     zero_one, hot = attack_zero_or_one(count), attack_one_hot(count)
-    lattice = attack_lattice(count)
+    lattice, objective = attack_lattice(count), attack_objective(2000)
     check(zero_one, hot)
+    assert objective["grid, row kept"] == objective["grid, row dropped"] == 0
     assert lattice["grid"] == 0
     record(
         "precision",
@@ -240,5 +308,6 @@ def test_record_the_attacks():
             "0 against 1 (d = 14, beta = 1)": zero_one,
             "one-hot singleton (d = 14, beta = 100)": hot,
             "lattice of the sampler (d = 1, operating system's randomness)": lattice,
+            "only row of its column, objective perturbation (d = 1)": objective,
         },
     )

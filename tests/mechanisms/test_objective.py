@@ -511,6 +511,24 @@ def test_the_grid_is_public_and_fine():
         assert how.grid.clamp >= how.loss.solution_bound(how.total_regularization) + noise_reach
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(), Squared(label_bound=1.5)], ids=str)
+def test_no_draw_is_refused(loss, noise):
+    """However large the noise: whether a model is released must not depend on what was drawn."""
+    for epsilon, regularization in ((1e-4, 0.5), (1e-7, 0.5), (30.0, 1e-6)):
+        how = mechanism(
+            loss=loss, noise=noise, epsilon=epsilon, delta=0.05 * min(1.0, epsilon), rows=12,
+            regularization=regularization,
+        )  # fmt: skip
+        problem = posed(how)
+        for seed in range(20):
+            theta = how.release(problem, np.random.default_rng(seed))
+            assert how.grid.holds(theta)
+        # What is left of the gradient is far below the noise.
+        assert how.tolerance * how.rows <= 1e-5 * how.resolution
+    assert mechanism(loss=loss, noise=noise).tolerance == 1e-12
+
+
 def test_a_noise_too_fine_for_float64_is_refused():
     how = mechanism(noise="laplace", epsilon=1e12)
     with pytest.raises(ReleaseRefused, match="lower epsilon"):

@@ -20,7 +20,6 @@ from expost.errors import WrongRows
 from expost.glm import Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
-from expost.mechanisms.output import TOLERANCE
 from expost.types import Neighbouring
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
@@ -347,7 +346,7 @@ class Case:
         )
 
     def minimisers(self, count):
-        """Exact minimisers θ*: the computed one lay in θ's cell, with a gradient of 1e-12 n."""
+        """Exact minimisers θ*: the computed one lay in θ's cell, with a gradient of n·tolerance."""
         how, truth = self.how, self.truth(*self.data[:2])
         half = how.grid.step / 2
         for k in range(count):
@@ -360,7 +359,7 @@ class Case:
                 offset = half * along / np.max(np.abs(along))
             computed = points(self.theta, 0.999 * offset)
             residual = self.rng.normal(size=how.dimension)
-            residual *= how.rows * TOLERANCE / np.linalg.norm(residual)
+            residual *= how.rows * how.tolerance / np.linalg.norm(residual)
             with mp.workdps(50):
                 _, hessian = truth.tangent(computed)
                 # One Newton step: the residual is tiny, and what is left of it is 1e-24 of it.
