@@ -526,7 +526,7 @@ def test_no_draw_is_refused(loss, noise):
             assert how.grid.holds(theta)
         # What is left of the gradient is far below the noise.
         assert how.tolerance * how.rows <= 1e-5 * how.resolution
-    assert mechanism(loss=loss, noise=noise).tolerance == 1e-12
+    assert mechanism(loss=loss, noise=noise).tolerance <= 1e-11
 
 
 def test_a_noise_too_fine_for_float64_is_refused():
