@@ -7,7 +7,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from expost import _validate
-from expost._published import KINDS, PublishedReport, check_publishable
+from expost._publishable import check_publishable
+from expost._published import KINDS, PublishedReport
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism

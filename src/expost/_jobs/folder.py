@@ -22,6 +22,8 @@ _RESULTS = tuple(
         ("epsilon", "parquet"),
         ("transition", "png"),
         ("report", "html"),
+        ("comparison", "json"),
+        ("comparison", "parquet"),
     )
 )
 
