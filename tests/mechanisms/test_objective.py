@@ -4,8 +4,11 @@ The losses of the rows: test_tangent.py.
 """
 
 import dataclasses
+import doctest
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -546,3 +549,44 @@ def test_a_far_draw_lies_within_the_clamp(noise):
             b = np.array([sign * far, 0.0, 0.0])
             theta = how.minimiser(problem, b).theta
             assert not how.grid.is_clamped(how.grid.snap(theta))
+
+
+# The page.
+
+
+def test_the_page_runs():
+    page = Path(__file__).parents[2] / "docs" / "objective.md"
+    blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "page", str(page), 0)
+    runner = doctest.DocTestRunner()
+    runner.run(test)
+    assert runner.summarize().failed == 0
+    assert runner.summarize().attempted >= 6
+
+
+def test_the_table_of_the_page():
+    """Scales and λ as they are printed."""
+    page = (Path(__file__).parents[2] / "docs" / "objective.md").read_text()
+    for noise, epsilon, penalty in (("gaussian", 1, 1), ("gaussian", 1, 100), ("gaussian", 4, 1),
+                                    ("laplace", 1, 1)):  # fmt: skip
+        start = f"| {noise.capitalize()}, ε = {epsilon}, λ = {penalty}"
+        row = next(line for line in page.splitlines() if line.startswith(start))
+        cells = [cell.strip() for cell in row.split("|")[2:6]]
+        hows = [
+            mechanism(
+                noise=noise,
+                epsilon=float(epsilon),
+                delta=1e-6,
+                loss=loss,
+                rows=100,
+                calibration=calibration,
+                regularization=penalty / 100,
+            )
+            for loss in (Logistic(), HuberHinge())
+            for calibration in CALIBRATIONS
+        ]
+        for cell, how in zip(cells, hows, strict=True):
+            scale, _, raised = cell.partition(", λ = ")
+            assert float(scale) == pytest.approx(how.resolution, abs=0.006)
+            if raised:
+                assert float(raised) == pytest.approx(how.penalty_sum, abs=0.006)
