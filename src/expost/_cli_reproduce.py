@@ -34,8 +34,8 @@ def leblond_command(
 ) -> None:
     """Make the figures of LeBlond et al. (2023) again from UCI Adult.
 
-    Writes Figures 2 to 8 as PNG and their numbers as CSV, and index.html, which sets each of the
-    paper's claims beside what came out; about half a minute. Adult is public, so the files may be
+    Writes Figures 1 to 8 as PNG and their numbers as CSV, and index.html, which sets each of the
+    paper's claims beside what came out; about a minute. Adult is public, so the files may be
     shown.
     """
     from expost.reproduce import leblond
@@ -60,9 +60,9 @@ def redberg_wang_command(
 ) -> None:
     """Make the figures of Redberg & Wang (2021) again, from made-up rows and credit card clients.
 
-    Writes Figures 1 to 3 as PNG and their numbers as CSV, and index.html, which sets each of the
-    paper's claims beside what came out; a minute or two. The data are public, so the files may be
-    shown.
+    Writes Figures 1 to 3 and linear regression as PNG and their numbers as CSV, and index.html,
+    which sets each of the paper's claims beside what came out; about a minute. The data are public
+    or random, so the files may be shown.
     """
     from expost.reproduce import redberg_wang
 
