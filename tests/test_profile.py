@@ -699,7 +699,7 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("nothing needs sampled releases")
 
-    monkeypatch.setattr(expost._profile, "typical_exposures", fail)
+    monkeypatch.setattr(expost._target, "typical_exposures", fail)
     found = profile(model, X, Y)
     assert len(found.loss) == N
     with pytest.raises(AssertionError, match="sampled"):

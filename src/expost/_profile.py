@@ -7,7 +7,7 @@ one vector that the mechanism gives.
 import html
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import expit
 from sklearn.pipeline import Pipeline
 
-from expost import _validate
 from expost._columns import printable
 from expost._files import write_bytes
 from expost._foreign import read_foreign
@@ -24,26 +23,16 @@ from expost._foreign_private import read_private
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
 from expost._neighbours import Neighbours, entering_rows, tight_neighbours
 from expost._table import RowTable, row_keys
+from expost._target import find_target, losses_of
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Problem, minimise
 from expost.mechanisms import (
     Mechanism,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    Release,
     RowLosses,
-    Tangent,
 )
-from expost.mechanisms.sampling import typical_exposures
-from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_sampling import typical_softmax_exposures
-from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["PrivacyProfile", "profile"]
-
-# So many of the constants that were read from the data are named; the rest are counted.
-_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -302,7 +291,7 @@ def profile(
     steps: Any = None
     if isinstance(model, Pipeline):
         steps, model = model[:-1], model[-1]
-    target = _target(model, mechanism)
+    target = find_target(model, mechanism)
     if target is None:
         return _foreign_profile(model, _transformed(steps, X), y, relation, candidates, ids)
     theta, how, problem, notices = target.bind(_transformed(steps, X), y)
@@ -324,28 +313,7 @@ def profile(
             entering = entering_rows(entering, relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
-    near = None
-    if isinstance(problem, SoftmaxProblem):
-        losses = _softmax_losses(theta, how, problem, relation, entering)
-    elif isinstance(how, ObjectivePerturbation) and how.is_private:
-        tangent = Tangent.at(how, problem, theta)
-        tangent.check_rows()
-        losses = replace(
-            tangent.row_losses(relation, entering),
-            sampled=lambda: typical_exposures(how, problem, relation, entering),
-        )
-    else:
-        base = minimise(problem, tolerance=1e-12)
-        near = tight_neighbours(
-            problem,
-            base,
-            relation=relation,
-            entering=entering,
-            keep_total_penalty=how.kind == "objective",
-        )
-        plain = _without_noise(how) if isinstance(how, ObjectivePerturbation) else how
-        plain.check_rows(theta, near.base, near.base_error)
-        losses = plain.row_losses(theta, near)
+    losses, near = losses_of(theta, how, problem, relation, entering)
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
@@ -354,104 +322,6 @@ def profile(
         notices=notices,
         neighbours=near,
     )
-
-
-def _without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
-    """At ε = ∞ both mechanisms release the minimiser."""
-    return OutputPerturbation(
-        epsilon=np.inf,
-        loss=how.loss,
-        regularization=how.total_regularization,
-        rows=how.rows,
-        dimension=how.dimension,
-    )
-
-
-def _softmax_losses(
-    theta: FloatArray,
-    how: Mechanism,
-    problem: SoftmaxProblem,
-    relation: Neighbouring,
-    entering: tuple[FloatArray, FloatArray] | None,
-) -> RowLosses:
-    """Of a model of more than two classes."""
-    if not isinstance(how, ObjectivePerturbation):
-        raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
-    tangent = SoftmaxTangent.at(how, problem, theta)
-    tangent.check_rows()
-    losses = tangent.row_losses(relation, entering)
-    if not how.is_private:
-        return losses
-    return replace(
-        losses, sampled=lambda: typical_softmax_exposures(how, problem, relation, entering)
-    )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Target:
-    """A model whose mechanism is known: a release, or bare coefficients."""
-
-    release: Release | None
-    theta: FloatArray
-    mechanism: Mechanism
-
-    def bind(
-        self, X: Any, y: Any
-    ) -> tuple[FloatArray, Mechanism, Problem | SoftmaxProblem, tuple[str, ...]]:
-        """θ, its mechanism, and the rows as its objective sees them."""
-        if self.release is not None:
-            _check_names(self.release, X)
-            found = self.release.objective(X, y)
-            return self.theta, self.mechanism, found, _notices(self.release)
-        rows, loss = _validate.matrix(X, min_rows=1), self.mechanism.loss
-        width = len(self.theta) / (loss.classes if isinstance(loss, Softmax) else 1)
-        if rows.shape[1] != width:
-            raise InvalidInput(f"X has {rows.shape[1]} columns: the coefficients have {width:g}.")
-        target, penalty = _validate.vector(y, length=len(rows)), self.mechanism.total_regularization
-        problem: Problem | SoftmaxProblem
-        if isinstance(loss, Softmax):
-            problem = SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
-        else:
-            problem = Problem(
-                X=rows, y=target, loss=loss, penalty=np.full(len(self.theta), penalty)
-            )
-        if float(problem.norms.max()) > 1 + 1e-9:
-            raise InvalidInput(
-                "X: with bare coefficients its rows must lie in the unit ball; divide them by the"
-                " data norm, or pass the estimator."
-            )
-        if isinstance(problem, SoftmaxProblem):
-            return self.theta, self.mechanism, problem, ()
-        if loss.is_classification and not np.all(np.abs(problem.y) == 1):
-            raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
-        bound = getattr(loss, "label_bound", np.inf)
-        if not float(np.max(np.abs(problem.y))) <= bound:
-            raise InvalidInput(
-                f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
-            )
-        return self.theta, self.mechanism, problem, ()
-
-    def describe(self) -> str:
-        how = self.mechanism
-        noise = f"{how.noise} noise" if how.is_private else "no noise"
-        delta = "" if how.delta is None else f", delta={how.delta:g}"
-        return (
-            f"{how.loss.name} by {how.kind} perturbation, {noise}, epsilon={how.epsilon:g}{delta},"
-            f" regularization={how.total_regularization:.4g}, n={how.rows}, d={how.dimension}"
-        )
-
-
-def _target(model: Any, mechanism: Mechanism | None) -> _Target | None:
-    """What is known of the model, or None for one whose mechanism is not."""
-    if isinstance(model, str | Path):
-        model = Release.load(model)
-    release = model if isinstance(model, Release) else getattr(model, "release_", None)
-    if isinstance(release, Release):
-        return _Target(release=release, theta=release.theta, mechanism=release.mechanism)
-    if mechanism is not None:
-        theta = _validate.vector(model, name="model", length=mechanism.dimension)
-        return _Target(release=None, theta=theta, mechanism=mechanism)
-    return None
 
 
 def _transformed(steps: Any, X: Any) -> Any:
@@ -505,41 +375,6 @@ def _foreign_profile(
         notices=("The model carries no noise: every loss is infinite, rows rank by distance.",),
         neighbours=near,
     )
-
-
-def _check_names(release: Release, X: Any) -> None:
-    """A frame's columns must be those that the model was made with, in their order."""
-    names = getattr(X, "columns", None)
-    if release.feature_names is None or names is None:
-        return
-    found = tuple(str(name) for name in names)
-    if found != release.feature_names:
-        raise InvalidInput(
-            "X: its columns are not those of the model, in their order; the model was made with"
-            f" {', '.join(release.feature_names)}."
-        )
-
-
-def _notices(release: Release) -> tuple[str, ...]:
-    notices = []
-    if not release.mechanism.is_private:
-        notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
-    elif not release.mechanism.worst_case < np.inf:
-        notices.append(
-            "Objective perturbation promises no epsilon for the squared loss, whose gradient is not"
-            " bounded: the losses here are what it gives away."
-        )
-    if release.read_from_data:
-        read = release.read_from_data
-        more = (
-            f" and {len(read) - _NAMED} more, which model.json lists" if len(read) > _NAMED else ""
-        )
-        notices.append(
-            f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}."
-        )
-    if release.seeded:
-        notices.append("The noise was drawn from a seed: whoever knows it can take it off.")
-    return tuple(notices)
 
 
 def _up(number: float) -> float:
