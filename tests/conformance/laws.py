@@ -96,10 +96,11 @@ def losses_are_the_brute_force_log_ratio(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Simulation:
-    """Losses of all rows over many releases (draws, n)."""
+    """Losses of all rows over many releases (draws, n); they must show losses × ``seen``."""
 
     trial: Trial
     draws: int
+    seen: float
 
     @cached_property
     def losses(self) -> FloatArray:
@@ -119,11 +120,6 @@ class Simulation:
                 for theta in self.trial.releases_from_neighbour(row, self.draws // count, rng)
             ]
         )
-
-    @property
-    def seen(self) -> float:
-        """A factor of the losses that so many draws must be able to see."""
-        return 1.2 if self.draws >= QUICK else 1.35
 
     @property
     def expected_loss(self) -> FloatArray | None:
@@ -149,7 +145,8 @@ class Simulations:
         if key not in self._kept:
             data = subject.ordinary(SEED, 40, 3, 1.0)
             trial = subject.build_at(data, relation=relation, separation=separation)
-            self._kept[key] = Simulation(trial=trial, draws=int(self.draws * subject.effort))
+            draws, seen = int(self.draws * subject.effort), 1.2 if subject.effort == 1 else 1.35
+            self._kept[key] = Simulation(trial=trial, draws=draws, seen=seen)
         return self._kept[key]
 
 
