@@ -170,14 +170,15 @@ def belief_identity(
 
     It holds at any separation, since the terms are at most 1 and e^c. c = 0 is DESIGN's identity;
     under a symmetric law (every output perturbation) that one holds for any odd function of the
-    loss, so that it sees neither a wrong scale nor a turned sign. c = 4 sees both.
+    loss, so that it sees neither a wrong scale nor a turned sign. c = 4 sees both, and c = −4 does
+    where the row is not in the data, so that all rows are simulated without it.
     """
     simulation = simulations.of(subject, relation, FAR[subject.is_pure])
     inside, outside = simulation.losses, simulation.neighbour_losses[:, None]
     if relation is ADD:
         inside, outside = outside, inside
     rejected = False
-    for shift in (0.0, 4.0):
+    for shift in (0.0, 4.0, -4.0):
         for scale in (1.0, simulation.seen):
             without = expit(scale * outside + shift).mean(axis=1)
             within = np.exp(shift) * expit(-scale * inside - shift).mean(axis=1)
