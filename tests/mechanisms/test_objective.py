@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
-from scipy.optimize import brentq
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, ndtr
 
 from conformance.line import Line, divergence, largest_ratio, pair, passing, slope
@@ -22,6 +23,7 @@ from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
+from expost.mechanisms.coupled import logistic_scale
 from expost.mechanisms.objective import CALIBRATIONS
 from expost.noise import Gaussian, NormLaplace
 from expost.types import Neighbouring
@@ -310,6 +312,45 @@ def test_the_tight_scale_of_the_logistic_loss(epsilon, delta, penalty):
     assert coupled_divergence(epsilon, sigma, penalty) <= delta * (1 + 1e-3)
     if sigma > added * (1 + 1e-4):
         assert coupled_divergence(epsilon, 0.999 * sigma, penalty) > delta
+
+
+def coupled_tail(epsilon, sigma, penalty):
+    """The same integral to 1e-9: h maximised to the last digit, its kinks between the panels."""
+    p = np.linspace(0, 1, 2001)
+
+    def highest(z):
+        def value(p):
+            return np.log1p(p * (1 - p) / penalty) + p**2 / 2 / sigma**2 + p * z / sigma
+
+        best = p[np.argmax(value(p))]
+        ends = (max(best - 5e-4, 0.0), min(best + 5e-4, 1.0))
+        found = minimize_scalar(lambda p: -value(p), bounds=ends, options={"xatol": 1e-13})
+        return max(-found.fun, value(1.0), 0.0)
+
+    def lost(z):
+        return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * -math.expm1(epsilon - highest(z))
+
+    start = brentq(lambda z: highest(z) - epsilon, -60, epsilon * sigma + 1, xtol=1e-13)
+    edges = np.linspace(start, max(start, 0) + 10, 21)
+    return sum(
+        quad(lost, *ends, epsabs=0, epsrel=1e-10, limit=200)[0]
+        for ends in itertools.pairwise(edges)
+    )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "penalty"),
+    [
+        (0.0015942394656008928, 0.00026186125807378815, 504.03244140040255),
+        (0.0012095899718636777, 0.002252204131422947, 451.8848582301729),
+        (1.0, 1e-5, 0.45),
+    ],
+)
+def test_the_tight_scale_of_the_logistic_loss_is_rounded_up(epsilon, delta, penalty):
+    """Where the maximising p jumps to 1, h has a kink that a quadrature must not stumble over."""
+    sigma = logistic_scale(epsilon, delta, penalty)
+    assert coupled_tail(epsilon, sigma, penalty) <= delta * (1 + 1e-9)
+    assert coupled_tail(epsilon, 0.999 * sigma, penalty) > delta
 
 
 def test_the_published_constants():
