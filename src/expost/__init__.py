@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from expost._coverage import Coverage, empirical_coverage
     from expost._epsilon import choose_epsilon
     from expost._neighbours import Neighbours, neighbours
-    from expost._profile import PrivacyProfile, profile
+    from expost._privacy_profile import PrivacyProfile
+    from expost._profile import profile
     from expost._publish import publish
     from expost._published import PublishedReport
     from expost._sampled import EstimatedLosses, SampledMechanism
@@ -38,7 +39,7 @@ _CONTENTS = {
     "Neighbours": "_neighbours",
     "ObjectivePerturbation": "mechanisms",
     "OutputPerturbation": "mechanisms",
-    "PrivacyProfile": "_profile",
+    "PrivacyProfile": "_privacy_profile",
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from expost._files import write_bytes
-from expost._profile import PrivacyProfile
+from expost._privacy_profile import PrivacyProfile
 from expost._published import PublishedReport
 from expost._table import RowTable
 from expost.types import Audience, FloatArray

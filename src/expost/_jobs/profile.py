@@ -26,7 +26,8 @@ from expost._jobs.table import (
     read_rows,
     refuse_fixed,
 )
-from expost._profile import PrivacyProfile, profile
+from expost._privacy_profile import PrivacyProfile
+from expost._profile import profile
 from expost.data import Encoding, NumericEntry
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS

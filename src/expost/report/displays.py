@@ -18,7 +18,7 @@ import numpy as np
 
 from expost import _validate
 from expost._neighbours import Neighbours
-from expost._profile import PrivacyProfile
+from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.types import Audience, FloatArray

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from expost._groups import Explanation, Grouping, printable
-from expost._profile import PrivacyProfile
+from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report.parts import Choice, installed, one_line, shown_choices

@@ -1,4 +1,4 @@
-"""ε, δ and the Gaussian mechanism, exactly; the only importer of dp_accounting.
+"""ε, δ and the Gaussian mechanism, exactly.
 
 Conventions
 -----------

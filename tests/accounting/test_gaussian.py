@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from expost.accounting import (
+from expost.accounting.gaussian import (
     _deltas,
     gaussian_delta,
     gaussian_epsilon,

@@ -1,0 +1,83 @@
+"""What a promise of privacy allows an attacker, in the words of those who ask.
+
+Conventions
+-----------
+P, Q       the laws of the release with and without the row (or with it and with another one).
+ℓ          log P/Q at the release, in nats; > 0 is evidence that the row was there.
+δ(ε)       sup over neighbouring data sets and both directions of P(S) − e^ε Q(S): the privacy
+           curve. It is all that a promise is, and every figure here is a bound that follows from
+           it, or from the law of ℓ where that is known.
+belief     sigmoid(logit(prior) + ℓ): how sure an attacker who knows every other row is
+           afterwards that the row was there (D5.3 Def. 4).
+advantage  2·P(the Bayes adversary with prior ½ is right) − 1 = δ(0), the total variation
+           (D5.3 Def. 5, erratum 9).
+
+Every figure is an upper bound, rounded up: a promise is never shown stronger than it is.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+from expost import _validate
+from expost.errors import InvalidInput
+
+__all__ = ["Guarantee"]
+
+
+class Guarantee(ABC):
+    """A promise about any two neighbouring data sets.
+
+    Formal guarantees
+    -----------------
+    For every pair of neighbours and every attacker: ``delta`` is nonincreasing in ε,
+    ``epsilon`` in δ, ``loss`` in δ; ``true_positive_rate`` is nondecreasing and concave in the
+    false-positive rate and never below it. NaN and values out of range raise.
+    """
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> float:
+        """δ(ε), ε ≥ 0."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> float:
+        """The least ε ≥ 0 with δ(ε) ≤ ``delta``, 0 ≤ δ < 1; infinite where there is none."""
+
+    @abstractmethod
+    def loss(self, delta: float = 0.0) -> float:
+        """The least b with P(∣evidence∣ > b) ≤ ``delta`` in either world, 0 ≤ δ < 1.
+
+        That is P(ℓ > b) ≤ δ where the row was there and P(−ℓ > b) ≤ δ where it was not. It is
+        at least ε(δ), and not the same (erratum 10). Infinite where nothing is promised.
+        """
+
+    @abstractmethod
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """The most rows that any test finds at this false-positive rate, 0 ≤ fpr ≤ 1."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The promise in a few words, as 'epsilon = 1, delta = 1e-05'."""
+
+    @property
+    def advantage(self) -> float:
+        """δ(0): the Bayes adversary's expected membership advantage, at most."""
+        return self.delta(0.0)
+
+    def belief(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
+        """How sure an attacker can get, but with probability ``delta``, from ``prior``.
+
+        sigmoid(logit(prior) + b), b = ``loss(delta)`` (D5.3 Thm 2, any prior).
+        """
+        prior = _validate.probability("prior", prior)
+        return belief_after(prior, self.loss(delta))
+
+    def one_in(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
+        """k with belief = 1/k: as if the person were one of k alike (HIPAA's group size)."""
+        return 1 / self.belief(prior, delta=delta)
+
+
+def belief_after(prior: float, loss: float) -> float:
+    """sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), without overflow."""
+    if not loss >= 0:
+        raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
+    return prior / (prior + (1 - prior) * math.exp(-loss))
