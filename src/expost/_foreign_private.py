@@ -29,6 +29,7 @@ All of it is computed with rows x̃/q̃ in the unit ball, θ·q̃ and b/q̃: a l
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +158,17 @@ class PrivateForeign:
             law=None,
             worst_case=self.epsilon,
             sampled=self.typical_exposures,
+            draw=self.drawn_losses,
         )
+
+    def drawn_losses(self, size: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """The loss of every row for each draw of the noise; infinite where it has no minimiser."""
+        noises = [fit.law.sample(size, rng) for fit in self.fits]
+        for draws in zip(*noises, strict=True):
+            losses = [fit.drawn_losses(b) for fit, b in zip(self.fits, draws, strict=True)]
+            known = [loss for loss in losses if loss is not None]
+            whole = len(known) == len(losses)
+            yield np.sum(known, axis=0) if whole else np.full(self.rows, np.inf)
 
     def typical_exposures(self) -> tuple[FloatArray, FloatArray]:
         """E∣loss∣ over the minimisers of 64 draws of the noise, and its standard error.
@@ -165,15 +176,11 @@ class PrivateForeign:
         Left out are the draws whose fit would be refused: those without a minimiser, and those
         where it lies so far off that the objective is flat there. Infinite if fewer than two stay.
         """
-        rng = np.random.default_rng(_SEED)
-        noises = [fit.law.sample(_MODELS, rng) for fit in self.fits]
         count, total, squares = 0, np.zeros(self.rows), np.zeros(self.rows)
-        for draws in zip(*noises, strict=True):
-            losses = [fit.drawn_losses(b) for fit, b in zip(self.fits, draws, strict=True)]
-            known = [loss for loss in losses if loss is not None]
-            if len(known) < len(losses):
+        for loss in self.drawn_losses(_MODELS, np.random.default_rng(_SEED)):
+            if not np.all(np.isfinite(loss)):
                 continue
-            exposure = np.abs(np.sum(known, axis=0))
+            exposure = np.abs(loss)
             count, total, squares = count + 1, total + exposure, squares + exposure**2
         if count < 2:
             return np.full(self.rows, np.inf), np.full(self.rows, np.inf)

@@ -18,9 +18,9 @@ from expost.mechanisms import (
     RowLosses,
     Tangent,
 )
-from expost.mechanisms.sampling import typical_exposures
+from expost.mechanisms.sampling import drawn_losses, typical_exposures
 from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_sampling import typical_softmax_exposures
+from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
 from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
 
@@ -47,6 +47,7 @@ def losses_of(
         losses = replace(
             tangent.row_losses(relation, entering),
             sampled=lambda: typical_exposures(how, problem, relation, entering),
+            draw=lambda size, rng: drawn_losses(how, problem, relation, entering, size, rng),
         )
     else:
         base = minimise(problem, tolerance=1e-12)
@@ -90,7 +91,9 @@ def _softmax_losses(
     if not how.is_private:
         return losses
     return replace(
-        losses, sampled=lambda: typical_softmax_exposures(how, problem, relation, entering)
+        losses,
+        sampled=lambda: typical_softmax_exposures(how, problem, relation, entering),
+        draw=lambda size, rng: drawn_softmax_losses(how, problem, relation, entering, size, rng),
     )
 
 

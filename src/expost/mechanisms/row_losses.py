@@ -1,11 +1,12 @@
 """What every mechanism answers with: one loss a row, its interval, and its law."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from expost.noise import LossLaw
+from expost.risk import Guarantee
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["RowLosses"]
@@ -25,6 +26,10 @@ class RowLosses:
     ``noiseless``       whether there is no noise, so that only distances tell rows apart.
     ``sampled``         E∣loss∣ and its standard error from sampled releases, where there is noise
                         and no closed form; drawn when it is called.
+    ``draw``            draw(m, rng): the losses (n,) of all rows in m releases θ ~ p(· ∣ D),
+                        one release after the other, where there is no closed form; infinite in
+                        a release that cannot be told.
+    ``guarantee``       what the mechanism promises about these neighbours; None: nothing.
     ``worst_case``      the exposure that the mechanism promises not to pass, but with
                         probability ``worst_case_passed`` at most.
     """
@@ -40,6 +45,8 @@ class RowLosses:
     worst_case_passed: float = 0.0
     noiseless: bool = False
     sampled: Callable[[], tuple[FloatArray, FloatArray]] | None = None
+    draw: Callable[[int, np.random.Generator], Iterator[FloatArray]] | None = None
+    guarantee: Guarantee | None = None
 
     @classmethod
     def without_noise(

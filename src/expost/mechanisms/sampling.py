@@ -5,6 +5,7 @@ they take chord steps together, all with the one factor of its Hessian: a few ma
 all models. A model that does not get there is minimised on its own.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["ObjectiveSampler", "perturbed_minimisers", "typical_exposures"]
+__all__ = ["ObjectiveSampler", "drawn_losses", "perturbed_minimisers", "typical_exposures"]
 
 # The gradient (averaged) at which a simulated model is good enough.
 _GRADIENT = 1e-10
@@ -137,6 +138,20 @@ class ObjectiveSampler:
         return how, replace(self.problem, penalty=np.full(how.dimension, how.total_regularization))
 
 
+def drawn_losses(
+    mechanism: ObjectivePerturbation,
+    problem: Problem,
+    relation: Neighbouring,
+    entering: tuple[FloatArray, FloatArray] | None,
+    size: int,
+    rng: np.random.Generator,
+) -> Iterator[FloatArray]:
+    """The loss of every row in each of ``size`` releases θ ~ p(· ∣ D)."""
+    noise = mechanism.law.sample(size, rng)
+    for theta in perturbed_minimisers(problem, noise / mechanism.rows):
+        yield Tangent.at(mechanism, problem, theta).row_losses(relation, entering).loss
+
+
 def typical_exposures(
     mechanism: ObjectivePerturbation,
     problem: Problem,
@@ -144,13 +159,11 @@ def typical_exposures(
     entering: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
-    noise = mechanism.law.sample(_MODELS, np.random.default_rng(_SEED))
-    models = perturbed_minimisers(problem, noise / mechanism.rows)
     rows = problem.rows if entering is None else len(entering[0])
     total, squares = np.zeros(rows), np.zeros(rows)
-    for theta in models:
-        losses = Tangent.at(mechanism, problem, theta).row_losses(relation, entering)
-        exposure = np.abs(losses.loss)
+    rng = np.random.default_rng(_SEED)
+    for loss in drawn_losses(mechanism, problem, relation, entering, _MODELS, rng):
+        exposure = np.abs(loss)
         total += exposure
         squares += exposure**2
     mean = total / _MODELS

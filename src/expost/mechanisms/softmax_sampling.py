@@ -5,6 +5,7 @@ with the one factor of the unperturbed Hessian.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from expost.mechanisms.softmax import SoftmaxTangent
 from expost.softmax import Residuals, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["softmax_minimisers", "typical_softmax_exposures"]
+__all__ = ["drawn_softmax_losses", "softmax_minimisers", "typical_softmax_exposures"]
 
 # The gradient (averaged) at which a simulated model is good enough.
 _GRADIENT = 1e-10
@@ -87,6 +88,24 @@ def _gradients(problem: SoftmaxProblem, models: FloatArray) -> FloatArray:
     return gradient
 
 
+def drawn_softmax_losses(
+    mechanism: ObjectivePerturbation,
+    problem: SoftmaxProblem,
+    relation: Neighbouring,
+    entering: tuple[FloatArray, FloatArray] | None,
+    size: int,
+    rng: np.random.Generator,
+) -> Iterator[FloatArray]:
+    """The loss of every row in each of ``size`` releases θ ~ p(· ∣ D)."""
+    noise = mechanism.law.sample(size, rng)
+    for theta in softmax_minimisers(problem, noise / mechanism.rows):
+        tangent = SoftmaxTangent.at(mechanism, problem, theta)
+        if relation is Neighbouring.REMOVE:
+            yield tangent.removal_losses()
+        else:
+            yield tangent.row_losses(relation, entering).loss
+
+
 def typical_softmax_exposures(
     mechanism: ObjectivePerturbation,
     problem: SoftmaxProblem,
@@ -94,16 +113,9 @@ def typical_softmax_exposures(
     entering: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
-    noise = mechanism.law.sample(_MODELS, np.random.default_rng(_SEED))
-    models = softmax_minimisers(problem, noise / mechanism.rows)
-    tangents = (SoftmaxTangent.at(mechanism, problem, theta) for theta in models)
+    rng = np.random.default_rng(_SEED)
     exposures = np.abs(
-        [
-            tangent.removal_losses()
-            if relation is Neighbouring.REMOVE
-            else tangent.row_losses(relation, entering).loss
-            for tangent in tangents
-        ]
+        list(drawn_softmax_losses(mechanism, problem, relation, entering, _MODELS, rng))
     )
     spread: FloatArray = exposures.std(axis=0) / math.sqrt(_MODELS - 1)
     return exposures.mean(axis=0), spread
