@@ -158,6 +158,27 @@ def test_without_noise_a_row_that_moves_nothing_loses_nothing():
     assert losses.high.tolist() == [0.0, math.inf, math.inf, math.inf]
 
 
+def test_without_noise_a_stranger_is_proved_to_be_absent():
+    """ADD: p(θ ∣ D ∪ z) = 0 at θ = A(D), so the loss is −∞ and nobody believes that z was there."""
+    apart = np.array([0.0, 0.0, 1e-3, 1e-3])
+    error = np.array([0.0, 1e-9, 1e-9, 1e-2])
+    losses = expost.mechanisms.RowLosses.without_noise(apart, error, Neighbouring.ADD)
+    assert losses.loss.tolist() == [0.0, -math.inf, -math.inf, -math.inf]
+    assert losses.low.tolist() == [0.0, -math.inf, -math.inf, -math.inf]
+    assert losses.high.tolist() == [0.0, 0.0, -math.inf, 0.0]
+    data, how = problem(), mechanism(epsilon=math.inf)
+    found = expost.profile(
+        minimise(data).theta,
+        data.X,
+        data.y,
+        relation="add",
+        candidates=(data.X[:3] / 2, data.y[:3]),
+        mechanism=how,
+    )
+    assert found.belief.tolist() == [0.0, 0.0, 0.0]
+    assert found.confidence.tolist() == [1.0, 1.0, 1.0]
+
+
 class TestCheckRows:
     def test_accepts_what_the_law_draws(self):
         """False refusals are 1e-9: none in 3,000, however few dimensions there are."""

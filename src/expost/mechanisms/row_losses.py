@@ -52,15 +52,19 @@ class RowLosses:
     def without_noise(
         cls, distance: FloatArray, distance_error: FloatArray, relation: Neighbouring
     ) -> "RowLosses":
-        """The losses where nothing hides the centre: infinite, the unknown included."""
+        """The losses where nothing hides the centre: infinite, the unknown included.
+
+        Below 0 for ADD: a row that would have been added is proved not to have been there.
+        """
         # Two centres that may coincide could lose nothing; not known, so not called private.
-        infinite = np.full(len(distance), np.inf)
         same = (distance == 0) & (distance_error == 0)
-        apart = distance > distance_error
+        most = np.where(same, 0.0, np.inf)
+        least = np.where(distance > distance_error, np.inf, 0.0)
+        absent = relation is Neighbouring.ADD
         return cls(
-            loss=np.where(same, 0.0, infinite),
-            low=np.where(apart, infinite, 0.0),
-            high=np.where(same, 0.0, infinite),
+            loss=0.0 - most if absent else most,
+            low=0.0 - most if absent else least,
+            high=0.0 - least if absent else most,
             distance=distance,
             distance_error=distance_error,
             relation=relation,
