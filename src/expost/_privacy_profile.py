@@ -18,6 +18,7 @@ from expost._columns import printable
 from expost._files import write_bytes
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
 from expost._neighbours import Neighbours
+from expost._row_identifiability import RowIdentifiability
 from expost._table import RowTable
 from expost.mechanisms import RowLosses
 from expost.types import Audience, FloatArray, IntArray
@@ -145,6 +146,16 @@ class PrivacyProfile(RowTable):
     ) -> Explanation:
         """The groups that hold the exposed rows, as a shallow decision tree over ``X``."""
         return explain_exposure(self._scores, X, feature_names=feature_names, depth=depth)
+
+    def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
+        """What an attacker who held ``prior`` beforehand can tell of each row (D5.3)."""
+        return RowIdentifiability(
+            losses=self.losses,
+            prior=prior,
+            description=self.description,
+            ids=self.ids,
+            notices=self.notices,
+        )
 
     @property
     def _scores(self) -> FloatArray:
