@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 
 from expost import _validate
 from expost.errors import InvalidInput
+from expost.risk._arguments import up
 
 __all__ = ["Guarantee"]
 
@@ -77,7 +78,12 @@ class Guarantee(ABC):
 
 
 def belief_after(prior: float, loss: float) -> float:
-    """sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), without overflow."""
+    """sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), rounded up.
+
+    Nothing overflows; the prior itself at loss 0.
+    """
     if not loss >= 0:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
-    return prior / (prior + (1 - prior) * math.exp(-loss))
+    if loss == 0:
+        return prior
+    return up(prior / (prior + (1 - prior) * math.exp(-loss)), most=1.0)

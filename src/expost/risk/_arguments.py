@@ -1,0 +1,51 @@
+"""Checks of what the promises take, and rounding towards more exposed. NaN fails every check."""
+
+import math
+from typing import Any
+
+from expost import _validate
+from expost.errors import InvalidInput
+
+__all__ = ["between", "extended", "level", "rate", "up"]
+
+# Sixteen unit roundoffs: more than a handful of additions, products and library functions err.
+_FEW_ROUNDINGS = 2.0**-49
+
+
+def extended(name: str, value: Any) -> float:
+    """``value`` as a number in [0, ∞]."""
+    # A plain comparison with 0 would let False pass.
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == 0:
+        return 0.0
+    return _validate.positive(name, value, finite=False)
+
+
+def level(name: str, value: Any) -> float:
+    """``value`` as a probability in [0, 1)."""
+    number = extended(name, value)
+    if not number < 1:
+        raise InvalidInput(f"{name}={value!r}: must be at least 0 and below 1.")
+    return number
+
+
+def rate(name: str, value: Any) -> float:
+    """``value`` as a probability in [0, 1]."""
+    number = extended(name, value)
+    if not number <= 1:
+        raise InvalidInput(f"{name}={value!r}: must lie between 0 and 1.")
+    return number
+
+
+def between(name: str, value: Any, low: float, high: float, why: str) -> float:
+    """``value`` strictly between ``low`` and ``high``; ``why`` says what stands at the ends."""
+    number = extended(name, value)
+    if not low < number < high:
+        raise InvalidInput(
+            f"{name}={value!r}: must lie strictly between {low!r} and {high!r}, {why}."
+        )
+    return number
+
+
+def up(value: float, *, most: float = math.inf, error: float = _FEW_ROUNDINGS) -> float:
+    """``value`` ≥ 0 raised by its relative ``error``, but not past ``most``, a proved bound."""
+    return min(value * (1 + error), most)

@@ -1,0 +1,133 @@
+"""What output perturbation's own noise allows: less than any mechanism of the same ε may.
+
+Conventions
+-----------
+As in :mod:`expost.risk.guarantee` and :mod:`expost.risk._tail`. P(−ℓ > c) where the row was there
+is P(ℓ > c) where it was not: every test is a threshold c on ℓ, and for c < 0 it is the one at −c
+with the two worlds, and found and missed, exchanged.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from expost import _validate
+from expost._numerics import ROUNDOFF
+from expost.risk._arguments import extended, level, rate, up
+from expost.risk._tail import LossTail
+from expost.risk.guarantee import Guarantee
+
+__all__ = ["NormLaplaceNoise"]
+
+# Closer laws are bounded by those at this separation: squares of it must not underflow.
+_LEAST_SEPARATION = 1e-150
+_RIGHT = 0.5 * math.pi
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormLaplaceNoise(Guarantee):
+    """Noise of density ∝ exp(−β∥b∥) in ``dimension`` d, ``separation`` t = β·sensitivity = ε.
+
+    The law of ℓ is :class:`expost.noise.NormLaplaceLaw`, with ∣ℓ∣ ≤ t: pure ε-DP at ε = t. In d ≥ 2
+    the largest loss needs the noise to point straight away from the other model, so all figures but
+    the largest loss are smaller than pure ε allows. 0 ≤ t ≤ ∞; figures are exact but for rounding.
+    """
+
+    separation: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "separation", extended("separation", self.separation))
+        _validate.whole("dimension", self.dimension, least=1)
+
+    def delta(self, epsilon: float) -> float:
+        """E[(1 − e^(ε−ℓ))₊] by quadrature, 0 from t on; d = 1: 1 − e^((ε−t)/2)."""
+        epsilon = extended("epsilon", epsilon)
+        t = self.separation
+        if t == math.inf:
+            return 1.0
+        if epsilon >= t:
+            return 0.0
+        bound = up(-math.expm1(epsilon - t) / (1 + math.exp(-t)), most=1.0)
+        if self.dimension == 1:
+            return up(-math.expm1(0.5 * (epsilon - t)), most=bound)
+        return min(self._raised(self._tail.excess(self._tail.angle(epsilon))), bound)
+
+    def epsilon(self, delta: float) -> float:
+        """The ε with δ(ε) = ``delta``, at most t; d = 1: t + 2 log(1 − δ)."""
+        delta = level("delta", delta)
+        t = self.separation
+        if delta == 0 or t in (0.0, math.inf):
+            return t
+        if self.dimension == 1:
+            return _raised_sum(t, 2 * math.log1p(-delta))
+        below, _ = self._tail.angle_where(self._tail.excess, self._lowered(delta))
+        return min(self._tail.loss(below), t)
+
+    def loss(self, delta: float = 0.0) -> float:
+        """The (1 − δ)-quantile of ℓ, from 0 to t; d = 1: t + 2 log(2(1 − δ)) for δ > ½, else t."""
+        delta = level("delta", delta)
+        t = self.separation
+        if delta == 0 or t in (0.0, math.inf):
+            return t
+        if self.dimension == 1:
+            return _raised_sum(t, 2 * math.log(2 * (1 - delta))) if delta > 0.5 else t
+        below, _ = self._tail.angle_where(self._tail.present, self._lowered(delta))
+        return min(self._tail.loss(below), t)
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """P(ℓ > c) at the c where P(−ℓ > c) = fpr (Neyman and Pearson).
+
+        d = 1 has atoms at ±t, where the test is randomised: e^t·fpr up to fpr = e^(−t)/2, then
+        1 − e^(−t)/(4fpr) up to ½, then 1 − e^(−t)(1 − fpr).
+        """
+        fpr = rate("false_positive_rate", false_positive_rate)
+        if self.separation == math.inf:
+            return 1.0
+        if self.separation == 0 or fpr in (0.0, 1.0):
+            return fpr
+        found = self._found_on_a_line(fpr) if self.dimension == 1 else self._found(fpr)
+        return up(max(found, fpr), most=1.0)
+
+    def describe(self) -> str:
+        """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
+        dimensions = "1 dimension" if self.dimension == 1 else f"{self.dimension} dimensions"
+        return f"norm-Laplace noise in {dimensions}, epsilon = {self.separation:g}"
+
+    def _found_on_a_line(self, fpr: float) -> float:
+        t = self.separation
+        if fpr >= 0.5:
+            return 1 - math.exp(-t) * (1 - fpr)
+        if t + math.log(2 * fpr) <= 0:
+            return math.exp(t) * fpr
+        return 1 - math.exp(-t) / (4 * fpr)
+
+    def _found(self, fpr: float) -> float:
+        """d ≥ 2. The angle is taken on the side where more is found."""
+        t, tail = self.separation, self._tail
+        # Any mechanism of ε = t; exact where the angle is too small for float64.
+        bound = 1 - math.exp(-t) * (1 - fpr)
+        if t + math.log(fpr) < 0:
+            bound = min(bound, math.exp(t) * fpr)
+        if fpr <= tail.absent(_RIGHT):
+            below, above = tail.angle_where(tail.absent, self._raised(fpr))
+            return min(self._raised(tail.present(above)), bound) if below > 0 else bound
+        below, _ = tail.angle_where(tail.present, self._lowered(1 - fpr))
+        return min(1 - self._lowered(tail.absent(below)), bound)
+
+    @cached_property
+    def _tail(self) -> LossTail:
+        separation = max(self.separation, _LEAST_SEPARATION)
+        return LossTail(separation=separation, dimension=self.dimension)
+
+    def _raised(self, value: float) -> float:
+        return value * (1 + self._tail.error)
+
+    def _lowered(self, value: float) -> float:
+        return value / (1 + 2 * self._tail.error)
+
+
+def _raised_sum(largest: float, change: float) -> float:
+    """largest + change, with change ≤ 0, rounded up and kept to [0, largest]."""
+    slack = 4 * ROUNDOFF * (largest - change)
+    return min(max(largest + change + slack, 0.0), largest)
