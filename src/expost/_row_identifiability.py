@@ -9,7 +9,7 @@ sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 
 import html
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,14 @@ from expost._files import write_bytes
 from expost._table import RowTable
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
-from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
-from expost.risk.wording import advantage_sentence, at_most, belief_sentence, chance, percent
+from expost.risk.wording import (
+    advantage_sentence,
+    at_most,
+    belief_sentence,
+    chance,
+    chosen_percent,
+    percent,
+)
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["RowIdentifiability", "WorstCase"]
@@ -161,7 +167,10 @@ class RowIdentifiability(RowTable):
             return _Advantage(apart, apart, zeros)
         if losses.law is not None:
             value = np.asarray(losses.law.advantage)
-            return _Advantage(value, np.maximum(_farthest(losses, losses.law), value), zeros)
+            # Total variation grows with the distance; without its far end anything is possible.
+            high = zeros + 1 if losses.far_law is None else np.asarray(losses.far_law.advantage)
+            high = np.minimum(high * (1 + _LAW_ERROR), 1.0)
+            return _Advantage(value, np.maximum(high, value), zeros)
         if losses.draw is not None:
             return self._sampled_advantage()
         return _Advantage(zeros + 1, zeros + 1, zeros)
@@ -254,9 +263,10 @@ class RowIdentifiability(RowTable):
     def _share_line(self) -> str:
         parts = []
         for odds in _RAISED_ODDS:
-            level = float(expit(float(logit(self.prior)) + np.log(odds)))
+            # What is shown is what is counted.
+            level = float(f"{odds * self.prior / (odds * self.prior + 1 - self.prior):.2g}")
             count = self.rows_above(level)
-            parts.append(f"{percent(level)}: {count}")
+            parts.append(f"{chosen_percent(level)}: {count}")
             if count == 0:
                 break
         return f"a belief of {', '.join(parts)} of {len(self)}"
@@ -267,8 +277,8 @@ class RowIdentifiability(RowTable):
         if error > 0:
             shown = f"{value:.3g} ± {at_most(error, 2)} from {_MODELS} sampled models"
         else:
-            often = advantage_sentence(high).partition("guesses right ")[2].rstrip(".")
-            shown = f"{at_most(high)}, right {often}"
+            often = advantage_sentence(high).partition("guesses right ")[2].partition(", ")[0]
+            shown = f"{at_most(high)} (right {often})"
         other = f"{at_most(float(self.advantage_high[most]))} (row {printable(self.key(most))})"
         return f"{shown}, against that row over all models it might be; largest {other}"
 
@@ -278,7 +288,7 @@ class RowIdentifiability(RowTable):
         return (
             f"{worst.promise} is promised: belief {percent(worst.belief)}{passed}, advantage"
             f" {at_most(worst.advantage)}, {percent(worst.true_positive_rate)} of members found"
-            f" where {percent(worst.false_positive_rate)} of others are taken for them"
+            f" where {chosen_percent(worst.false_positive_rate)} of others are taken for them"
         )
 
     def _repr_html_(self) -> str:
@@ -332,19 +342,3 @@ class RowIdentifiability(RowTable):
 def _known(values: FloatArray, unknown: float) -> FloatArray:
     """``values`` with what is not a number taken for the exposed end."""
     return np.where(np.isnan(values), unknown, values)
-
-
-def _farthest(losses: RowLosses, law: LossLaw) -> FloatArray:
-    """The advantage at distance + its error; total variation grows with the distance."""
-    apart = losses.distance > 0
-    if not isinstance(law, NormLaplaceLaw | GaussianLaw) or not np.any(apart):
-        certain = losses.distance_error == 0
-        return np.where(certain, np.asarray(law.advantage), 1.0)
-    # β or 1/σ: one number for all rows, but for rounding.
-    unit = float(np.max(law.separation[apart] / losses.distance[apart]))
-    error = _known(losses.distance_error, np.inf)
-    with np.errstate(invalid="ignore"):
-        reach = np.where(error == 0, 0.0, unit * error)
-    wide = (law.separation + reach) * (1 + 1e-15)
-    advantage = np.asarray(replace(law, separation=wide).advantage)
-    return np.minimum(advantage * (1 + _LAW_ERROR), 1.0)

@@ -23,6 +23,7 @@ class RowLosses:
                         under objective perturbation, the gradient at θ; ``distance_error`` its
                         bound.
     ``law``             the loss's law over θ, or None where there is no noise or no closed form.
+    ``far_law``         the same at distance + distance_error, where there is a law.
     ``noiseless``       whether there is no noise, so that only distances tell rows apart.
     ``sampled``         E∣loss∣ and its standard error from sampled releases, where there is noise
                         and no closed form; drawn when it is called.
@@ -47,6 +48,7 @@ class RowLosses:
     sampled: Callable[[], tuple[FloatArray, FloatArray]] | None = None
     draw: Callable[[int, np.random.Generator], Iterator[FloatArray]] | None = None
     guarantee: Guarantee | None = None
+    far_law: LossLaw | None = None
 
     @classmethod
     def without_noise(

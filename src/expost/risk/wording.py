@@ -17,6 +17,7 @@ __all__ = [
     "at_most",
     "belief_sentence",
     "chance",
+    "chosen_percent",
     "doubt_after",
     "one_in_sentence",
     "percent",
@@ -91,7 +92,7 @@ def belief_sentence(
     """How sure an attacker gets who knows every other row (D5.3 Lemma 1)."""
     prior = _validate.probability("prior", prior)
     doubt = doubt_after(prior, loss)
-    who = "is undecided" if prior == 0.5 else f"holds it for {_chosen(prior)} % likely"
+    who = "is undecided" if prior == 0.5 else f"holds it for {chosen_percent(prior)} likely"
     left = ""
     if loss == math.inf:
         sure, failure = "can be certain", 0.0
@@ -187,9 +188,9 @@ def _share(probability: float, *, exact: bool = False) -> str:
     return f"{_plain(count)} in {10**power:,}"
 
 
-def _chosen(prior: float) -> str:
-    """A percentage that was chosen, as it was."""
-    return _plain(100 * _decimal(prior))
+def chosen_percent(share: float) -> str:
+    """A share that was chosen, as it was."""
+    return f"{_plain(100 * _decimal(share))} %"
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:
