@@ -56,7 +56,8 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
     if len(parts) == 1:
         return parts[0]
     noiseless = any(part.noiseless for part in parts)
-    law = None if noiseless else _gaussian_law(parts)
+    law = None if noiseless else _gaussian_law([part.law for part in parts])
+    far_law = None if noiseless else _gaussian_law([part.far_law for part in parts])
     sampled = not noiseless and law is None
     worst_case, passed = _worst_case(parts)
     return RowLosses(
@@ -67,6 +68,7 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
         distance_error=_norm_above([part.distance_error for part in parts]),
         relation=parts[0].relation,
         law=law,
+        far_law=far_law,
         worst_case=worst_case,
         worst_case_passed=passed,
         noiseless=noiseless,
@@ -153,13 +155,13 @@ def _norm_above(terms: Sequence[FloatArray]) -> FloatArray:
 # -- laws ----------------------------------------------------------------------------------------
 
 
-def _gaussian_law(parts: Sequence[RowLosses]) -> GaussianLaw | None:
+def _gaussian_law(laws: Sequence[LossLaw | None]) -> GaussianLaw | None:
     """N(μ²/2, μ²), μ² = Σμⱼ²: sums of independent normal losses, where all of them are."""
     separations = []
-    for part in parts:
-        if not isinstance(part.law, GaussianLaw):
+    for law in laws:
+        if not isinstance(law, GaussianLaw):
             return None
-        separations.append(part.law.separation)
+        separations.append(law.separation)
     return GaussianLaw(separation=reduce(np.hypot, separations))
 
 
