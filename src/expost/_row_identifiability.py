@@ -263,8 +263,7 @@ class RowIdentifiability(RowTable):
     def _share_line(self) -> str:
         parts = []
         for odds in _RAISED_ODDS:
-            # What is shown is what is counted.
-            level = float(f"{odds * self.prior / (odds * self.prior + 1 - self.prior):.2g}")
+            level = _round_level(self.prior, odds)
             count = self.rows_above(level)
             parts.append(f"{chosen_percent(level)}: {count}")
             if count == 0:
@@ -342,3 +341,11 @@ class RowIdentifiability(RowTable):
 def _known(values: FloatArray, unknown: float) -> FloatArray:
     """``values`` with what is not a number taken for the exposed end."""
     return np.where(np.isnan(values), unknown, values)
+
+
+def _round_level(prior: float, odds: float) -> float:
+    """The belief whose odds are so many times those of the prior, as round as it is shown."""
+    share, rest = odds * prior, 1 - prior
+    if share > rest:
+        return 1 - float(f"{rest / (share + rest):.2g}")
+    return float(f"{share / (share + rest):.2g}")

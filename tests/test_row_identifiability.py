@@ -1,0 +1,355 @@
+"""What an attacker can tell of each row: against naive formulas and games that are played out."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import scipy.optimize
+
+import expost
+from expost._neighbours import tight_neighbours
+from expost.errors import InvalidInput
+from expost.glm import Problem, minimise
+from expost.losses import Logistic
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
+from expost.mechanisms.sampling import perturbed_minimisers
+from expost.noise import Gaussian, GaussianLaw, NormLaplace
+from expost.risk import EpsilonDelta, GaussianNoise
+from expost.types import Audience, Neighbouring
+from program import mode
+
+ROWS, COLUMNS, REGULARIZATION = 12, 2, 0.05
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(ROWS, COLUMNS))
+X /= np.linalg.norm(X, axis=1).max()
+Y = np.where(X[:, 0] + 0.3 * RNG.normal(size=ROWS) > 0, 1.0, -1.0)
+PROBLEM = Problem(X=X, y=Y, loss=Logistic(), penalty=np.full(COLUMNS, REGULARIZATION))
+CONSTANTS = {
+    "loss": Logistic(),
+    "regularization": REGULARIZATION,
+    "rows": ROWS,
+    "dimension": COLUMNS,
+}
+GAMES = 40_000
+
+
+def made(loss, width=0.0, **changes):
+    """Losses that were put together by hand."""
+    loss = np.asarray(loss, dtype=float)
+    values = {
+        "loss": loss,
+        "low": loss - width,
+        "high": loss + width,
+        "distance": np.abs(loss),
+        "distance_error": np.zeros(len(loss)),
+        "relation": Neighbouring.REMOVE,
+        "law": None,
+        "worst_case": 2.0,
+        **changes,
+    }
+    return RowLosses(**values)
+
+
+def view(losses, **options):
+    rows = len(losses.loss)
+    return expost.PrivacyProfile(losses=losses, description="a model", rows=rows).identifiability(
+        **options
+    )
+
+
+def released(how):
+    """The identifiability of a release by output perturbation, and its neighbours."""
+    near = tight_neighbours(PROBLEM, minimise(PROBLEM, tolerance=1e-12))
+    theta = how.release(minimise(PROBLEM, tolerance=1e-12), np.random.default_rng(0))
+    return view(how.row_losses(theta, near))
+
+
+def centre(keep):
+    """The minimiser by another solver: the mean over the rows that are kept."""
+
+    def objective(theta):
+        margin = Y[keep] * (X[keep] @ theta)
+        return np.mean(np.logaddexp(0, -margin)) + REGULARIZATION / 2 * theta @ theta
+
+    found = scipy.optimize.minimize(
+        objective, np.zeros(COLUMNS), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13}
+    )
+    return found.x
+
+
+def games_won(rng, with_row, without, log_density):
+    """The share of games that a Bayes adversary wins who must tell which centre it was."""
+    won = 0
+    for _ in range(GAMES // 1000):
+        for there in (True, False):
+            noise = rng(500)
+            theta = noise + (with_row if there else without)
+            evidence = log_density(theta - with_row) - log_density(theta - without)
+            won += np.count_nonzero((evidence > 0) == there)
+    return won / GAMES
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_advantage_is_what_a_bayes_adversary_wins_by(noise):
+    """40,000 games against three rows: within 4 standard errors, and never that of × 1.25."""
+    delta = 1e-3 if noise == "gaussian" else None
+    how = OutputPerturbation(epsilon=6.0, noise=noise, delta=delta, **CONSTANTS)
+    found = released(how)
+    rng = np.random.default_rng(3)
+    if noise == "laplace":
+
+        def sample(size):
+            direction = rng.normal(size=(size, COLUMNS))
+            direction /= np.linalg.norm(direction, axis=1)[:, None]
+            return direction * rng.gamma(COLUMNS, 1 / how.law.rate, size=size)[:, None]
+
+        def log_density(b):
+            return -how.law.rate * np.linalg.norm(b, axis=1)
+    else:
+
+        def sample(size):
+            return rng.normal(scale=how.law.scale, size=(size, COLUMNS))
+
+        def log_density(b):
+            return -np.sum(b**2, axis=1) / (2 * how.law.scale**2)
+
+    for row in np.argsort(-found.advantage)[:3]:
+        won = games_won(
+            sample, centre(np.arange(ROWS) >= 0), centre(np.arange(ROWS) != row), log_density
+        )
+        error = 2 * math.sqrt(won * (1 - won) / GAMES)
+        assert abs(2 * won - 1 - found.advantage[row]) <= 4 * error
+        assert abs(2 * won - 1 - 1.25 * found.advantage[row]) > 4 * error
+        assert found.advantage_error[row] == 0
+
+
+def test_the_advantage_under_objective_perturbation_is_sampled():
+    """Both worlds are drawn and judged by the densities themselves."""
+    how = ObjectivePerturbation(epsilon=8.0, delta=1e-2, **CONSTANTS)
+    problem = replace(PROBLEM, penalty=np.full(COLUMNS, how.total_regularization))
+    theta = how.release(problem, np.random.default_rng(1))
+    found = expost.profile(theta, X, Y, mechanism=how).identifiability()
+    row = found.row
+    keep = np.arange(ROWS) != row
+    # Without the row λ and the law of b stay, and the sum runs over the others.
+    others = Problem(
+        X=X[keep],
+        y=Y[keep],
+        loss=Logistic(),
+        penalty=np.full(COLUMNS, how.penalty_sum / (ROWS - 1)),
+    )
+    rng, size = np.random.default_rng(2), 4000
+
+    def log_density(models, rows, labels):
+        slope = -labels / (1 + np.exp(labels * (models @ rows.T)))
+        curve = np.abs(slope) * (1 - np.abs(slope))
+        gradient = slope @ rows + how.penalty_sum * models
+        hessian = np.einsum("mi,ij,ik->mjk", curve, rows, rows) + how.penalty_sum * np.eye(COLUMNS)
+        return -np.sum(gradient**2, axis=1) / (2 * how.law.scale**2) + np.log(
+            np.linalg.det(hessian)
+        )
+
+    won = 0
+    for there, drawn, count in ((True, problem, ROWS), (False, others, ROWS - 1)):
+        models = perturbed_minimisers(drawn, how.law.sample(size, rng) / count)
+        evidence = log_density(models, X, Y) - log_density(models, X[keep], Y[keep])
+        won += np.count_nonzero((evidence > 0) == there)
+    played = 2 * won / (2 * size) - 1
+    error = math.hypot(found.advantage_error[row], 2 * math.sqrt(0.25 / (2 * size)))
+    assert 0 < found.advantage_error[row] < 0.05
+    assert abs(played - found.advantage[row]) <= 4 * error
+    assert abs(played - 1.6 * found.advantage[row]) > 4 * error
+    assert "± " in str(found)
+
+
+@pytest.mark.parametrize("relation", [Neighbouring.REMOVE, Neighbouring.ADD])
+def test_sampled_advantages_know_which_world_was_drawn(relation):
+    """A Gaussian loss with a known advantage; for ADD the model is drawn without the row."""
+    mu = np.array([0.2, 1.0, 3.0])
+    sign = -1.0 if relation is Neighbouring.ADD else 1.0
+
+    def draw(size, rng):
+        for _ in range(size):
+            yield sign * mu * (mu / 2 + rng.standard_normal(3))
+
+    found = view(made(np.zeros(3), relation=relation, draw=draw))
+    exact = GaussianLaw(separation=mu).advantage
+    assert np.all(np.abs(found.advantage - exact) <= 4 * found.advantage_error)
+    assert np.all(found.advantage_error < 0.05)
+    turned = view(made(np.zeros(3), relation=Neighbouring.REMOVE, draw=draw)).advantage
+    if relation is Neighbouring.ADD:
+        assert np.all(np.abs(turned - exact)[1:] > 4 * found.advantage_error[1:])
+
+
+def test_beliefs_follow_from_the_losses():
+    loss = np.array([0.3, -2.0, 0.0, 40.0, 1.5])
+    for prior in (0.5, 0.001, 0.9):
+        found = view(made(loss, 0.1), prior=prior)
+        for row in range(5):
+            for name, value in (("belief", 0.0), ("belief_low", -0.1), ("belief_high", 0.1)):
+                odds = prior / (1 - prior) * math.exp(loss[row] + value)
+                assert getattr(found, name)[row] == pytest.approx(odds / (1 + odds), rel=1e-13)
+            sure = max(found.belief[row], 1 - found.belief[row])
+            assert found.confidence[row] == sure
+            assert found.confidence_high[row] >= sure
+        assert found.row == 3
+        assert found.ranking.tolist() == [3, 4, 0, 2, 1]
+
+
+def test_shares_are_counted_on_the_exposed_end():
+    rng = np.random.default_rng(0)
+    loss, width = rng.normal(size=200), rng.exponential(0.2, size=200)
+    found = view(made(loss, width))
+    for level in (0.0, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0):
+        counted = sum(
+            1 for row in range(200) if 1 / (1 + math.exp(-loss[row] - width[row])) > level
+        )
+        assert found.rows_above(level) == counted
+        assert found.share_above(level) == counted / 200
+    middle = view(made(loss)).rows_above(0.6)
+    assert middle < found.rows_above(0.6)
+    for level in (-0.1, 1.1, math.nan):
+        with pytest.raises(InvalidInput, match="belief"):
+            found.share_above(level)
+    for prior in (0.0, 1.0, math.nan, "a"):
+        with pytest.raises(InvalidInput, match="prior"):
+            view(made(loss), prior=prior)
+
+
+def test_what_is_not_known_counts_as_identified():
+    bad = made([0.1, math.nan, 0.2])
+    found = view(replace(bad, high=np.array([0.1, math.nan, math.inf])))
+    assert found.belief[1] == 1
+    assert found.belief_high.tolist()[1:] == [1, 1]
+    assert found.rows_above(0.9) == 2
+    # Neither a law nor draws: nothing is known of the advantage.
+    assert np.all(found.advantage == 1)
+    assert np.all(found.advantage_high == 1)
+    # A law without its far end.
+    near = view(replace(bad, law=GaussianLaw(separation=np.ones(3))))
+    assert np.all(near.advantage < 0.5)
+    assert np.all(near.advantage_high == 1)
+    # A release that cannot be told.
+    lost = view(made([0.0], draw=lambda size, rng: iter([np.array([math.nan])] * size)))
+    assert lost.advantage[0] == 1
+
+
+def test_errors_of_distances_widen_the_advantage_upwards():
+    distance, error = np.array([0.0, 0.5, 2.0]), np.array([0.25, 0.5, 0.0])
+    for noise in (NormLaplace(rate=2.0, dimension=3), Gaussian(scale=0.5, dimension=3)):
+        losses = made(
+            distance,
+            distance_error=error,
+            law=noise.law(distance),
+            far_law=noise.law(distance + error),
+        )
+        found = view(losses)
+        exact = noise.law(distance + error).advantage
+        assert np.all(found.advantage_high >= exact)
+        assert np.all(found.advantage_high >= found.advantage)
+        np.testing.assert_allclose(found.advantage_high, exact, rtol=1e-9)
+        assert found.advantage[0] == 0 < found.advantage_high[0]
+    how = OutputPerturbation(epsilon=6.0, **CONSTANTS)
+    near = tight_neighbours(PROBLEM, minimise(PROBLEM, tolerance=1e-12))
+    wide = replace(near, error_bound=np.where(np.arange(ROWS) == 4, math.nan, 0.1))
+    theta = how.release(minimise(PROBLEM, tolerance=1e-12), np.random.default_rng(0))
+    found = view(how.row_losses(theta, wide))
+    assert found.advantage_high[4] == 1
+    assert np.all(found.advantage_high > found.advantage)
+
+
+def test_without_noise_everybody_who_moves_the_model_is_identified():
+    losses = RowLosses.without_noise(
+        np.array([0.0, 1.0, 0.0]), np.array([0.0, 1e-9, 1e-9]), Neighbouring.REMOVE
+    )
+    found = view(losses)
+    assert found.belief.tolist() == [0.5, 1, 1]
+    assert found.advantage.tolist() == [0, 1, 1]
+    assert found.row == 1
+    worst = found.worst_case
+    assert (worst.belief, worst.advantage, worst.true_positive_rate) == (1, 1, 1)
+    assert "can be certain" in str(found)
+
+
+def test_the_worst_case_is_what_the_promise_allows():
+    promise = EpsilonDelta(epsilon=2.0, delta=1e-3)
+    losses = made([0.1], guarantee=promise, worst_case=2.5, worst_case_passed=1e-2)
+    worst = view(losses, prior=0.2).worst_case
+    assert worst.belief == pytest.approx(0.25 * math.exp(2.5) / (1 + 0.25 * math.exp(2.5)))
+    assert worst.failure == 1e-2
+    assert worst.advantage == promise.advantage
+    assert worst.true_positive_rate == promise.true_positive_rate(0.01)
+    silent = view(made([0.1], worst_case=math.inf)).worst_case
+    assert (silent.belief, silent.advantage, silent.true_positive_rate) == (1, 1, 1)
+    assert "nothing is promised" in str(view(made([0.1], worst_case=math.inf)))
+
+
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_what_happened_stays_within_what_was_promised(mechanism, noise):
+    kind = OutputPerturbation if mechanism == "output" else ObjectivePerturbation
+    delta = 1e-4 if noise == "gaussian" else None
+    how = kind(epsilon=1.5, noise=noise, delta=delta, **CONSTANTS)
+    problem = replace(PROBLEM, penalty=np.full(COLUMNS, how.total_regularization))
+    drawn = minimise(problem, tolerance=1e-12) if mechanism == "output" else problem
+    theta = how.release(drawn, np.random.default_rng(5))
+    found = expost.profile(theta, X, Y, mechanism=how).identifiability()
+    worst = found.worst_case
+    assert np.max(found.advantage_high) > 0
+    assert np.all(found.advantage_high - 4 * found.advantage_error <= worst.advantage)
+    assert worst.advantage < 1
+    assert 0.01 < worst.true_positive_rate < 1
+    if noise == "laplace":
+        assert np.max(found.belief_high) <= worst.belief * (1 + 1e-12)
+        assert worst.failure == 0
+    else:
+        assert worst.failure > 0
+        assert (mechanism == "output") is isinstance(found.losses.guarantee, GaussianNoise)
+
+
+def test_the_lines_are_upper_bounds():
+    rng = np.random.default_rng(1)
+    for scale in (1e-9, 0.01, 0.5, 3.0, 30.0):
+        loss = scale * rng.normal(size=100)
+        found = view(made(loss, 0.01 * scale))
+        text = str(found)
+        assert "nan" not in text
+        largest = re.search(r"largest (<?) ?([\d.]+) %", text)
+        shown = float(largest[2]) / 100
+        assert shown >= np.max(found.belief_high)
+        assert shown <= np.max(found.belief_high) + 0.0011 or largest[1]
+        sure = re.search(r"either way   at most (<?) ?([\d.]+) %", text)
+        assert float(sure[2]) / 100 >= np.max(found.confidence_high)
+        assert ("100 %" in text) <= (largest[1] == "<" or "advantage 1" in text)
+        for count, level in re.findall(r"([\d.]+) %: (\d+)", text):
+            assert found.rows_above(float(count) / 100) == int(level)
+
+
+def test_a_table_for_the_curator_only(tmp_path):
+    losses = made([0.2, -0.3, 1.0], 0.1)
+    profile = expost.PrivacyProfile(
+        losses=losses, description="<b>", rows=3, ids=("ann", "bob", "<i>"), notices=("see",)
+    )
+    found = profile.identifiability(0.25)
+    assert found.audience is Audience.FAIL
+    assert found.key(found.row) == "<i>"
+    assert "<i>" in str(found)
+    assert "&lt;i&gt;" in found._repr_html_()
+    assert "<i>" not in found._repr_html_()
+    assert repr(found) == "RowIdentifiability(3 rows, prior=0.25, <b>)"
+    content = json.loads(found.to_json())
+    assert content["row"] == "<i>"
+    assert content["audience"] == "fail"
+    assert content["notices"] == ["see"]
+    assert content["rows"]["belief"] == found.belief.tolist()
+    path = found.to_parquet(tmp_path / "rows.parquet")
+    assert path.name == "rows.CURATOR-ONLY.parquet"
+    assert mode(path) == 0o600
+    table = pq.read_table(path)
+    assert table.schema.metadata[b"audience"] == b"fail"
+    assert table["rank"].to_pylist() == [2, 3, 1]
+    assert mode(found.to_json(tmp_path / "rows.json")) == 0o600
