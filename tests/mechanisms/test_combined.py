@@ -152,6 +152,9 @@ def test_gaussian_losses_add_to_a_gaussian_law():
     np.testing.assert_allclose(found.law.separation, [1.3, 1.3], rtol=1e-15)
     assert found.sampled is None
     assert found.draw is None
+    assert found.far_law is None
+    far = [made([mu], far_law=GaussianLaw(separation=np.array([2 * mu]))) for mu in (0.3, 0.4)]
+    np.testing.assert_allclose(combine(far).far_law.separation, [1.0], rtol=1e-15)
     # By simulation of two real releases of the row that moves most.
     base = minimise(posed(GAUSSIAN))
     near = neighbours_of(posed(GAUSSIAN), base)

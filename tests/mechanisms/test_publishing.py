@@ -197,6 +197,14 @@ def test_the_budget_of_the_worst_row(loss):
     assert how.epsilon_together < published
 
 
+def test_the_guarantee_is_that_of_the_worst_row():
+    how, _ = released()
+    assert how.guarantee.mu >= how.separation
+    assert how.guarantee.mu == pytest.approx(how.separation)
+    assert how.guarantee.epsilon(2 * BUDGET.delta) == pytest.approx(how.epsilon_together)
+    assert how.epsilon_together < BUDGET.epsilon_gradient + BUDGET.epsilon_hessian
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_both_lie_on_grids_and_come_from_the_operating_system(loss, monkeypatch):
     how, tangent = released(loss)

@@ -66,6 +66,7 @@ from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softm
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
+from expost.risk import EpsilonDelta
 from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray
 
@@ -231,6 +232,16 @@ class ObjectivePerturbation:
     def worst_case(self) -> float:
         """The exposure that is promised; none for a loss whose gradient is not bounded."""
         return math.inf if isinstance(self.loss, Squared) else self.epsilon
+
+    @property
+    def guarantee(self) -> EpsilonDelta:
+        """What two data sets are promised that differ in a row more or less; ∞ for no promise.
+
+        Under norm-Laplace noise also where one row is exchanged for another.
+        """
+        if not self.worst_case < math.inf:
+            return EpsilonDelta(epsilon=math.inf)
+        return EpsilonDelta(epsilon=self.epsilon, delta=self.delta or 0.0)
 
     @cached_property
     def worst_case_passed(self) -> float:

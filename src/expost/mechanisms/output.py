@@ -40,6 +40,7 @@ from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
 from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
+from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["NOISES", "OutputPerturbation", "automatic_regularization"]
@@ -254,7 +255,20 @@ class OutputPerturbation:
             far_law=self.law.law(distance + far_error),
             worst_case=self.epsilon,
             worst_case_passed=self.worst_case_passed,
+            guarantee=self.guarantee,
         )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What any two neighbours are promised: tighter than (ε, δ), for the noise is known.
+
+        Rounding to the grid comes after the noise and takes nothing from it.
+        """
+        if not self.is_private:
+            return EpsilonDelta(epsilon=math.inf)
+        if self.noise == "laplace":
+            return NormLaplaceNoise(separation=self.epsilon, dimension=self.dimension)
+        return GaussianNoise(mu=math.nextafter(self.sensitivity / self.resolution, math.inf))
 
     @property
     def worst_case_passed(self) -> float:

@@ -42,6 +42,7 @@ from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, goe_largest_eigenvalue_quantile
+from expost.risk import GaussianNoise
 from expost.types import FloatArray
 
 __all__ = [
@@ -238,6 +239,11 @@ class TangentMechanism:
         slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
         first, second = self.separations(slope, curvature)
         return float(np.hypot(first, second)[0])
+
+    @property
+    def guarantee(self) -> GaussianNoise:
+        """What ĝ and Ĥ together promise beyond θ, to rows that are removed or added."""
+        return GaussianNoise(mu=math.nextafter(self.separation, math.inf))
 
     @property
     def epsilon_together(self) -> float:
