@@ -13,40 +13,59 @@ transcript  all noisy sums of the run: what D5.3's strong adversary and a party 
           learning see.
 
 The loss of a row for the transcript is the sum of its steps' terms, since given the past each
-step is a Gaussian mechanism of its own:
+step is a Gaussian mechanism of its own (D5.3 Alg. 1, line 11, in logarithms, for every row):
 
     known batches    (2b·g + ∥g∥²)/(2s²) if the row was in the batch, else 0
                      replaced: the same with g − g' for g, = (∥b + g − g'∥² − ∥b∥²)/(2s²)
     hidden coin      log((1−q) + q·e^a(g)): the others' batches are known, this row's coin is not
                      replaced: log((1−q) + q·e^a(g)) − log((1−q) + q·e^a(g'))
-
-(D5.3 Alg. 1, line 11, in logarithms, for every row at once.)
 """
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from expost import _validate
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
+from expost.mechanisms.hidden_coin import hidden_term, unseen_interval, unseen_mean
+from expost.mechanisms.row_losses import RowLosses
+from expost.noise import GaussianLaw
+from expost.risk import GaussianNoise, Guarantee
 from expost.types import FloatArray, IntArray, Neighbouring
 
-__all__ = ["SGDMechanism", "Transcript", "hidden_term", "step_rounding"]
+__all__ = ["Adversary", "SGDMechanism", "Transcript", "step_rounding"]
 
-# With this probability at most does a row's interval fail where steps were not looked at.
-UNSEEN_FAILS = 1e-6
+
+class Adversary(Enum):
+    """What is known of the batches to who sees all noisy sums and knows all other rows.
+
+    KNOWN_BATCHES: which rows were in which batch (federated learning; full batch). HIDDEN_BATCHES:
+    all of that but for the coins of the row in question.
+    """
+
+    KNOWN_BATCHES = "known-batches"
+    HIDDEN_BATCHES = "hidden-batches"
+
+    @classmethod
+    def parse(cls, value: "Adversary | str") -> "Adversary":
+        """Return the member that ``value`` names."""
+        try:
+            return cls(value)
+        except ValueError:
+            names = ", ".join(repr(member.value) for member in cls)
+            raise InvalidInput(f"adversary={value!r}: must be one of {names}.") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGDMechanism:
     """The public constants of a run of DP-SGD with noisy sums.
 
-    ``rows``              n, which a batch size is not read from.
+    ``rows``              n; no batch size is read from it.
     ``noise_multiplier``  σ, the noise's standard deviation over the global sensitivity.
     ``clip``              C, the largest length of a row's gradient.
     ``sampling_rate``     q, each row's chance to be in a batch (Poisson); 1: full batch.
@@ -67,7 +86,9 @@ class SGDMechanism:
             _validate.probability("sampling_rate", self.sampling_rate)
         object.__setattr__(self, "relation", Neighbouring.parse(self.relation))
         if self.relation is Neighbouring.ADD:
-            raise InvalidInput("relation='add': DP-SGD is asked about rows; use remove or replace.")
+            raise InvalidInput(
+                "relation='add': losses are those of rows in the run; use 'remove' or 'replace'."
+            )
 
     @property
     def sensitivity(self) -> float:
@@ -78,6 +99,26 @@ class SGDMechanism:
     def noise_scale(self) -> float:
         """s = σ·sensitivity, the standard deviation of the noise on the sum."""
         return self.noise_multiplier * self.sensitivity
+
+    def guarantee(self, steps: int) -> Guarantee:
+        """The worst case of so many steps, any row, any data, batches hidden by sampling."""
+        steps = _validate.whole("steps", steps, least=1)
+        if self.sampling_rate == 1:
+            return GaussianNoise(mu=math.sqrt(steps) / self.noise_multiplier)
+        return self.amplified(steps, self.noise_scale)
+
+    def amplified(self, steps: int, scale: float) -> Guarantee:
+        """The worst case where batches hide the row and the noise is at least ``scale``."""
+        # Accounting of sampled noise takes a second to load; known batches do without.
+        from expost.risk import DPSGD
+
+        # It counts the noise in units of C for either relation.
+        return DPSGD(
+            noise_multiplier=scale / self.clip,
+            sampling_rate=self.sampling_rate,
+            steps=steps,
+            relation=self.relation,
+        )
 
     def describe(self) -> str:
         """The mechanism in a few words."""
@@ -90,59 +131,54 @@ class Transcript:
 
     Each ``add_…`` takes the rows it speaks of (no row twice), and per row what the formulas above
     need; ``error`` bounds the error of (2b·g + ∥g∥²)/(2s²) or of a(g) (see
-    :func:`step_rounding`). A value that is not finite is refused: nothing is private about it.
+    :func:`step_rounding`). A value that is not finite is refused. With a full batch the two
+    adversaries are one, and ``add_known`` serves both.
     """
 
-    def __init__(self, mechanism: SGDMechanism) -> None:
+    def __init__(
+        self, mechanism: SGDMechanism, *, adversary: Adversary = Adversary.KNOWN_BATCHES
+    ) -> None:
         self.mechanism = mechanism
+        hidden = adversary is Adversary.HIDDEN_BATCHES and mechanism.sampling_rate < 1
+        self.adversary = Adversary.HIDDEN_BATCHES if hidden else Adversary.KNOWN_BATCHES
         n = mechanism.rows
         self.loss: FloatArray = np.zeros(n)
         self.error: FloatArray = np.zeros(n)
-        # Σ∥g∥² and Σ∥g∥²/s² (replaced: of g − g') over the steps that counted.
+        # Σ∥g∥² and Σ∥g∥²/s² (replaced: of g − g') over the steps that a row is in, and the
+        # largest that the latter could have been.
         self.square: FloatArray = np.zeros(n)
         self.separation_square: FloatArray = np.zeros(n)
-        # How many steps a row took part in, and how many its coin hid from us.
-        self.seen: IntArray = np.zeros(n, dtype=np.int64)
+        self.most_separation_square: FloatArray = np.zeros(n)
+        # How many steps of a row were not looked at, and what was added for them.
         self.unseen: IntArray = np.zeros(n, dtype=np.int64)
-        # What was added for the latter.
         self._guessed: FloatArray = np.zeros(n)
         self.steps = 0
+        self._least_scale = math.inf
         self._epochs: list[NDArray[np.float32]] = []
 
-    def add_known(
-        self,
-        rows: Any,
-        inner: Any,
-        square: Any,
-        scale: float,
-        error: Any = 0.0,
-    ) -> None:
+    def add_known(self, rows: Any, inner: Any, square: Any, scale: float, error: Any = 0.0) -> None:
         """Add (2·inner + square)/(2s²) to the rows of a known batch.
 
         ``inner`` b·g, ``square`` ∥g∥² (replaced: g − g' for g), ``scale`` s.
         """
-        at, product, length, bound = self._checked(rows, inner, square, error)
-        variance = _variance(scale)
-        self._add(at, (product + 0.5 * length) / variance, bound)
-        self._lengthen(at, length, variance)
+        self._expect(Adversary.KNOWN_BATCHES)
+        at = self._rows(rows)
+        product, length, bound = self._values(at, inner=inner, square=square, error=error)
+        self._add(at, (product + 0.5 * length) / _variance(scale), bound)
+        self._lengthen(at, length, scale)
 
     def add_hidden(
-        self,
-        rows: Any,
-        inner: Any,
-        square: Any,
-        scale: float,
-        rate: float,
-        error: Any = 0.0,
+        self, rows: Any, inner: Any, square: Any, scale: float, rate: float, error: Any = 0.0
     ) -> None:
         """Add log((1−q) + q·exp((2·inner − square)/(2s²))) to rows whose coin is hidden.
 
         ``inner`` is r·g, of rows in the batch (r = b + g) and of those that are not (r = b).
         """
-        at, product, length, bound = self._checked(rows, inner, square, error)
-        variance = _variance(scale)
-        self._add(at, *_with_error((product - 0.5 * length) / variance, rate, bound))
-        self._lengthen(at, length, variance)
+        self._expect(Adversary.HIDDEN_BATCHES)
+        at = self._rows(rows)
+        product, length, bound = self._values(at, inner=inner, square=square, error=error)
+        self._add(at, *_with_error((product - 0.5 * length) / _variance(scale), rate, bound))
+        self._lengthen(at, length, scale)
 
     def add_hidden_replaced(
         self,
@@ -157,36 +193,33 @@ class Transcript:
         error: Any = 0.0,
     ) -> None:
         """Add the hidden coin's term of g less that of g'; ``apart_square`` is ∥g − g'∥²."""
-        at, product, length, bound = self._checked(rows, inner, square, error)
-        _, other_product, other_length, _ = self._checked(rows, other_inner, other_square, 0.0)
-        *_, apart, _ = self._checked(rows, other_inner, apart_square, 0.0)
+        self._expect(Adversary.HIDDEN_BATCHES)
+        at = self._rows(rows)
+        product, length, bound = self._values(at, inner=inner, square=square, error=error)
+        others = self._values(at, inner=other_inner, square=other_square, apart=apart_square)
         variance = _variance(scale)
         mine, my_error = _with_error((product - 0.5 * length) / variance, rate, bound)
-        other, its_error = _with_error((other_product - 0.5 * other_length) / variance, rate, bound)
+        other, its_error = _with_error((others[0] - 0.5 * others[1]) / variance, rate, bound)
         self._add(at, mine - other, my_error + its_error)
-        self._lengthen(at, apart, variance)
+        self._lengthen(at, others[2], scale)
 
     def add_unseen(self, rows: Any, square: Any) -> None:
         """Rows that were not in the batch of a step at which their gradient was not computed.
 
-        The step's noise does not depend on such a row, so that its term has a known law but for
-        ∥g∥; ``square`` is the last ∥g∥² that was seen, at which the term's mean, about
-        −½log(1 + q²(e^(∥g∥²/s²) − 1)), is added. What that misses is bounded, for any lengths up
-        to C, in :func:`unseen_interval`.
+        The step's noise does not know such a row, so that its term has a known law but for ∥g∥.
+        Its mean at ``square``, the last ∥g∥² (replaced: ∥g − g'∥²) that was seen, is added; what
+        that misses is bounded for any lengths up to C (:func:`unseen_interval`).
         """
-        at, _, length, _ = self._checked(rows, 0.0, square, 0.0)
-        rate, variance = self.mechanism.sampling_rate, _variance(self.mechanism.noise_scale)
-        if rate == 1:
-            raise InvalidInput("sampling_rate=1: a full batch leaves no row unseen.")
+        self._expect(Adversary.HIDDEN_BATCHES)
+        at = self._rows(rows)
+        (length,) = self._values(at, square=square)
         if self.mechanism.relation is Neighbouring.REMOVE:
-            with np.errstate(over="ignore"):
-                spread = 0.5 * np.log1p(rate**2 * np.expm1(length / variance))
-            guess = np.maximum(-spread, math.log1p(-rate))
-            self.loss[at] += guess
+            variance = _variance(self.mechanism.noise_scale)
+            guess = unseen_mean(length / variance, self.mechanism.sampling_rate)
             self._guessed[at] += guess
+            self._add(at, guess, np.zeros(len(at)))
         self.unseen[at] += 1
-        self.square[at] += length
-        self.separation_square[at] += length / variance
+        self._lengthen(at, length, self.mechanism.noise_scale)
 
     def end_step(self) -> None:
         """Count a step, one with an empty batch too."""
@@ -198,27 +231,79 @@ class Transcript:
 
     @property
     def epochs(self) -> NDArray[np.float32]:
-        """(epochs, rows) the losses after each epoch."""
+        """(epochs, n) the losses after each epoch."""
         return np.array(self._epochs, dtype=np.float32).reshape(-1, self.mechanism.rows)
 
     @property
     def separation(self) -> FloatArray:
-        """(n,) μ = √Σ∥g∥²/s²: with gradients that do not react to the noise, loss ~ N(μ²/2, μ²)."""
+        """(n,) μ = √(Σ∥g∥²/s²); were gradients deaf to the noise, loss ~ N(μ²/2, μ²)."""
         return np.sqrt(self.separation_square)
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
-        """(low, high): each loss with its rounding, and what unseen steps may have added."""
-        error = self.error + 4 * ROUNDOFF * (self.steps + 4) * np.abs(self.loss)
-        low, high = self.loss - error, self.loss + error
+        """(low, high): each loss with its rounding, and with what unseen steps may have added."""
+        low, high = self.loss - self.error, self.loss + self.error
         if np.any(self.unseen):
-            down, up = unseen_interval(self.mechanism, self.unseen)
+            how = self.mechanism
+            down, up = unseen_interval(
+                self.unseen,
+                how.sampling_rate,
+                how.clip / how.noise_scale,
+                replaced=how.relation is Neighbouring.REPLACE,
+            )
             low = np.minimum(low - self._guessed + down, self.loss)
             high = np.maximum(high - self._guessed + up, self.loss)
         return low, high
 
-    def _checked(
-        self, rows: Any, inner: Any, square: Any, error: Any
-    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    def guarantee(self) -> Guarantee:
+        """What the noise of this run promised against this adversary, any row, any data.
+
+        Known batches: μ² = Σ(sensitivity/s)² over the steps of the row that was in most of them;
+        which ones a row was in does not depend on the data. Hidden: amplified by sampling.
+        """
+        if self.adversary is Adversary.KNOWN_BATCHES:
+            mu = math.sqrt(float(np.max(self.most_separation_square)))
+            return GaussianNoise(mu=math.nextafter(mu * (1 + 4 * self.steps * ROUNDOFF), math.inf))
+        return self.mechanism.amplified(self.steps, self._least_scale)
+
+    def row_losses(self, *, delta: float = 1e-5, promised: bool = True) -> RowLosses:
+        """The losses as every mechanism gives them.
+
+        ``delta``     with which probability at most the worst case is passed.
+        ``promised``  false where the noise was read from the data (local sensitivity).
+
+        The law for known batches takes each gradient for as long as it was in this run; the far
+        law takes them all for as long as clipping allows, which bounds every run.
+        """
+        delta = _validate.probability("delta", delta)
+        low, high = self.interval()
+        known = self.adversary is Adversary.KNOWN_BATCHES
+        guarantee = self.guarantee() if promised and self.steps else None
+        distance = np.sqrt(self.square)
+        # Where steps were not looked at, a gradient may have been 0 or of full length.
+        most = np.sqrt(self.square + self.unseen * self.mechanism.sensitivity**2) - distance
+        error = np.where(self.unseen > 0, np.maximum(most, distance), 0.0)
+        return RowLosses(
+            loss=self.loss.copy(),
+            low=low,
+            high=high,
+            distance=distance,
+            distance_error=error + 4 * ROUNDOFF * (self.steps + 4) * distance,
+            relation=self.mechanism.relation,
+            law=GaussianLaw(separation=self.separation) if known else None,
+            far_law=GaussianLaw(separation=np.sqrt(self.most_separation_square)) if known else None,
+            worst_case=math.inf if guarantee is None else guarantee.loss(delta),
+            worst_case_passed=0.0 if guarantee is None else delta,
+            guarantee=guarantee,
+        )
+
+    def _expect(self, adversary: Adversary) -> None:
+        if self.adversary is not adversary:
+            raise InvalidInput(
+                f"adversary={self.adversary.value!r}: this transcript does not add the terms of"
+                f" {adversary.value!r}; make one for each adversary."
+            )
+
+    def _rows(self, rows: Any) -> IntArray:
         at = np.asarray(rows)
         if at.ndim != 1 or (at.size and at.dtype.kind not in "iu"):
             raise InvalidInput("rows: must be a vector of row numbers.")
@@ -231,36 +316,33 @@ class Transcript:
                 "rows: a row is in the batch twice, which the loss of one row does not describe;"
                 " sample without replacement (Poisson)."
             )
+        return at
+
+    def _values(self, at: IntArray, **values: Any) -> list[FloatArray]:
         arrays = []
-        for name, value in (("inner", inner), ("square", square), ("error", error)):
+        for name, value in values.items():
             array = np.broadcast_to(np.asarray(value, dtype=np.float64), at.shape)
-            if not np.all(np.isfinite(array)) or (name != "inner" and not np.all(array >= 0)):
+            # An error may be infinite: the loss is then not known, and said not to be.
+            most = math.inf if name == "error" else np.finfo(np.float64).max
+            least = -most if name == "inner" else 0.0
+            if not np.all((array >= least) & (array <= most)):
                 raise ConvergenceError(
-                    f"{name}: a step has values that are NaN, infinite or below 0; the run has"
-                    " diverged: lower the learning rate or mend the loss."
+                    f"{name}: a step has values that are NaN, infinite or below 0: the run has"
+                    " diverged; lower the learning rate or mend the loss."
                 )
             arrays.append(array)
-        return at, arrays[0], arrays[1], arrays[2]
+        return arrays
 
     def _add(self, at: IntArray, term: FloatArray, error: FloatArray) -> None:
         self.loss[at] += term
-        self.error[at] += error
+        self.error[at] += error + 4 * ROUNDOFF * (np.abs(term) + np.abs(self.loss[at]))
 
-    def _lengthen(self, at: IntArray, square: FloatArray, variance: float) -> None:
-        self.seen[at] += 1
+    def _lengthen(self, at: IntArray, square: FloatArray, scale: float) -> None:
+        variance = _variance(scale)
         self.square[at] += square
         self.separation_square[at] += square / variance
-
-
-def hidden_term(exponent: Any, rate: float) -> FloatArray:
-    """log((1−q) + q·e^a), without overflow, and without cancellation near a = 0."""
-    a = np.asarray(exponent, dtype=np.float64)
-    if rate == 1:
-        return a
-    rate = _validate.probability("rate", rate)
-    near = np.log1p(rate * np.expm1(np.clip(a, -1.0, 1.0)))
-    far = np.logaddexp(math.log1p(-rate), math.log(rate) + a)
-    return np.where(np.abs(a) <= 1, near, far)
+        self.most_separation_square[at] += self.mechanism.sensitivity**2 / variance
+        self._least_scale = min(self._least_scale, scale)
 
 
 def step_rounding(
@@ -274,19 +356,17 @@ def step_rounding(
 ) -> FloatArray:
     """A bound of the error of (2b·g + ∥g∥²)/(2s²), and of a(g), given the gradients.
 
-    γ_k(∥b∥∥g∥ + ∥g∥²/2)/s² for products of ``dimension`` entries summed in any order with the
-    unit roundoff ``unit`` (Higham §3.1), plus ∥g∥·``noise_error``/s², the bound of what b itself
-    is off by. Gradients count as what the machine computed: they are what was published.
+    γ_k(∥b∥∥g∥ + ∥g∥²)/s² for products of ``dimension`` entries summed in any order with the unit
+    roundoff ``unit`` (Higham §3.1), plus ∥g∥·``noise_error``/s², the bound of what b itself is
+    off by. Gradients count as what the machine computed: they are what was published.
     """
     k = (dimension + 8) * unit
-    if not k < 0.5:
-        return np.full(np.shape(square), math.inf)
     length = np.sqrt(np.asarray(square, dtype=np.float64))
+    if not k < 0.5:
+        return np.full(length.shape, math.inf)
     relative = k / (1 - k)
-    bound: FloatArray = (
-        length * (relative * (noise_norm + length) + noise_error) / _variance(scale) * (1 + 1e-9)
-    )
-    return bound
+    bound: FloatArray = length * (relative * (noise_norm + length) + noise_error) / _variance(scale)
+    return bound * (1 + 1e-9)
 
 
 def _with_error(
@@ -295,47 +375,7 @@ def _with_error(
     """The hidden coin's term, which increases with a, and how far a's error can move it."""
     term = hidden_term(exponent, rate)
     up, down = hidden_term(exponent + error, rate), hidden_term(exponent - error, rate)
-    return term, np.maximum(up - term, term - down) + 4 * ROUNDOFF * np.abs(term)
-
-
-def unseen_interval(mechanism: SGDMechanism, unseen: IntArray) -> tuple[FloatArray, FloatArray]:
-    """(low, high): what the terms of so many unseen steps sum to, but with probability 1e-6.
-
-    Given the past, an unseen term is log L with L = (1−q) + q·e^(mz − m²/2), z standard normal,
-    m = ∥g∥/s ≤ C/s. For λ ≥ 1 and for λ < 0 E[L^λ] is an f-divergence and so grows with m
-    (data processing); hence exp(λ·Σ log L − k·log E[L^λ at C/s]) is a supermartingale over k
-    steps, and Markov's inequality bounds the sum on either side (a Chernoff bound; the best λ of
-    a grid is taken). Replaced: one such sum less another.
-    """
-    rate, most = mechanism.sampling_rate, mechanism.clip / mechanism.noise_scale
-    replaced = mechanism.relation is Neighbouring.REPLACE
-    tail = math.log((4 if replaced else 2) / UNSEEN_FAILS)
-    orders = np.geomspace(1.0, 1e4, 60)
-    counts, where = np.unique(unseen, return_inverse=True)
-
-    def bound(sign: float) -> FloatArray:
-        moments = np.array([_log_moment(sign * order, most, rate) for order in orders])
-        return np.where(counts > 0, ((counts[:, None] * moments + tail) / orders).min(axis=1), 0.0)
-
-    above = bound(1.0)
-    # No term is below log(1−q).
-    below = np.minimum(bound(-1.0), -counts * math.log1p(-rate))
-    if replaced:
-        above = below = above + below
-    return -below[where], above[where]
-
-
-def _log_moment(order: float, separation: float, rate: float) -> float:
-    """log E[L^order], L = (1−q) + q·e^(mz − m²/2), z standard normal, by the trapezoidal rule."""
-    # L has no zero within π/m of the real line, so that the rule errs by less than e^(−4π²).
-    step = min(0.05, 0.5 / separation)
-    reach = 14 + max(order, 0.0) * separation
-    z = np.arange(-14.0, reach + step, step)
-    if len(z) > 2_000_000:
-        return math.inf
-    term = hidden_term(separation * z - 0.5 * separation**2, rate)
-    logs = order * term - 0.5 * z * z
-    return float(logsumexp(logs)) + math.log(step / math.sqrt(2 * math.pi)) + 1e-12
+    return term, np.maximum(up - term, term - down)
 
 
 def _variance(scale: float) -> float:

@@ -1,0 +1,92 @@
+"""A step of DP-SGD against an adversary who does not see whether the row was in the batch.
+
+Conventions
+-----------
+q         the sampling rate: the row's coin.
+L         (1−q) + q·e^a, the likelihood ratio of a step with the row in the data and without, with
+          a = (2r·g − ∥g∥²)/(2s²), r the noisy sum less the other sampled gradients.
+m         ∥g∥/s. Where the row was not in the batch, a = mz − m²/2 with z standard normal: the
+          noise does not know the row.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from expost import _validate
+from expost.types import FloatArray, IntArray
+
+__all__ = ["UNSEEN_FAILS", "hidden_term", "unseen_interval", "unseen_mean"]
+
+# With this probability at most a row's interval fails where steps were not looked at.
+UNSEEN_FAILS = 1e-6
+# λ over which Markov's inequality is minimised.
+_ORDERS = np.geomspace(1.0, 1e4, 60)
+# Past this the noise is so small that no bound of the unseen is worth having.
+_MOST_NODES = 2_000_000
+
+
+def hidden_term(exponent: Any, rate: float) -> FloatArray:
+    """log L = log((1−q) + q·e^a), without overflow, and without cancellation near a = 0."""
+    a = np.asarray(exponent, dtype=np.float64)
+    if rate == 1:
+        return a
+    rate = _validate.probability("rate", rate)
+    near = np.log1p(rate * np.expm1(np.clip(a, -1.0, 1.0)))
+    far = np.logaddexp(math.log1p(-rate), math.log(rate) + a)
+    return np.where(np.abs(a) <= 1, near, far)
+
+
+def unseen_mean(separation_square: FloatArray, rate: float) -> FloatArray:
+    """About E[log L] of a row that was not in the batch, m² given: −½log(1 + q²(e^(m²) − 1)).
+
+    That is −½ log E[L²], which is right to second order in q and, cut at log(1−q), within the
+    range of log L's mean for every m.
+    """
+    with np.errstate(over="ignore"):
+        mean = -0.5 * np.log1p(rate**2 * np.expm1(separation_square))
+    return np.maximum(mean, math.log1p(-rate))
+
+
+def unseen_interval(
+    unseen: IntArray, rate: float, separation: float, *, replaced: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """(low, high): what the terms of so many unseen steps sum to, but with probability 1e-6.
+
+    The row was in none of these batches and its gradient is not known but for m ≤ ``separation``
+    (C/s). For λ ≥ 1 and for λ < 0 E[L^λ] is an f-divergence of the step's two laws and grows with
+    m (data processing: noise and shrinking lead from a longer gradient to a shorter one). So
+    exp(λ Σ log L − k·log E[L^λ]), taken at the largest m, is a supermartingale over k steps
+    however gradients react, and Markov's inequality bounds the sum on both sides. ``replaced``:
+    one such sum less another.
+    """
+    tail = math.log((4 if replaced else 2) / UNSEEN_FAILS)
+    counts, where = np.unique(unseen, return_inverse=True)
+
+    def bound(sign: float) -> FloatArray:
+        moments = np.array([_log_moment(sign * order, separation, rate) for order in _ORDERS])
+        best = ((counts[:, None] * moments + tail) / _ORDERS).min(axis=1)
+        return np.where(counts > 0, best, 0.0)
+
+    above = bound(1.0)
+    # No term is below log(1−q).
+    below = np.minimum(bound(-1.0), -counts * math.log1p(-rate))
+    if replaced:
+        above = below = above + below
+    return -below[where], above[where]
+
+
+def _log_moment(order: float, separation: float, rate: float) -> float:
+    """log E[L^order], z standard normal, by the trapezoidal rule; a little too large."""
+    # L has no zero within π/m of the real line, so that the rule errs by less than e^(−4π²).
+    step = min(0.05, 0.5 / separation)
+    # The slope of log L is at most m, and at most qm where a ≤ 0: the peak lies within.
+    start = -14 - max(-order, 0.0) * rate * separation
+    end = 14 + max(order, 0.0) * separation
+    if not (end - start) / step <= _MOST_NODES:
+        return math.inf
+    z = np.arange(start, end + step, step)
+    logs = order * hidden_term(separation * (z - 0.5 * separation), rate) - 0.5 * z * z
+    return float(logsumexp(logs)) + math.log(step / math.sqrt(2 * math.pi)) + 1e-12
