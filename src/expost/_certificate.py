@@ -73,8 +73,8 @@ class Knots:
     linear_sums: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, z: FloatArray, margin_error: float, scale: float) -> "Knots":
-        """Sort the rows by how far θ must move until they reach a knot."""
+    def of(cls, problem: Problem, z: FloatArray, margin_error: float) -> "Knots":
+        """Sort the rows by how far θ must move until they reach a knot; m = 1."""
         assert isinstance(problem.loss, HuberHinge)
         norms = problem.norms
         # The predictor itself is known to margin_error·∥x∥: a knot that close counts as reached.
@@ -84,12 +84,20 @@ class Knots:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             reach = np.where(norms > 0, distance / norms, np.inf)
         order = np.argsort(reach, kind="stable")
-        factor = problem.loss.curvature_bound * scale * (1 + 1e-9)
+        factor = problem.loss.curvature_bound * (1 + 1e-9)
         zero = np.zeros(1)
         return cls(
             reach=reach[order],
             square_sums=factor * np.concatenate([zero, np.cumsum(norms[order] ** 2)]),
             linear_sums=factor * np.concatenate([zero, np.cumsum((norms * distance)[order])]),
+        )
+
+    def scaled(self, factor: float) -> "Knots":
+        """The same remainder times ``factor``."""
+        return Knots(
+            reach=self.reach,
+            square_sums=self.square_sums * factor,
+            linear_sums=self.linear_sums * factor,
         )
 
     def remainder(self, length: FloatArray) -> FloatArray:

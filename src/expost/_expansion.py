@@ -25,9 +25,19 @@ from expost._certificate import Knots, point_error
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
+from expost.losses import Logistic
 from expost.types import FloatArray, IntArray
 
-__all__ = ["Change", "Expansion", "Shifts", "Step", "ThirdBound", "expand", "linearise"]
+__all__ = [
+    "Change",
+    "Expansion",
+    "Linearised",
+    "Shifts",
+    "Step",
+    "ThirdBound",
+    "expand",
+    "linearise",
+]
 
 
 # Eigenvectors of the long rows that the third-order bound follows one by one.
@@ -173,12 +183,64 @@ class ThirdBound:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Expansion:
-    """J expanded at the base for neighbours of m rows: all that a step to any of them needs."""
+class Linearised:
+    """The rows at the base: what expansions for neighbours of any size have in common.
+
+    ``data``    every row's predictor and derivatives.
+    ``second``  Σ f″x xᵀ.
+    """
 
     problem: Problem
     base: Minimiser
+    data: Change
+    second: FloatArray
+
+    @cached_property
+    def long_rows(self) -> FloatArray:
+        """Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r."""
+        problem = self.problem
+        common = problem.common_norm
+        long = np.flatnonzero(problem.norms > common)
+        extra = np.zeros_like(self.second)
+        for block in row_blocks(len(long), problem.columns):
+            rows = long[block]
+            part = problem.X[rows]
+            weight = self.data.curvature[rows] * (problem.norms[rows] - common)
+            extra += (part * weight[:, None]).T @ part
+        return extra
+
+    @cached_property
+    def knots(self) -> Knots | None:
+        """Where f″ jumps, for a loss whose f″ does."""
+        if self.problem.loss.third_ratio is not None:
+            return None
+        return Knots.of(self.problem, self.data.z, self.problem.margin_error(self.base.theta))
+
+    @cached_property
+    def tensor(self) -> FloatArray:
+        """Σ f‴ x⊗x⊗x of the logistic loss, as a (d, d²) matrix."""
+        problem, d = self.problem, self.problem.columns
+        assert isinstance(problem.loss, Logistic)
+        tensor = np.zeros((d, d * d))
+        for block in row_blocks(problem.rows, d * d):
+            part, labels = problem.X[block], problem.y[block]
+            third = problem.loss.third(part @ self.base.theta, labels)
+            outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
+            tensor += (part * third[:, None]).T @ outer
+        return tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Expansion:
+    """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
+
+    ``changed``  how many rows a neighbour changes. ``changes`` holds them where they are one or
+                 two; the rows of persons are gathered where they are needed.
+    """
+
+    linear: Linearised
     changes: tuple[Change, ...]
+    changed: int
     rows_after: int
     penalty_after: FloatArray
     penalty_change: FloatArray
@@ -200,6 +262,16 @@ class Expansion:
     slack: float
     base_lowest: float
     loss_curvature: float
+
+    @property
+    def problem(self) -> Problem:
+        """The rows and constants of J."""
+        return self.linear.problem
+
+    @property
+    def base(self) -> Minimiser:
+        """Â."""
+        return self.linear.base
 
     @property
     def spread(self) -> float:
@@ -269,7 +341,7 @@ class Expansion:
     @cached_property
     def changed_curvature(self) -> float:
         """The most that the changed rows of one neighbour can weigh."""
-        return len(self.changes) * self.heaviest
+        return self.changed * self.heaviest
 
     @cached_property
     def heaviest(self) -> float:
@@ -322,7 +394,7 @@ class Expansion:
         return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
 
 
-def linearise(problem: Problem, base: Minimiser) -> tuple[Change, FloatArray]:
+def linearise(problem: Problem, base: Minimiser) -> Linearised:
     """Every row's predictor and derivatives at the base, and Σ f″x xᵀ, in one pass."""
     n = problem.rows
     z, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
@@ -346,23 +418,22 @@ def linearise(problem: Problem, base: Minimiser) -> tuple[Change, FloatArray]:
         slope=slope,
         curvature=curvature,
     )
-    return data, second
+    return Linearised(problem=problem, base=base, data=data, second=second)
 
 
 def expand(
-    problem: Problem,
-    base: Minimiser,
-    data: Change,
-    second: FloatArray,
-    changes: tuple[Change, ...],
+    linear: Linearised,
+    changes: tuple[Change, ...] = (),
     *,
     rows_after: int,
+    changed: int | None = None,
     keep_total_penalty: bool = False,
 ) -> Expansion:
     """What a step to any neighbour needs, from what :func:`linearise` found.
 
     A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
     """
+    problem, base, data, second = linear.problem, linear.base, linear.data, linear.second
     loss, m, n = problem.loss, rows_after, problem.rows
     penalty_after = problem.penalty * (n / m) if keep_total_penalty else problem.penalty
     # m₀p − m p', without subtracting: the products would round apart.
@@ -375,7 +446,7 @@ def expand(
     off = float(np.expm1(drift)) + 16 * ROUNDOFF
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
     hessian = second / m + np.diag(penalty_after)
-    third, third_bound = _third_order(problem, data, second / m, m)
+    third, third_bound = _third_order(linear, second / m, m)
     size = float(np.linalg.norm(hessian))
     eigenvalues, rotation, inverse = _decompose(hessian, float(np.min(penalty_after)))
     spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
@@ -394,9 +465,9 @@ def expand(
         np.min(problem.penalty - (m / n) * penalty_after)
     )
     return Expansion(
-        problem=problem,
-        base=base,
+        linear=linear,
         changes=changes,
+        changed=len(changes) if changed is None else changed,
         rows_after=m,
         penalty_after=penalty_after,
         penalty_change=penalty_change,
@@ -407,7 +478,7 @@ def expand(
         inverse=inverse,
         third=third,
         third_bound=third_bound,
-        knots=Knots.of(problem, data.z, margin, 1 / m) if loss.third_ratio is None else None,
+        knots=None if linear.knots is None else linear.knots.scaled(1 / m),
         largest_norm=longest,
         curvature_error=off,
         hessian_error=hessian_error,
@@ -423,21 +494,15 @@ def expand(
 
 
 def _third_order(
-    problem: Problem, data: Change, curvature: FloatArray, m: int
+    linear: Linearised, curvature: FloatArray, m: int
 ) -> tuple[FloatArray | None, ThirdBound | None]:
     """T from above, as a matrix and in the parts that a Newton step uses."""
+    problem = linear.problem
     ratio = problem.loss.third_ratio
     if not ratio:
         return None, None
     common = problem.common_norm
-    long = np.flatnonzero(problem.norms > common)
-    extra = np.zeros_like(curvature)
-    for block in row_blocks(len(long), problem.columns):
-        rows = long[block]
-        part = problem.X[rows]
-        weight = data.curvature[rows] * (problem.norms[rows] - common)
-        extra += (part * weight[:, None]).T @ part
-    extra *= ratio / m
+    extra = linear.long_rows * (ratio / m)
     values, vectors = np.linalg.eigh(extra)
     leading = min(_DIRECTIONS, len(values))
     # Rounding of the sums and of the decomposition, for either part.

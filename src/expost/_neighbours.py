@@ -191,16 +191,10 @@ def neighbours_of(
         tolerance = _validate.positive("tolerance", tolerance)
         if method != "exact":
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
-    data, second = linearise(problem, base)
-    rows_after, changes = _changes(problem, base, data, relation, entering)
+    linear = linearise(problem, base)
+    rows_after, changes = _changes(problem, base, linear.data, relation, entering)
     expansion = expand(
-        problem,
-        base,
-        data,
-        second,
-        changes,
-        rows_after=rows_after,
-        keep_total_penalty=keep_total_penalty,
+        linear, changes, rows_after=rows_after, keep_total_penalty=keep_total_penalty
     )
     worst_case = _worst_case_shifts(expansion)
     match method:

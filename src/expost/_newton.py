@@ -2,7 +2,7 @@
 
 A block of steps is worked out from a few inner products a row (:class:`_Products`); the (n, d)
 array of shifts is never held. :func:`shift_error` turns what a step leaves of the gradient into a
-bound on the error of the shift, for this step and for those of :mod:`expost._exact`.
+bound on the error of the shift, for this step and for those of :mod:`expost._refinement`.
 """
 
 import math
@@ -16,7 +16,7 @@ from expost._expansion import Expansion, Shifts, Step
 from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
 from expost.types import FloatArray
 
-__all__ = ["newton_shifts", "shift_error", "solve_small"]
+__all__ = ["certified", "newton_shifts", "shift_error", "solve_small"]
 
 # A squared length is expanded unless the expansion loses more than this factor.
 _CANCELLATION = 100.0
@@ -277,6 +277,25 @@ def shift_error(
         residual += remainder
     if lowest is None:
         lowest = expansion.curvature(step)
+    error = certified(expansion, residual, length, lowest, decay)
+    # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
+    tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
+    error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
+    # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
+    wide = 2 * math.sqrt(_CANCELLATION * expansion.problem.columns)
+    error += (wide * dot * expansion.inverse_norm) * step.stretch
+    error += 8 * ROUNDOFF * offset + tiny
+    return error
+
+
+def certified(
+    expansion: Expansion,
+    residual: FloatArray,
+    length: FloatArray,
+    lowest: FloatArray | float,
+    decay: FloatArray,
+) -> FloatArray:
+    """The error of shifts of this length that leave a tilted gradient of norm ≤ ``residual``."""
     error = point_error(
         residual,
         floor=expansion.floor,
@@ -285,13 +304,6 @@ def shift_error(
         decay=decay,
     )
     error += _tilt(expansion, lowest, length, error, decay)
-    # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
-    tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
-    # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
-    wide = 2 * math.sqrt(_CANCELLATION * expansion.problem.columns)
-    error += (wide * dot * expansion.inverse_norm) * step.stretch
-    error += 8 * ROUNDOFF * offset + tiny
     return error
 
 
