@@ -7,6 +7,7 @@ import typer
 
 from expost import _cli_options as options
 from expost._cli_progress import progress
+from expost.errors import InvalidInput
 
 __all__ = ["reproduce_app"]
 
@@ -68,4 +69,30 @@ def redberg_wang_command(
 
     with progress(redberg_wang.PHASES, quiet=False) as phase:
         found = redberg_wang.reproduce(out, data=data, seed=seed, phase=phase, force=force)
+    print("\n".join(found.lines()))
+
+
+@reproduce_app.command("d5.3")
+def d53_command(
+    *,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Chapters 3 and 4: figures and claims, from formulas.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of what is sampled.")] = 0,
+    out: options.Out,
+    force: options.Force = False,
+) -> None:
+    """Make the figures of MOSAICrOWN D5.3 (2020) again: identifiability, from formulas.
+
+    Writes Figures 3.2, 4.1 and 4.2 as PNG and their numbers as CSV, and index.html, which sets
+    each of the paper's claims beside what came out; a few seconds. No data is used, so the files
+    may be shown.
+    """
+    from expost.reproduce import d53
+
+    parts = [name for name, wanted in (("bounds", bounds),) if wanted]
+    if not parts:
+        raise InvalidInput(f"no part of the paper is named: {d53.CONTENTS}.")
+    with progress(d53.phases(parts), quiet=False) as phase:
+        found = d53.reproduce(out, parts=parts, seed=seed, phase=phase, force=force)
     print("\n".join(found.lines()))

@@ -25,12 +25,16 @@ _SIGNS = {"<": "<", "<=": "≤", ">=": "≥", "==": "="}
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """The paper: who and when, its title, the data it is reproduced on, and why that is public."""
+    """The paper: who and when, its title, the data it is reproduced on, and why that is public.
+
+    ``rows``: whether there are rows at all of which the page shows exact figures.
+    """
 
     name: str
     title: str
     data: str
     made_from: str
+    rows: bool = True
 
 
 def render_page(
