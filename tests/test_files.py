@@ -46,6 +46,28 @@ def test_the_mode_does_not_depend_on_the_umask(tmp_path):
     assert _mode(path) == 0o644
 
 
+def test_what_comes_before_sees_the_whole_content_and_no_file(tmp_path):
+    seen = []
+
+    def before():
+        (draft,) = tmp_path.iterdir()
+        seen.append((draft.read_bytes(), _mode(draft), draft.name == "result"))
+
+    write_json(tmp_path / "result", Audience.PASS, [1], before=before)
+    assert seen == [(b"[\n 1\n]\n", 0o600, False)]
+    assert _mode(tmp_path / "result") == 0o644
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_if_what_comes_before_fails_nothing_appears(tmp_path, error):
+    def fail():
+        raise error
+
+    with pytest.raises(type(error)):
+        write_json(tmp_path / "result", Audience.PASS, [1], before=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = write_bytes(tmp_path / "result", Audience.FAIL, b"old")

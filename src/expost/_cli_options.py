@@ -16,6 +16,7 @@ __all__ = [
     "Force",
     "IdColumn",
     "LabelBound",
+    "Ledger",
     "Loss",
     "Mechanism",
     "Missing",
@@ -111,6 +112,13 @@ Out = Annotated[
 Force = Annotated[
     bool,
     typer.Option("--force", help="Write into a folder that is not empty.", rich_help_panel=OUTPUT),
+]
+Ledger = Annotated[
+    Path | None,
+    typer.Option(
+        help="The ledger of the data set (default: ledger.CURATOR-ONLY.json beside model.json).",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 AsJson = Annotated[
     bool,

@@ -58,6 +58,7 @@ def publish_command(
         ),
     ] = 1e-6,
     out: options.Out,
+    ledger: options.Ledger = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -68,7 +69,8 @@ def publish_command(
     comparison.CURATOR-ONLY.json and .parquet set its bounds beside the exact losses.
 
     A data-dependent report needs a model by objective perturbation with enough regularization, and
-    spends --epsilon-gradient and --epsilon-hessian; each further one spends them again.
+    spends --epsilon-gradient and --epsilon-hessian; each further one spends them again. The ledger
+    beside the model lists it.
 
     Examples:
 
@@ -92,6 +94,7 @@ def publish_command(
         epsilon_hessian=epsilon_hessian,
         delta=delta,
         failure_probability=failure_probability,
+        ledger=ledger,
         force=force,
     )
     with progress(publish.PHASES, quiet=as_json) as phase:

@@ -18,14 +18,26 @@ from expost.types import Audience
 __all__ = ["read_json", "write_bytes", "write_json", "write_with"]
 
 
-def write_with(path: Path, audience: Audience, write: Callable[[IO[bytes]], object]) -> Path:
-    """Let ``write`` fill the file at ``path``: it appears whole, with its final mode, or not."""
+def write_with(
+    path: Path,
+    audience: Audience,
+    write: Callable[[IO[bytes]], object],
+    *,
+    before: Callable[[], object] | None = None,
+) -> Path:
+    """Let ``write`` fill the file at ``path``: it appears whole, with its final mode, or not.
+
+    ``before`` is called when all of it is on the disk, and before it appears under its name; if
+    that fails, the file does not appear.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
+        if before is not None:
+            before()
         os.chmod(name, 0o644 if audience is Audience.PASS else 0o600)
         os.replace(name, path)
     except BaseException:
@@ -39,10 +51,13 @@ def write_bytes(path: Path, audience: Audience, content: bytes) -> Path:
     return write_with(path, audience, lambda file: file.write(content))
 
 
-def write_json(path: Path, audience: Audience, value: object) -> Path:
+def write_json(
+    path: Path, audience: Audience, value: object, *, before: Callable[[], object] | None = None
+) -> Path:
     """Write ``value`` as JSON; NaN and infinities are refused, they are not JSON."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    return write_bytes(path, audience, (text + "\n").encode())
+    content = (text + "\n").encode()
+    return write_with(path, audience, lambda file: file.write(content), before=before)
 
 
 def _refuse_constant(name: str) -> float:

@@ -122,6 +122,7 @@ def profile_command(
         ),
     ] = None,
     out: options.Out,
+    ledger: options.Ledger = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -130,6 +131,7 @@ def profile_command(
     The model is drawn once. It is in DIR/model.json before anything is computed from it; then
     come, for the curator only, profile.CURATOR-ONLY.parquet and .json (a line for each row) and
     report.CURATOR-ONLY.html. Should the rest fail, profile that model with --model DIR/model.json.
+    The ledger lists every release of the data: a model that nobody liked was seen, and is spent.
 
     Examples:
 
@@ -165,6 +167,7 @@ def profile_command(
             encoding=encoding,
             model=model,
             seed=seed,
+            ledger=ledger,
             force=force,
         ),
         as_json,
@@ -332,6 +335,7 @@ def demo_command(
         ),
     ] = None,
     out: options.Out = Path("demo-report"),
+    ledger: options.Ledger = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -359,6 +363,7 @@ def demo_command(
             epsilon=epsilon,
             id_column="patient",
             classes=("benign", "malignant"),
+            ledger=ledger,
             force=force,
         ),
         as_json,

@@ -1,7 +1,8 @@
 """``expost profile``: release one model of a table, profile it, write the report.
 
-θ is drawn once, and model.json is on the disk before anything is computed from it. A model that
-exists is copied only after its rows have been found to be the right ones.
+θ is drawn once, and model.json is on the disk before anything is computed from it; the ledger lists
+it before it is there to be seen. A model that exists is copied only after its rows have been found
+to be the right ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost._files import write_bytes
+from expost._files import write_bytes, write_json
 from expost._groups import Grouping
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
+from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
 from expost._jobs.table import (
     OF_AN_ENCODING,
     Rows,
@@ -26,6 +28,7 @@ from expost._jobs.table import (
     read_rows,
     refuse_fixed,
 )
+from expost._ledger import Entry, now
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
 from expost.data import Encoding, NumericEntry
@@ -50,10 +53,14 @@ _COLUMNS_A_PASS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileJob(TableJob):
-    """A table, and the model to release of it, or the one that was."""
+    """A table, and the model to release of it, or the one that was.
+
+    ``ledger`` lists the release, or tells of the model; None: the one in its folder.
+    """
 
     epsilon: float | None = None
     model: Path | None = None
+    ledger: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,22 +81,26 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         loaded = None if job.model is None else Release.load(job.model)
         rows = read_rows(job) if loaded is None else _read_for(job, loaded)
         phase("fitting the model")
+        files = {"model": job.out / "model.json"}
         if loaded is None:
             release = _released(job, rows)
             # Stored before anything is computed from it: no second one is ever drawn.
-            _store_model(job, release)
+            lister = _store_new(job, release, rows)
+            files["ledger"], listed = lister.ledgers[0], lister.notices
         else:
             release = loaded
+            assert job.model is not None
+            listed = model_notices(job.model, job.ledger, (rows.encoded.X, rows.labels))
         phase("finding every row's neighbour")
         result = profile(release, rows.encoded.X, rows.labels, ids=rows.ids)
         phase("averaging over the models it might have been")
         _ = result.typical
         phase("writing the report")
-        summary = _summary(job, _Found(rows=rows, release=release, result=result), notes())
+        found = _Found(rows=rows, release=release, result=result)
+        summary = _summary(job, found, [*listed, *notes()])
         if loaded is not None:
-            _store_model(job, release)
-        written = _write(job.out, rows.encoding, result, summary)
-        files = {"model": job.out / "model.json", **written}
+            _store_copy(job, release)
+        files |= _write(job.out, rows.encoding, result, summary)
     return Outcome(release=release, profile=result, summary=summary, files=files)
 
 
@@ -102,19 +113,34 @@ def _check(job: ProfileJob) -> None:
     kept = job.model is not None and job.model.resolve() == (job.out / "model.json").resolve()
     lost = "" if kept else " (a model.json in it is then lost, but what it spent is not)"
     check_folder(job.out, force=job.force, lost=lost)
+    if job.model is None:
+        check_ledgers(ledgers_for(job.out, job.ledger), job.out)
 
 
-def _store_model(job: ProfileJob, release: Release) -> None:
-    """Write model.json: the one that was drawn, or a copy of the one that was given."""
-    path = job.out / "model.json"
-    given = None if job.model is None else job.model.read_bytes()
+def _store_new(job: ProfileJob, release: Release, rows: Rows) -> Lister:
+    """Write the model.json that was drawn; when all of it is on the disk, and before it appears,
+    it is listed, so that no crash leaves a release that is not."""
+    path, value = job.out / "model.json", release.to_json()
+
+    def entries(data: str) -> tuple[Entry, ...]:
+        named = {"name": str(path), "made": now(), "data": data}
+        return (Entry.of_model(release, value["sha256"], **named),)
+
+    lister = Lister(ledgers_for(job.out, job.ledger), (rows.encoded.X, rows.labels), entries)
     with writing(job.out, "nothing was released; free some space, or name another folder"):
         # Results of an earlier run belong to another model.
         remove_stale(job.out, keep=[job.encoding])
-        if given is None:
-            release.save(path)
-        else:
-            write_bytes(path, release.audience, given)
+        write_json(path, release.audience, value, before=lister)
+    return lister
+
+
+def _store_copy(job: ProfileJob, release: Release) -> None:
+    """Write a copy of the model.json that was given."""
+    assert job.model is not None
+    given = job.model.read_bytes()
+    with writing(job.out, "nothing was released; free some space, or name another folder"):
+        remove_stale(job.out, keep=[job.encoding])
+        write_bytes(job.out / "model.json", release.audience, given)
 
 
 def _read_for(job: ProfileJob, loaded: Release) -> Rows:

@@ -1,7 +1,8 @@
 """``expost publish`` and ``expost lookup``: a report that may leave the building, and its answers.
 
 The report is of the one model that was released; θ is never drawn again. report.json is on the disk
-before anything exact is computed beside it.
+before anything exact is computed beside it, and what it released beyond the model is in the ledger
+before it is there to be seen.
 """
 
 import math
@@ -14,8 +15,11 @@ import numpy as np
 
 from expost._columns import printable
 from expost._comparison import Comparison
+from expost._files import write_json
 from expost._jobs.folder import check_folder, writing
+from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
 from expost._jobs.table import Rows, noted
+from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
 from expost._publish import publish
 from expost._published import Answer, PublishedReport
@@ -46,7 +50,10 @@ _LONGEST_NOTICE = 400
 
 @dataclass(frozen=True, kw_only=True)
 class PublishJob:
-    """A released model, and what its report may spend; the table of its rows where it is needed."""
+    """A released model, and what its report may spend; the table of its rows where it is needed.
+
+    ``ledger`` lists what the report spends; None: the one in the folder of the model.
+    """
 
     model: Path
     out: Path
@@ -58,6 +65,7 @@ class PublishJob:
     epsilon_hessian: float | None = None
     delta: float | None = None
     failure_probability: float = 1e-6
+    ledger: Path | None = None
     force: bool = False
 
 
@@ -79,6 +87,8 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             force=job.force,
             lost=" (a report.json in it is then lost, but what it spent is not)",
         )
+        if job.kind == "data-dependent":
+            check_ledgers(_ledgers(job), job.out)
         phase("reading the table")
         release = Release.load(job.model)
         rows = _rows(job, release)
@@ -95,7 +105,13 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         )
         earlier = _earlier(job, report)
         phase("writing the report")
-        files = _store(job, report)
+        if rows is not None and report.released is not None:
+            lister = _store_listed(job, report, rows)
+            files = {"report": job.out / "report.json", "ledger": lister.ledgers[0]}
+            listed = lister.notices
+        else:
+            files = _store(job, report)
+            listed = model_notices(job.model, job.ledger, None if rows is None else (X, y))
         phase("comparing it with the exact losses")
         comparison = None
         if rows is not None:
@@ -107,7 +123,7 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         report=report,
         comparison=comparison,
         files=files,
-        notices=(*earlier, *found, *notes()),
+        notices=(*earlier, *listed, *found, *notes()),
     )
 
 
@@ -153,12 +169,37 @@ def _earlier(job: PublishJob, report: PublishedReport) -> tuple[str, ...]:
     )
 
 
-def _store(job: PublishJob, report: PublishedReport) -> dict[str, Path]:
+def _ledgers(job: PublishJob) -> tuple[Path, ...]:
+    """Those of the data set, which the model's is: a report in another folder spends of it too."""
+    return ledgers_for(job.model.parent, job.ledger)
+
+
+def _store(
+    job: PublishJob, report: PublishedReport, lister: Lister | None = None
+) -> dict[str, Path]:
+    path = job.out / "report.json"
     with writing(job.out, "nothing was published; free some space, or name another folder"):
         for name in _COMPARISONS:
             # They belong to an earlier report.
             (job.out / name).unlink(missing_ok=True)
-        return {"report": report.save(job.out / "report.json")}
+        write_json(path, report.audience, report.to_json(), before=lister)
+    return {"report": path}
+
+
+def _store_listed(job: PublishJob, report: PublishedReport, rows: Rows) -> Lister:
+    """Write a report that spends of the data, and list that, with its model, before it appears."""
+    checksum, path = report.to_json()["sha256"], job.out / "report.json"
+
+    def entries(data: str) -> tuple[Entry, ...]:
+        named = {"name": str(path), "made": now(), "data": data}
+        return (
+            *entries_of(job.model, data=data),
+            Entry.of_report(report, checksum, **named),
+        )
+
+    lister = Lister(_ledgers(job), (rows.encoded.X, rows.labels), entries)
+    _store(job, report, lister)
+    return lister
 
 
 def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:
