@@ -20,12 +20,11 @@ import numpy as np
 from expost import _validate
 from expost._privacy_profile import PrivacyProfile
 from expost._table import RowTable, row_keys
-from expost.accounting import gaussian_epsilon, gaussian_epsilon_below
+from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.mechanisms.hidden_coin import UNSEEN_FAILS
-from expost.risk import Guarantee
-from expost.types import Audience, FloatArray
+from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["IndividualEpsilon", "individual_epsilon", "transcript_profile"]
 
@@ -84,13 +83,14 @@ class IndividualEpsilon(RowTable):
     ``epsilon``     (n,) ε(δ) of Gaussian noise at the row's μ = √(Σ∥g∥²)/s, rounded up (Feldman and
                     Zrnic 2021; Yu et al. 2022; Koskela et al. 2023 for Gaussian noise).
     ``worst_case``  ε(δ) of the run for any row of any data.
-    ``promised``    ε(δ) that a filter kept every row to, or None: an account after the fact.
+    ``filtered``    whether a filter kept every row to that; else the rows' own figures are an
+                    account after the fact.
     """
 
     epsilon: FloatArray
     delta: float
     worst_case: float
-    promised: float | None = None
+    filtered: bool = False
 
     audience = Audience.FAIL
 
@@ -100,14 +100,14 @@ class IndividualEpsilon(RowTable):
     @property
     def meaning(self) -> str:
         """Whether these figures are a promise, in one sentence."""
-        if self.promised is None:
+        if self.filtered:
             return (
-                "An account after the fact, not a promise: a row's gradients depend on the noise,"
-                " and nothing would have stopped them from being longer."
+                f"The filter promises that no row of any data spends more than"
+                f" {self.worst_case:.3g}; what a row did spend is an account after the fact."
             )
         return (
-            f"No row could have spent more than epsilon = {self.promised:.3g}: the filter promises"
-            " that for any data. The figure of a single row is an account after the fact."
+            "An account after the fact, not a promise: a row's gradients depend on the noise, and"
+            " nothing would have stopped them from being longer."
         )
 
     def columns(self) -> dict[str, Any]:
@@ -138,14 +138,8 @@ class IndividualEpsilon(RowTable):
         return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
 
-def individual_epsilon(
-    transcript: Transcript, delta: float, *, norm_budget: float | None = None
-) -> IndividualEpsilon:
-    """Each row's own ε(δ), where its gradient's length is known at every step: full batch.
-
-    ``norm_budget`` is the B of a filter that dropped a row before √Σ∥g∥² passed B: Gaussian noise
-    composes fully adaptively up to μ = B/s (Feldman and Zrnic 2021; Smith and Thakurta 2022).
-    """
+def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilon:
+    """Each row's own ε(δ), where its gradient's length is known at every step: full batch."""
     delta = _validate.probability("delta", delta)
     how = transcript.mechanism
     if how.sampling_rate != 1:
@@ -154,14 +148,17 @@ def individual_epsilon(
             " gradient at every step, sampled or not; train with the full batch"
             " (sampling_rate=None)."
         )
-    promise: Guarantee = how.guarantee(max(transcript.steps, 1))
-    mu = transcript.separation * (1 + 1e-9)
+    if how.relation is not Neighbouring.REMOVE:
+        raise InvalidInput(
+            "relation='replace': a row's own epsilon is that of its removal; train with"
+            " relation='remove'."
+        )
+    worst = transcript.guarantee().epsilon(delta)
+    # Upwards: at a μ a little larger and a δ a little smaller than asked for.
+    own = gaussian_epsilon_below(transcript.separation * (1 + 1e-9), delta * (1 - 1e-9))
     return IndividualEpsilon(
-        # Upwards: at a μ a little larger and a δ a little smaller than asked for.
-        epsilon=gaussian_epsilon_below(mu, delta * (1 - 1e-9)),
+        epsilon=np.minimum(own, worst),
         delta=delta,
-        worst_case=promise.epsilon(delta),
-        promised=None
-        if norm_budget is None
-        else gaussian_epsilon(norm_budget / how.noise_scale * (1 + 1e-9), delta),
+        worst_case=worst,
+        filtered=how.norm_budget is not None,
     )

@@ -70,6 +70,10 @@ class SGDMechanism:
     ``clip``              C, the largest length of a row's gradient.
     ``sampling_rate``     q, each row's chance to be in a batch (Poisson); 1: full batch.
     ``relation``          REMOVE (sensitivity C) or REPLACE (2C).
+    ``norm_budget``       B of a filter that leaves a row out for good before √Σ∥g∥² passes B (full
+                          batch), or None. Gaussian noise composes fully adaptively, so that then
+                          μ ≤ B/s for every row of any data (Feldman and Zrnic 2021; Smith and
+                          Thakurta 2022).
     """
 
     rows: int
@@ -77,6 +81,7 @@ class SGDMechanism:
     clip: float
     sampling_rate: float = 1.0
     relation: Neighbouring = Neighbouring.REMOVE
+    norm_budget: float | None = None
 
     def __post_init__(self) -> None:
         _validate.whole("rows", self.rows, least=1)
@@ -89,6 +94,13 @@ class SGDMechanism:
             raise InvalidInput(
                 "relation='add': losses are those of rows in the run; use 'remove' or 'replace'."
             )
+        if self.norm_budget is not None:
+            _validate.positive("norm_budget", self.norm_budget)
+            if self.sampling_rate != 1 or self.relation is not Neighbouring.REMOVE:
+                raise InvalidInput(
+                    f"norm_budget={self.norm_budget!r}: a filter needs the full batch and"
+                    " relation='remove'."
+                )
 
     @property
     def sensitivity(self) -> float:
@@ -104,8 +116,14 @@ class SGDMechanism:
         """The worst case of so many steps, any row, any data, batches hidden by sampling."""
         steps = _validate.whole("steps", steps, least=1)
         if self.sampling_rate == 1:
-            return GaussianNoise(mu=math.sqrt(steps) / self.noise_multiplier)
+            return GaussianNoise(mu=self.capped(math.sqrt(steps) / self.noise_multiplier))
         return self.amplified(steps, self.noise_scale)
+
+    def capped(self, mu: float) -> float:
+        """``mu`` or what the filter allows, rounded up."""
+        if self.norm_budget is not None:
+            mu = min(mu, self.norm_budget / self.noise_scale)
+        return mu * (1 + 2.0**-50)
 
     def amplified(self, steps: int, scale: float) -> Guarantee:
         """The worst case where batches hide the row and the noise is at least ``scale``."""
@@ -261,8 +279,8 @@ class Transcript:
         which ones a row was in does not depend on the data. Hidden: amplified by sampling.
         """
         if self.adversary is Adversary.KNOWN_BATCHES:
-            mu = math.sqrt(float(np.max(self.most_separation_square)))
-            return GaussianNoise(mu=math.nextafter(mu * (1 + 4 * self.steps * ROUNDOFF), math.inf))
+            most = math.sqrt(float(np.max(self.most_separation_square)))
+            return GaussianNoise(mu=self.mechanism.capped(most * (1 + self.steps * ROUNDOFF)))
         return self.mechanism.amplified(self.steps, self._least_scale)
 
     def row_losses(self, *, delta: float = 1e-5, promised: bool = True) -> RowLosses:
@@ -279,6 +297,7 @@ class Transcript:
         known = self.adversary is Adversary.KNOWN_BATCHES
         guarantee = self.guarantee() if promised and self.steps else None
         distance = np.sqrt(self.square)
+        furthest = self.mechanism.capped(math.inf)
         # Where steps were not looked at, a gradient may have been 0 or of full length.
         most = np.sqrt(self.square + self.unseen * self.mechanism.sensitivity**2) - distance
         error = np.where(self.unseen > 0, np.maximum(most, distance), 0.0)
@@ -290,7 +309,11 @@ class Transcript:
             distance_error=error + 4 * ROUNDOFF * (self.steps + 4) * distance,
             relation=self.mechanism.relation,
             law=GaussianLaw(separation=self.separation) if known else None,
-            far_law=GaussianLaw(separation=np.sqrt(self.most_separation_square)) if known else None,
+            far_law=GaussianLaw(
+                separation=np.minimum(np.sqrt(self.most_separation_square), furthest)
+            )
+            if known
+            else None,
             worst_case=math.inf if guarantee is None else guarantee.loss(delta),
             worst_case_passed=0.0 if guarantee is None else delta,
             guarantee=guarantee,

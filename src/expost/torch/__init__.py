@@ -1,0 +1,16 @@
+"""DP-SGD with PyTorch: the exposure of every row of a neural network, from one training run.
+
+Needs the extra ``torch``.
+"""
+
+from expost._optional import require
+
+require("torch", caller="expost.torch", extra="torch")
+
+# Only now: without torch the one sentence above is all that is said.
+from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
+from expost.torch._train import train  # noqa: E402
+from expost.torch._trainer import Step  # noqa: E402
+from expost.torch._training import Training  # noqa: E402
+
+__all__ = ["Adversary", "SGDMechanism", "Step", "Training", "Transcript", "train"]

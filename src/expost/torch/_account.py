@@ -1,0 +1,161 @@
+"""From the gradients of a step to the losses of its rows.
+
+Conventions
+-----------
+As in :mod:`expost.mechanisms.dpsgd`: b the noise, g a row's clipped gradient, g' that of the row
+which stands in for it. Everything is float64.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from expost._numerics import gamma
+from expost.mechanisms.dpsgd import Adversary, Transcript, step_rounding
+from expost.types import FloatArray, IntArray
+
+__all__ = ["Exchange", "Products", "StepAccount", "squares"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exchange:
+    """Of rows that are replaced: b·g', ∥g'∥², g·g', b·(g − g') and ∥g − g'∥²."""
+
+    inner: FloatArray
+    square: FloatArray
+    cross: FloatArray
+    apart_inner: FloatArray
+    apart_square: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Products:
+    """What the account of a step needs of each row that was looked at: b·g and ∥g∥²."""
+
+    inner: FloatArray
+    square: FloatArray
+    exchange: Exchange | None = None
+
+    @classmethod
+    def of(cls, g: torch.Tensor, noise: torch.Tensor, others: torch.Tensor | None) -> "Products":
+        """Those of gradients (rows, d); ``others`` holds g', one for each row or one for all."""
+        exchange = None
+        if others is not None:
+            others = others.expand_as(g)
+            apart = g - others
+            exchange = Exchange(
+                inner=_array(others @ noise),
+                square=squares(others),
+                cross=_array((g * others).sum(dim=1)),
+                apart_inner=_array(apart @ noise),
+                apart_square=squares(apart),
+            )
+        return cls(inner=_array(g @ noise), square=squares(g), exchange=exchange)
+
+    @classmethod
+    def joined(cls, parts: "list[Products]") -> "Products":
+        """Those of all blocks; of none where nobody was looked at."""
+        exchanges = [part.exchange for part in parts if part.exchange is not None]
+        exchange = Exchange(**_joined(Exchange, exchanges)) if exchanges else None
+        simple = _joined(cls, parts)
+        return cls(inner=simple["inner"], square=simple["square"], exchange=exchange)
+
+
+class StepAccount:
+    """Adds each step's terms to a transcript."""
+
+    def __init__(self, transcript: Transcript, dimension: int) -> None:
+        self.transcript = transcript
+        self._dimension = dimension
+        # ∥g∥² (replaced: ∥g − g'∥²) when last seen.
+        self._last: FloatArray = np.zeros(transcript.mechanism.rows)
+
+    def add(
+        self,
+        looked: IntArray,
+        batch: NDArray[np.bool_],
+        products: Products,
+        noise_norm: float,
+        scale: float,
+    ) -> None:
+        """One step: ``looked`` the rows that ``products`` speak of, ``batch`` who was in it."""
+        inside = batch[looked]
+        error = self._error(products, inside, noise_norm, scale)
+        if self.transcript.adversary is Adversary.KNOWN_BATCHES:
+            self._known(looked, products, scale, error)
+        else:
+            self._hidden(looked, inside, products, scale, error)
+            missed = np.setdiff1d(np.flatnonzero(~batch), looked, assume_unique=True)
+            self.transcript.add_unseen(missed, self._last[missed])
+        self.transcript.end_step()
+
+    def _error(
+        self, products: Products, inside: NDArray[np.bool_], noise_norm: float, scale: float
+    ) -> FloatArray:
+        longest = products.square
+        if products.exchange is not None:
+            # ∥g − g'∥ is at most twice the longer one.
+            longest = 4 * np.maximum(longest, products.exchange.square)
+        # The published sum less the others' gradients is b but for the rounding of the sum.
+        summed = float(np.sum(np.sqrt(products.square[inside])))
+        slack = gamma(int(np.count_nonzero(inside)) + 8) * (summed + noise_norm)
+        return step_rounding(
+            noise_norm, longest, scale, dimension=self._dimension, noise_error=slack
+        )
+
+    def _known(self, rows: IntArray, products: Products, scale: float, error: FloatArray) -> None:
+        exchange = products.exchange
+        if exchange is None:
+            self.transcript.add_known(rows, products.inner, products.square, scale, error)
+        else:
+            self.transcript.add_known(
+                rows, exchange.apart_inner, exchange.apart_square, scale, error
+            )
+
+    def _hidden(
+        self,
+        rows: IntArray,
+        inside: NDArray[np.bool_],
+        products: Products,
+        scale: float,
+        error: FloatArray,
+    ) -> None:
+        rate, exchange = self.transcript.mechanism.sampling_rate, products.exchange
+        # r = b + g where the row was in the batch.
+        inner = products.inner + inside * products.square
+        if exchange is None:
+            self.transcript.add_hidden(rows, inner, products.square, scale, rate, error)
+            self._last[rows] = products.square
+            return
+        self.transcript.add_hidden_replaced(
+            rows,
+            inner,
+            products.square,
+            exchange.inner + inside * exchange.cross,
+            exchange.square,
+            exchange.apart_square,
+            scale,
+            rate,
+            error,
+        )
+        self._last[rows] = exchange.apart_square
+
+
+def _array(values: torch.Tensor) -> FloatArray:
+    array: FloatArray = values.cpu().numpy()
+    return array
+
+
+def squares(vectors: torch.Tensor) -> FloatArray:
+    """(rows,) squared lengths."""
+    return _array(torch.linalg.vector_norm(vectors, dim=1).square())
+
+
+def _joined(kind: type, parts: list[Any]) -> dict[str, FloatArray]:
+    names = [field.name for field in fields(kind) if field.name != "exchange"]
+    if not parts:
+        return {name: np.empty(0) for name in names}
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -1,0 +1,66 @@
+"""Where a run's noise and coins come from: the operating system, or a seed for simulations."""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost.errors import InvalidInput
+from expost.noise._secure import normals
+from expost.types import FloatArray
+
+__all__ = ["Draws", "SecureDraws", "SeededDraws", "draws_from"]
+
+
+class Draws(Protocol):
+    """Independent standard normals and coins."""
+
+    def normals(self, count: int) -> FloatArray:
+        """(count,) standard normals."""
+
+    def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
+        """(count,) true with probability ``rate``."""
+
+
+class SecureDraws:
+    """Every bit from the operating system's CSPRNG: no seed exists that anyone could learn."""
+
+    def normals(self, count: int) -> FloatArray:
+        """(count,) standard normals."""
+        return normals((count,))
+
+    def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
+        """(count,) true with probability ``rate``, to within 2⁻⁶⁴."""
+        words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        return words < np.uint64(min(int(rate * 2.0**64), 2**64 - 1))
+
+
+@dataclass(frozen=True)
+class SeededDraws:
+    """For simulations: whoever knows the seed can take the noise off again."""
+
+    rng: np.random.Generator
+
+    def normals(self, count: int) -> FloatArray:
+        """(count,) standard normals."""
+        return self.rng.standard_normal(count)
+
+    def coins(self, count: int, rate: float) -> NDArray[np.bool_]:
+        """(count,) true with probability ``rate``."""
+        return self.rng.random(count) < rate
+
+
+def draws_from(random_state: Any) -> Draws:
+    """The operating system's draws for None, else those of a seed or of a generator."""
+    if random_state is None:
+        return SecureDraws()
+    if isinstance(random_state, np.random.Generator):
+        return SeededDraws(random_state)
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return SeededDraws(np.random.default_rng(int(random_state)))
+    raise InvalidInput(
+        f"random_state={random_state!r}: must be None, a whole number of at least 0 or a"
+        " numpy Generator."
+    )
