@@ -47,8 +47,10 @@ from program import (
     text,
 )
 
+LEDGER = "ledger.CURATOR-ONLY.json"
 RESULTS = {
     "model.json",
+    LEDGER,
     "encoding.CURATOR-ONLY.json",
     "profile.CURATOR-ONLY.json",
     "profile.CURATOR-ONLY.parquet",
@@ -227,7 +229,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
     done = finished([sys.executable, "-c", script, *asked])
     assert done.code == -signal.SIGKILL
-    assert names(out) == {"model.json"}
+    assert names(out) == {"model.json", LEDGER}
     model = expost.Release.load(out / "model.json")
     assert model.mechanism.rows == 60
     # It is taken up again from there, in the same folder.
@@ -247,7 +249,7 @@ def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, s
     monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
     assert (done.code, done.out, done.err) == (2, "", "expost: planted.\n")
-    assert names(tmp_path / "o") == {"model.json"}
+    assert names(tmp_path / "o") == {"model.json", LEDGER}
     assert expost.Release.load(tmp_path / "o" / "model.json").mechanism.rows == 60
 
 
@@ -263,7 +265,7 @@ def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
     assert (profiled / "model.json").read_bytes() == old
     assert "planted" in ask("--force", out="report").message
     # A new model beside the old profile would be read as one result.
-    assert names(profiled) == {"model.json", "notes.txt"}
+    assert names(profiled) == {"model.json", LEDGER, "notes.txt"}
     assert (profiled / "model.json").read_bytes() != old
 
 
@@ -644,7 +646,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_whole_files_only(ask, tmp_path):
     assert done.err.count("\n") == 1
     assert "model.json is there" in done.message
     assert "--model" in done.message
-    assert names(out) == {"model.json", "encoding.CURATOR-ONLY.json"}
+    assert names(out) == {"model.json", LEDGER, "encoding.CURATOR-ONLY.json"}
     assert ask("--id number --model", out / "model.json").code == 0
 
 
@@ -769,7 +771,7 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
     )
     outcome = run(job)
     assert rows_of(tmp_path / "b") == rows_of(tmp_path / "a")
-    assert set(outcome.files) == {"model", "encoding", "profile", "table", "report"}
+    assert set(outcome.files) == {"model", "ledger", "encoding", "profile", "table", "report"}
     assert all(path.exists() for path in outcome.files.values())
     with pytest.raises(InvalidInput, match="not empty"):
         run(job)

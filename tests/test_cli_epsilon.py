@@ -550,12 +550,13 @@ def test_one_folder_holds_one_run(ask, program, people_csv, tmp_path):
     model = (out / "model.json").read_bytes()
     # A choice of ε takes the place of a profile, and leaves the model, which has cost something.
     assert ask("--id number --folds 0 --force").code == 0
-    assert names(out) == RESULTS | {"model.json"}
+    assert names(out) == RESULTS | {"model.json", "ledger.CURATOR-ONLY.json"}
     assert (out / "model.json").read_bytes() == model
     # And a profile takes the place of a choice.
     assert program(*profile, "--force").code == 0
     assert names(out) == {
         "model.json",
+        "ledger.CURATOR-ONLY.json",
         "encoding.CURATOR-ONLY.json",
         "profile.CURATOR-ONLY.json",
         "profile.CURATOR-ONLY.parquet",

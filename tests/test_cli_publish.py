@@ -146,7 +146,10 @@ def test_for_machines(ask, tmp_path):
     assert set(value) == {"files", "report", "notices", "comparison"}
     assert value["report"] == {"kind": "data-dependent", "fails_with": pytest.approx(3e-6)}
     assert value["comparison"]["failures"] == 0
-    assert {Path(path).name for path in value["files"].values()} == RESULTS
+    # What it spent is listed beside the model, not in the folder that is handed on.
+    listed = {"ledger.CURATOR-ONLY.json"}
+    assert {Path(path).name for path in value["files"].values()} == RESULTS | listed
+    assert value["files"]["ledger"] == str(tmp_path / "ledger.CURATOR-ONLY.json")
     assert set(json.loads(ask("--json", data=None, out="p").out)) == {"files", "report", "notices"}
 
 
