@@ -12,6 +12,7 @@ __all__ = [
     "InvalidInput",
     "MissingExtra",
     "NoPromiseWarning",
+    "NotInLedgerWarning",
     "PrecisionWarning",
     "PrivacyLeakWarning",
     "RaisedRegularizationWarning",
@@ -59,6 +60,10 @@ class PrecisionWarning(UserWarning):
 
 class NoPromiseWarning(UserWarning):
     """The mechanism promises no epsilon for this loss; what a release gives away is still known."""
+
+
+class NotInLedgerWarning(UserWarning):
+    """A model is not in the ledger beside it: what its data has spent in all is not known."""
 
 
 class RaisedRegularizationWarning(UserWarning):
