@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from expost import _ranked
-from expost._expansion import Shifts
 from expost._ranked import RankedProfiles, rank_averages, sketched_ranks
+from expost._shifts import Shifts
 from expost._sketch import Sketch
 from expost.noise import Gaussian, NormLaplace
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._expansion import Change, Expansion, Shifts, Step
+from expost._expansion import Change, Expansion, Step
 from expost._newton import newton_shifts, shift_error, solve_small
 from expost._numerics import ROUNDOFF, gamma
 from expost._refinement import (
@@ -16,6 +16,7 @@ from expost._refinement import (
     refined,
     warn_of,
 )
+from expost._shifts import Shifts
 from expost.losses import Logistic
 from expost.types import FloatArray, IntArray
 

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from expost._certificate import Knots, point_error
-from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, gamma, row_blocks
 from expost.errors import ConvergenceError
 from expost.glm import Minimiser, Problem
 from expost.losses import Logistic
@@ -32,10 +32,10 @@ __all__ = [
     "Change",
     "Expansion",
     "Linearised",
-    "Shifts",
     "Step",
     "ThirdBound",
     "expand",
+    "largest_gram",
     "linearise",
 ]
 
@@ -69,67 +69,6 @@ class Change:
             slope=self.slope[rows],
             curvature=self.curvature[rows],
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Shifts:
-    """shiftᵢ = constant + Σ scaleᵢ·(rowᵢ @ matrix), computed when asked for, by blocks."""
-
-    constant: FloatArray
-    terms: tuple[tuple[FloatArray, FloatArray], ...]
-    matrix: FloatArray | None
-
-    @classmethod
-    def dense(cls, array: FloatArray) -> "Shifts":
-        """Shifts that are known as an (n, d) array."""
-        ones = np.ones(len(array))
-        return cls(constant=np.zeros(array.shape[1]), terms=((ones, array),), matrix=None)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(neighbours, coordinates)."""
-        return len(self.terms[0][0]), len(self.constant)
-
-    def block(self, rows: slice) -> FloatArray:
-        """The shifts of a block of neighbours."""
-        total = np.tile(self.constant, (len(self.terms[0][0][rows]), 1))
-        for scale, X in self.terms:
-            part = X[rows] if self.matrix is None else X[rows] @ self.matrix
-            total += scale[rows, None] * part
-        return total
-
-    def all(self) -> FloatArray:
-        """Every shift, (n, d)."""
-        result = np.empty(self.shape)
-        for rows in row_blocks(*self.shape):
-            result[rows] = self.block(rows)
-        return result
-
-    def inner(self, vector: FloatArray) -> FloatArray:
-        """Inner products with one vector: a matrix–vector product, not n of them."""
-        image = vector if self.matrix is None else self.matrix @ vector
-        total = np.full(self.shape[0], float(self.constant @ vector))
-        for scale, X in self.terms:
-            total += scale * (X @ image)
-        return total
-
-    def inners(self, vectors: FloatArray, rows: slice) -> FloatArray:
-        """(m, rows) inner products of a block of neighbours with m vectors (m, d): one product."""
-        images = vectors if self.matrix is None else vectors @ self.matrix
-        total = np.repeat((vectors @ self.constant)[:, None], len(self.terms[0][0][rows]), axis=1)
-        for scale, X in self.terms:
-            part = images @ X[rows].T
-            part *= scale[rows]
-            total += part
-        return total
-
-    def norms(self) -> FloatArray:
-        """Lengths, from the shifts themselves: expanding the square would cancel."""
-        result = np.empty(self.shape[0])
-        for rows in row_blocks(*self.shape):
-            part = self.block(rows)
-            result[rows] = row_norms(part)
-        return result
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -208,6 +147,11 @@ class Linearised:
             weight = self.data.curvature[rows] * (problem.norms[rows] - common)
             extra += (part * weight[:, None]).T @ part
         return extra
+
+    @cached_property
+    def largest_gram(self) -> float:
+        """The largest eigenvalue of XᵀX, rounded up."""
+        return largest_gram(self.problem)
 
     @cached_property
     def knots(self) -> Knots | None:
@@ -392,6 +336,14 @@ class Expansion:
                 removed = removed + weight * change.curvature * change.norm_squares
         shared = step.kept * (self.lowest + self.slack) - self.slack
         return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
+
+
+def largest_gram(problem: Problem) -> float:
+    """The largest eigenvalue of XᵀX, rounded up."""
+    gram = np.zeros((problem.columns, problem.columns))
+    for block in problem.blocks():
+        gram += problem.X[block].T @ problem.X[block]
+    return float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-10)
 
 
 def linearise(problem: Problem, base: Minimiser) -> Linearised:

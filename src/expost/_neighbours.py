@@ -18,10 +18,13 @@ import numpy as np
 
 from expost import _validate
 from expost._exact import refine
-from expost._expansion import Change, Expansion, Shifts, expand, linearise
+from expost._expansion import Change, Expansion, expand, largest_gram, linearise
 from expost._labels import signs, two_classes
 from expost._newton import newton_shifts
 from expost._numerics import ROUNDOFF, gamma, row_norms
+from expost._person_shifts import person_shifts
+from expost._persons import Persons, read_groups
+from expost._shifts import Shifts, SummedShifts
 from expost.errors import InvalidInput
 from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
 from expost.losses import Loss, Squared, make_loss
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 METHODS = ("worst-case", "newton", "exact", "retrain")
+# Of "exact": the error bound to stop at, as a share of the distance.
+_TOLERANCE = 1e-9
 # Newton's certificate is refined where it leaves more than this share of a distance open.
 _LOOSE = 1e-3
 
@@ -53,6 +58,9 @@ class Neighbours:
 
     The sphere (Okumura et al. 2015; LeBlond Eq. 4–7) and the smaller co-coercive ball both hold
     A(Dᵢ): ``sphere_centre``, ``sphere_radius``, ``ball_centre``, ``ball_radius``.
+
+    With ``persons`` a neighbour lacks all rows of a person, and there is one for each of them;
+    ``rows_after`` is then what the person with most rows leaves.
     """
 
     base: FloatArray
@@ -63,8 +71,9 @@ class Neighbours:
     relation: Neighbouring
     shifts: Shifts
     problem: Problem
-    worst_case: Shifts
+    worst_case: Shifts | SummedShifts
     rows_after: int
+    persons: Persons | None = None
 
     audience = Audience.FAIL
 
@@ -81,7 +90,10 @@ class Neighbours:
     @cached_property
     def curvature_ratio(self) -> float:
         """κ = Λ/L, L the largest eigenvalue that the mean loss's Hessian can have anywhere."""
-        return _curvature_ratio(self.problem, self.worst_case.terms, self.relation, self.rows_after)
+        entering = None
+        if self.relation is not Neighbouring.REMOVE and isinstance(self.worst_case, Shifts):
+            entering = self.worst_case.terms[-1][1]
+        return _curvature_ratio(self.problem, entering, self.rows_after)
 
     @property
     def sphere_centre(self) -> FloatArray:
@@ -114,8 +126,11 @@ class Neighbours:
     def __str__(self) -> str:
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.max(self.error_bound / self.distance)
+        whose = ""
+        if self.persons is not None:
+            whose = f", persons of up to {self.persons.largest} rows"
         return (
-            f"{len(self)} neighbours ({self.relation.value}) by method {self.method!r}\n"
+            f"{len(self)} neighbours ({self.relation.value}{whose}) by method {self.method!r}\n"
             f"distance     median {np.median(self.distance):.3g},"
             f" largest {np.max(self.distance):.3g}\n"
             f"error bound  largest {np.max(self.error_bound):.3g},"
@@ -133,6 +148,7 @@ def neighbours(
     method: str = "newton",
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
+    groups: Any = None,
     tolerance: float | None = None,
 ) -> Neighbours:
     """The minimiser of every neighbouring data set.
@@ -142,6 +158,9 @@ def neighbours(
 
     ``relation``    "remove" (each row of X), "add" (each of ``candidates`` = (rows, labels)), or
                     "replace" (row i of X by candidate i; a single candidate replaces each).
+    ``groups``      whose row each row is, one label a row: all rows of a person are removed at
+                    once, and the result has one entry a person, in the order in which they first
+                    appear. "remove" only.
     ``tolerance``   "exact" alone: the largest error_bound/distance to stop at, default 1e-9.
 
     Labels of classification losses are any two values, the larger one positive.
@@ -149,6 +168,7 @@ def neighbours(
     X = _validate.matrix(X)
     regularization = _validate.regularization(regularization)
     relation = Neighbouring.parse(relation)
+    persons = None if groups is None else read_groups(groups, len(X), relation)
     classes = None
     if loss == "squared":
         target = _validate.vector(y, length=len(X))
@@ -166,7 +186,13 @@ def neighbours(
     entering = _candidates(candidates, relation, problem, classes)
     base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     return neighbours_of(
-        problem, base, method=method, relation=relation, entering=entering, tolerance=tolerance
+        problem,
+        base,
+        method=method,
+        relation=relation,
+        entering=entering,
+        persons=persons,
+        tolerance=tolerance,
     )
 
 
@@ -177,6 +203,7 @@ def neighbours_of(
     method: str = "newton",
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
+    persons: Persons | None = None,
     keep_total_penalty: bool = False,
     tolerance: float | None = None,
     warn: bool = True,
@@ -192,6 +219,28 @@ def neighbours_of(
         if method != "exact":
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
     linear = linearise(problem, base)
+    if persons is not None and not persons.are_rows:
+        found = person_shifts(
+            linear,
+            persons,
+            method=method,
+            keep_total_penalty=keep_total_penalty,
+            tolerance=tolerance or _TOLERANCE,
+            warn=warn,
+        )
+        return Neighbours(
+            base=base.theta,
+            base_error=found.base_error,
+            distance=found.distance,
+            error_bound=found.error,
+            method=method,
+            relation=relation,
+            shifts=found.shifts,
+            problem=problem,
+            worst_case=found.worst_case,
+            rows_after=problem.rows - persons.largest,
+            persons=persons,
+        )
     rows_after, changes = _changes(problem, base, linear.data, relation, entering)
     expansion = expand(
         linear, changes, rows_after=rows_after, keep_total_penalty=keep_total_penalty
@@ -201,7 +250,7 @@ def neighbours_of(
         case "newton":
             _, shifts, distance, error = newton_shifts(expansion)
         case "exact":
-            shifts, distance, error = refine(expansion, tolerance or 1e-9, warn=warn)
+            shifts, distance, error = refine(expansion, tolerance or _TOLERANCE, warn=warn)
         case "worst-case":
             shifts = worst_case
             distance = shifts.norms()
@@ -223,6 +272,7 @@ def neighbours_of(
         problem=problem,
         worst_case=worst_case,
         rows_after=rows_after,
+        persons=persons,
     )
 
 
@@ -338,18 +388,9 @@ def _worst_case_shifts(expansion: Expansion) -> Shifts:
     )
 
 
-def _curvature_ratio(
-    problem: Problem,
-    terms: tuple[tuple[FloatArray, FloatArray], ...],
-    relation: Neighbouring,
-    rows_after: int,
-) -> float:
-    gram = np.zeros((problem.columns, problem.columns))
-    for block in problem.blocks():
-        gram += problem.X[block].T @ problem.X[block]
-    largest = float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-10)
-    if relation is not Neighbouring.REMOVE:
-        entering = terms[-1][1]
+def _curvature_ratio(problem: Problem, entering: FloatArray | None, rows_after: int) -> float:
+    largest = largest_gram(problem)
+    if entering is not None:
         largest += float(np.max(np.einsum("ij,ij->i", entering, entering)))
     smoothness = problem.loss.curvature_bound * largest / rows_after
     return float(problem.penalty[0]) / smoothness if smoothness > 0 else np.inf
@@ -359,7 +400,8 @@ def _worst_case_error(
     expansion: Expansion, worst_case: Shifts, relation: Neighbouring, distance: FloatArray
 ) -> FloatArray:
     """∥A(Dᵢ) − A_wc∥ ≤ ∥A_wc − A∥/(1 + κ), from the co-coercivity of the loss's gradient."""
-    kappa = _curvature_ratio(expansion.problem, worst_case.terms, relation, expansion.rows_after)
+    entering = None if relation is Neighbouring.REMOVE else worst_case.terms[-1][1]
+    kappa = _curvature_ratio(expansion.problem, entering, expansion.rows_after)
     return distance / (1 + kappa) * (1 + 1e-9) + _both_ends(expansion)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._certificate import point_error
-from expost._expansion import Expansion, Shifts, Step
+from expost._expansion import Expansion, Step
 from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
+from expost._shifts import Shifts
 from expost.types import FloatArray
 
 __all__ = ["certified", "newton_shifts", "shift_error", "solve_small"]
@@ -294,8 +295,12 @@ def certified(
     length: FloatArray,
     lowest: FloatArray | float,
     decay: FloatArray,
+    weight: FloatArray | float | None = None,
 ) -> FloatArray:
-    """The error of shifts of this length that leave a tilted gradient of norm ≤ ``residual``."""
+    """The error of shifts of this length that leave a tilted gradient of norm ≤ ``residual``.
+
+    ``weight`` bounds Σ f″∥x∥²/m over the changed rows, where that is known for each neighbour.
+    """
     error = point_error(
         residual,
         floor=expansion.floor,
@@ -303,7 +308,8 @@ def certified(
         spread=expansion.spread,
         decay=decay,
     )
-    error += _tilt(expansion, lowest, length, error, decay)
+    changed = expansion.changed_curvature if weight is None else weight
+    error += _tilt(expansion, lowest, length, error, decay, changed)
     return error
 
 
@@ -313,6 +319,7 @@ def _tilt(
     length: FloatArray,
     error: FloatArray,
     decay: FloatArray,
+    changed: FloatArray | float,
 ) -> FloatArray:
     """What the residual η of the base costs each shift.
 
@@ -352,7 +359,7 @@ def _tilt(
         way *= spread
         scale = 2.72 * 1.65 * eta / expansion.base_lowest
         together = (1.3 * scale * expansion.loss_curvature) * way
-        together += scale * (expansion.changed_curvature + penalty / expansion.rows_after)
+        together += scale * (changed + penalty / expansion.rows_after)
         together *= inverse
     near = way <= 0.5
     return together if np.all(near) else np.where(near, together, apart())

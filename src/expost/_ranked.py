@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._expansion import Shifts
+from expost._shifts import Shifts
 from expost._sketch import Sketch
 from expost.noise import Noise
 from expost.types import FloatArray, IntArray
