@@ -16,16 +16,19 @@ def test_help_names_the_papers():
     assert shown.exit_code == 0
     assert "leblond" in shown.output
     assert "redberg-wang" in shown.output
+    assert "d5.3" in shown.output
     assert "claims" in run("leblond", "--help").output
 
 
 PAPERS = pytest.mark.parametrize("paper", ["leblond", "redberg-wang"])
 
 
-@PAPERS
-def test_a_folder_that_is_not_empty_is_refused(tmp_path, paper):
+@pytest.mark.parametrize(
+    "command", [["leblond"], ["redberg-wang"], ["d5.3", "--bounds"]], ids=lambda words: words[0]
+)
+def test_a_folder_that_is_not_empty_is_refused(tmp_path, command):
     (tmp_path / "kept.txt").write_text("mine")
-    result = run(paper, "--out", tmp_path)
+    result = run(*command, "--out", tmp_path)
     assert isinstance(result.exception, InvalidInput)
     assert "is not empty" in str(result.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost.report.paper_displays import BLUE, GREEN, GREY, INK, ORANGE, Curve, CurvesDisplay, Guide
+from expost.report.wording import percent
 from expost.reproduce.claims import Check, Claim, said
 from expost.reproduce.exhibits import Exhibit, Table
 from expost.risk import paper
@@ -136,9 +137,9 @@ def general_claim(found: General) -> Claim:
             f"It is a bound; at ε = 1 it is {said(float(found.half[one]))}, where tanh(ε/2) ="
             f" {said(float(found.tight[one]))} is tight and reached by randomised response, and"
             " beyond ln 3 it says nothing. The reason given is not right: a mechanism with ε = 1"
-            f' that answers "yes" with probability {tpr:.3f} under D and {fpr:.3f} under D′ is won'
-            f" {(1 + tpr - fpr) / 2:.3f} of the time by an attacker who believes it, with"
-            f" Pr(A = 1 | b = 0) = {fpr:g}."
+            f' that answers "yes" with probability {tpr:.3f} under D and {fpr:.3f} under D′ is seen'
+            f" through {percent((1 + tpr - fpr) / 2)} of the time by an attacker who believes it,"
+            f" with Pr(A = 1 | b = 0) = {fpr:g}."
         ),
         checks=(
             Check(

@@ -178,7 +178,7 @@ class Passed:
 def measure_passed(seed: np.random.SeedSequence) -> Passed:
     """Closed forms over a grid, and sampled releases at one point of it."""
     rng = np.random.default_rng(seed)
-    epsilon = np.union1d(np.geomspace(0.1, 20.0, 60), [1.0, 6.0])
+    epsilon = np.union1d(np.geomspace(0.1, 20.0, 40), [1.0, 6.0])
     delta = np.array([_SMALL[1], 1e-4, _EXAMPLE[1]])
     grid = [[(float(e), float(d)) for e in epsilon] for d in delta]
     mu, truth = least_mu(*_EXAMPLE), tilted_truth(*_EXAMPLE)

@@ -279,9 +279,9 @@ def composition_exhibit(found: Composed) -> Exhibit:
         title="Section 4.3: what each way of composing costs",
         caption=(
             "Not in the paper. k releases with Gaussian noise. (a) Each has √k times the noise of"
-            " one, so that all together stay the same; their ε by each way of adding up. (b) The noise"
-            " that each way asks for, so that all together are (ln 9, 0.01)-private, which Theorem"
-            " 2 calls a belief of 0.9. To keep the belief itself (dotted) takes"
+            " one, so that all together stay the same; their ε by each way of adding up. (b) The"
+            " noise that each way asks for, so that all together are (ln 9, 0.01)-private, which"
+            " Theorem 2 calls a belief of 0.9. To keep the belief itself (dotted) takes"
             f" {found.noise_belief:.2f} times the least noise for (ε, δ)."
         ),
         draw=lambda: panels(displays, columns=2, size=(5.6, 4.2)),

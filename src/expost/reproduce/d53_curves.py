@@ -74,8 +74,8 @@ class Curves:
 
 
 def measure_curves() -> Curves:
-    """ε from 0.05 to 10, on a scale that has 1 and 10."""
-    epsilon = np.linspace(0.0, 10.0, 201)[1:]
+    """ε from 0.1 to 10, on a scale that has 1 and 10."""
+    epsilon = np.linspace(0.0, 10.0, 101)[1:]
     delta = np.array(_DELTAS)
     grid = [[(float(e), float(d)) for e in epsilon] for d in delta]
     least = [[GaussianNoise(mu=least_mu(*at)) for at in line] for line in grid]
@@ -295,12 +295,12 @@ def delta_claim(found: Curves) -> Claim:
         checks=(
             *(
                 Check(
-                    what=f"largest difference, least Gaussian noise, δ = {delta_text(found.delta[row])}",
-                    value=float(np.max(np.abs(gap[row]))),
+                    what=f"largest difference, least Gaussian noise, δ = {delta_text(delta)}",
+                    value=float(np.max(np.abs(line))),
                     relation="<=",
                     bound=_SIGNIFICANT,
                 )
-                for row in range(len(found.delta))
+                for delta, line in zip(found.delta.tolist(), gap, strict=True)
             ),
             Check(
                 what="largest difference, Gaussian noise by Eq. (2.1)",
@@ -317,6 +317,10 @@ def classical_claim(found: Curves) -> Claim:
     """(g) Eq. (2.1)."""
     proved = found.epsilon <= 1
     kept, large = float(np.max(found.kept[:, proved])), float(np.max(found.kept[:, -1]))
+    first, last = (
+        delta_text(float(found.delta[place]))
+        for place in (found.crossing.argmin(), found.crossing.argmax())
+    )
     return Claim(
         key="g",
         says="σ > Δf·√(2 ln(1.25/δ))/ε gives (ε, δ)-DP (Eq. 2.1); it is used at ε = 6.",
@@ -325,9 +329,8 @@ def classical_claim(found: Curves) -> Claim:
             "Up to ε = 1, for which it is proved, it gives at most"
             f" {said(kept)} times the δ that was asked for, so that there is more noise than"
             " needed. It goes on to hold up to"
-            f" ε = {found.crossing.min():.1f} (δ = {delta_text(found.delta[found.crossing.argmin()])}) to"
-            f" {found.crossing.max():.1f} (δ = {delta_text(found.delta[found.crossing.argmax()])}), so also"
-            f" in Figure 4.1; at ε = 10 it gives up to {said(large)} times δ."
+            f" ε = {found.crossing.min():.1f} (δ = {first}) to {found.crossing.max():.1f}"
+            f" (δ = {last}), so also in Figure 4.1; at ε = 10 it gives up to {said(large)} times δ."
         ),
         checks=(
             Check(

@@ -291,8 +291,8 @@ def boundary_claim(found: tuple[World, ...]) -> Claim:
         ),
         where="Section 3.2, Fig. 3.2; Section 4.2, Fig. 4.1",
         found=(
-            f"The boundary is r = ½ for each of {len(found)} guarantees. From (6, 10⁻⁶) to (3, 10⁻⁶)"
-            f" the belief in D at r = 0 falls from {said(weak.belief_at_zero)} to"
+            f"The boundary is r = ½ for each of {len(found)} guarantees. From (6, 10⁻⁶) to (3,"
+            f" 10⁻⁶) the belief in D at r = 0 falls from {said(weak.belief_at_zero)} to"
             f" {said(strong.belief_at_zero)}, the advantage from {said(weak.advantage)} to"
             f" {said(strong.advantage)}. (With a prior other than ½ the boundary does move.)"
         ),
