@@ -10,6 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from expost import _validate
 from expost.errors import InvalidInput
+from expost.risk.guarantee import belief_after
 
 __all__ = [
     "advantage_sentence",
@@ -74,16 +75,16 @@ def percent(probability: float, doubt: float | None = None) -> str:
 
 
 def chance(probability: float) -> str:
-    """A chance rounded up: '1 in 10,000', or '45.2 in 100' where it is not small."""
+    """A chance rounded up: '1 in 10,000', or '95.2 in 100' where it is not small."""
     _check(probability)
     if probability == 0:
         return "0"
-    if probability > 0.01:
+    if probability > 0.5:
         return _share(probability)
     times = _digits(1 / _decimal(probability), 3, ROUND_FLOOR)
     if times > _LARGEST_COUNT:
         return f"1 in 10^{times.adjusted()}"
-    return f"1 in {int(times):,}"
+    return f"1 in {_plain(times)}"
 
 
 def belief_sentence(
@@ -100,19 +101,23 @@ def belief_sentence(
         sure = "can get all but certain"
         left = f" (a doubt of {at_least(doubt, 2) if doubt > 0 else 'less than 1e-300'} is left)"
     else:
-        sure = f"is at most {percent(1 - doubt, doubt)} sure"
+        sure = f"is at most {percent(belief_after(prior, loss), doubt)} sure"
     return (
         f"An attacker who {who}, and knows every other row, {sure} after seeing {seen} that a"
         f" person was in the data{left}{_except(failure)}."
     )
 
 
-def advantage_sentence(advantage: float) -> str:
-    """What the Bayes adversary gains on a coin (D5.3 Def. 5)."""
+def advantage_sentence(advantage: float, *, certain: bool | None = None) -> str:
+    """What the Bayes adversary gains on a coin (D5.3 Def. 5).
+
+    ``certain``: whether an advantage of 1 is no rounding of what is short of it.
+    """
     _check(advantage)
     wrong = (1 - advantage) / 2
     if wrong < _LEAST_DOUBT:
-        often = "every time" if advantage == 1 else "nearly every time"
+        certain = advantage == 1 if certain is None else certain
+        often = "every time" if certain else "nearly every time"
     else:
         often = f"at most {_trimmed(percent(1 - wrong, wrong).removesuffix(' %'))} times in 100"
     return (
@@ -121,13 +126,16 @@ def advantage_sentence(advantage: float) -> str:
     )
 
 
-def true_positive_sentence(*, false_positive_rate: float, true_positive_rate: float) -> str:
+def true_positive_sentence(
+    *, false_positive_rate: float, true_positive_rate: float, certain: bool | None = None
+) -> str:
     """What a careful attacker finds."""
     _check(true_positive_rate)
     wrong = _share(_validate.probability("false_positive_rate", false_positive_rate), exact=True)
     found = f"at most {_share(true_positive_rate)} members are found"
-    if true_positive_rate == 1:
-        found = "all members can be found"
+    if 1 - true_positive_rate < _LEAST_DOUBT:
+        certain = true_positive_rate == 1 if certain is None else certain
+        found = f"{'all' if certain else 'nearly all'} members can be found"
     return f"If {wrong} people who are not in the data may be taken for members, {found}."
 
 
@@ -161,7 +169,8 @@ def one_in_sentence(
 
 def _crowd(prior: float, loss: float) -> str:
     """k with belief = 1/k, rounded down; never 1 unless it is."""
-    number = _decimal(1 / (1 - doubt_after(prior, loss)))
+    # 1/belief without cancellation, from the prior as it is written.
+    number = _decimal(float(1 + (1 / _decimal(prior) - 1) * Decimal(math.exp(-loss))))
     digits = 2 if number < 10 else 3
     while digits < 8 and _digits(number, digits, ROUND_FLOOR) <= 1:
         digits += 1
@@ -202,8 +211,11 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
 
 
 def _decimal(value: float) -> Decimal:
-    """The number as it is written, so that 0.9 is nine tenths and not an ulp above them."""
-    return Decimal(repr(float(value)))
+    """The number as it is written to fifteen digits: what is below them is rounding of its own.
+
+    So 0.9 is nine tenths, and not an ulp above them.
+    """
+    return Decimal(f"{float(value):.15g}")
 
 
 def _digits(number: Decimal, digits: int, rounding: str) -> Decimal:
