@@ -229,7 +229,7 @@ def _plain(number: Decimal) -> str:
     if number == 0:
         return "0"
     power = number.adjusted()
-    if -5 <= power < 9:
+    if -5 <= power < 10:
         text = f"{number:,f}"
         return _trimmed(text)
     mantissa = _trimmed(f"{number.scaleb(-power):f}")
