@@ -243,7 +243,6 @@ class OutputPerturbation:
             loss = -loss
         # A bound that is not a number proves nothing.
         error = np.where(np.isnan(error), np.inf, error)
-        far_error = np.where(np.isnan(neighbours.error_bound), np.inf, neighbours.error_bound)
         return RowLosses(
             loss=loss,
             low=loss - error,
@@ -252,7 +251,7 @@ class OutputPerturbation:
             distance_error=neighbours.error_bound,
             relation=neighbours.relation,
             law=self.law.law(distance),
-            far_law=self.law.law(distance + far_error),
+            far_law=self.law.law(distance + neighbours.error_bound),
             worst_case=self.epsilon,
             worst_case_passed=self.worst_case_passed,
             guarantee=self.guarantee,
