@@ -19,8 +19,8 @@ from expost.risk.guarantee import Guarantee
 
 __all__ = ["NormLaplaceNoise"]
 
-# Closer laws are bounded by those at this separation: squares of it must not underflow.
-_LEAST_SEPARATION = 1e-150
+# Closer laws are bounded by those at this separation: parts of it must not underflow.
+_LEAST_SEPARATION = 1e-290
 _RIGHT = 0.5 * math.pi
 
 
@@ -51,7 +51,9 @@ class NormLaplaceNoise(Guarantee):
         bound = up(-math.expm1(epsilon - t) / (1 + math.exp(-t)), most=1.0)
         if self.dimension == 1:
             return up(-math.expm1(0.5 * (epsilon - t)), most=bound)
-        return min(self._raised(self._tail.excess(self._tail.angle(epsilon))), bound)
+        # What underflows is still not 0.
+        excess = max(self._tail.excess(self._tail.angle(epsilon)), math.ulp(0.0))
+        return min(self._raised(excess), bound)
 
     def epsilon(self, delta: float) -> float:
         """The ε with δ(ε) = ``delta``, at most t; d = 1: t + 2 log(1 − δ)."""
@@ -97,7 +99,7 @@ class NormLaplaceNoise(Guarantee):
     def _found_on_a_line(self, fpr: float) -> float:
         t = self.separation
         if fpr >= 0.5:
-            return 1 - math.exp(-t) * (1 - fpr)
+            return math.exp(-t) * fpr - math.expm1(-t)
         if t + math.log(2 * fpr) <= 0:
             return math.exp(t) * fpr
         return 1 - math.exp(-t) / (4 * fpr)
@@ -106,9 +108,9 @@ class NormLaplaceNoise(Guarantee):
         """d ≥ 2. The angle is taken on the side where more is found."""
         t, tail = self.separation, self._tail
         # Any mechanism of ε = t; exact where the angle is too small for float64.
-        bound = 1 - math.exp(-t) * (1 - fpr)
+        bound = up(math.exp(-t) * fpr - math.expm1(-t))
         if t + math.log(fpr) < 0:
-            bound = min(bound, math.exp(t) * fpr)
+            bound = min(bound, up(math.exp(t) * fpr))
         if fpr <= tail.absent(_RIGHT):
             below, above = tail.angle_where(tail.absent, self._raised(fpr))
             return min(self._raised(tail.present(above)), bound) if below > 0 else bound

@@ -57,10 +57,12 @@ def general_advantage(epsilon: float, *, false_positive_rate: float = 0.5) -> fl
     share = rate("false_positive_rate", false_positive_rate)
     if share == 0:
         return 0.0
-    # Past this ε the bound says nothing, and e^ε would overflow in time.
-    if epsilon >= math.log1p(1 / share):
+    # From there on e^ε·share ≥ 2: the bound says nothing, and e^ε might overflow.
+    if epsilon + math.log(share) >= math.log(2):
         return 1.0
-    return math.expm1(epsilon) * share
+    if epsilon > 700:
+        return min(math.exp(epsilon + math.log(share)), 1.0)
+    return min(math.expm1(epsilon) * share, 1.0)
 
 
 def gaussian_advantage(epsilon: float, delta: float) -> float:

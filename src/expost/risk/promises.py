@@ -102,7 +102,7 @@ class EpsilonDelta(Guarantee):
         if most < -math.log1p(-allowed) + 1:
             second = _minus_log_rest(((1 - allowed) * math.expm1(most) + slip) / allowed)
         bound = min(first, second)
-        return bound if bound == most else up(bound)
+        return bound if slip == 0 and bound == most else up(bound)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """min(1, δ + e^ε·fpr, 1 − e^(−ε)(1 − δ − fpr)) (Wasserman and Zhou 2010)."""
@@ -112,7 +112,8 @@ class EpsilonDelta(Guarantee):
             return 1.0
         if fpr == 0:
             return slip
-        found = 1 - math.exp(-most) * max(1 - slip - fpr, 0.0)
+        # 1 − e^(−ε)(1 − δ − fpr) as a sum of positive terms.
+        found = math.exp(-most) * (slip + fpr) - math.expm1(-most)
         # Elsewhere the other bound says nothing, and e^ε might overflow.
         if math.log(fpr) + most < 0:
             found = min(found, slip + math.exp(most) * fpr)
@@ -145,7 +146,11 @@ class GaussianNoise(Guarantee):
         advantage = up(float(erf(self.mu / math.sqrt(8))), most=1.0)
         if epsilon == 0 or self.mu == math.inf:
             return advantage
-        return up(gaussian_delta(epsilon, self.mu), most=advantage, error=_GAUSSIAN_ERROR)
+        if epsilon == math.inf or self.mu == 0:
+            return 0.0
+        # What underflows is still not 0.
+        delta = max(gaussian_delta(epsilon, self.mu), math.ulp(0.0))
+        return up(delta, most=advantage, error=_GAUSSIAN_ERROR)
 
     def epsilon(self, delta: float) -> float:
         """The ε with δ(ε) = ``delta``; infinite at 0 unless μ = 0."""
