@@ -2,9 +2,9 @@
 
 import pytest
 
+from dpsgd.laws import LAWS
+from dpsgd.mutants import MUTANTS
 from evidence import record
-from training_laws import LAWS
-from training_mutants import MUTANTS
 
 
 def run() -> dict[str, str | None]:

@@ -5,6 +5,7 @@ coordinate each have gradients that no other row's noise touches, so that a trai
 n independent ones.
 """
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -13,10 +14,10 @@ import torch
 from scipy.stats import binomtest, chi2, kstest, norm
 from torch import nn
 
+from dpsgd.naive import Recorder, gradients, losses, scale_of
 from expost.errors import ConvergenceError
 from expost.torch._draws import SeededDraws
 from expost.torch._train import prepare
-from naive_sgd import Recorder, gradients, losses, scale_of
 
 CHANCE = 1e-5
 CLIP, SIGMA = 1.3, 0.9
@@ -76,7 +77,7 @@ def step() -> None:
     """θ moves by −α/(q·n) times what was published, whoever was in the batch."""
     trainer = small(rows=10, rate=0.3, steps=6)
     _, steps = run(trainer)
-    for now, after in zip(steps, steps[1:], strict=False):
+    for now, after in itertools.pairwise(steps):
         moved = now.parameters - 0.8 / 3.0 * now.noisy_sum
         torch.testing.assert_close(after.parameters, moved, rtol=0, atol=1e-12)
 

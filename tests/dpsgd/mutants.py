@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from dpsgd.laws import CLIP, LAWS, SIGMA
 from expost.mechanisms import dpsgd
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
 from expost.torch import _account, _trainer
 from expost.torch._draws import SeededDraws
 from expost.torch._gradients import RowGradients
-from training_laws import CLIP, LAWS, SIGMA
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
