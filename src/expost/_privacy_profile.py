@@ -33,6 +33,8 @@ class PrivacyProfile(RowTable):
     ``losses``      what the mechanism says of each row (see :class:`~expost.mechanisms.RowLosses`).
     ``description`` the model in one line.
     ``ids``         the rows' keys, or None: rows are then counted from 0.
+    ``sizes``       how many rows each person has where all of them are removed at once: every
+                    figure is then one of a person. None: rows are on their own.
     ``notices``     what the reader must know: choices read from the data, missing noise.
     """
 
@@ -40,6 +42,7 @@ class PrivacyProfile(RowTable):
     description: str
     rows: int
     ids: tuple[Any, ...] | None = None
+    sizes: IntArray | None = None
     notices: tuple[str, ...] = ()
     neighbours: Neighbours | None = field(default=None)
 
@@ -165,7 +168,7 @@ class PrivacyProfile(RowTable):
         return len(self.loss)
 
     def __repr__(self) -> str:
-        return f"PrivacyProfile({len(self)} rows, {self.description})"
+        return f"PrivacyProfile({len(self)} {self._noun}s, {self.description})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -174,7 +177,8 @@ class PrivacyProfile(RowTable):
         """Ten readable lines; no row's values, but ranks and exposures: curator only."""
         if self.is_noiseless:
             head = [
-                "No noise: every loss is infinite, so rows are ranked by how far they move θ.",
+                f"No noise: every loss is infinite, so {self._noun}s are ranked by how far they"
+                " move θ.",
                 f"distance     median {np.median(self.distance):.3g},"
                 f" largest {np.max(self.distance):.3g}",
             ]
@@ -189,20 +193,24 @@ class PrivacyProfile(RowTable):
                 f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
                 f"typical      median {np.median(self.typical):.3g},"
                 f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be",
-                f"worst case   at most {self.worst_case:.3g} nats promised, any row, any data"
-                f"{passed}"
+                f"worst case   at most {self.worst_case:.3g} nats promised, {self._anyone}, any"
+                f" data{passed}"
                 if self.worst_case < np.inf
                 else "worst case   none is promised",
-                f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any row",
-                f"direction    {share:.0%} of rows show evidence that they were in the data, the"
-                " others that they were not",
+                f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any"
+                f" {self._noun}",
+                f"direction    {share:.0%} of {self._noun}s show evidence that they were in the"
+                " data, the others that they were not",
                 f"precision    every loss is proved to within {_up(width / 2):.2g} nats",
             ]
         top = ", ".join(printable(self.key(int(row))) for row in self.ranking[:5])
-        title = f"Privacy profile of {len(self)} rows ({self.losses.relation.value})"
+        of_rows = "" if self.sizes is None else f" with {self.rows} rows"
+        title = (
+            f"Privacy profile of {len(self)} {self._noun}s{of_rows} ({self.losses.relation.value})"
+        )
         if self.promise_broken:
             title = (
-                f"PROMISE BROKEN: {self.rows_past_promise} of {len(self)} rows"
+                f"PROMISE BROKEN: {self.rows_past_promise} of {len(self)} {self._noun}s"
                 f" ({self.losses.relation.value}) lose more than the {self.worst_case:g} nats that"
                 f" were promised, one of them at least {np.max(self._least_exposure):.3g}"
             )
@@ -213,6 +221,17 @@ class PrivacyProfile(RowTable):
             f"most exposed {top}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
         ]
+
+    @property
+    def _noun(self) -> str:
+        return "row" if self.sizes is None else "person"
+
+    @property
+    def _anyone(self) -> str:
+        if self.sizes is None:
+            return "any row"
+        most = int(np.max(self.sizes))
+        return f"any person of up to {most} row{'s' if most > 1 else ''}"
 
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""
@@ -227,9 +246,11 @@ class PrivacyProfile(RowTable):
         """Every per-row figure, by name."""
         rank = np.empty(len(self), dtype=np.int64)
         rank[self.ranking] = np.arange(1, len(self) + 1)
-        columns: dict[str, Any] = {"row": np.arange(len(self))}
+        columns: dict[str, Any] = {self._noun: np.arange(len(self))}
         if self.ids is not None:
             columns["id"] = list(self.ids)
+        if self.sizes is not None:
+            columns["rows"] = self.sizes
         columns |= {
             "rank": rank,
             "loss": self.loss,
@@ -252,6 +273,7 @@ class PrivacyProfile(RowTable):
             "meaning": self.audience.meaning,
             "model": self.description,
             "relation": self.losses.relation.value,
+            "unit": self._noun,
             "worst_case": _finite(self.worst_case),
             "promise_broken": self.promise_broken,
             "notices": list(self.notices),

@@ -9,6 +9,7 @@ from sklearn.pipeline import Pipeline
 from expost._foreign import read_foreign
 from expost._foreign_private import read_private
 from expost._neighbours import entering_rows, tight_neighbours
+from expost._persons import Persons, read_groups
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
 from expost._target import find_target, losses_of
@@ -28,9 +29,10 @@ def profile(
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
     mechanism: Mechanism | None = None,
+    groups: Any = None,
     ids: Sequence[Any] | None = None,
 ) -> PrivacyProfile:
-    """How much ``model`` gives each of its training rows away.
+    """How much ``model`` gives each of its training rows away, or each person who has several.
 
     ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
                     the path of its model.json, a fitted scikit-learn LogisticRegression,
@@ -41,17 +43,23 @@ def profile(
     ``X``, ``y``    the rows it was trained on, in their order; others are refused.
     ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
                     who are not in the data; "replace" exchanges row i for candidate i.
-    ``ids``         keys of the rows for the result.
+    ``groups``      whose row each row is, one label a row: all rows of a person are removed at
+                    once, and the result has one entry a person, in the order in which they first
+                    appear, with their labels for keys. "remove" only; not for more than two
+                    classes, nor for diffprivlib's models.
+    ``ids``         keys of the rows for the result; none beside ``groups``.
 
     Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
     """
     relation = Neighbouring.parse(relation)
+    persons = _persons(groups, X, relation, ids)
     steps: Any = None
     if isinstance(model, Pipeline):
         steps, model = model[:-1], model[-1]
     target = find_target(model, mechanism)
     if target is None:
-        return _foreign_profile(model, _transformed(steps, X), y, relation, candidates, ids)
+        rows = _transformed(steps, X)
+        return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
     theta, how, problem, notices = target.bind(_transformed(steps, X), y)
     if problem.rows != how.rows:
         raise WrongRows(
@@ -71,15 +79,28 @@ def profile(
             entering = entering_rows(entering, relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
-    losses, near = losses_of(theta, how, problem, relation, entering)
+    losses, near = losses_of(theta, how, problem, relation, entering, persons)
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
         rows=problem.rows,
-        ids=row_keys(ids, len(losses.loss)),
+        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        sizes=None if persons is None else persons.sizes,
         notices=notices,
         neighbours=near,
     )
+
+
+def _persons(
+    groups: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
+) -> Persons | None:
+    if groups is None:
+        return None
+    if ids is not None:
+        raise InvalidInput(
+            "ids: leave it out beside groups, whose labels are the keys of the persons."
+        )
+    return read_groups(groups, np.shape(X)[0] if np.shape(X) else 0, relation)
 
 
 def _transformed(steps: Any, X: Any) -> Any:
@@ -92,6 +113,7 @@ def _foreign_profile(
     y: Any,
     relation: Neighbouring,
     candidates: tuple[Any, Any] | None,
+    persons: Persons | None,
     ids: Sequence[Any] | None,
 ) -> PrivacyProfile:
     """Losses of the rows of another library's private model, or distances of scikit-learn's."""
@@ -106,6 +128,10 @@ def _foreign_profile(
     if relation is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: models of other libraries are profiled for 'remove' only.")
     if private is not None:
+        if persons is not None:
+            raise InvalidInput(
+                "groups: models of diffprivlib are profiled row by row; leave groups out."
+            )
         private.check_rows()
         return PrivacyProfile(
             losses=private.row_losses(),
@@ -123,13 +149,19 @@ def _foreign_profile(
             "X, y: the model does not minimise its objective on these rows; pass the rows that it"
             " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
         )
-    near = tight_neighbours(problem, base, relation=relation, keep_total_penalty=True)
+    near = tight_neighbours(
+        problem, base, relation=relation, persons=persons, keep_total_penalty=True
+    )
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
     return PrivacyProfile(
         losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
         rows=problem.rows,
-        ids=row_keys(ids, problem.rows),
-        notices=("The model carries no noise: every loss is infinite, rows rank by distance.",),
+        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        sizes=None if persons is None else persons.sizes,
+        notices=(
+            "The model carries no noise: every loss is infinite,"
+            f" {'rows' if persons is None else 'persons'} rank by distance.",
+        ),
         neighbours=near,
     )

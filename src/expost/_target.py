@@ -8,6 +8,7 @@ import numpy as np
 
 from expost import _validate
 from expost._neighbours import Neighbours, tight_neighbours
+from expost._persons import Persons
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
 from expost.mechanisms import (
@@ -18,6 +19,8 @@ from expost.mechanisms import (
     RowLosses,
     Tangent,
 )
+from expost.mechanisms.group_promise import group_guarantee, group_worst_case
+from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, typical_exposures
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
@@ -36,31 +39,52 @@ def losses_of(
     problem: Problem | SoftmaxProblem,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
+    groups: Persons | None = None,
 ) -> tuple[RowLosses, Neighbours | None]:
-    """What the mechanism says of every row, and the neighbours where it goes through them."""
-    near = None
+    """What the mechanism says of every row, and the neighbours where it goes through them.
+
+    With ``groups`` of every person: all her rows are removed at once.
+    """
+    persons = None if groups is None or groups.are_rows else groups
     if isinstance(problem, SoftmaxProblem):
-        losses = _softmax_losses(theta, how, problem, relation, entering)
-    elif isinstance(how, ObjectivePerturbation) and how.is_private:
+        if persons is not None:
+            raise InvalidInput(
+                "groups: a model of more than two classes is profiled row by row; leave groups out."
+            )
+        return _softmax_losses(theta, how, problem, relation, entering), None
+    if isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
+        found = (
+            tangent.row_losses(relation, entering)
+            if persons is None
+            else person_losses(tangent, persons)
+        )
         losses = replace(
-            tangent.row_losses(relation, entering),
-            sampled=lambda: typical_exposures(how, problem, relation, entering),
-            draw=lambda size, rng: drawn_losses(how, problem, relation, entering, size, rng),
+            found,
+            sampled=lambda: typical_exposures(how, problem, relation, entering, persons),
+            draw=lambda size, rng: drawn_losses(
+                how, problem, relation, entering, size, rng, persons
+            ),
         )
-    else:
-        base = minimise(problem, tolerance=1e-12)
-        near = tight_neighbours(
-            problem,
-            base,
-            relation=relation,
-            entering=entering,
-            keep_total_penalty=how.kind == "objective",
-        )
-        plain = _without_noise(how) if isinstance(how, ObjectivePerturbation) else how
-        plain.check_rows(theta, near.base, near.base_error)
-        losses = plain.row_losses(theta, near)
+        return losses, None
+    base = minimise(problem, tolerance=1e-12)
+    near = tight_neighbours(
+        problem,
+        base,
+        relation=relation,
+        entering=entering,
+        persons=groups,
+        keep_total_penalty=how.kind == "objective",
+    )
+    plain = _without_noise(how) if isinstance(how, ObjectivePerturbation) else how
+    plain.check_rows(theta, near.base, near.base_error)
+    losses = plain.row_losses(theta, near)
+    if persons is None or not how.is_private:
+        return losses, near
+    worst, passed = group_worst_case(how, persons.largest)
+    promised = group_guarantee(how, persons.largest)
+    losses = replace(losses, worst_case=worst, worst_case_passed=passed, guarantee=promised)
     return losses, near
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
+from expost._persons import Persons
 from expost.glm import Minimiser, Problem, minimise
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.tangent import Tangent
 from expost.types import FloatArray, Neighbouring
 
@@ -145,11 +147,16 @@ def drawn_losses(
     entering: tuple[FloatArray, FloatArray] | None,
     size: int,
     rng: np.random.Generator,
+    persons: Persons | None = None,
 ) -> Iterator[FloatArray]:
-    """The loss of every row in each of ``size`` releases θ ~ p(· ∣ D)."""
+    """The loss of every row, or person, in each of ``size`` releases θ ~ p(· ∣ D)."""
     noise = mechanism.law.sample(size, rng)
     for theta in perturbed_minimisers(problem, noise / mechanism.rows):
-        yield Tangent.at(mechanism, problem, theta).row_losses(relation, entering).loss
+        tangent = Tangent.at(mechanism, problem, theta)
+        if persons is None:
+            yield tangent.row_losses(relation, entering).loss
+        else:
+            yield person_losses(tangent, persons).loss
 
 
 def typical_exposures(
@@ -157,12 +164,15 @@ def typical_exposures(
     problem: Problem,
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
+    persons: Persons | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rows = problem.rows if entering is None else len(entering[0])
+    if persons is not None:
+        rows = len(persons)
     total, squares = np.zeros(rows), np.zeros(rows)
     rng = np.random.default_rng(_SEED)
-    for loss in drawn_losses(mechanism, problem, relation, entering, _MODELS, rng):
+    for loss in drawn_losses(mechanism, problem, relation, entering, _MODELS, rng, persons):
         exposure = np.abs(loss)
         total += exposure
         squares += exposure**2

@@ -32,7 +32,7 @@ from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["Tangent"]
+__all__ = ["Tangent", "uncertain_rows"]
 
 # How improbable a noise must be before the rows are taken for the wrong ones.
 _IMPLAUSIBLE = 1e-9
@@ -70,7 +70,7 @@ class Tangent:
             hessian += (X * curvature[:, None]).T @ X
             error = problem.slope_error(theta, slope, curvature, norms)
             rounding += float(norms @ (error + gamma(len(X) + 4) * np.abs(slope)))
-            loose += float(np.sum(_uncertain(problem, z, y, norms, reach) * norms**2))
+            loose += float(np.sum(uncertain_rows(problem, z, y, norms, reach) * norms**2))
         penalty = mechanism.penalty_sum
         total = gradient.value + penalty * theta
         rounding += 8 * ROUNDOFF * (float(np.linalg.norm(total)) + penalty * _norm(theta))
@@ -155,7 +155,7 @@ class Tangent:
             slope=slope,
             curvature=curvature,
             most_curved=problem.loss.curvature_bound * norms**2 / self.mechanism.penalty_sum,
-            uncertain=_uncertain(problem, z, y, norms, reach),
+            uncertain=uncertain_rows(problem, z, y, norms, reach),
             norms=norms,
             gradient_error=norms * (steepest * reach + rounding),
             spread=(problem.loss.third_ratio or 0.0) * reach * norms,
@@ -301,7 +301,7 @@ def _bracketed(
     return value, error + 16 * ROUNDOFF * (1 + value)
 
 
-def _uncertain(
+def uncertain_rows(
     problem: Problem, z: FloatArray, y: FloatArray, norms: FloatArray, reach: float
 ) -> NDArray[np.bool_]:
     """Whether the predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
