@@ -15,7 +15,15 @@ import pytest
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, _files
-from expost._ledger import NAME, Ledger, append, entries_of, ledger_notice, ledger_path
+from expost._ledger import (
+    NAME,
+    Ledger,
+    append,
+    entries_of,
+    ledger_notice,
+    ledger_path,
+    list_release,
+)
 from expost._ledger_entry import Entry
 from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
 from expost.mechanisms.publishing import PublishingBudget
@@ -154,6 +162,23 @@ def test_the_digest_knows_the_rows_under_its_own_salt():
     assert Ledger.new().digest(X, Y) != digest
     assert Ledger.new().salt != ledger.salt
     assert ledger.digest(X * 0, Y) == ledger.digest(-X * 0, Y)
+
+
+def test_a_release_made_in_python_is_listed_with_its_rows(tmp_path):
+    model = saved(tmp_path)
+    ledger = list_release(tmp_path, model, X, Y)
+    assert ledger == Ledger.load(tmp_path / NAME)
+    assert ledger.entries[0].data == ledger.digest(X, Y)
+    other = list_release(tmp_path / "other.json", str(model))
+    assert other.entries[0].data is None
+    assert (tmp_path / "other.CURATOR-ONLY.json").exists()
+    with pytest.raises(InvalidInput, match="pass both"):
+        list_release(tmp_path, model, X)
+    with pytest.raises(InvalidInput, match="folder is not there"):
+        list_release(tmp_path / "none" / "x.json", model)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        list_release(tmp_path / "third.json", tmp_path / "no.json")
+    assert not (tmp_path / "third.CURATOR-ONLY.json").exists()
 
 
 # The file ------------------------------------------------------------------------------------------

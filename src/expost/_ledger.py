@@ -36,6 +36,7 @@ __all__ = [
     "entries_of",
     "ledger_notice",
     "ledger_path",
+    "list_release",
     "now",
 ]
 
@@ -180,6 +181,27 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
                 write_json(path, Audience.FAIL, ledger.to_json())
                 _settle(path.parent)
             return ledger
+
+
+def list_release(ledger: str | Path, release: str | Path, X: Any = None, y: Any = None) -> Ledger:
+    """List a model.json or report.json that was made in Python, and return the ledger.
+
+    ``ledger``   its file, or the folder that it lies in; started if it is not there.
+    ``X``, ``y`` the rows behind the release, so that releases of other rows are recognised.
+    """
+    path = ledger_path(ledger)
+    if not path.parent.is_dir():
+        raise InvalidInput(f"ledger={str(path)!r}: its folder is not there; make it.")
+    if (X is None) is not (y is None):
+        raise InvalidInput("X, y: pass both, or neither.")
+    # Read before the ledger is touched, which a file of nonsense must not start.
+    found = entries_of(Path(release))
+
+    def entries(before: Ledger) -> list[Entry]:
+        data = None if X is None else before.digest(X, y)
+        return [replace(entry, data=data) for entry in found]
+
+    return append(path, entries)
 
 
 def _start(path: Path, ledger: Ledger) -> bool:
