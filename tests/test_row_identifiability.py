@@ -342,7 +342,7 @@ def test_a_table_for_the_curator_only(tmp_path):
     assert "<i>" not in found._repr_html_()
     assert repr(found) == "RowIdentifiability(3 rows, prior=0.25, <b>)"
     content = json.loads(found.to_json())
-    assert content["row"] == "<i>"
+    assert content["surest"] == "<i>"
     assert content["audience"] == "fail"
     assert content["notices"] == ["see"]
     assert content["rows"]["belief"] == found.belief.tolist()
@@ -353,3 +353,16 @@ def test_a_table_for_the_curator_only(tmp_path):
     assert table.schema.metadata[b"audience"] == b"fail"
     assert table["rank"].to_pylist() == [2, 3, 1]
     assert mode(found.to_json(tmp_path / "rows.json")) == 0o600
+
+
+def test_persons_are_called_so():
+    losses = made([0.2, -0.3], 0.1)
+    profile = expost.PrivacyProfile(
+        losses=losses, description="a model", rows=5, sizes=np.array([2, 3])
+    )
+    found = profile.identifiability()
+    assert "Identifiability of 2 persons" in str(found)
+    assert "all other people's rows" in str(found)
+    assert "row" not in str(found).replace("people's rows", "").replace("single rows", "")
+    assert json.loads(found.to_json())["unit"] == "person"
+    assert "person" in found.columns()

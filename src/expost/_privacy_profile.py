@@ -158,6 +158,7 @@ class PrivacyProfile(RowTable):
             description=self.description,
             ids=self.ids,
             notices=self.notices,
+            unit=self._noun,
         )
 
     @property

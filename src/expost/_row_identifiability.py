@@ -76,6 +76,8 @@ class RowIdentifiability(RowTable):
     ``losses``  what the mechanism says of each row.
     ``prior``   how probable the attacker holds it beforehand that a row was there.
     ``ids``     the rows' keys, or None: rows are then counted from 0.
+    ``unit``    "row", or "person" where all rows of a person are removed at once: every figure is
+                then one of a person.
 
     What is not known counts as identified: beliefs and advantages are then 1.
     """
@@ -85,6 +87,7 @@ class RowIdentifiability(RowTable):
     description: str
     ids: tuple[Any, ...] | None = None
     notices: tuple[str, ...] = ()
+    unit: str = "row"
 
     audience = Audience.FAIL
 
@@ -224,7 +227,7 @@ class RowIdentifiability(RowTable):
         return row if self.ids is None else self.ids[row]
 
     def __repr__(self) -> str:
-        return f"RowIdentifiability({len(self)} rows, prior={self.prior:g}, {self.description})"
+        return f"RowIdentifiability({len(self)} {self.unit}s, prior={self.prior:g}, {self.description})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -233,13 +236,13 @@ class RowIdentifiability(RowTable):
         """A few readable lines; no row's values, but keys and beliefs: curator only."""
         surest = float(np.max(self._highest_loss))
         return [
-            f"Identifiability of {len(self)} rows ({self.losses.relation.value})",
+            f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",
             f"model        {self.description}",
             f"in words     {self._headline(surest)}",
             f"belief       {self._belief_line()}",
-            f"rows above   {self._share_line()}",
-            f"either way   at most {percent(float(np.max(self.confidence_high)))} sure of any row,"
-            " in or out",
+            f"above        {self._share_line()}",
+            f"either way   at most {percent(float(np.max(self.confidence_high)))} sure of any"
+            f" {self.unit}, in or out",
             f"advantage    {self._advantage_line()}",
             f"worst case   {self._worst_case_line()}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -248,16 +251,20 @@ class RowIdentifiability(RowTable):
     def _headline(self, surest: float) -> str:
         # The attacker may be surest of all that a row was not there: her belief only fell.
         if surest < 0:
-            return "No row's presence is any more probable after seeing this model than before."
-        return belief_sentence(prior=self.prior, loss=surest, seen="this model")
+            return (
+                f"No {self.unit}'s presence is any more probable after seeing this model than"
+                " before."
+            )
+        known = "every other row" if self.unit == "row" else "all other people's rows"
+        return belief_sentence(prior=self.prior, loss=surest, seen="this model", known=known)
 
     def _belief_line(self) -> str:
         middle, late = (float(q) for q in np.quantile(self.belief_high, [0.5, 0.99]))
         largest = float(self.belief_high[self.row])
         doubt = float(expit(-float(logit(self.prior)) - self._highest_loss[self.row]))
         return (
-            f"median {percent(middle)}, 99 % of rows up to {percent(late)}, largest"
-            f" {percent(largest, doubt)} (row {printable(self.key(self.row))})"
+            f"median {percent(middle)}, 99 % of {self.unit}s up to {percent(late)}, largest"
+            f" {percent(largest, doubt)} ({self.unit} {printable(self.key(self.row))})"
         )
 
     def _share_line(self) -> str:
@@ -268,7 +275,7 @@ class RowIdentifiability(RowTable):
             parts.append(f"{chosen_percent(level)}: {count}")
             if count == 0:
                 break
-        return f"a belief of {', '.join(parts)} of {len(self)}"
+        return f"a belief of {', '.join(parts)} of {len(self)} {self.unit}s"
 
     def _advantage_line(self) -> str:
         value, high = self._advantage.value[self.row], float(self.advantage_high[self.row])
@@ -278,8 +285,10 @@ class RowIdentifiability(RowTable):
         else:
             often = advantage_sentence(high).partition("guesses right ")[2].partition(", ")[0]
             shown = f"{at_most(high)} (right {often})"
-        other = f"{at_most(float(self.advantage_high[most]))} (row {printable(self.key(most))})"
-        return f"{shown}, against that row over all models it might be; largest {other}"
+        other = (
+            f"{at_most(float(self.advantage_high[most]))} ({self.unit} {printable(self.key(most))})"
+        )
+        return f"{shown}, against that {self.unit} over all models it might be; largest {other}"
 
     def _worst_case_line(self) -> str:
         worst = self.worst_case
@@ -301,7 +310,7 @@ class RowIdentifiability(RowTable):
         rank[self.ranking] = np.arange(1, len(self) + 1)
         keys = {} if self.ids is None else {"id": list(self.ids)}
         return {
-            "row": np.arange(len(self)),
+            self.unit: np.arange(len(self)),
             **keys,
             "rank": rank,
             "belief": self.belief,
@@ -323,8 +332,9 @@ class RowIdentifiability(RowTable):
             "meaning": self.audience.meaning,
             "model": self.description,
             "relation": self.losses.relation.value,
+            "unit": self.unit,
             "prior": self.prior,
-            "row": self.key(self.row),
+            "surest": self.key(self.row),
             "worst_case": {name: getattr(worst, name) for name in worst.__dataclass_fields__},
             "notices": list(self.notices),
             "rows": {

@@ -88,7 +88,12 @@ def chance(probability: float) -> str:
 
 
 def belief_sentence(
-    *, prior: float, loss: float, failure: float = 0.0, seen: str = "the model"
+    *,
+    prior: float,
+    loss: float,
+    failure: float = 0.0,
+    seen: str = "the model",
+    known: str = "every other row",
 ) -> str:
     """How sure an attacker gets who knows every other row (D5.3 Lemma 1)."""
     prior = _validate.probability("prior", prior)
@@ -103,7 +108,7 @@ def belief_sentence(
     else:
         sure = f"is at most {percent(belief_after(prior, loss), doubt)} sure"
     return (
-        f"An attacker who {who}, and knows every other row, {sure} after seeing {seen} that a"
+        f"An attacker who {who}, and knows {known}, {sure} after seeing {seen} that a"
         f" person was in the data{left}{_except(failure)}."
     )
 
