@@ -66,7 +66,7 @@ def test_epsilon_inverts_delta(epsilon, slip):
             rest = 1 - (mp.mpf(delta) - s) * (1 + mp.exp(-e)) / (1 - s)
             exact = max(e + mp.log(rest), mp.mpf(0)) if rest > 0 else mp.mpf(0)
             # What the logarithm is taken of is a difference from 1, known to a few roundings.
-            felt = 1e-14 * (1 + e) + (2e-15 / rest if exact > 0 else 0)
+            felt = 1e-14 * (1 + e) + (1e-14 / (rest * (1 - s)) if exact > 0 else 0)
             assert exact <= got <= exact + felt
 
 

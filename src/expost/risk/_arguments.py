@@ -6,7 +6,7 @@ from typing import Any
 from expost import _validate
 from expost.errors import InvalidInput
 
-__all__ = ["between", "extended", "level", "rate", "up"]
+__all__ = ["between", "down", "extended", "level", "rate", "up"]
 
 # Sixteen unit roundoffs: more than a handful of additions, products and library functions err.
 _FEW_ROUNDINGS = 2.0**-49
@@ -49,3 +49,8 @@ def between(name: str, value: Any, low: float, high: float, why: str) -> float:
 def up(value: float, *, most: float = math.inf, error: float = _FEW_ROUNDINGS) -> float:
     """``value`` ≥ 0 raised by its relative ``error``, but not past ``most``, a proved bound."""
     return min(value * (1 + error), most)
+
+
+def down(value: float) -> float:
+    """``value`` ≥ 0 lowered by twice as much as :func:`up` raises: up(down(x)) ≤ x."""
+    return value * (1 - 2 * _FEW_ROUNDINGS)

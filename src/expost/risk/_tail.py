@@ -72,8 +72,10 @@ class LossTail:
 
         return self._share(height, angle)
 
-    def angle_where(self, tail: Callable[[float], float], mass: float) -> tuple[float, float]:
-        """(below, above): neighbouring angles with tail(below) ≤ ``mass`` < tail(above).
+    def angle_where(
+        self, tail: Callable[[float], float], mass: float, *, halvings: int = 120
+    ) -> tuple[float, float]:
+        """(below, above): angles with tail(below) ≤ ``mass`` < tail(above), neighbours by default.
 
         ``tail`` is one of the three. Below 1e-9 cos ψ is 1 in float64, and (0, 1e-9) is answered;
         (π/2, π/2) where no angle has so much.
@@ -83,7 +85,7 @@ class LossTail:
         if tail(_RIGHT) <= mass:
             return _RIGHT, _RIGHT
         below, above = bracket_root(
-            lambda angle: np.array(tail(float(angle)) - mass), _LEAST, _RIGHT
+            lambda angle: np.array(tail(float(angle)) - mass), _LEAST, _RIGHT, halvings=halvings
         )
         return float(below), float(above)
 

@@ -13,8 +13,9 @@ from functools import cached_property
 
 from expost import _validate
 from expost._numerics import ROUNDOFF
-from expost.risk._arguments import extended, level, rate, up
+from expost.risk._arguments import down, extended, level, rate, up
 from expost.risk._tail import LossTail
+from expost.risk.epsilon_delta import EpsilonDelta
 from expost.risk.guarantee import Guarantee
 
 __all__ = ["NormLaplaceNoise"]
@@ -22,6 +23,8 @@ __all__ = ["NormLaplaceNoise"]
 # Closer laws are bounded by those at this separation: parts of it must not underflow.
 _LEAST_SEPARATION = 1e-290
 _RIGHT = 0.5 * math.pi
+# The angle of a threshold, to about eight digits.
+_HALVINGS = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ class NormLaplaceNoise(Guarantee):
         if delta == 0 or t in (0.0, math.inf):
             return t
         if self.dimension == 1:
-            return _raised_sum(t, 2 * math.log1p(-delta))
+            return _raised_sum(t, 2 * math.log1p(-down(delta)))
         below, _ = self._tail.angle_where(self._tail.excess, self._lowered(delta))
         return min(self._tail.loss(below), t)
 
@@ -88,8 +91,9 @@ class NormLaplaceNoise(Guarantee):
             return 1.0
         if self.separation == 0 or fpr in (0.0, 1.0):
             return fpr
-        found = self._found_on_a_line(fpr) if self.dimension == 1 else self._found(fpr)
-        return up(max(found, fpr), most=1.0)
+        if self.dimension == 1:
+            return up(max(self._found_on_a_line(fpr), fpr), most=1.0)
+        return self._found(fpr)
 
     def describe(self) -> str:
         """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
@@ -105,17 +109,22 @@ class NormLaplaceNoise(Guarantee):
         return 1 - math.exp(-t) / (4 * fpr)
 
     def _found(self, fpr: float) -> float:
-        """d ≥ 2. The angle is taken on the side where more is found."""
-        t, tail = self.separation, self._tail
-        # Any mechanism of ε = t; exact where the angle is too small for float64.
-        bound = up(math.exp(-t) * fpr - math.expm1(-t))
-        if t + math.log(fpr) < 0:
-            bound = min(bound, up(math.exp(t) * fpr))
+        """d ≥ 2: the supporting line of the curve at the threshold c.
+
+        For every c ≥ 0 the noise is a (c, δ(c)) mechanism, whose rates bound its own; at the right
+        c they are equal. So an error of the angle makes a bound too, and counts squared.
+        """
+        tail = self._tail
         if fpr <= tail.absent(_RIGHT):
-            below, above = tail.angle_where(tail.absent, self._raised(fpr))
-            return min(self._raised(tail.present(above)), bound) if below > 0 else bound
-        below, _ = tail.angle_where(tail.present, self._lowered(1 - fpr))
-        return min(1 - self._lowered(tail.absent(below)), bound)
+            below, _ = tail.angle_where(tail.absent, fpr, halvings=_HALVINGS)
+        else:
+            below, _ = tail.angle_where(tail.present, 1 - fpr, halvings=_HALVINGS)
+        threshold = min(tail.loss(below), self.separation)
+        most, slip = EpsilonDelta(epsilon=self.separation), self.delta(threshold)
+        if not slip < 1:
+            return most.true_positive_rate(fpr)
+        line = EpsilonDelta(epsilon=threshold, delta=slip)
+        return min(line.true_positive_rate(fpr), most.true_positive_rate(fpr))
 
     @cached_property
     def _tail(self) -> LossTail:

@@ -1,0 +1,118 @@
+"""Any mechanism of which (ε, δ) is all that is known."""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import expit
+
+from expost._numerics import ROUNDOFF
+from expost.risk._arguments import down, extended, level, rate, up
+from expost.risk.guarantee import Guarantee
+
+__all__ = ["EpsilonDelta"]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class EpsilonDelta(Guarantee):
+    """Any mechanism with P(S) ≤ e^ε Q(S) + δ for all S, in both directions; 0 ≤ ε ≤ ∞, 0 ≤ δ < 1.
+
+    The two are kept as ``promised_epsilon`` and ``promised_delta``: ``epsilon`` and ``delta`` are
+    the curve through them.
+
+    Formal guarantees
+    -----------------
+    All figures are tight: some (ε, δ) mechanism reaches each. ``delta``, ``advantage`` and
+    ``true_positive_rate`` are those of one pair that dominates all others (Kairouz, Oh and
+    Viswanath 2015): with probability δ the secret is told, else randomised response at ε. ``loss``
+    does not shrink under post-processing, and a two-point mechanism of its own reaches it.
+    ε = ∞ is no promise: δ(ε'), advantage, belief and every rate are 1.
+    """
+
+    promised_epsilon: float
+    promised_delta: float
+
+    def __init__(self, *, epsilon: float, delta: float = 0.0) -> None:
+        object.__setattr__(self, "promised_epsilon", extended("epsilon", epsilon))
+        object.__setattr__(self, "promised_delta", level("delta", delta))
+
+    def __repr__(self) -> str:
+        return f"EpsilonDelta(epsilon={self.promised_epsilon!r}, delta={self.promised_delta!r})"
+
+    def delta(self, epsilon: float) -> float:
+        """δ + (1 − δ)(e^ε − e^ε')/(1 + e^ε) at ε' < ε, δ from ε on; (e^ε − 1 + 2δ)/(e^ε + 1) at 0.
+
+        The last is the advantage (erratum 9).
+        """
+        below = extended("epsilon", epsilon)
+        most, slip = self.promised_epsilon, self.promised_delta
+        if most == math.inf:
+            return 1.0
+        if below >= most:
+            return slip
+        # 1 − e^(ε'−ε) over 1 + e^(−ε): nothing overflows, and near ε = 0 nothing cancels.
+        response = -math.expm1(below - most) * float(expit(most))
+        return up(slip + (1 - slip) * response, most=1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """ε + log(1 − (δ' − δ)(1 + e^(−ε))/(1 − δ)), at least 0; infinite for δ' < δ."""
+        allowed = level("delta", delta)
+        most, slip = self.promised_epsilon, self.promised_delta
+        if allowed < slip or most == math.inf:
+            return math.inf
+        if allowed >= self.delta(0.0):
+            return 0.0
+        # Rounded down, so that ε' is rounded up and keeps δ' when it is asked back.
+        share = max(down(down(allowed) - slip), 0.0) / (1 - slip) * (1 + math.exp(-most))
+        fall = -math.log1p(-share) if share < 1 else 0.0
+        return min(max(most - fall + 4 * ROUNDOFF * (most + fall), 0.0), most)
+
+    def loss(self, delta: float = 0.0) -> float:
+        """The least b that bounds every (ε, δ) mechanism's evidence, but with probability δ'.
+
+        min(ε − log(1 − δ/δ'), −log(1 − [(1 − δ')(e^ε − 1) + δ]/δ')), each where it is defined.
+        The first is erratum 10, P(ℓ > b) ≤ δ/(1 − e^(ε−b)); the second is the smaller one for
+        δ' − δ > (1 − δ')e^ε and says that what is left of Q must lie somewhere. Infinite for
+        δ' ≤ δ unless δ = 0, and ε at δ' = δ = 0.
+        """
+        allowed = level("delta", delta)
+        most, slip = self.promised_epsilon, self.promised_delta
+        if most == math.inf or (slip > 0 and not allowed > slip):
+            return math.inf
+        if allowed == 0:
+            return most
+        first = most + _minus_log_rest(slip / allowed)
+        second = math.inf
+        # Where e^ε could overflow, the second is not defined anyway.
+        if most < -math.log1p(-allowed) + 1:
+            second = _minus_log_rest(((1 - allowed) * math.expm1(most) + slip) / allowed)
+        bound = min(first, second)
+        return bound if slip == 0 and bound == most else up(bound)
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """min(1, δ + e^ε·fpr, 1 − e^(−ε)(1 − δ − fpr)) (Wasserman and Zhou 2010)."""
+        fpr = rate("false_positive_rate", false_positive_rate)
+        most, slip = self.promised_epsilon, self.promised_delta
+        if most == math.inf:
+            return 1.0
+        if fpr == 0:
+            return slip
+        # 1 − e^(−ε)(1 − δ − fpr) as a sum of positive terms.
+        found = math.exp(-most) * (slip + fpr) - math.expm1(-most)
+        # Elsewhere the other bound says nothing, and e^ε might overflow.
+        if math.log(fpr) + most < 0:
+            found = min(found, slip + math.exp(most) * fpr)
+        return up(max(found, fpr), most=1.0)
+
+    def describe(self) -> str:
+        """'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""
+        if self.promised_epsilon == math.inf:
+            return "no promise"
+        slip = f", delta = {self.promised_delta:g}" if self.promised_delta else ""
+        return f"epsilon = {self.promised_epsilon:g}{slip}"
+
+
+def _minus_log_rest(share: float) -> float:
+    """−log(1 − share), rounded up; infinite from 1 on."""
+    # Before the logarithm: near 1 its rounding is what counts.
+    share = up(share)
+    return -math.log1p(-share) if share < 1 else math.inf

@@ -1,0 +1,74 @@
+"""What Gaussian noise allows, in closed forms."""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import erf, ndtr, ndtri
+
+from expost.accounting import gaussian_delta, gaussian_epsilon
+from expost.risk._arguments import extended, level, rate, up
+from expost.risk.guarantee import Guarantee
+
+__all__ = ["GaussianNoise"]
+
+# Relative error of gaussian_delta, with room (tests/accounting/test_gaussian.py finds 2e-13), and
+# a little less than gaussian_epsilon leaves.
+_DELTA_ERROR = 9e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianNoise(Guarantee):
+    """Gaussian noise of σ = sensitivity/μ: N(0, 1) against N(μ, 1); ℓ ~ N(μ²/2, μ²), 0 ≤ μ ≤ ∞.
+
+    k releases of μᵢ are one of √Σμᵢ². Every figure is exact but for its rounding.
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", extended("mu", self.mu))
+
+    def delta(self, epsilon: float) -> float:
+        """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Thm 8); at 0 2Φ(μ/2) − 1."""
+        epsilon = extended("epsilon", epsilon)
+        # 2Φ(μ/2) − 1 = erf(μ/√8), which keeps its digits for small μ.
+        advantage = up(float(erf(self.mu / math.sqrt(8))), most=1.0)
+        if epsilon == 0 or self.mu == math.inf:
+            return advantage
+        if epsilon == math.inf or self.mu == 0:
+            return 0.0
+        # What underflows is still not 0.
+        delta = max(gaussian_delta(epsilon, self.mu), math.ulp(0.0))
+        return up(delta, most=advantage, error=_DELTA_ERROR)
+
+    def epsilon(self, delta: float) -> float:
+        """The ε with δ(ε) = ``delta``; infinite at 0 unless μ = 0."""
+        delta = level("delta", delta)
+        if delta == 0:
+            return 0.0 if self.mu == 0 else math.inf
+        return gaussian_epsilon(self.mu, delta)
+
+    def loss(self, delta: float = 0.0) -> float:
+        """μ²/2 + μΦ⁻¹(1 − δ), at least 0: P(ℓ > b) = Φ(μ/2 − b/μ) (erratum 10)."""
+        delta = level("delta", delta)
+        if self.mu == 0:
+            return 0.0
+        if delta == 0 or self.mu == math.inf:
+            return math.inf
+        score = -float(ndtri(delta))
+        loss = self.mu * (0.5 * self.mu + score)
+        slack = 2.0**-49 * self.mu * (0.5 * self.mu + abs(score))
+        return max(loss + slack, 0.0)
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Φ(Φ⁻¹(fpr) + μ) (Dong, Roth and Su 2019, Eq. 6)."""
+        fpr = rate("false_positive_rate", false_positive_rate)
+        if self.mu == 0 or fpr in (0.0, 1.0):
+            return 1.0 if fpr > 0 and self.mu == math.inf else fpr
+        score = float(ndtri(fpr))
+        score += self.mu + 2.0**-49 * (abs(score) + self.mu)
+        return up(max(float(ndtr(score)), fpr), most=1.0)
+
+    def describe(self) -> str:
+        """'Gaussian noise, mu = 0.5'."""
+        return f"Gaussian noise, mu = {self.mu:g}"
