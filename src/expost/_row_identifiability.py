@@ -227,7 +227,8 @@ class RowIdentifiability(RowTable):
         return row if self.ids is None else self.ids[row]
 
     def __repr__(self) -> str:
-        return f"RowIdentifiability({len(self)} {self.unit}s, prior={self.prior:g}, {self.description})"
+        units = f"{len(self)} {self.unit}s"
+        return f"RowIdentifiability({units}, prior={self.prior:g}, {self.description})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -293,9 +294,10 @@ class RowIdentifiability(RowTable):
     def _worst_case_line(self) -> str:
         worst = self.worst_case
         passed = f" except with a chance of {chance(worst.failure)}" if worst.failure > 0 else ""
+        known = "nothing is promised, which" if worst.promise == "nothing" else worst.promise
         return (
-            f"{worst.promise} is promised: belief {percent(worst.belief)}{passed}, advantage"
-            f" {at_most(worst.advantage)}, {percent(worst.true_positive_rate)} of members found"
+            f"{known} allows a belief of {percent(worst.belief)}{passed}, an advantage of"
+            f" {at_most(worst.advantage)}, and {percent(worst.true_positive_rate)} of members found"
             f" where {chosen_percent(worst.false_positive_rate)} of others are taken for them"
         )
 
