@@ -324,7 +324,7 @@ def test_the_lines_are_upper_bounds():
         assert shown <= np.max(found.belief_high) + 0.0011 or largest[1]
         sure = re.search(r"either way   at most (<?) ?([\d.]+) %", text)
         assert float(sure[2]) / 100 >= np.max(found.confidence_high)
-        assert ("100 %" in text) <= (largest[1] == "<" or "advantage 1" in text)
+        assert ("100 %" in text) <= (largest[1] == "<" or "advantage of 1" in text)
         for count, level in re.findall(r"([\d.]+) %: (\d+)", text):
             assert found.rows_above(float(count) / 100) == int(level)
 
