@@ -1,0 +1,122 @@
+"""Reading whose row each row is."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from expost._persons import read_groups
+from expost.errors import InvalidInput
+from expost.types import Neighbouring
+
+
+def naive(labels):
+    """Names in order of first appearance, and the rows of each."""
+    found = {}
+    for row, label in enumerate(labels):
+        found.setdefault(label, []).append(row)
+    return list(found), list(found.values())
+
+
+LABELS = {
+    "integers": np.array([7, 3, 7, 0, 3, 7]),
+    "a list": [7, 3, 7, 0, 3, 7],
+    "texts": ["b", "a", "b", "zz", "a", "b"],
+    "an array of texts": np.array(["b", "a", "b", "zz", "a", "b"]),
+    "objects": np.array(["b", 1, "b", (1, 2), 1, "b"], dtype=object),
+    "tuples": [("x", 1), ("x", 2), ("x", 1), ("y", 1), ("x", 2), ("x", 1)],
+    "numbers": np.array([0.5, -1.0, 0.5, 2.0, -1.0, 0.5]),
+    "truths": [True, False, True, False, False, True],
+    "a series": pd.Series(["b", "a", "b", "zz", "a", "b"], index=[5, 4, 3, 2, 1, 0]),
+    "categories": pd.Series(["b", "a", "b", "zz", "a", "b"], dtype="category"),
+    "days": np.array(["2020-01-02", "2020-01-01", "2020-01-02", "2021-01-01", "2020-01-01",
+                      "2020-01-02"], dtype="datetime64[D]"),
+    "a column": np.array([[7], [3], [7], [0], [3], [7]]),
+    "dates": [datetime.date(2020, 1, day) for day in (2, 1, 2, 3, 1, 2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_persons_stand_in_the_order_in_which_they_appear(labels):
+    plain = np.asarray(labels).ravel().tolist() if hasattr(labels, "ravel") else list(labels)
+    names, rows = naive(plain)
+    found = read_groups(labels, len(plain))
+    assert list(found.names) == names
+    assert found.sizes.tolist() == [len(own) for own in rows]
+    assert [found.rows_of(person).tolist() for person in range(len(found))] == rows
+    assert [names[owner] for owner in found.owner] == plain
+    assert not found.are_rows
+    assert found.largest == max(map(len, rows))
+
+
+def test_persons_of_one_size_go_together():
+    labels = np.random.default_rng(0).integers(0, 30, 200)
+    found = read_groups(labels, 200)
+    seen = {}
+    for persons, rows in found.by_size():
+        assert rows.shape == (len(persons), found.sizes[persons[0]])
+        seen.update(zip(persons.tolist(), rows.tolist(), strict=True))
+    assert seen == {person: found.rows_of(person).tolist() for person in range(len(found))}
+    assert list(seen) != sorted(seen)
+
+
+def test_everyone_with_one_row_is_the_rows_themselves():
+    found = read_groups([f"p{k}" for k in (3, 1, 2)], 3)
+    assert found.are_rows
+    assert found.owner.tolist() == [0, 1, 2]
+
+
+MISSING = {
+    "none": [1, None, 2],
+    "not a number": [1.0, float("nan"), 2.0],
+    "an array": np.array([1.0, np.nan, 2.0]),
+    "an object array": np.array([1, np.nan, 2], dtype=object),
+    "pandas": pd.Series([1, None, 2], dtype="Int64"),
+    "a text": pd.Series(["a", None, "b"]),
+    "a time": np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="datetime64[D]"),
+    "masked": np.ma.array([1, 2, 3], mask=[False, True, False]),
+    "in a tuple": [("a", 1), ("a", None), ("b", 1)],
+}
+
+
+@pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)
+def test_a_row_that_is_nobodys_is_refused(labels):
+    with pytest.raises(InvalidInput, match=r"groups: entry 1 is missing .* label of its own"):
+        read_groups(labels, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("aab", "must be a sequence"),
+        ({1, 2, 3}, "must be a sequence"),
+        ({1: 2, 2: 3, 3: 4}, "must be a sequence"),
+        (7, "must be a sequence"),
+        ([1, 2], "has 2 entries: must have one for each of 3 rows"),
+        (np.ones((3, 2)), "has 2 dimensions"),
+        ([1, [2], 3], "entry 1 is a list"),
+        ([1, np.ones(2), 3], "entry 1 is a ndarray"),
+        ([5, 5, 5], "one person owns every row"),
+        (np.zeros(3), "one person owns every row"),
+    ],
+    ids=repr,
+)
+def test_what_is_not_a_label_a_row_is_refused(labels, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_groups(labels, 3)
+
+
+@pytest.mark.parametrize("relation", [Neighbouring.ADD, Neighbouring.REPLACE])
+def test_only_removal_knows_persons(relation):
+    with pytest.raises(InvalidInput, match=f"relation='{relation.value}' changes single rows"):
+        read_groups([1, 1, 2], 3, relation)
+
+
+def test_no_label_is_ever_shown():
+    found = read_groups(["Mrs Canary", "Mrs Canary", "Mr Wren"], 3)
+    assert "Canary" not in repr(found)
+    assert "2 of 3 rows" in repr(found)
+    with pytest.raises(InvalidInput) as refused:
+        read_groups(["Mrs Canary", ["Mr Wren"], "Mrs Canary"], 3)
+    assert "Wren" not in str(refused.value)
