@@ -147,11 +147,9 @@ def test_a_copy_is_the_same_release(tmp_path):
 def test_the_digest_knows_the_rows_under_its_own_salt():
     ledger = Ledger.new()
     digest = ledger.digest(X, Y)
-    naive = hashlib.blake2b(
-        b"60 3\n" + X.astype("<f8").tobytes() + json.dumps(Y.tolist()).encode(),
-        key=bytes.fromhex(ledger.salt),
-        digest_size=32,
-    )
+    codes = np.array([["no", "yes"].index(label) for label in Y], dtype="<i8")
+    content = b"60 3\n" + X.astype("<f8").tobytes() + b'["no", "yes"]' + codes.tobytes()
+    naive = hashlib.blake2b(content, key=bytes.fromhex(ledger.salt), digest_size=32)
     assert digest == naive.hexdigest()
     assert ledger.digest(np.asfortranarray(X), list(Y)) == digest
     others = [(X[::-1], Y[::-1]), (X[:-1], Y[:-1]), (X[:, ::-1], Y), (X, np.roll(Y, 1))]
@@ -162,6 +160,9 @@ def test_the_digest_knows_the_rows_under_its_own_salt():
     assert Ledger.new().digest(X, Y) != digest
     assert Ledger.new().salt != ledger.salt
     assert ledger.digest(X * 0, Y) == ledger.digest(-X * 0, Y)
+    numbers = (codes - 0.5).tolist()
+    assert ledger.digest(X, numbers) == ledger.digest(X, np.array(numbers))
+    assert ledger.digest(X, numbers) != ledger.digest(X, codes)
 
 
 def test_a_release_made_in_python_is_listed_with_its_rows(tmp_path):

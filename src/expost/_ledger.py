@@ -87,7 +87,14 @@ class Ledger:
         digest = hashlib.blake2b(key=_bytes_of(self.salt), digest_size=32)
         digest.update(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         digest.update(rows.data)
-        digest.update(json.dumps([str(label) for label in np.asarray(y).tolist()]).encode())
+        labels = np.asarray(y)
+        if labels.dtype.kind in "biuf":
+            digest.update((np.ascontiguousarray(labels, dtype="<f8") + 0.0).data)
+        else:
+            # Few different texts, and a number for each row: a list of texts would not fit.
+            names, codes = np.unique(labels.astype(str), return_inverse=True)
+            digest.update(json.dumps(names.tolist()).encode())
+            digest.update(np.ascontiguousarray(codes, dtype="<i8").data)
         return digest.hexdigest()
 
     def with_entries(self, entries: Sequence[Entry]) -> "Ledger":

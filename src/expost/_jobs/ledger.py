@@ -123,7 +123,7 @@ def model_notices(model: Path, given: Path | None, rows: tuple[Any, Any] | None)
     add = f"expost ledger {shlex.quote(str(path))} --add {shlex.quote(str(model))}"
     if not path.exists():
         if given is not None:
-            raise InvalidInput(f"ledger={str(path)!r}: is not there; start it with: {add}")
+            raise InvalidInput(f"ledger={str(path)!r}: is not there (start it with: {add})")
         return (
             "No ledger lies beside the model, so that it is not known how often its data was"
             f" released; name one with --ledger, or start one with: {add}",
