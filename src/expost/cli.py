@@ -19,6 +19,7 @@ from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
 from expost._cli_publish import lookup_command, publish_command
 from expost._cli_reproduce import reproduce_app
+from expost._cli_risk import risk_command
 from expost.errors import ExpostError
 
 if TYPE_CHECKING:
@@ -323,6 +324,7 @@ def epsilon_command(
 
 app.command("publish")(publish_command)
 app.command("lookup")(lookup_command)
+app.command("risk")(risk_command)
 
 
 @app.command("demo")

@@ -1,0 +1,170 @@
+"""The command that says what a promise allows an attacker, or what keeps a goal."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expost import _cli_options as options
+from expost._cli_options import OUTPUT, QUESTION
+
+if TYPE_CHECKING:
+    from expost._identifiability import Identifiability
+
+__all__ = ["risk_command"]
+
+PROMISE, GOAL = "One promise", "Or one goal"
+# Longer lines are harder to read.
+_WIDEST = 120
+
+
+def risk_command(
+    model: Annotated[
+        Path | None, typer.Argument(help="A model.json, whose own promise is told.")
+    ] = None,
+    *,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Any mechanism with this epsilon.", rich_help_panel=PROMISE),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="The delta of epsilon, or where that of noise is told (default: 0).",
+            rich_help_panel=PROMISE,
+        ),
+    ] = None,
+    mu: Annotated[
+        float | None,
+        typer.Option(help="Gaussian noise of this sensitivity / sigma.", rich_help_panel=PROMISE),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(help="DP-SGD with this noise multiplier.", rich_help_panel=PROMISE),
+    ] = None,
+    sampling_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="DP-SGD: the share of rows in a batch (default: 1).", rich_help_panel=PROMISE
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="DP-SGD: the number of steps (default: 1).", rich_help_panel=PROMISE),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="DP-SGD: rows that are removed or added (remove, the default), or replaced"
+            " (replace).",
+            rich_help_panel=PROMISE,
+        ),
+    ] = None,
+    releases: Annotated[
+        int,
+        typer.Option(help="So many releases, each of that promise.", rich_help_panel=PROMISE),
+    ] = 1,
+    belief: Annotated[
+        float | None,
+        typer.Option(help="How sure an attacker may get, from 0 to 1.", rich_help_panel=GOAL),
+    ] = None,
+    advantage: Annotated[
+        float | None,
+        typer.Option(
+            help="How much better than a coin she may guess, from 0 to 1.", rich_help_panel=GOAL
+        ),
+    ] = None,
+    tpr: Annotated[
+        float | None,
+        typer.Option(help="The share of members that she may find.", rich_help_panel=GOAL),
+    ] = None,
+    one_in: Annotated[
+        float | None,
+        typer.Option(help="A person stays one in so many at least.", rich_help_panel=GOAL),
+    ] = None,
+    prior: Annotated[
+        float,
+        typer.Option(
+            help="How sure the attacker is beforehand, from 0 to 1.", rich_help_panel=QUESTION
+        ),
+    ] = 0.5,
+    fpr: Annotated[
+        float,
+        typer.Option(
+            help="The share of others that she takes for members.", rich_help_panel=QUESTION
+        ),
+    ] = 0.01,
+    exceeded: Annotated[
+        float | None,
+        typer.Option(
+            help="How probable it may be that the belief is passed (default: ten times delta).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png",
+            help="Draw belief and advantage over epsilon, with the asked point.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say what epsilon means for a person in the data, or which epsilon keeps what you ask for.
+
+    Name one promise or one goal. The answer is how sure an attacker gets who knows every other
+    row, how often she guesses right, how many members she finds, and among how many a person
+    hides: by the formulas of MOSAICrOWN D5.3 and exactly. No data is read, and all of it may be
+    published.
+
+    Examples:
+
+    `expost risk --epsilon 1 --delta 1e-5`
+
+    `expost risk --belief 0.9`
+
+    `expost risk --noise-multiplier 1.1 --sampling-rate 0.01 --steps 10000 --delta 1e-5`
+
+    `expost risk --one-in 100 --prior 0.001 --delta 1e-6 --plot risk.png`
+
+    `expost risk report/model.json`
+    """
+    from expost._identifiability import identifiability
+
+    found = identifiability(
+        model,
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        noise_multiplier=noise_multiplier,
+        sampling_rate=sampling_rate,
+        steps=steps,
+        relation=relation,
+        belief=belief,
+        advantage=advantage,
+        true_positive_rate=tpr,
+        one_in=one_in,
+        prior=prior,
+        false_positive_rate=fpr,
+        exceeded=exceeded,
+        releases=releases,
+    )
+    files = {} if plot is None else {"plot": str(_draw(found, plot))}
+    if as_json:
+        print(json.dumps({"files": files, **found.fields()}, indent=1, allow_nan=False))
+        return
+    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+    print("\n".join([*found.lines(width), *(f"plot: {path}" for path in files.values())]))
+
+
+def _draw(found: "Identifiability", path: Path) -> Path:
+    from expost._files import write_bytes
+    from expost.report.risk_displays import RiskDisplay
+
+    if path.suffix.lower() != ".png":
+        raise typer.BadParameter(f"{str(path)!r} must end in .png", param_hint="'--plot'")
+    display = RiskDisplay.from_identifiability(found)
+    return write_bytes(path, display.audience, display.png())
