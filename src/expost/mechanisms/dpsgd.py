@@ -232,8 +232,9 @@ class Transcript:
         at = self._rows(rows)
         (length,) = self._values(at, square=square)
         if self.mechanism.relation is Neighbouring.REMOVE:
-            variance = _variance(self.mechanism.noise_scale)
-            guess = unseen_mean(length / variance, self.mechanism.sampling_rate)
+            how = self.mechanism
+            most = how.clip / how.noise_scale
+            guess = unseen_mean(np.sqrt(length) / how.noise_scale, how.sampling_rate, most)
             self._guessed[at] += guess
             self._add(at, guess, np.zeros(len(at)))
         self.unseen[at] += 1

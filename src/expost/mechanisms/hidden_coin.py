@@ -10,6 +10,7 @@ m         ∥g∥/s. Where the row was not in the batch, a = mz − m²/2 with z
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ __all__ = ["UNSEEN_FAILS", "hidden_term", "unseen_interval", "unseen_mean"]
 UNSEEN_FAILS = 1e-6
 # λ over which Markov's inequality is minimised.
 _ORDERS = np.geomspace(1.0, 1e4, 60)
-# Past this the noise is so small that no bound of the unseen is worth having.
-_MOST_NODES = 2_000_000
+# Of a quadrature; a λ that needs more is left out.
+_MOST_NODES = 250_000
 
 
 def hidden_term(exponent: Any, rate: float) -> FloatArray:
@@ -39,15 +40,18 @@ def hidden_term(exponent: Any, rate: float) -> FloatArray:
     return np.where(np.abs(a) <= 1, near, far)
 
 
-def unseen_mean(separation_square: FloatArray, rate: float) -> FloatArray:
-    """About E[log L] of a row that was not in the batch, m² given: −½log(1 + q²(e^(m²) − 1)).
+def unseen_mean(separation: Any, rate: float, most: float) -> FloatArray:
+    """About E[log L] of a row that was not in the batch, m = ``separation`` ≤ ``most`` given."""
+    mean: FloatArray = np.interp(separation, *_mean_table(rate, most))
+    return mean
 
-    That is −½ log E[L²], which is right to second order in q and, cut at log(1−q), within the
-    range of log L's mean for every m.
-    """
-    with np.errstate(over="ignore"):
-        mean = -0.5 * np.log1p(rate**2 * np.expm1(separation_square))
-    return np.maximum(mean, math.log1p(-rate))
+
+@lru_cache(maxsize=16)
+def _mean_table(rate: float, most: float) -> tuple[FloatArray, FloatArray]:
+    """m from 0 to ``most``, and E[log L] there, by the trapezoidal rule."""
+    grid, z = np.linspace(0.0, most, 129), np.linspace(-12.0, 12.0, 1201)
+    weights = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
+    return grid, hidden_term(grid[:, None] * (z - 0.5 * grid[:, None]), rate) @ weights
 
 
 def unseen_interval(
@@ -67,7 +71,7 @@ def unseen_interval(
 
     def bound(sign: float) -> FloatArray:
         moments = np.array([_log_moment(sign * order, separation, rate) for order in _ORDERS])
-        best = ((counts[:, None] * moments + tail) / _ORDERS).min(axis=1)
+        best = ((np.maximum(counts, 1)[:, None] * moments + tail) / _ORDERS).min(axis=1)
         return np.where(counts > 0, best, 0.0)
 
     above = bound(1.0)
@@ -79,12 +83,14 @@ def unseen_interval(
 
 
 def _log_moment(order: float, separation: float, rate: float) -> float:
-    """log E[L^order], z standard normal, by the trapezoidal rule; a little too large."""
-    # L has no zero within π/m of the real line, so that the rule errs by less than e^(−4π²).
-    step = min(0.05, 0.5 / separation)
+    """log E[L^order], by the trapezoidal rule; a little too large, infinite for too many nodes."""
+    if order == 1:
+        return 0.0
     # The slope of log L is at most m, and at most qm where a ≤ 0: the peak lies within.
     start = -14 - max(-order, 0.0) * rate * separation
     end = 14 + max(order, 0.0) * separation
+    # L has no zero within π/m of the real line, so that the rule errs by less than e^(−4π²).
+    step = min(0.05, 0.5 / separation)
     if not (end - start) / step <= _MOST_NODES:
         return math.inf
     z = np.arange(start, end + step, step)

@@ -1,0 +1,353 @@
+"""The sums over a transcript, against densities written out and against many digits."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from expost._transcript import individual_epsilon, transcript_profile
+from expost.errors import ConvergenceError, InvalidInput
+from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
+from expost.mechanisms.hidden_coin import hidden_term, unseen_interval, unseen_mean
+from expost.risk import GaussianNoise
+from expost.types import Neighbouring
+
+SIGMA, CLIP, DIMENSION = 0.8, 1.5, 3
+HIDDEN = Adversary.HIDDEN_BATCHES
+
+
+def mechanism(**more):
+    return SGDMechanism(**{"rows": 5, "noise_multiplier": SIGMA, "clip": CLIP} | more)
+
+
+def density(point, mean, scale):
+    return multivariate_normal(mean, scale**2 * np.eye(len(mean))).pdf(point)
+
+
+def random_steps(count, rows=5, seed=0):
+    """(g, g', batch, b) of so many steps of so many rows."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        g, other = rng.normal(size=(2, rows, DIMENSION))
+        yield g, other, rng.random(rows) < 0.5, rng.normal(size=DIMENSION) * 1.1
+
+
+class TestSums:
+    def test_known_batches(self):
+        found, expected = Transcript(mechanism()), np.zeros(5)
+        s = SIGMA * CLIP
+        for g, _, batch, b in random_steps(6):
+            rows = np.flatnonzero(batch)
+            found.add_known(rows, g[rows] @ b, (g[rows] ** 2).sum(axis=1), s)
+            found.end_step()
+            seen = g[batch].sum(axis=0) + b
+            for row in rows:
+                without = g[batch].sum(axis=0) - g[row]
+                expected[row] += np.log(density(seen, without + g[row], s))
+                expected[row] -= np.log(density(seen, without, s))
+        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
+        assert found.steps == 6
+
+    def test_known_batches_replaced(self):
+        found, expected = Transcript(mechanism(relation="replace")), np.zeros(5)
+        s = 2 * SIGMA * CLIP
+        assert found.mechanism.noise_scale == s
+        for g, other, batch, b in random_steps(6):
+            rows, apart = np.flatnonzero(batch), (g - other)[batch]
+            found.add_known(rows, apart @ b, (apart**2).sum(axis=1), s)
+            for row in rows:
+                moved = b + g[row] - other[row]
+                expected[row] += (moved @ moved - b @ b) / (2 * s**2)
+        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
+
+    @pytest.mark.parametrize("replaced", [False, True])
+    def test_hidden_coin(self, replaced):
+        q, s = 0.3, SIGMA * CLIP * (1 + replaced)
+        how = mechanism(sampling_rate=q, relation="replace" if replaced else "remove")
+        found, expected = Transcript(how, adversary=HIDDEN), np.zeros(5)
+        rows = np.arange(5)
+        for g, other, batch, b in random_steps(6):
+            other = other if replaced else np.zeros_like(g)
+            r = b + g * batch[:, None]
+            mine = (r * g).sum(axis=1), (g**2).sum(axis=1)
+            if replaced:
+                its = (r * other).sum(axis=1), (other**2).sum(axis=1)
+                apart = ((g - other) ** 2).sum(axis=1)
+                found.add_hidden_replaced(rows, *mine, *its, apart, s, q)
+            else:
+                found.add_hidden(rows, *mine, s, q)
+            nothing = np.zeros(DIMENSION)
+            for row in rows:
+                base = (1 - q) * density(r[row], nothing, s)
+                expected[row] += np.log(base + q * density(r[row], g[row], s))
+                expected[row] -= np.log(base + q * density(r[row], other[row], s))
+        np.testing.assert_allclose(found.loss, expected, rtol=0, atol=1e-12)
+
+    def test_order_of_rows_and_of_calls_is_free(self):
+        one, two = Transcript(mechanism()), Transcript(mechanism())
+        one.add_known([0, 3, 4], [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], 2.0)
+        two.add_known([4], [3.0], [0.3], 2.0)
+        two.add_known(np.array([3, 0]), [2.0, 1.0], [0.2, 0.1], 2.0)
+        np.testing.assert_array_equal(one.loss, two.loss)
+        np.testing.assert_array_equal(one.separation, two.separation)
+        one.add_known([], [], [], 2.0)
+        np.testing.assert_array_equal(one.loss, two.loss)
+
+    def test_epochs_are_remembered(self):
+        found = Transcript(mechanism())
+        assert found.epochs.shape == (0, 5)
+        for _ in range(3):
+            found.add_known([1], [1.0], [2.0], 1.0)
+            found.end_epoch()
+        np.testing.assert_array_equal(found.epochs[:, 1], [2.0, 4.0, 6.0])
+        assert found.epochs.dtype == np.float32
+
+    def test_with_a_full_batch_the_adversaries_are_one(self):
+        assert Transcript(mechanism(), adversary=HIDDEN).adversary is Adversary.KNOWN_BATCHES
+
+
+class TestHiddenTerm:
+    @pytest.mark.parametrize("rate", [1e-12, 0.01, 0.5, 0.999, 1 - 1e-12])
+    def test_many_digits(self, rate):
+        exponents = [-1e6, -700.0, -40.0, -1.0, -0.3, -1e-9, 0.0, 1e-9, 0.7, 1.0, 1.5, 30.0, 900.0]
+        with mpmath.workdps(60):
+            q = mpmath.mpf(rate)
+            expected = [float(mpmath.log(1 - q + q * mpmath.exp(a))) for a in exponents]
+        np.testing.assert_allclose(hidden_term(exponents, rate), expected, rtol=1e-12, atol=2e-16)
+
+    def test_a_coin_that_always_falls(self):
+        np.testing.assert_array_equal(hidden_term([-800.0, 3.0], 1.0), [-800.0, 3.0])
+
+
+class TestUnseen:
+    """Rows that were in no batch and whose gradients were not computed."""
+
+    @pytest.mark.parametrize(("rate", "separation"), [(0.05, 1.0), (0.3, 0.5), (0.01, 3.0)])
+    def test_the_interval_holds_and_is_not_idle(self, rate, separation):
+        rng = np.random.default_rng(5)
+        steps, runs = 100, 4000
+        # Lengths that react to the noise, up to the longest.
+        m, total = np.full(runs, separation), np.zeros(runs)
+        for _ in range(steps):
+            z = rng.standard_normal(runs)
+            total += hidden_term(m * z - 0.5 * m**2, rate)
+            m = np.where(z > 0, separation, separation * rng.random(runs))
+        (low,), (high,) = unseen_interval(np.array([steps]), rate, separation)
+        assert np.all((low <= total) & (total <= high))
+        # Markov's inequality at 1e-6 is about five standard deviations, more with few coins.
+        assert high - low < 28 * total.std()
+        assert np.any(np.abs(total - (high + low) / 2) > (high - low) / 8)
+
+    def test_both_sums_of_a_replaced_row(self):
+        (low,), (high,) = unseen_interval(np.array([50]), 0.1, 0.8)
+        (less,), (more,) = unseen_interval(np.array([50]), 0.1, 0.8, replaced=True)
+        assert less == -more
+        assert high - low <= more <= 1.1 * (high - low)
+
+    def test_nothing_unseen_is_nothing_lost(self):
+        low, high = unseen_interval(np.array([0, 4]), 0.1, 1.0)
+        assert low[0] == high[0] == 0
+        assert low[1] < 0 < high[1]
+        # However little noise: no term is below log(1 − q).
+        assert unseen_interval(np.array([4]), 0.1, 1e6)[0] == 4 * math.log1p(-0.1)
+
+    @pytest.mark.parametrize("rate", [0.01, 0.2])
+    def test_the_mean_that_is_added(self, rate):
+        m = np.array([0.0, 0.1, 0.71, 1.2, 3.0])
+        z = np.random.default_rng(0).standard_normal((400_000, 1))
+        terms = hidden_term(m * z - 0.5 * m**2, rate)
+        found = unseen_mean(m, rate, 3.0)
+        error = terms.std(axis=0) / math.sqrt(400_000)
+        assert np.all(np.abs(found - terms.mean(axis=0)) <= 4.5 * error + 1e-5)
+        assert found[0] == pytest.approx(0, abs=1e-15)
+        assert math.log1p(-rate) <= unseen_mean(1e3, rate, 1e3) < found[-1]
+
+    def test_in_a_transcript(self):
+        found = Transcript(mechanism(sampling_rate=0.2), adversary=HIDDEN)
+        found.add_hidden([0, 1], [0.3, 0.1], [0.5, 0.5], SIGMA * CLIP, 0.2)
+        exact = found.loss.copy()
+        found.add_unseen([1, 2], [0.5, 0.0])
+        found.end_step()
+        low, high = found.interval()
+        assert found.loss[1] < exact[1]
+        assert found.loss[2] == 0
+        assert high[0] - low[0] < 1e-12
+        assert exact[1] + math.log1p(-0.2) - 1e-12 < low[1] < exact[1] - 0.1
+        assert np.all((low <= found.loss) & (found.loss <= high))
+        losses = transcript_profile(found).losses
+        # Its length is not known, then: between 0 and what clipping allows.
+        assert losses.distance_error[1] >= losses.distance[1]
+        assert losses.distance[2] + losses.distance_error[2] == pytest.approx(CLIP)
+        assert losses.distance_error[0] < 1e-12
+
+
+class TestRounding:
+    def test_the_bound_holds_in_single_precision(self):
+        rng = np.random.default_rng(1)
+        g, b = rng.normal(size=(300, 400)) / 20, rng.normal(size=400)
+        exact = (g @ b + 0.5 * (g**2).sum(axis=1)) / 4.0
+        small, noise = g.astype(np.float32), b.astype(np.float32)
+        g, b = small.astype(np.float64), noise.astype(np.float64)
+        exact = (g @ b + 0.5 * (g**2).sum(axis=1)) / 4.0
+        inner = np.array(
+            [np.float32(np.cumsum(row * noise, dtype=np.float32)[-1]) for row in small]
+        )
+        rough = (inner + 0.5 * (small**2).sum(axis=1)) / np.float32(4.0)
+        bound = step_rounding(
+            float(np.linalg.norm(b)), (g**2).sum(axis=1), 2.0, dimension=400, unit=2.0**-24
+        )
+        error = np.abs(rough - exact)
+        assert np.all(error <= bound)
+        assert np.any(error > 1e-4 * bound)
+        # Double precision would have promised too much.
+        assert np.any(error > 1e6 * bound * 2.0**-29)
+
+    def test_it_reaches_the_interval(self):
+        found = Transcript(mechanism())
+        found.add_known([0, 1], [0.2, 0.3], [1.0, 1.0], 1.0, error=[0.1, 0.0])
+        low, high = found.interval()
+        assert high[0] - low[0] == pytest.approx(0.2)
+        assert 0 < high[1] - low[1] < 1e-14
+        found.add_known([0], [0.2], [1.0], 1.0, error=math.inf)
+        assert found.interval()[1][0] == math.inf
+        assert step_rounding(1.0, [1.0], 1.0, dimension=2**24, unit=2.0**-24)[0] == math.inf
+
+    def test_the_coin_damps_an_error(self):
+        found = Transcript(mechanism(sampling_rate=0.01), adversary=HIDDEN)
+        found.add_hidden([0, 1], [0.0, 900.0], [0.0, 0.0], 1.0, 0.01, error=0.1)
+        low, high = found.interval()
+        assert high[0] - low[0] == pytest.approx(0.01 * 0.2, rel=0.06)
+        assert high[1] - low[1] == pytest.approx(0.2, rel=1e-6)
+
+
+class TestPromises:
+    def test_full_batch(self):
+        assert mechanism().guarantee(9).mu == pytest.approx(3 / SIGMA)
+        assert mechanism(relation="replace").guarantee(9).mu == pytest.approx(3 / SIGMA)
+        filtered = mechanism(norm_budget=2.0)
+        assert filtered.guarantee(1).mu == pytest.approx(1 / SIGMA)
+        assert filtered.guarantee(900).mu == pytest.approx(2.0 / (SIGMA * CLIP))
+        assert filtered.guarantee(900).mu >= 2.0 / (SIGMA * CLIP)
+
+    def test_noise_that_changes(self):
+        found = Transcript(mechanism())
+        for scale in (1.0, 2.0):
+            found.add_known([2, 3], 0.0, 0.1, scale)
+            found.end_step()
+        found.add_known([3], 0.0, 0.1, 4.0)
+        found.end_step()
+        assert found.guarantee().mu == pytest.approx(CLIP * math.sqrt(1 + 1 / 4 + 1 / 16))
+        np.testing.assert_allclose(found.separation[:3], [0, 0, math.sqrt(0.1 + 0.1 / 4)])
+
+    @pytest.mark.parametrize("relation", list(Neighbouring)[::2])
+    def test_sampling_is_amplified_where_batches_hide_the_row(self, relation):
+        how = mechanism(sampling_rate=0.1, relation=relation)
+        promise = how.guarantee(10)
+        assert promise.epsilon(1e-5) < GaussianNoise(mu=math.sqrt(10) / SIGMA).epsilon(1e-5)
+        # One coin that nearly always falls is a full batch: the noise is counted in the same unit.
+        nearly = mechanism(sampling_rate=1 - 1e-9, relation=relation).guarantee(4)
+        full = mechanism(relation=relation).guarantee(4)
+        assert nearly.epsilon(1e-3) == pytest.approx(full.epsilon(1e-3), rel=1e-2)
+        found = Transcript(how, adversary=HIDDEN)
+        for _ in range(10):
+            if relation is Neighbouring.REMOVE:
+                found.add_hidden([0], [0.0], [0.1], how.noise_scale, 0.1)
+            else:
+                one = [0.0], [0.1]
+                found.add_hidden_replaced([0], *one, *one, [0.1], how.noise_scale, 0.1)
+            found.end_step()
+        assert found.guarantee().epsilon(1e-5) == pytest.approx(promise.epsilon(1e-5))
+
+    def test_the_profile_shows_them(self):
+        found = Transcript(mechanism())
+        found.add_known(np.arange(5), 0.1, np.linspace(0, 1, 5), SIGMA * CLIP)
+        found.end_step()
+        profile = transcript_profile(found, delta=1e-3, ids=list("abcde"), notices=["Mind this."])
+        promise = GaussianNoise(mu=1 / SIGMA)
+        assert profile.worst_case == pytest.approx(promise.loss(1e-3))
+        assert profile.losses.worst_case_passed == 1e-3
+        assert profile.notices[-1] == "Mind this."
+        np.testing.assert_allclose(profile.distance, np.sqrt(np.linspace(0, 1, 5)))
+        np.testing.assert_allclose(
+            profile.losses.law.separation, profile.distance / (SIGMA * CLIP), rtol=1e-12
+        )
+        np.testing.assert_allclose(profile.losses.far_law.separation, 1 / SIGMA)
+        advantage = profile.identifiability().advantage_high
+        np.testing.assert_allclose(advantage, promise.advantage, rtol=1e-9)
+        assert transcript_profile(found, promised=False).worst_case == math.inf
+
+    def test_individual_epsilon_of_rows_that_did_nothing(self):
+        found = Transcript(mechanism())
+        found.add_known(np.arange(5), 0.0, [0.0, 0.1, 1.0, 2.0, CLIP**2], SIGMA * CLIP)
+        found.end_step()
+        own = individual_epsilon(found, 1e-5)
+        assert own.epsilon[0] == 0
+        assert np.all(np.diff(own.epsilon) > 0)
+        assert own.epsilon[-1] == pytest.approx(own.worst_case, rel=1e-6)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({"rows": 0}, "rows=0"),
+            ({"noise_multiplier": -1.0}, "noise_multiplier"),
+            ({"clip": math.nan}, "clip"),
+            ({"sampling_rate": 0.0}, "sampling_rate"),
+            ({"sampling_rate": math.nan}, "sampling_rate"),
+            ({"relation": "add"}, "'remove' or 'replace'"),
+            ({"norm_budget": math.nan}, "norm_budget"),
+            ({"norm_budget": 1.0, "relation": "replace"}, "relation='remove'"),
+            ({"norm_budget": 1.0, "sampling_rate": 0.5}, "full batch"),
+        ],
+    )
+    def test_of_a_mechanism(self, options, match):
+        with pytest.raises(InvalidInput, match=match):
+            mechanism(**options)
+
+    @pytest.mark.parametrize(
+        ("rows", "match"),
+        [
+            ([0, 0], "twice"),
+            ([5], "between 0 and 4"),
+            ([-1], "between 0 and 4"),
+            ([0.5], "row numbers"),
+            ([[0]], "row numbers"),
+        ],
+    )
+    def test_of_rows(self, rows, match):
+        with pytest.raises(InvalidInput, match=match):
+            Transcript(mechanism()).add_known(rows, 0.0, 0.0, 1.0)
+
+    @pytest.mark.parametrize(
+        "values", [(math.nan, 1.0), (0.0, math.inf), (0.0, -1.0), (0.0, math.nan)]
+    )
+    def test_of_what_is_not_finite(self, values):
+        found = Transcript(mechanism())
+        with pytest.raises(ConvergenceError, match="lower the learning rate"):
+            found.add_known([0], [values[0]], [values[1]], 1.0)
+        assert not found.loss.any()
+
+    def test_of_an_error_that_is_not_a_number(self):
+        with pytest.raises(ConvergenceError, match="error"):
+            Transcript(mechanism()).add_known([0], [0.0], [1.0], 1.0, error=math.nan)
+
+    def test_of_a_scale(self):
+        for scale in (0.0, math.nan, math.inf):
+            with pytest.raises(InvalidInput, match="scale"):
+                Transcript(mechanism()).add_known([0], [0.0], [1.0], scale)
+
+    def test_of_the_other_adversary(self):
+        known = Transcript(mechanism(sampling_rate=0.5))
+        with pytest.raises(InvalidInput, match="one for each adversary"):
+            known.add_hidden([0], [0.0], [1.0], 1.0, 0.5)
+        with pytest.raises(InvalidInput, match="one for each adversary"):
+            known.add_unseen([0], [1.0])
+        with pytest.raises(InvalidInput, match="one for each adversary"):
+            Transcript(mechanism(sampling_rate=0.5), adversary=HIDDEN).add_known(
+                [0], [0.0], [1.0], 1.0
+            )
+        with pytest.raises(InvalidInput, match="adversary='blind'"):
+            Adversary.parse("blind")

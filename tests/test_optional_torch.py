@@ -1,0 +1,41 @@
+"""Without torch everything but ``expost.torch`` works, and that says which extra to install."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+sys.modules["torch"] = None  # importing it fails, as where it is not installed
+import expost
+import expost.cli
+import expost._transcript
+from expost.errors import MissingExtra
+from expost.mechanisms.dpsgd import SGDMechanism, Transcript
+found = Transcript(SGDMechanism(rows=2, noise_multiplier=1.0, clip=1.0))
+found.add_known([0], [0.5], [1.0], 1.0)
+print(found.loss[0])
+try:
+    import expost.torch
+except MissingExtra as error:
+    print(isinstance(error, ImportError), error)
+"""
+
+
+def test_asking_for_torch_names_the_extra():
+    # -I: this folder's own tests/torch must not be taken for it.
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    loss, answer = done.stdout.strip().splitlines()
+    assert float(loss) == 1.0
+    assert answer == (
+        "True expost.torch needs torch, which is not installed: pip install 'expost[torch]'."
+    )
+
+
+def test_nothing_else_imports_torch():
+    program = "import sys, expost, expost.cli, expost._transcript; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
