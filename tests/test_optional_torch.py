@@ -5,7 +5,11 @@ import sys
 
 PROGRAM = """
 import sys
-sys.modules["torch"] = None  # importing it fails, as where it is not installed
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
 import expost
 import expost.cli
 import expost._transcript
