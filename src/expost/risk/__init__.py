@@ -1,5 +1,6 @@
 """ε in the words of those who ask: beliefs, advantages, error rates, '1 in k'; and back."""
 
+from expost.risk.dpsgd import DPSGD
 from expost.risk.forward import (
     advantage_from_epsilon,
     advantage_from_mu,
@@ -26,6 +27,7 @@ from expost.risk.inverse import (
 from expost.risk.promises import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 
 __all__ = [
+    "DPSGD",
     "EpsilonDelta",
     "GaussianNoise",
     "Guarantee",
