@@ -102,7 +102,7 @@ def lengths() -> None:
     assert np.max(training.profile().distance) > 0.99 * CLIP * np.sqrt(3)
     filtered, _ = run(small(rows=10, norm_budget=1.5))
     assert np.all(filtered.profile().distance <= 1.5)
-    assert filtered.guarantee.mu == pytest.approx(1.5 / (SIGMA * CLIP))
+    assert filtered.guarantee.gaussian.mu == pytest.approx(1.5 / (SIGMA * CLIP))
 
 
 def not_a_number() -> None:

@@ -224,12 +224,12 @@ class TestRounding:
 
 class TestPromises:
     def test_full_batch(self):
-        assert mechanism().guarantee(9).mu == pytest.approx(3 / SIGMA)
-        assert mechanism(relation="replace").guarantee(9).mu == pytest.approx(3 / SIGMA)
+        assert mechanism().guarantee(9).gaussian.mu == pytest.approx(3 / SIGMA)
+        assert mechanism(relation="replace").guarantee(9).gaussian.mu == pytest.approx(3 / SIGMA)
         filtered = mechanism(norm_budget=2.0)
-        assert filtered.guarantee(1).mu == pytest.approx(1 / SIGMA)
-        assert filtered.guarantee(900).mu == pytest.approx(2.0 / (SIGMA * CLIP))
-        assert filtered.guarantee(900).mu >= 2.0 / (SIGMA * CLIP)
+        assert filtered.guarantee(1).gaussian.mu == pytest.approx(1 / SIGMA)
+        assert filtered.guarantee(900).gaussian.mu == pytest.approx(2.0 / (SIGMA * CLIP))
+        assert filtered.guarantee(900).gaussian.mu >= 2.0 / (SIGMA * CLIP)
 
     def test_noise_that_changes(self):
         found = Transcript(mechanism())
@@ -238,7 +238,7 @@ class TestPromises:
             found.end_step()
         found.add_known([3], 0.0, 0.1, 4.0)
         found.end_step()
-        assert found.guarantee().mu == pytest.approx(CLIP * math.sqrt(1 + 1 / 4 + 1 / 16))
+        assert found.guarantee().gaussian.mu == pytest.approx(CLIP * math.sqrt(1 + 1 / 4 + 1 / 16))
         np.testing.assert_allclose(found.separation[:3], [0, 0, math.sqrt(0.1 + 0.1 / 4)])
 
     @pytest.mark.parametrize("relation", list(Neighbouring)[::2])
@@ -265,7 +265,7 @@ class TestPromises:
         found.add_known(np.arange(5), 0.1, np.linspace(0, 1, 5), SIGMA * CLIP)
         found.end_step()
         profile = transcript_profile(found, delta=1e-3, ids=list("abcde"), notices=["Mind this."])
-        promise = GaussianNoise(mu=1 / SIGMA)
+        promise = mechanism().guarantee(1)
         assert profile.worst_case == pytest.approx(promise.loss(1e-3))
         assert profile.losses.worst_case_passed == 1e-3
         assert profile.notices[-1] == "Mind this."

@@ -36,6 +36,7 @@ from expost.mechanisms.hidden_coin import hidden_term, unseen_interval, unseen_m
 from expost.mechanisms.row_losses import RowLosses
 from expost.noise import GaussianLaw
 from expost.risk import GaussianNoise, Guarantee
+from expost.risk.dpsgd import DPSGD
 from expost.types import FloatArray, IntArray, Neighbouring
 
 __all__ = ["Adversary", "SGDMechanism", "Transcript", "step_rounding"]
@@ -116,21 +117,19 @@ class SGDMechanism:
         """The worst case of so many steps, any row, any data, batches hidden by sampling."""
         steps = _validate.whole("steps", steps, least=1)
         if self.sampling_rate == 1:
-            return GaussianNoise(mu=self.capped(math.sqrt(steps) / self.noise_multiplier))
-        return self.amplified(steps, self.noise_scale)
+            return self.unsampled(math.sqrt(steps) / self.noise_multiplier, steps)
+        return self.sampled(self.noise_scale, steps)
 
-    def capped(self, mu: float) -> float:
-        """``mu`` or what the filter allows, rounded up."""
+    def unsampled(self, mu: float, steps: int) -> Guarantee:
+        """The worst case of so many steps that are ``mu`` together and that nothing hides."""
         if self.norm_budget is not None:
             mu = min(mu, self.norm_budget / self.noise_scale)
-        return mu * (1 + 2.0**-50)
+        # Rounded towards less noise; in units of C, as accounting has it for either relation.
+        noise = math.sqrt(steps) / mu * (self.sensitivity / self.clip) * (1 - 2.0**-50)
+        return DPSGD(noise_multiplier=noise, steps=steps, relation=self.relation)
 
-    def amplified(self, steps: int, scale: float) -> Guarantee:
-        """The worst case where batches hide the row and the noise is at least ``scale``."""
-        # Accounting of sampled noise takes a second to load; known batches do without.
-        from expost.risk import DPSGD
-
-        # It counts the noise in units of C for either relation.
+    def sampled(self, scale: float, steps: int) -> Guarantee:
+        """The worst case of so many steps whose batches hide the row, at noise ``scale``."""
         return DPSGD(
             noise_multiplier=scale / self.clip,
             sampling_rate=self.sampling_rate,
@@ -167,7 +166,8 @@ class Transcript:
         self.square: FloatArray = np.zeros(n)
         self.separation_square: FloatArray = np.zeros(n)
         self.most_separation_square: FloatArray = np.zeros(n)
-        # How many steps of a row were not looked at, and what was added for them.
+        # How many steps a row was in, how many were not looked at, and what was added for those.
+        self._seen: IntArray = np.zeros(n, dtype=np.int64)
         self.unseen: IntArray = np.zeros(n, dtype=np.int64)
         self._guessed: FloatArray = np.zeros(n)
         self.steps = 0
@@ -279,10 +279,14 @@ class Transcript:
         Known batches: μ² = Σ(sensitivity/s)² over the steps of the row that was in most of them;
         which ones a row was in does not depend on the data. Hidden: amplified by sampling.
         """
-        if self.adversary is Adversary.KNOWN_BATCHES:
-            most = math.sqrt(float(np.max(self.most_separation_square)))
-            return GaussianNoise(mu=self.mechanism.capped(most * (1 + self.steps * ROUNDOFF)))
-        return self.mechanism.amplified(self.steps, self._least_scale)
+        if self.adversary is Adversary.HIDDEN_BATCHES:
+            return self.mechanism.sampled(self._least_scale, self.steps)
+        steps = int(np.max(self._seen))
+        if steps == 0:
+            # Every batch was empty.
+            return GaussianNoise(mu=0.0)
+        mu = math.sqrt(float(np.max(self.most_separation_square)))
+        return self.mechanism.unsampled(mu * (1 + steps * ROUNDOFF), steps)
 
     def row_losses(self, *, delta: float = 1e-5, promised: bool = True) -> RowLosses:
         """The losses as every mechanism gives them.
@@ -296,9 +300,11 @@ class Transcript:
         delta = _validate.probability("delta", delta)
         low, high = self.interval()
         known = self.adversary is Adversary.KNOWN_BATCHES
-        guarantee = self.guarantee() if promised and self.steps else None
+        guarantee = self.guarantee() if promised and self.steps > 0 else None
         distance = np.sqrt(self.square)
-        furthest = self.mechanism.capped(math.inf)
+        furthest = np.sqrt(self.most_separation_square)
+        if self.mechanism.norm_budget is not None:
+            furthest = np.minimum(furthest, self.mechanism.norm_budget / self.mechanism.noise_scale)
         # Where steps were not looked at, a gradient may have been 0 or of full length.
         most = np.sqrt(self.square + self.unseen * self.mechanism.sensitivity**2) - distance
         error = np.where(self.unseen > 0, np.maximum(most, distance), 0.0)
@@ -310,11 +316,7 @@ class Transcript:
             distance_error=error + 4 * ROUNDOFF * (self.steps + 4) * distance,
             relation=self.mechanism.relation,
             law=GaussianLaw(separation=self.separation) if known else None,
-            far_law=GaussianLaw(
-                separation=np.minimum(np.sqrt(self.most_separation_square), furthest)
-            )
-            if known
-            else None,
+            far_law=GaussianLaw(separation=furthest) if known else None,
             worst_case=math.inf if guarantee is None else guarantee.loss(delta),
             worst_case_passed=0.0 if guarantee is None else delta,
             guarantee=guarantee,
@@ -365,6 +367,7 @@ class Transcript:
         variance = _variance(scale)
         self.square[at] += square
         self.separation_square[at] += square / variance
+        self._seen[at] += 1
         self.most_separation_square[at] += self.mechanism.sensitivity**2 / variance
         self._least_scale = min(self._least_scale, scale)
 
