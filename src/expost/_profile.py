@@ -1,6 +1,9 @@
 """``profile``, the verb: how much a model gives each of its training rows away."""
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,14 +11,16 @@ from sklearn.pipeline import Pipeline
 
 from expost._foreign import read_foreign
 from expost._foreign_private import read_private
+from expost._ledger import ledger_notice
 from expost._neighbours import entering_rows, tight_neighbours
 from expost._persons import Persons, read_groups
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
 from expost._target import find_target, losses_of
-from expost.errors import InvalidInput, WrongRows
+from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Problem, minimise
 from expost.mechanisms import Mechanism, RowLosses
+from expost.mechanisms.combined import check_distinct, combine
 from expost.types import Neighbouring
 
 __all__ = ["profile"]
@@ -28,7 +33,7 @@ def profile(
     *,
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
     groups: Any = None,
     ids: Sequence[Any] | None = None,
 ) -> PrivacyProfile:
@@ -39,7 +44,8 @@ def profile(
                     RidgeClassifier or Ridge (no noise: distances only), a LogisticRegression of
                     diffprivlib 0.6.6 (removal only), or θ itself with its ``mechanism`` (rows then
                     lie in the unit ball as they are, and labels are −1 and +1, or count the
-                    classes from 0 where there are more than two).
+                    classes from 0 where there are more than two). A list of these: independent
+                    releases of the same rows, whose losses add (``mechanism`` is then a list, too).
     ``X``, ``y``    the rows it was trained on, in their order; others are refused.
     ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
                     who are not in the data; "replace" exchanges row i for candidate i.
@@ -51,8 +57,76 @@ def profile(
 
     Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
     """
-    relation = Neighbouring.parse(relation)
+    options: dict[str, Any] = {
+        "relation": Neighbouring.parse(relation),
+        "candidates": candidates,
+        "groups": groups,
+        "ids": ids,
+    }
+    if _are_several(model):
+        return _together(model, X, y, mechanism, options)
+    if isinstance(mechanism, Sequence):
+        raise InvalidInput("mechanism: is a list, and model is not; pass one of each.")
+    return _of_one(model, X, y, mechanism=mechanism, **options)
+
+
+def _are_several(model: Any) -> bool:
+    """Whether this is a list of models; a list of numbers is the coefficients of one."""
+    numbers = (int, float, np.number)
+    return isinstance(model, list | tuple) and not isinstance(next(iter(model), None), numbers)
+
+
+def _together(
+    models: Sequence[Any],
+    X: Any,
+    y: Any,
+    mechanism: Mechanism | Sequence[Mechanism | None] | None,
+    options: dict[str, Any],
+) -> PrivacyProfile:
+    """What independent releases of the same rows give away to whoever sees them all."""
+    if not models:
+        raise InvalidInput("model: is an empty list; pass at least one release.")
+    if mechanism is None:
+        mechanism = [None] * len(models)
+    if not isinstance(mechanism, Sequence) or len(mechanism) != len(models):
+        raise InvalidInput(
+            f"mechanism: must be a list of {len(models)}, one for each model (None where the model"
+            " knows its own)."
+        )
+    thetas = []
+    for model, how in zip(models, mechanism, strict=True):
+        target = find_target(model[-1] if isinstance(model, Pipeline) else model, how)
+        if target is not None:
+            thetas.append(target.theta)
+    check_distinct(thetas)
+    each = [
+        _of_one(model, X, y, mechanism=how, **options)
+        for model, how in zip(models, mechanism, strict=True)
+    ]
+    if len(each) == 1:
+        return each[0]
+    return replace(
+        each[0],
+        losses=combine([found.losses for found in each]),
+        description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
+        notices=tuple(dict.fromkeys(notice for found in each for notice in found.notices)),
+        neighbours=None,
+    )
+
+
+def _of_one(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    relation: Neighbouring,
+    candidates: tuple[Any, Any] | None,
+    mechanism: Mechanism | None,
+    groups: Any,
+    ids: Sequence[Any] | None,
+) -> PrivacyProfile:
     persons = _persons(groups, X, relation, ids)
+    unlisted = _unlisted(model)
     steps: Any = None
     if isinstance(model, Pipeline):
         steps, model = model[:-1], model[-1]
@@ -86,9 +160,18 @@ def profile(
         rows=problem.rows,
         ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
         sizes=None if persons is None else persons.sizes,
-        notices=notices,
+        notices=(*notices, *unlisted),
         neighbours=near,
     )
+
+
+def _unlisted(model: Any) -> tuple[str, ...]:
+    """A notice, and a warning, where a ledger lies beside a model's file and does not list it."""
+    notice = ledger_notice(model) if isinstance(model, str | Path) else None
+    if notice is None:
+        return ()
+    warnings.warn(notice, NotInLedgerWarning, stacklevel=4)
+    return (notice,)
 
 
 def _persons(

@@ -1,0 +1,151 @@
+"""``profile`` of several releases: losses add, and what is not in the ledger is said."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import expost
+from expost._ledger import list_release
+from expost.errors import InvalidInput, NotInLedgerWarning, SeededReleaseWarning
+from expost.glm import Problem, minimise
+from expost.mechanisms import OutputPerturbation
+
+LABELS = ("no", "yes")
+
+
+def table(rows=60, columns=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns))
+    X /= 1.01 * np.linalg.norm(X, axis=1, keepdims=True)
+    return X, np.where(X[:, 0] + 0.4 * rng.normal(size=rows) > 0, *LABELS)
+
+
+def fitted(X, y, **options):
+    options = {"regularization": 0.1, "data_norm": 1.0, "classes": LABELS, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        return expost.PrivateLogisticRegression(**options).fit(X, y)
+
+
+def naive_loss(theta, how, X, y, row):
+    """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) from two fits and the noise's log-density."""
+
+    def centre(keep):
+        data = Problem(X=X[keep], y=y[keep], loss=how.loss, penalty=np.full(X.shape[1], 0.1))
+        return minimise(data, tolerance=1e-13).theta
+
+    every = np.arange(len(X))
+    return float(
+        how.law.log_density(theta - centre(every))
+        - how.law.log_density(theta - centre(every[every != row]))
+    )
+
+
+def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
+    X, y = table()
+    models = [
+        fitted(X, y, epsilon=20.0, random_state=1),
+        fitted(X, y, epsilon=5.0, delta=1e-5, noise="gaussian", random_state=2),
+    ]
+    found = expost.profile(models, X, y)
+    problem = models[0].release_.problem(X, y)
+    for row in (0, 17, 59):
+        naive = sum(
+            naive_loss(model.release_.theta, model.release_.mechanism, problem.X, problem.y, row)
+            for model in models
+        )
+        assert found.loss[row] == pytest.approx(naive, abs=1e-4)
+        assert found.loss_low[row] <= naive <= found.loss_high[row]
+        assert found.loss_high[row] - found.loss_low[row] < 0.01
+    # Power: one of them alone is something else.
+    alone = expost.profile(models[0], X, y)
+    assert np.max(np.abs(found.loss - alone.loss)) > 1e-2
+    assert found.worst_case > alone.worst_case
+    assert "2 releases" in found.description
+
+
+def test_gaussian_releases_have_the_law_of_one():
+    X, y = table()
+    options = {"delta": 1e-5, "noise": "gaussian"}
+    models = [fitted(X, y, epsilon=e, random_state=k, **options) for k, e in enumerate((1.0, 4.0))]
+    found = expost.profile(models, X, y)
+    each = [expost.profile(model, X, y).losses.law.separation for model in models]
+    np.testing.assert_allclose(found.losses.law.separation, np.hypot(*each), rtol=1e-14)
+
+
+def test_typical_exposures_of_two_laplace_releases_match_a_simulation():
+    X, y = table(rows=20)
+    models = [fitted(X, y, epsilon=e, random_state=k) for k, e in enumerate((30.0, 10.0))]
+    found = expost.profile(models, X, y)
+    rng, draws = np.random.default_rng(5), 20_000
+    total = np.zeros((draws, 20))
+    for model in models:
+        one = expost.profile(model, X, y)
+        law = model.release_.mechanism.law
+        shifts = one.neighbours.shift
+        for start in range(0, draws, 2000):
+            noise = law.sample(2000, rng)
+            total[start : start + 2000] += law.loss(noise[:, None, :], shifts[None, :, :])
+    naive = np.abs(total).mean(axis=0)
+    spread = np.hypot(found.typical_error, np.abs(total).std(axis=0) / np.sqrt(draws))
+    assert np.all(np.abs(found.typical - naive) < 5 * spread)
+    assert not np.any(np.abs(1.2 * found.typical - naive) < 5 * spread)
+
+
+def test_persons_of_several_releases():
+    X, y = table()
+    models = [fitted(X, y, epsilon=10.0, random_state=k) for k in range(2)]
+    owners = [f"person {place // 3}" for place in range(len(X))]
+    found = expost.profile(models, X, y, groups=owners)
+    each = [expost.profile(model, X, y, groups=owners) for model in models]
+    np.testing.assert_allclose(found.loss, each[0].loss + each[1].loss, rtol=1e-14)
+    assert len(found) == 20
+    assert found.key(0) == "person 0"
+
+
+def test_bare_coefficients_with_their_mechanisms():
+    X, y = table()
+    signs = np.where(y == "yes", 1.0, -1.0)
+    how = OutputPerturbation(
+        epsilon=5.0, loss=expost.losses.make_loss("logistic"), regularization=0.1, rows=60,
+        dimension=3,
+    )  # fmt: skip
+    base = minimise(Problem(X=X, y=signs, loss=how.loss, penalty=np.full(3, 0.1)), tolerance=1e-12)
+    thetas = [how.release(base, np.random.default_rng(k)) for k in range(2)]
+    both = expost.profile(thetas, X, signs, mechanism=[how, how])
+    each = [expost.profile(theta, X, signs, mechanism=how) for theta in thetas]
+    np.testing.assert_allclose(both.loss, each[0].loss + each[1].loss, rtol=1e-14)
+    # A list of numbers is still one model.
+    one = expost.profile(list(thetas[0]), X, signs, mechanism=how)
+    np.testing.assert_array_equal(one.loss, each[0].loss)
+    with pytest.raises(InvalidInput, match=r"mechanism: must be a list of 2"):
+        expost.profile(thetas, X, signs, mechanism=how)
+    with pytest.raises(InvalidInput, match=r"mechanism: is a list"):
+        expost.profile(thetas[0], X, signs, mechanism=[how])
+
+
+def test_the_same_release_twice_is_refused(tmp_path):
+    X, y = table()
+    model = fitted(X, y, epsilon=5.0, random_state=1)
+    path = model.release_.save(tmp_path / "model.json")
+    with pytest.raises(InvalidInput, match=r"the same release"):
+        expost.profile([model, path], X, y)
+    with pytest.raises(InvalidInput, match=r"model: is an empty list"):
+        expost.profile([], X, y)
+    alone = expost.profile([model], X, y)
+    np.testing.assert_array_equal(alone.loss, expost.profile(model, X, y).loss)
+
+
+def test_a_model_that_its_ledger_does_not_list_is_said(tmp_path):
+    X, y = table()
+    listed = fitted(X, y, epsilon=5.0, random_state=1).release_.save(tmp_path / "model.json")
+    other = fitted(X, y, epsilon=5.0, random_state=2).release_.save(tmp_path / "other.json")
+    # No ledger, no warning (warnings are errors here).
+    assert not any("ledger" in notice for notice in expost.profile(listed, X, y).notices)
+    list_release(tmp_path, listed, X, y)
+    assert not any("ledger" in notice for notice in expost.profile(listed, X, y).notices)
+    with pytest.warns(NotInLedgerWarning, match=r"other\.json is not in the ledger") as caught:
+        found = expost.profile(str(other), X, y)
+    assert caught[0].filename == __file__
+    assert any("is not in the ledger" in notice for notice in found.notices)
