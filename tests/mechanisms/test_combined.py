@@ -16,6 +16,8 @@ from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
 from expost.mechanisms.combined import _one_gaussian, check_distinct, combine
 from expost.noise import GaussianLaw, NormLaplaceLaw
+from expost.risk import GaussianNoise
+from expost.risk.composition import Composition
 from expost.types import Neighbouring
 
 REMOVE, ADD = Neighbouring.REMOVE, Neighbouring.ADD
@@ -405,6 +407,19 @@ def test_chances_pass_no_more_than_one():
         [made([1.0], worst_case_passed=0.7), made([1.0], worst_case_passed=0.6, loss=0.2)]
     )
     assert found.worst_case_passed == 1.0
+
+
+def test_the_promises_are_composed():
+    pair = [losses_of(how, released(how, 0)) for how in (LAPLACE, GAUSSIAN)]
+    found = combine(pair).guarantee
+    assert found == Composition(parts=(LAPLACE.guarantee, GAUSSIAN.guarantee))
+    assert 0 < found.epsilon(1e-3) < LAPLACE.epsilon + GAUSSIAN.epsilon
+    assert combine(pair).worst_case <= LAPLACE.epsilon + GAUSSIAN.epsilon + 1e-12
+    # Two of Gaussian noise are one.
+    two = combine([losses_of(GAUSSIAN, released(GAUSSIAN, seed)) for seed in (1, 2)]).guarantee
+    both = GaussianNoise(mu=math.sqrt(2) * GAUSSIAN.guarantee.mu)
+    assert two.epsilon(1e-5) == pytest.approx(both.epsilon(1e-5))
+    assert combine([pair[0], made(np.ones(ROWS))]).guarantee is None
 
 
 # What is refused --------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
 from expost.mechanisms.row_losses import RowLosses
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
+from expost.risk import Guarantee
+from expost.risk.composition import Composition
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["check_distinct", "combine"]
@@ -49,6 +51,7 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
     ``law``             that of μ = √Σμ² under Gaussian noise alone, else None.
     ``worst_case``      the sum of the promises, passed with at most the sum of their probabilities;
                         releases with Gaussian noise count as one of μ = √Σμ².
+    ``guarantee``       all promises, composed; None where one release promises nothing.
 
     The same release twice is refused: to see it again tells nothing more.
     """
@@ -72,6 +75,7 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
         worst_case=worst_case,
         worst_case_passed=passed,
         noiseless=noiseless,
+        guarantee=_promise([part.guarantee for part in parts]),
         sampled=(lambda: _typical_exposures(parts)) if sampled else None,
         draw=(lambda size, rng: _drawn(parts, size, rng)) if sampled else None,
     )
@@ -245,6 +249,12 @@ def _worst_case(parts: Sequence[RowLosses]) -> tuple[float, float]:
     if not worst_case < math.inf:
         return math.inf, 0.0
     return worst_case, min(_sum_above([passed for _, passed in promises]), 1.0)
+
+
+def _promise(guarantees: Sequence[Guarantee | None]) -> Composition | None:
+    """All of them together; None where one promises nothing."""
+    known = [one for one in guarantees if one is not None]
+    return Composition(parts=tuple(known)) if len(known) == len(guarantees) else None
 
 
 def _sum_above(terms: Sequence[float]) -> float:
