@@ -25,6 +25,7 @@ from expost import _validate
 from expost._files import read_json, write_json
 from expost._ledger_entry import Entry, entries_of, now
 from expost.errors import ExpostError, InvalidInput
+from expost.risk.composition import Composition, CompositionComparison, compare_compositions
 from expost.types import Audience
 
 __all__ = [
@@ -114,6 +115,18 @@ class Ledger:
     def delta_by_addition(self) -> float:
         """Σδ, at most 1."""
         return min(sum(entry.delta for entry in self.entries), 1.0)
+
+    @property
+    def guarantee(self) -> Composition:
+        """What all releases together promise."""
+        if not self.entries:
+            raise InvalidInput("entries: the ledger lists no release yet.")
+        return Composition(parts=tuple(entry.guarantee for entry in self.entries))
+
+    def composed(self, delta: float, *, prior: float = 0.5) -> CompositionComparison:
+        """ε at ``delta``, belief and advantage: by addition, by Rényi divergences and from the
+        privacy-loss distribution, side by side."""
+        return compare_compositions(self.guarantee.parts, delta=delta, prior=prior)
 
     # -- the file ----------------------------------------------------------------------------
 

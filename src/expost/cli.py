@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expost import _cli_options as options
+from expost._cli_ledger import ledger_command
 from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
 from expost._cli_publish import lookup_command, publish_command
@@ -324,6 +325,7 @@ def epsilon_command(
 
 app.command("publish")(publish_command)
 app.command("lookup")(lookup_command)
+app.command("ledger")(ledger_command)
 app.command("risk")(risk_command)
 
 

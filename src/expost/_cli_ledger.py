@@ -1,0 +1,64 @@
+"""The command that lists every release of a data set."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expost import _cli_options as options
+from expost._cli_options import QUESTION
+
+__all__ = ["ledger_command"]
+
+
+def ledger_command(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH", help="Ledgers, folders of releases, model.json or report.json files."
+        ),
+    ],
+    *,
+    add: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="List this model.json or report.json in the ledger PATH; repeat.",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="Where epsilon is told (default: 1e-5, or the releases' own together if more).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List every release of a data set, and what seeing all of them gives away.
+
+    `expost profile`, `demo` and `publish` list what they release in ledger.CURATOR-ONLY.json beside
+    model.json, or in the --ledger that they are given. A model that was made elsewhere is listed
+    with --add, which starts the ledger if there is none.
+
+    Epsilon is composed three ways: by addition, by Rényi divergences and from the whole law of the
+    loss; each holds, the last is the least.
+
+    Examples:
+
+    `expost ledger report`
+
+    `expost ledger people.CURATOR-ONLY.json --add mine/model.json --delta 1e-6`
+    """
+    from expost._jobs import releases
+
+    if add:
+        if len(paths) != 1:
+            raise typer.BadParameter("name one ledger to add to", param_hint="'PATH'")
+        paths = [releases.add(paths[0], add)]
+    found = releases.listing(paths, delta)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
+    else:
+        print("\n".join(found.lines()))
