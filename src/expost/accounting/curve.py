@@ -49,6 +49,7 @@ _MOST_LABELS = 2**20
 _OUTSIDE = 1e-10
 _LUMPED = 1e-8
 _STRAY = 1e-6
+_LARGEST_EXPONENT = 1e9
 # Points that are kept.
 _KEPT = 2**15
 
@@ -141,7 +142,10 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
             (head[0], head[1], count) for head, (_, count) in zip(heads, steps, strict=True)
         )
     )
-    order = best_order(cumulants, max(-log_delta, 0.0)) if effort.tilted else 0.0
+    # Past the second, rounding of θℓ would count.
+    widest = max(float(np.max(np.abs(losses))) for losses, _ in heads)
+    order = best_order(cumulants, -log_delta) if effort.tilted else 0.0
+    order = min(order, _LARGEST_EXPONENT / (releases * widest))
     spread = cumulants.at(order)[2]
     spacing = effort.spacing * math.sqrt(spread / releases)
     share = 1.0 if effort.tilted else math.exp(log_delta)
@@ -216,8 +220,8 @@ def _span(head: tuple[FloatArray, FloatArray], order: float, share: float) -> tu
 def _anchored(steps: Steps, spacing: float) -> float:
     """The spacing made a little finer, so that an atom of the first law that has one is a label."""
     for law, _ in steps:
-        if law.atom > 0:
-            return law.atom / max(math.ceil(law.atom / spacing), 1)
+        if law.atom >= spacing:
+            return law.atom / math.ceil(law.atom / spacing)
     return spacing
 
 
@@ -236,7 +240,8 @@ def _labels(
     hidden = lumped = 0.0
     losses, log_masses = gathered(law, backward)
     reference = float(np.max(log_masses + order * np.minimum(losses, span[1])))
-    low, high = (first * spacing, last * spacing)
+    # A label may lie a rounding inside of the span that it ends.
+    low, high = min(first * spacing, span[0]), max(last * spacing, span[1])
     for block in law.nodes(spacing, *((-high, -low) if backward else (low, high))):
         at, log_mass = oriented(block, backward)
         beyond = at > high

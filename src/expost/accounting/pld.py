@@ -71,7 +71,7 @@ class PrivacyLoss:
     @property
     def largest(self) -> float:
         """The largest finite loss there can be, infinite where there is none."""
-        return sum(count * law.largest for law, count in self.steps)
+        return math.fsum(count * law.largest for law, count in self.steps)
 
     @property
     def told(self) -> float:
@@ -103,7 +103,7 @@ class PrivacyLoss:
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
         """(low, high) around δ(ε)."""
         told = self.told
-        if epsilon >= self.largest:
+        if told == 1 or epsilon >= self.largest:
             return told, told
         low, high = told, tight_delta(self.steps, epsilon)
         level = _level(min(high, estimated_delta(self.steps, epsilon)))
@@ -167,7 +167,7 @@ class PrivacyLoss:
             if _settled(deepest, level):
                 break
             level = _level(deepest)
-        return best * (1 + 16 * ROUNDOFF)
+        return min(best * (1 + 16 * ROUNDOFF), known)
 
 
 @lru_cache(maxsize=48)

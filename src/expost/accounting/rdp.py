@@ -41,6 +41,7 @@ __all__ = [
     "gathered",
     "mironov_epsilon",
     "oriented",
+    "renyi_advantage",
     "renyi_divergence",
     "renyi_true_positive_rate",
     "revealed",
@@ -117,6 +118,19 @@ def tight_delta(steps: Steps, epsilon: float) -> float:
     if told == 1:
         return 1.0
     return min(1.0, told + _delta(steps, epsilon, _log_moment) * (1 + 1e-9))
+
+
+def renyi_advantage(steps: Steps) -> float:
+    """δ(0) by :func:`tight_delta`, and by √(1 − e^(−D)), D → KL (Bretagnolle and Huber 1979)."""
+    told = revealed(steps)
+    if told == 1 or not steps:
+        return told
+    if told > 0:
+        return tight_delta(steps, 0.0)
+    spread = max(_cumulants(steps, back).at(0.0)[2] for back in _directions(steps))
+    theta = 1e-3 / (1 + math.sqrt(spread))
+    divergence = min(_log_moment(steps, back, theta) for back in _directions(steps)) / theta
+    return min(tight_delta(steps, 0.0), math.sqrt(-math.expm1(-divergence)))
 
 
 def estimated_delta(steps: Steps, epsilon: float) -> float:

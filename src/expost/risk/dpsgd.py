@@ -76,7 +76,7 @@ class DPSGD(Guarantee):
         epsilon = extended("epsilon", epsilon)
         if self.gaussian is not None:
             return self.gaussian.delta(epsilon)
-        return 0.0 if epsilon == math.inf else _checked(self.privacy_loss.delta(epsilon))
+        return 0.0 if epsilon == math.inf else checked(self.privacy_loss.delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
         """The least ε ≥ 0 with δ(ε) ≤ ``delta``; infinite at 0."""
@@ -91,7 +91,7 @@ class DPSGD(Guarantee):
             low = float(gaussian_epsilon_below(np.array([self.gaussian.mu]), delta)[0])
             return low, self.gaussian.epsilon(delta)
         low, high = self.privacy_loss.epsilon_interval(delta)
-        return _checked(low), _checked(high)
+        return checked(low), checked(high)
 
     def loss(self, delta: float = 0.0) -> float:
         """The least b with P(∣evidence∣ > b) ≤ ``delta`` for every pair; infinite at 0.
@@ -103,19 +103,17 @@ class DPSGD(Guarantee):
         if delta == 0:
             return math.inf
         if self.gaussian is None:
-            return _checked(self.privacy_loss.loss(delta))
+            return checked(self.privacy_loss.loss(delta))
         if self.steps == 1:
             return self.gaussian.loss(delta)
-        score = float(ndtri(delta))
-        log_rate = float(log_ndtr(score - self.gaussian.mu * (1 + 2.0**-50)))
-        return max(math.log(delta) - log_rate + 2.0**-46 * (1 + abs(log_rate)), 0.0)
+        return gaussian_loss(self.gaussian.mu, delta)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """The most that any test finds, of all pairs and both directions."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self.gaussian is not None:
             return self.gaussian.true_positive_rate(fpr)
-        return up(_checked(self.privacy_loss.true_positive_rate(fpr)), most=1.0)
+        return up(checked(self.privacy_loss.true_positive_rate(fpr)), most=1.0)
 
     def describe(self) -> str:
         """'DP-SGD, noise multiplier 1.1, sampling rate 0.01, 10000 steps'."""
@@ -151,7 +149,20 @@ class DPSGD(Guarantee):
         return PrivacyLoss(steps=((self.law, self.steps),))
 
 
-def _checked(value: float) -> float:
+def gaussian_loss(mu: float, delta: float) -> float:
+    """log(δ/u) with Φ(Φ⁻¹(u) + μ) = δ, rounded up: the least b for all that Gaussian noise bounds.
+
+    That includes releases that react to those before them, and whatever is computed from them.
+    """
+    if mu == 0:
+        return 0.0
+    if delta == 0 or mu == math.inf:
+        return math.inf
+    log_rate = float(log_ndtr(float(ndtri(delta)) - mu * (1 + 2.0**-50)))
+    return max(math.log(delta) - log_rate + 2.0**-46 * (1 + abs(log_rate)), 0.0)
+
+
+def checked(value: float) -> float:
     """``value``, which must be a number ≥ 0: NaN is no privacy."""
     if not value >= 0:
         raise ConvergenceError(
