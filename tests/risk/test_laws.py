@@ -123,7 +123,7 @@ def test_losses_and_beliefs_fall_with_delta(promise):
         for prior in (1e-12, 0.3):
             sure = promise.belief(prior, delta=p)
             assert prior <= sure <= 1
-            assert promise.one_in(prior, delta=p) == pytest.approx(1 / sure, rel=1e-15)
+            assert promise.one_in(prior, delta=p) == pytest.approx(1 / sure, rel=1e-14)
 
 
 # --------------------------------------------------------------------------- who is tighter
@@ -232,10 +232,10 @@ def test_games(mu):
 
 @pytest.mark.long
 def test_a_million_games():
-    """The same with 10⁶ games: a μ that is 2 % off is rejected."""
+    """The same with 10⁶ games (24 figures: 6 % false alarms); a μ that is 2 % off is rejected."""
     seed, figures = 20261117, {}
-    for mu in (0.5, 1.0, 2.0):
-        there, loss = play(mu, 1_000_000, np.random.default_rng(seed))
+    for part, mu in enumerate((0.5, 1.0, 2.0)):
+        there, loss = play(mu, 1_000_000, np.random.default_rng([seed, part]))
         right = scores(there, loss, mu, 0.05)
         wrong = scores(there, loss, 1.02 * mu, 0.05)
         assert max(map(abs, right.values())) < 3

@@ -216,7 +216,7 @@ def test_gaussian_edges():
     assert nothing.advantage == nothing.delta(1.0) == nothing.epsilon(0.0) == nothing.loss() == 0
     assert nothing.true_positive_rate(0.3) == 0.3
     assert nothing.belief(0.2) == 0.2
-    assert everything.advantage == everything.delta(5.0) == everything.true_positive_rate(1e-9) == 1
+    assert everything.advantage == everything.delta(5.0) == everything.true_positive_rate(0.0) == 1
     assert everything.epsilon(0.5) == everything.loss(0.5) == math.inf
     assert everything.delta(math.inf) == 1
     assert everything.belief(1e-12, delta=0.5) == 1
@@ -255,6 +255,21 @@ def test_belief_and_one_in_against_60_digits(prior, epsilon):
         k = promise.one_in(prior)
         assert (1 - 1e-14) / exact <= k
         assert k <= 1 / exact or epsilon == 0
+
+
+def test_close_to_certainty_only_the_last_digits_are_lost():
+    """What is left to 1 keeps its digits: the inverses of goals near 1 need them."""
+    few = 4 * 2.0**-52
+    for epsilon in (3.0, 10.0, 25.0, 33.0):
+        promise, rest = EpsilonDelta(epsilon=epsilon), mp.exp(-epsilon)
+        assert 1 - rest / (1 + rest) <= promise.belief() <= 1 - rest / (1 + rest) + few
+        assert 1 - 2 * rest / (1 + rest) <= promise.advantage <= 1 - 2 * rest / (1 + rest) + few
+        found = 1 - rest * mp.mpf(0.75)
+        assert found <= promise.true_positive_rate(0.25) <= found + few
+    for mu in (3.0, 8.0, 15.0):
+        noise = GaussianNoise(mu=mu)
+        assert mp.erf(mu / mp.sqrt(8)) <= noise.advantage <= mp.erf(mu / mp.sqrt(8)) + few
+        assert mp.ncdf(mu) <= noise.true_positive_rate(0.5) <= mp.ncdf(mu) + few
 
 
 def test_one_in_of_a_tiny_prior():

@@ -6,7 +6,7 @@ from typing import Any
 from expost import _validate
 from expost.errors import InvalidInput
 
-__all__ = ["between", "down", "extended", "level", "rate", "up"]
+__all__ = ["between", "down", "extended", "level", "rate", "short_of_one", "up"]
 
 # Sixteen unit roundoffs: more than a handful of additions, products and library functions err.
 _FEW_ROUNDINGS = 2.0**-49
@@ -54,3 +54,8 @@ def up(value: float, *, most: float = math.inf, error: float = _FEW_ROUNDINGS) -
 def down(value: float) -> float:
     """``value`` ≥ 0 lowered by twice as much as :func:`up` raises: up(down(x)) ≤ x."""
     return value * (1 - 2 * _FEW_ROUNDINGS)
+
+
+def short_of_one(rest: float) -> float:
+    """1 − ``rest`` for a rest of at most ½, rounded up: near 1 it is the rest that has digits."""
+    return min(math.nextafter(1 - rest * (1 - _FEW_ROUNDINGS), math.inf), 1.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scipy.special import expit
 
 from expost._numerics import ROUNDOFF
-from expost.risk._arguments import down, extended, level, rate, up
+from expost.risk._arguments import down, extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
 
 __all__ = ["EpsilonDelta"]
@@ -51,7 +51,9 @@ class EpsilonDelta(Guarantee):
             return slip
         # 1 − e^(ε'−ε) over 1 + e^(−ε): nothing overflows, and near ε = 0 nothing cancels.
         response = -math.expm1(below - most) * float(expit(most))
-        return up(slip + (1 - slip) * response, most=1.0)
+        # The same from 1, where that has more digits.
+        rest = (1 - slip) * (math.exp(-most) + math.exp(below - most)) * float(expit(most))
+        return short_of_one(rest) if rest < 0.5 else up(slip + (1 - slip) * response)
 
     def epsilon(self, delta: float) -> float:
         """ε + log(1 − (δ' − δ)(1 + e^(−ε))/(1 − δ)), at least 0; infinite for δ' < δ."""
@@ -96,12 +98,15 @@ class EpsilonDelta(Guarantee):
             return 1.0
         if fpr == 0:
             return slip
-        # 1 − e^(−ε)(1 − δ − fpr) as a sum of positive terms.
-        found = math.exp(-most) * (slip + fpr) - math.expm1(-most)
+        # 1 − e^(−ε)(1 − δ − fpr): from 1 where that has more digits, else a sum of positive terms.
+        rest = math.exp(-most) * max((1 - fpr) - slip, 0.0)
+        found = up(math.exp(-most) * (slip + fpr) - math.expm1(-most))
+        if rest < 0.5:
+            found = short_of_one(rest)
         # Elsewhere the other bound says nothing, and e^ε might overflow.
         if math.log(fpr) + most < 0:
-            found = min(found, slip + math.exp(most) * fpr)
-        return up(max(found, fpr), most=1.0)
+            found = min(found, up(slip + math.exp(most) * fpr))
+        return max(found, fpr)
 
     def describe(self) -> str:
         """'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""

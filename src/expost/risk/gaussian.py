@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from scipy.special import erf, ndtr, ndtri
+from scipy.special import erf, erfc, ndtr, ndtri
 
 from expost.accounting import gaussian_delta, gaussian_epsilon
-from expost.risk._arguments import extended, level, rate, up
+from expost.risk._arguments import extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
 
 __all__ = ["GaussianNoise"]
@@ -31,8 +31,9 @@ class GaussianNoise(Guarantee):
     def delta(self, epsilon: float) -> float:
         """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Thm 8); at 0 2Φ(μ/2) − 1."""
         epsilon = extended("epsilon", epsilon)
-        # 2Φ(μ/2) − 1 = erf(μ/√8), which keeps its digits for small μ.
-        advantage = up(float(erf(self.mu / math.sqrt(8))), most=1.0)
+        # 2Φ(μ/2) − 1 = erf(μ/√8), which keeps its digits for small μ, and erfc its for large ones.
+        rest = float(erfc(self.mu / math.sqrt(8)))
+        advantage = short_of_one(rest) if rest < 0.5 else up(float(erf(self.mu / math.sqrt(8))))
         if epsilon == 0 or self.mu == math.inf:
             return advantage
         if epsilon == math.inf or self.mu == 0:
@@ -46,7 +47,8 @@ class GaussianNoise(Guarantee):
         delta = level("delta", delta)
         if delta == 0:
             return 0.0 if self.mu == 0 else math.inf
-        return gaussian_epsilon(self.mu, delta)
+        # δ(b) ≤ P(ℓ > b): near δ = 1 the loss is known to more digits.
+        return min(gaussian_epsilon(self.mu, delta), self.loss(delta))
 
     def loss(self, delta: float = 0.0) -> float:
         """μ²/2 + μΦ⁻¹(1 − δ), at least 0: P(ℓ > b) = Φ(μ/2 − b/μ) (erratum 10)."""
@@ -63,11 +65,14 @@ class GaussianNoise(Guarantee):
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """Φ(Φ⁻¹(fpr) + μ) (Dong, Roth and Su 2019, Eq. 6)."""
         fpr = rate("false_positive_rate", false_positive_rate)
+        if self.mu == math.inf:
+            return 1.0
         if self.mu == 0 or fpr in (0.0, 1.0):
-            return 1.0 if fpr > 0 and self.mu == math.inf else fpr
+            return fpr
         score = float(ndtri(fpr))
         score += self.mu + 2.0**-49 * (abs(score) + self.mu)
-        return up(max(float(ndtr(score)), fpr), most=1.0)
+        found = short_of_one(float(ndtr(-score))) if score > 0 else up(float(ndtr(score)))
+        return max(found, fpr)
 
     def describe(self) -> str:
         """'Gaussian noise, mu = 0.5'."""

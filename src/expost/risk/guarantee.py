@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 
 from expost import _validate
 from expost.errors import InvalidInput
-from expost.risk._arguments import up
+from expost.risk._arguments import down, short_of_one, up
 
 __all__ = ["Guarantee"]
 
@@ -73,8 +73,22 @@ class Guarantee(ABC):
         return belief_after(prior, self.loss(delta))
 
     def one_in(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
-        """k with belief = 1/k: as if the person were one of k alike (HIPAA's group size)."""
-        return 1 / self.belief(prior, delta=delta)
+        """k with belief = 1/k, rounded down: as if the person were one of k alike (HIPAA's groups).
+
+        k = 1 + (1/prior − 1)e^(−b), b = ``loss(delta)``.
+        """
+        prior = _validate.probability("prior", prior)
+        return one_in_after(prior, self.loss(delta))
+
+
+def one_in_after(prior: float, loss: float) -> float:
+    """1/belief = 1 + (1 − prior)e^(−loss)/prior, rounded down; 1/prior itself at loss 0."""
+    if not loss >= 0:
+        raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
+    if loss == 0:
+        return 1 / prior
+    others = down((1 - prior) * math.exp(-loss) / prior)
+    return max(math.nextafter(1 + others, 0.0), 1.0)
 
 
 def belief_after(prior: float, loss: float) -> float:
@@ -86,4 +100,7 @@ def belief_after(prior: float, loss: float) -> float:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
     if loss == 0:
         return prior
-    return up(prior / (prior + (1 - prior) * math.exp(-loss)), most=1.0)
+    other = (1 - prior) * math.exp(-loss)
+    if other < prior:
+        return short_of_one(other / (prior + other))
+    return up(prior / (prior + other), most=1.0)

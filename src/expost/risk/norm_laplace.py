@@ -91,9 +91,9 @@ class NormLaplaceNoise(Guarantee):
             return 1.0
         if self.separation == 0 or fpr in (0.0, 1.0):
             return fpr
-        if self.dimension == 1:
-            return up(max(self._found_on_a_line(fpr), fpr), most=1.0)
-        return self._found(fpr)
+        found = up(self._found_on_a_line(fpr)) if self.dimension == 1 else self._found(fpr)
+        most = EpsilonDelta(epsilon=self.separation).true_positive_rate(fpr)
+        return max(min(found, most), fpr)
 
     def describe(self) -> str:
         """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
@@ -120,11 +120,10 @@ class NormLaplaceNoise(Guarantee):
         else:
             below, _ = tail.angle_where(tail.present, 1 - fpr, halvings=_HALVINGS)
         threshold = min(tail.loss(below), self.separation)
-        most, slip = EpsilonDelta(epsilon=self.separation), self.delta(threshold)
+        slip = self.delta(threshold)
         if not slip < 1:
-            return most.true_positive_rate(fpr)
-        line = EpsilonDelta(epsilon=threshold, delta=slip)
-        return min(line.true_positive_rate(fpr), most.true_positive_rate(fpr))
+            return 1.0
+        return EpsilonDelta(epsilon=threshold, delta=slip).true_positive_rate(fpr)
 
     @cached_property
     def _tail(self) -> LossTail:
