@@ -102,7 +102,7 @@ class RowIdentifiability(RowTable):
     @cached_property
     def belief_low(self) -> FloatArray:
         """(n,) the lower end of its proved interval."""
-        return self._belief(_known(self.losses.low, -np.inf))
+        return self._belief(self._lowest_loss)
 
     @cached_property
     def belief_high(self) -> FloatArray:
@@ -216,8 +216,15 @@ class RowIdentifiability(RowTable):
     def _highest_loss(self) -> FloatArray:
         return _known(self.losses.high, np.inf)
 
+    @property
+    def _lowest_loss(self) -> FloatArray:
+        return _known(self.losses.low, -np.inf)
+
     def _belief(self, loss: FloatArray) -> FloatArray:
         return expit(float(logit(self.prior)) + loss)
+
+    def _log_odds(self, loss: float) -> float:
+        return float(logit(self.prior)) + loss
 
     def __len__(self) -> int:
         return len(self.losses.loss)
@@ -236,14 +243,14 @@ class RowIdentifiability(RowTable):
     def lines(self) -> list[str]:
         """A few readable lines; no row's values, but keys and beliefs: curator only."""
         surest = float(np.max(self._highest_loss))
+        either = max(self._log_odds(surest), -self._log_odds(float(np.min(self._lowest_loss))))
         return [
             f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",
             f"model        {self.description}",
             f"in words     {self._headline(surest)}",
             f"belief       {self._belief_line()}",
             f"above        {self._share_line()}",
-            f"either way   at most {percent(float(np.max(self.confidence_high)))} sure of any"
-            f" {self.unit}, in or out",
+            f"either way   at most {_sure(either)} sure of any {self.unit}, in or out",
             f"advantage    {self._advantage_line()}",
             f"worst case   {self._worst_case_line()}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -253,19 +260,19 @@ class RowIdentifiability(RowTable):
         # The attacker may be surest of all that a row was not there: her belief only fell.
         if surest < 0:
             return (
-                f"No {self.unit}'s presence is any more probable after seeing this model than"
-                " before."
+                f"No {self.unit}'s presence is any more probable after seeing what was released"
+                " than before."
             )
         known = "every other row" if self.unit == "row" else "all other people's rows"
-        return belief_sentence(prior=self.prior, loss=surest, seen="this model", known=known)
+        return belief_sentence(prior=self.prior, loss=surest, seen="what was released", known=known)
 
     def _belief_line(self) -> str:
-        middle, late = (float(q) for q in np.quantile(self.belief_high, [0.5, 0.99]))
-        largest = float(self.belief_high[self.row])
-        doubt = float(expit(-float(logit(self.prior)) - self._highest_loss[self.row]))
+        # Of losses, and no means of two of them: beliefs are all 1 in float64 past some loss.
+        quantiles = np.quantile(self._highest_loss, [0.5, 0.99, 1.0], method="higher")
+        middle, late, most = (_sure(self._log_odds(float(loss))) for loss in quantiles)
         return (
-            f"median {percent(middle)}, 99 % of {self.unit}s up to {percent(late)}, largest"
-            f" {percent(largest, doubt)} ({self.unit} {printable(self.key(self.row))})"
+            f"median {middle}, 99 % of {self.unit}s up to {late}, largest {most}"
+            f" ({self.unit} {printable(self.key(self.row))})"
         )
 
     def _share_line(self) -> str:
@@ -296,9 +303,10 @@ class RowIdentifiability(RowTable):
         passed = f" except with a chance of {chance(worst.failure)}" if worst.failure > 0 else ""
         known = "nothing is promised, which" if worst.promise == "nothing" else worst.promise
         return (
-            f"{known} allows a belief of {percent(worst.belief)}{passed}, an advantage of"
-            f" {at_most(worst.advantage)}, and {percent(worst.true_positive_rate)} of members found"
-            f" where {chosen_percent(worst.false_positive_rate)} of others are taken for them"
+            f"{known} allows a belief of {_sure(self._log_odds(self.losses.worst_case))}{passed},"
+            f" an advantage of {at_most(worst.advantage)}, and"
+            f" {percent(worst.true_positive_rate)} of members found where"
+            f" {chosen_percent(worst.false_positive_rate)} of others are taken for them"
         )
 
     def _repr_html_(self) -> str:
@@ -353,6 +361,12 @@ class RowIdentifiability(RowTable):
 def _known(values: FloatArray, unknown: float) -> FloatArray:
     """``values`` with what is not a number taken for the exposed end."""
     return np.where(np.isnan(values), unknown, values)
+
+
+def _sure(log_odds: float) -> str:
+    """A belief by its log odds, rounded up; 100 % only where they are infinite."""
+    doubt = float(expit(-log_odds))
+    return percent(float(expit(log_odds)), max(doubt, 5e-324) if log_odds < np.inf else 0.0)
 
 
 def _round_level(prior: float, odds: float) -> float:
