@@ -1,0 +1,169 @@
+"""Which rows a step was made of: read from the batch sampler, since batches carry no numbers.
+
+Conventions
+-----------
+batch    one list of row numbers that the sampler gave, in the order it gave them; may be empty.
+pass     one iteration over the sampler (an epoch, a look at the first batch, an evaluation).
+piece    the rows of one backward pass: a batch, or a part of one where Opacus'
+         ``BatchMemoryManager`` splits it.
+ahead    how many batches data-loader workers may have drawn before the loop sees them.
+
+A loader with ``num_workers=0`` draws a batch when the loop asks for it, one with workers exactly
+``ahead`` earlier, and both deliver in order. So the rows of a step are the oldest batch of the
+newest pass that no step was made on, and there are never more than ``ahead`` younger ones: a loop
+that leaves batches out, or fetches its own ahead, is seen and refused, not guessed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from expost.errors import InvalidInput
+from expost.types import IntArray
+
+__all__ = ["BatchLog", "record_batches"]
+
+
+class _Pass:
+    """The batches of one iteration that no step was made on."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[IntArray] = deque()
+        self.ended = False
+        self.stepped = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the loop has run it to its end; a loop may leave out empty batches."""
+        return self.ended and self.stepped and not any(len(batch) for batch in self.waiting)
+
+
+class BatchLog:
+    """The row numbers of the batches to come, in order.
+
+    ``rows``      n, the size of the data.
+    ``ahead``     see above.
+    ``stand_in``  whether the loader puts one random row where a batch is empty.
+    ``on_epoch``  called when the loop has run a pass to its end.
+    """
+
+    def __init__(
+        self, *, rows: int, ahead: int, stand_in: bool, on_epoch: Callable[[], None]
+    ) -> None:
+        self.rows = rows
+        self.ahead = ahead
+        self.stand_in = stand_in
+        self._on_epoch = on_epoch
+        self._newest = _Pass()
+        self._used = 0  # rows of the oldest waiting batch that pieces were made of
+
+    def record(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches unchanged, each remembered before it is given out."""
+        current: _Pass | None = None
+        for batch in batches:
+            if current is None:
+                # Not before the first batch: loaders make iterators that they do not use.
+                current = self._newest = _Pass()
+                self._used = 0
+            current.waiting.append(self._numbers(batch))
+            yield batch
+        if current is not None:
+            current.ended = True
+            self._close(current)
+
+    def take(self, lengths: list[int]) -> list[IntArray]:
+        """The rows of the next pieces, whose ``lengths`` the gradients have."""
+        waiting = self._newest.waiting
+        if any(lengths) and not self.stand_in:
+            # A loop may pass over empty batches. One of several pieces is never left out.
+            while waiting and not len(waiting[0]):
+                waiting.popleft()
+        if len(waiting) > len(lengths) + self.ahead:
+            raise InvalidInput(
+                f"data_loader: the loop took {len(waiting) - self.ahead} batches for a step on"
+                f" {len(lengths)}, so that the rows of the step are not known; make a step on"
+                " every batch, in the loader's order."
+            )
+        self._newest.stepped = True
+        return [self._piece(length) for length in lengths]
+
+    def end_step(self) -> None:
+        """Check that the step was made of whole batches."""
+        if self._used:
+            raise InvalidInput(
+                "data_loader: noise was added before all rows of a batch had their turn; step on"
+                " whole batches, or split them with Opacus' BatchMemoryManager."
+            )
+        self._close(self._newest)
+
+    def _piece(self, length: int) -> IntArray:
+        waiting = self._newest.waiting
+        if not waiting:
+            raise InvalidInput(
+                "data_loader: a step was made on rows that this loader did not give; pass the"
+                " loader that the loop iterates over, and start iterating after track(...)."
+            )
+        batch = waiting[0]
+        if self.stand_in and not len(batch) and length == 1:
+            length = 0
+        end = self._used + length
+        if end > len(batch) or (length == 0 and len(batch)):
+            raise InvalidInput(
+                f"data_loader: a step has the gradients of {length} rows where the loader's batch"
+                f" has {len(batch) - self._used}; step on the batches as they come, one row of"
+                " data a row of the batch."
+            )
+        piece = batch[self._used : end]
+        self._used = end
+        if end == len(batch):
+            waiting.popleft()
+            self._used = 0
+        return piece
+
+    def _close(self, current: _Pass) -> None:
+        if current.is_over:
+            current.stepped = False  # an epoch is told once
+            self._on_epoch()
+
+    def _numbers(self, batch: Any) -> IntArray:
+        numbers = np.asarray(batch)
+        if numbers.size == 0:
+            return np.empty(0, dtype=np.int64)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+            raise InvalidInput(
+                "data_loader: its batch sampler does not give lists of row numbers; use Opacus'"
+                " Poisson sampler or torch.utils.data.BatchSampler."
+            )
+        if not (numbers.min() >= 0 and numbers.max() < self.rows):
+            raise InvalidInput(
+                f"data_loader: its batch sampler gives row numbers outside of its {self.rows} rows;"
+                " sampler and dataset must be of the same size."
+            )
+        return numbers.astype(np.int64)
+
+
+def record_batches(sampler: Any, log: BatchLog) -> Callable[[], None]:
+    """Let ``log`` see what ``sampler`` gives from now on; returns how to undo it.
+
+    The object stays the same, of a class that differs in ``__iter__`` alone: whoever holds it,
+    as a loader of ``BatchMemoryManager``, is recorded too, and draws are unchanged.
+    """
+    plain = type(sampler)
+
+    def __iter__(self: Any) -> Iterator[Any]:  # noqa: N807 (becomes the method of a class)
+        return log.record(plain.__iter__(self))
+
+    try:
+        sampler.__class__ = type(plain.__name__, (plain,), {"__iter__": __iter__})
+    except TypeError:
+        raise InvalidInput(
+            f"data_loader: its batch sampler is a {plain.__name__}, which cannot be watched; use"
+            " Opacus' Poisson sampler or torch.utils.data.BatchSampler."
+        ) from None
+
+    def undo() -> None:
+        sampler.__class__ = plain
+
+    return undo

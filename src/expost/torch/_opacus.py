@@ -1,0 +1,246 @@
+"""What Opacus' optimizer does with a batch: clipped gradients, noise, their inner products.
+
+Conventions
+-----------
+piece    the rows of one backward pass; a step sums one or more pieces and adds noise once.
+b, g, s  as in :mod:`expost.mechanisms.dpsgd`: noise, a row's clipped gradient, σC. Gradients
+         before clipping count as what the machine computed; products are float64. That Opacus
+         clips and sums in the model's precision (float32: 1e-7 of a gradient) is not counted.
+
+Two methods of the one optimizer object are wrapped, ``clip_and_accumulate`` and ``add_noise``;
+its step hook (the accountant's) is not touched. The noise is needed with the first piece, while
+its gradients exist, so it is drawn then, by Opacus' own ``add_noise`` on sums of zeros, and
+handed over at the step's end. Clipping draws nothing, so a seeded run has the same weights, bit
+for bit, as without tracking, unless a step has several pieces and something else draws from the
+noise's generator between them (dropout, or workers' samplers, where there is no
+``noise_generator``): then the noise is other noise of the same law.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from expost import _optional
+from expost.errors import ConvergenceError, InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["NoisyStep", "Products", "StepWatch", "check_optimizer"]
+
+# Entries of gradients that are held in float64 at a time (2 MiB).
+_BLOCK = 2**18
+# How far the published sum may be from that of the clipped gradients, in units of rounding.
+_SUM_ROUNDING = 1e3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Products:
+    """b·g and ∥g∥² of the rows of some pieces, in float64."""
+
+    inner: FloatArray
+    square: FloatArray
+
+
+@dataclass(kw_only=True, eq=False)
+class NoisyStep:
+    """One step while it is made: its noise, one tensor a parameter, and its scale."""
+
+    noise: list[torch.Tensor]
+    noise_multiplier: float
+    clip: float
+    # Σ b·g and Σ∥g∥ over everything that was summed, stand-ins for empty batches too.
+    inner: float = 0.0
+    length: float = 0.0
+
+    @cached_property
+    def flat(self) -> torch.Tensor:
+        """(d,) b, in float64."""
+        return _flat(self.noise)
+
+    @cached_property
+    def noise_norm(self) -> float:
+        """∥b∥."""
+        return float(self.flat.norm())
+
+    @property
+    def scale(self) -> float:
+        """s = σC."""
+        return self.noise_multiplier * self.clip
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Refuse what has no per-row gradients to read, or publishes more than their noisy sum."""
+    opacus = _optional.require("opacus.optimizers", caller="expost.torch.track", extra="torch")
+    kind = type(optimizer)
+    if kind in (opacus.DPOptimizer, opacus.DPPerLayerOptimizer):
+        if not optimizer.noise_multiplier > 0:
+            raise InvalidInput(
+                f"optimizer: noise_multiplier={optimizer.noise_multiplier!r} adds no noise, so"
+                " that every loss is infinite; set it above 0."
+            )
+        if any(name in vars(optimizer) for name in ("clip_and_accumulate", "add_noise")):
+            raise InvalidInput("optimizer: is tracked already; use the tracker that there is.")
+        return
+    if not isinstance(optimizer, opacus.DPOptimizer):
+        raise InvalidInput(
+            f"optimizer: is a {kind.__name__}; pass the optimizer that Opacus'"
+            " PrivacyEngine.make_private returned."
+        )
+    if isinstance(optimizer, opacus.DPOptimizerFastGradientClipping):
+        reason = "ghost clipping computes no row's gradient; use grad_sample_mode='hooks'"
+    elif isinstance(optimizer, opacus.AdaClipDPOptimizer):
+        reason = "adaptive clipping also publishes a noisy count; use clipping='flat'"
+    elif "Distributed" in kind.__name__:
+        reason = "distributed training is not tracked; train in one process"
+    else:
+        reason = "it may clip or add noise in ways of its own; use Opacus' DPOptimizer"
+    raise InvalidInput(f"optimizer: is a {kind.__name__}: {reason}.")
+
+
+class StepWatch:
+    """Calls ``on_piece`` and ``on_step`` while Opacus makes its steps.
+
+    ``on_piece(step, lengths, products)``: gradients of so many rows were clipped and summed.
+    ``on_step(step)``: the noise is added next; nothing is published if this raises.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        *,
+        on_piece: Callable[[NoisyStep, list[int], Products], None],
+        on_step: Callable[[NoisyStep], None],
+    ) -> None:
+        self.optimizer = optimizer
+        self._on_piece = on_piece
+        self._on_step = on_step
+        self._clip, self._add_noise = optimizer.clip_and_accumulate, optimizer.add_noise
+        self._step: NoisyStep | None = None
+        self._block: torch.Tensor | None = None
+        optimizer.clip_and_accumulate, optimizer.add_noise = self._piece, self._finish
+
+    def detach(self) -> None:
+        """Give the optimizer its own methods back."""
+        for name in ("clip_and_accumulate", "add_noise"):
+            vars(self.optimizer).pop(name, None)
+
+    def products(self, step: NoisyStep) -> Products:
+        """b·g and ∥g∥² of the rows whose gradients the parameters hold now."""
+        samples = [sample.flatten(start_dim=1) for sample in self.optimizer.grad_samples]
+        sizes = [sample.shape[1] for sample in samples]
+        count, room = len(samples[0]), self._room(len(step.flat))
+        inner, length = torch.empty(2, count, dtype=room.dtype, device=room.device)
+        for start in range(0, count, len(room)):
+            at = slice(start, min(start + len(room), count))
+            joined = torch.cat([sample[at].to(room.device) for sample in samples], dim=1)
+            g = room[: len(joined)].copy_(joined)
+            if self._bounds is not None:
+                for part, bound in zip(g.split(sizes, dim=1), self._bounds, strict=True):
+                    part *= _factor(part.norm(dim=1, keepdim=True), bound)
+            torch.mv(g, step.flat, out=inner[at])
+            torch.linalg.vector_norm(g, dim=1, out=length[at])
+        if self._bounds is None:
+            factor = _factor(length, step.clip)
+            inner, length = inner * factor, length * factor
+        found = Products(inner=inner.cpu().numpy(), square=length.square().cpu().numpy())
+        if not np.all(np.isfinite(found.inner) & np.isfinite(found.square)):
+            raise ConvergenceError(
+                "a row's gradient is NaN or infinite, which clipping does not mend and noise does"
+                " not hide; lower the learning rate or mend the loss."
+            )
+        return found
+
+    @property
+    def _bounds(self) -> list[float] | None:
+        """The largest length of each layer's gradient, where they are clipped one by one."""
+        return getattr(self.optimizer, "max_grad_norms", None)
+
+    def _room(self, dimension: int) -> torch.Tensor:
+        """(rows, d) float64, kept from step to step."""
+        if self._block is None or self._block.shape[1] != dimension:
+            rows = max(1, _BLOCK // dimension)
+            device = self.optimizer.params[0].device
+            self._block = torch.empty(rows, dimension, dtype=torch.float64, device=device)
+        return self._block
+
+    def _piece(self) -> None:
+        self._clip()
+        step = self._step = self._step or self._draw()
+        if step.scale != self._scale:
+            raise InvalidInput(
+                "optimizer: noise_multiplier or max_grad_norm changed within a step; change them"
+                " between steps only."
+            )
+        products = self.products(step)
+        step.inner += float(np.sum(products.inner))
+        step.length += float(np.sum(np.sqrt(products.square)))
+        sample = self.optimizer.params[0].grad_sample
+        lengths = [len(part) for part in sample] if isinstance(sample, list) else [len(sample)]
+        self._on_piece(step, lengths, products)
+
+    def _finish(self) -> None:
+        step = self._step
+        if step is None:
+            raise InvalidInput("optimizer: noise was added to no gradients; call optimizer.step().")
+        self._check_sum(step)
+        self._on_step(step)
+        self._published(step)
+        self._step = None
+
+    def _check_sum(self, step: NoisyStep) -> None:
+        """Whether b·(the sum) is the sum of b·g, so that what was read is what is published."""
+        found = float(step.flat @ _flat([p.summed_grad for p in self.optimizer.params]))
+        unit = max(torch.finfo(p.dtype).eps for p in self.optimizer.params)
+        # The noise does not know the rounding: their product is about s times its length.
+        tolerance = _SUM_ROUNDING * unit * step.scale * (step.clip + step.length)
+        if not abs(found - step.inner) <= tolerance:
+            raise InvalidInput(
+                "optimizer: what it publishes is not the sum of the clipped gradients of its rows;"
+                " do not change grad_sample or summed_grad, or use Opacus' own clipping."
+            )
+
+    @property
+    def _scale(self) -> float:
+        return float(self.optimizer.noise_multiplier) * float(self.optimizer.max_grad_norm)
+
+    def _draw(self) -> NoisyStep:
+        """The noise of a step, by Opacus' own method on sums of zeros."""
+        parameters = self.optimizer.params
+        kept = [(p.summed_grad, p.grad) for p in parameters]
+        try:
+            for p in parameters:
+                p.summed_grad = torch.zeros_like(p, requires_grad=False)
+            self._add_noise()
+            noise = [p.grad for p in parameters]
+        finally:
+            for p, (total, grad) in zip(parameters, kept, strict=True):
+                p.summed_grad, p.grad = total, grad
+        return NoisyStep(
+            noise=noise,
+            noise_multiplier=float(self.optimizer.noise_multiplier),
+            clip=float(self.optimizer.max_grad_norm),
+        )
+
+    def _published(self, step: NoisyStep) -> None:
+        """Opacus' own method without noise, then the step's noise: the same bits."""
+        multiplier = self.optimizer.noise_multiplier
+        try:
+            self.optimizer.noise_multiplier = 0.0
+            self._add_noise()
+        finally:
+            self.optimizer.noise_multiplier = multiplier
+        for p, noise in zip(self.optimizer.params, step.noise, strict=True):
+            p.grad += noise
+
+
+def _factor(norm: torch.Tensor, bound: float) -> torch.Tensor:
+    """Opacus' clipping: what a gradient of this length is multiplied with."""
+    return (bound / (norm + 1e-6)).clamp(max=1.0)
+
+
+def _flat(parts: list[torch.Tensor]) -> torch.Tensor:
+    """One float64 vector, where the first part is."""
+    return torch.cat([part.reshape(-1).to(parts[0].device) for part in parts]).double()

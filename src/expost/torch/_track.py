@@ -1,0 +1,325 @@
+"""The exposure of every row of a model that is trained with Opacus, from the run itself.
+
+Conventions
+-----------
+As in :mod:`expost.mechanisms.dpsgd`. Opacus publishes (Σ clipped gradients + b) over a public
+constant at every step; the tracker reads b, the clipped gradients and the batches' row numbers
+while they exist, and keeps a few numbers a row.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from expost import _optional, _validate
+from expost._privacy_profile import PrivacyProfile
+from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
+from expost.errors import InvalidInput
+from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
+from expost.risk import Guarantee
+from expost.torch._batches import BatchLog, record_batches
+from expost.torch._full_pass import FullPass
+from expost.torch._opacus import NoisyStep, Products, StepWatch, check_optimizer
+from expost.types import FloatArray, IntArray
+
+__all__ = ["Tracker", "track"]
+
+
+def track(
+    optimizer: Any,
+    data_loader: Any,
+    *,
+    adversary: Adversary | str = Adversary.KNOWN_BATCHES,
+    loss: Callable[[Any], Any] | None = None,
+    every: int = 1,
+    public_batches: bool = False,
+) -> "Tracker":
+    """Watch a training run of Opacus; returns the :class:`Tracker` to ask for the profile.
+
+    ``optimizer``, ``data_loader``  what ``PrivacyEngine.make_private`` returned.
+    ``adversary``       'known-batches' (no extra pass), or 'hidden-batches', which needs the
+                        gradients of the rows that were not sampled too: a pass over all rows at
+                        every step, some n/(batch size) times the training's own cost.
+    ``loss``            for hidden batches: loss(batch) of a batch as the loader gives it, as
+                        ``lambda batch: criterion(model(batch[0]), batch[1])``.
+    ``every``           for hidden batches: make that pass at every so many steps only; in between,
+                        rows that were not sampled count with their mean, and their intervals say
+                        what that may miss (but with probability 1e-6 a row).
+    ``public_batches``  the loader does not sample by Poisson: no ε is amplified by sampling.
+
+    The loop, the model and the sampler stay as they are. Row numbers are those of the loader's
+    data set. Refused: ghost, adaptive and distributed clipping, and loops whose batches cannot be
+    told.
+    """
+    check_optimizer(optimizer)
+    adversary = Adversary.parse(adversary)
+    mechanism = _mechanism(optimizer, data_loader, public_batches)
+    every = _validate.whole("every", every, least=1)
+    hidden = adversary is Adversary.HIDDEN_BATCHES
+    if hidden and public_batches:
+        raise InvalidInput(
+            "public_batches=True: batches that are public hide no row; use"
+            " adversary='known-batches'."
+        )
+    if hidden and loss is None:
+        raise InvalidInput(
+            "loss=None: hidden batches need the gradients of rows that were not sampled; pass"
+            " loss=lambda batch: criterion(model(batch[0]), batch[1])."
+        )
+    if not hidden and (loss is not None or every != 1):
+        raise InvalidInput(
+            "loss, every: only hidden batches need them; leave them out, or use"
+            " adversary='hidden-batches'."
+        )
+    full_pass = FullPass(optimizer, data_loader, loss) if loss is not None else None
+    return Tracker(
+        optimizer,
+        data_loader,
+        transcript=Transcript(mechanism, adversary=adversary),
+        full_pass=full_pass,
+        every=every,
+        description=_described(mechanism, public_batches),
+    )
+
+
+class Tracker:
+    """What one run of Opacus has told so far of every row. Made by :func:`track`.
+
+    ``transcript``  the running sums, one entry a row, row numbers as in the loader's data set.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        data_loader: Any,
+        *,
+        transcript: Transcript,
+        full_pass: FullPass | None,
+        every: int,
+        description: str,
+    ) -> None:
+        self.transcript = transcript
+        self.description = description
+        self._full_pass = full_pass
+        self._every = every
+        self._last_square: FloatArray = np.zeros(transcript.mechanism.rows)
+        self._pieces: list[tuple[IntArray, Products]] = []
+        self._widest = 1
+        self._failed = False
+        self._least_multiplier = transcript.mechanism.noise_multiplier
+        self._secure = bool(optimizer.secure_mode)
+        self._passes, self._pass_seconds, self._started = 0, 0.0, time.perf_counter()
+        self._log = BatchLog(
+            rows=transcript.mechanism.rows,
+            ahead=data_loader.num_workers * (data_loader.prefetch_factor or 0),
+            stand_in=getattr(data_loader.collate_fn, "rand_on_empty", False),
+            on_epoch=transcript.end_epoch,
+        )
+        self._unrecord = record_batches(data_loader.batch_sampler, self._log)
+        self._watch = StepWatch(optimizer, on_piece=self._piece, on_step=self._step)
+
+    @property
+    def steps(self) -> int:
+        """How many noisy gradients were published."""
+        return self.transcript.steps
+
+    @property
+    def beliefs(self) -> FloatArray:
+        """(epochs, n) an undecided attacker's belief in each row after each full epoch."""
+        self._check()
+        return np.asarray(expit(self.transcript.epochs.astype(np.float64)))
+
+    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> PrivacyProfile:
+        """The losses so far. For the curator only.
+
+        ``ids``    keys of the rows, in the order of the loader's data set.
+        ``delta``  with which probability at most the worst case is passed.
+        """
+        self._check()
+        return transcript_profile(
+            self.transcript,
+            description=f"{self.description}, {self.steps} steps of Opacus",
+            ids=ids,
+            delta=delta,
+            notices=self._notices,
+        )
+
+    def guarantee(self) -> Guarantee:
+        """What the run's noise promises to who does not know the batches, any row, any data."""
+        mechanism = self.transcript.mechanism
+        if not self.steps:
+            raise InvalidInput("tracker: no step was made yet; train first.")
+        if mechanism.sampling_rate == 1:
+            return self.transcript.guarantee()
+        return mechanism.amplified(self.steps, self._least_multiplier * mechanism.clip)
+
+    def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
+        """Each row's own ε(δ), where batches are public or full. For the curator only."""
+        self._check()
+        return individual_epsilon(self.transcript, delta)
+
+    def lines(self, delta: float = 1e-5) -> list[str]:
+        """What was tracked, what is promised and what it cost; no figure of a row."""
+        found = self.transcript
+        known = found.adversary is Adversary.KNOWN_BATCHES
+        lines = [
+            f"Tracked {found.mechanism.rows} rows over {self.steps} steps, {len(found.epochs)}"
+            f" full epochs ({found.adversary.value})",
+            f"mechanism    {self.description}",
+        ]
+        if self.steps:
+            epsilon = self.guarantee().epsilon(delta)
+            lines.append(f"promise      epsilon = {epsilon:.4g} at delta = {delta:g}")
+            if known and found.mechanism.sampling_rate < 1:
+                lines[-1] += " to who does not know the batches,"
+                epsilon = found.guarantee().epsilon(delta)
+                lines.append(f"             epsilon = {epsilon:.4g} to who does")
+        cost = "no extra pass over the data"
+        if self._passes:
+            total = time.perf_counter() - self._started
+            cost = (
+                f"{self._passes} passes over the rows that were not sampled:"
+                f" {self._pass_seconds:.3g} of {total:.3g} seconds"
+            )
+        return [*lines, f"cost         {cost}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return f"Tracker({self.transcript.mechanism.rows} rows, {self.steps} steps)"
+
+    @property
+    def _notices(self) -> tuple[str, ...]:
+        if self._secure:
+            return ()
+        return (
+            "The noise came from torch's generator, which is not a secure one (secure_mode=False):"
+            " who learns its seed can take the noise off again.",
+        )
+
+    def detach(self) -> None:
+        """Stop watching; what was seen stays."""
+        self._watch.detach()
+        self._unrecord()
+
+    def _check(self) -> None:
+        if self._failed:
+            raise InvalidInput(
+                "tracker: a step could not be followed, so that the losses are not known; see the"
+                " error that it raised, and train again."
+            )
+
+    def _piece(self, step: NoisyStep, lengths: list[int], products: Products) -> None:
+        """A backward pass was summed: remember its rows until the noise is added."""
+        self._check()
+        self._failed = True
+        rows = np.concatenate(self._log.take(lengths))
+        if len(rows):
+            self._pieces.append((rows, products))
+            self._widest = max(self._widest, *lengths)
+        self._failed = False
+
+    def _step(self, step: NoisyStep) -> None:
+        """The step is published: add its terms."""
+        self._check()
+        self._failed = True
+        self._log.end_step()
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *(rows for rows, _ in self._pieces)])
+        if len(np.unique(rows)) < len(rows):
+            raise InvalidInput(
+                "data_loader: a row is twice in one step, which the loss of one row does not"
+                " describe; finish every batch of BatchMemoryManager, and sample without"
+                " replacement."
+            )
+        inner, square = (
+            np.concatenate([np.empty(0), *(getattr(found, name) for _, found in self._pieces)])
+            for name in ("inner", "square")
+        )
+        self._pieces.clear()
+        self._least_multiplier = min(self._least_multiplier, step.noise_multiplier)
+        self._add(step, rows, Products(inner=inner, square=square), sampled=True)
+        if self.transcript.adversary is Adversary.HIDDEN_BATCHES:
+            self._others(step, rows)
+        self.transcript.end_step()
+        self._failed = False
+
+    def _others(self, step: NoisyStep, rows: IntArray) -> None:
+        """The rows that were not sampled, whose coins are hidden."""
+        mechanism = self.transcript.mechanism
+        absent = np.delete(np.arange(mechanism.rows), rows)
+        if self.steps % self._every:
+            if step.noise_multiplier != mechanism.noise_multiplier:
+                raise InvalidInput(
+                    f"every={self._every}: the noise multiplier changes during the run, so that"
+                    " every step must be looked at; use every=1."
+                )
+            self.transcript.add_unseen(absent, self._last_square[absent])
+            return
+        assert self._full_pass is not None
+        start = time.perf_counter()
+        for piece in self._full_pass.pieces(absent, self._widest):
+            self._add(step, piece, self._watch.products(step), sampled=False)
+        self._passes += 1
+        self._pass_seconds += time.perf_counter() - start
+
+    def _add(self, step: NoisyStep, rows: IntArray, found: Products, *, sampled: bool) -> None:
+        mechanism = self.transcript.mechanism
+        # Losses do not depend on the unit of length: a changed C counts as the first one.
+        unit = mechanism.clip / step.clip
+        inner, square = found.inner * unit**2, found.square * unit**2
+        scale = step.noise_multiplier * mechanism.clip
+        error = step_rounding(step.noise_norm * unit, square, scale, dimension=len(step.flat))
+        if self.transcript.adversary is Adversary.KNOWN_BATCHES:
+            self.transcript.add_known(rows, inner, square, scale, error)
+            return
+        self._last_square[rows] = square
+        noisy = inner + square if sampled else inner
+        self.transcript.add_hidden(rows, noisy, square, scale, mechanism.sampling_rate, error)
+
+
+def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMechanism:
+    """The public constants of the run, as the optimizer and the sampler have them."""
+    opacus = _optional.require("opacus.utils.uniform_sampler", caller="track", extra="torch")
+    sampler = getattr(data_loader, "batch_sampler", None)
+    if sampler is None:
+        raise InvalidInput(
+            "data_loader: has no batch sampler to read row numbers from; pass the loader that"
+            " Opacus' PrivacyEngine.make_private returned."
+        )
+    if not getattr(data_loader, "in_order", True):
+        raise InvalidInput("data_loader: in_order=False loses the order of batches; leave it out.")
+    if isinstance(sampler, opacus.DistributedUniformWithReplacementSampler):
+        raise InvalidInput("data_loader: distributed sampling is not tracked; use one process.")
+    rows, rate = len(data_loader.dataset), 1.0
+    if isinstance(sampler, opacus.UniformWithReplacementSampler):
+        if sampler.num_samples != rows:
+            raise InvalidInput(
+                f"data_loader: its sampler draws from {sampler.num_samples} rows where its dataset"
+                f" has {rows}; they must be of the same size."
+            )
+        rate = float(sampler.sample_rate)
+    elif not public_batches:
+        raise InvalidInput(
+            f"data_loader: its {type(sampler).__name__} is not Poisson sampling; use"
+            " make_private(..., poisson_sampling=True), or say public_batches=True if batches hide"
+            " nothing."
+        )
+    return SGDMechanism(
+        rows=rows,
+        noise_multiplier=float(optimizer.noise_multiplier),
+        clip=float(optimizer.max_grad_norm),
+        sampling_rate=1.0 if public_batches else rate,
+    )
+
+
+def _described(mechanism: SGDMechanism, public_batches: bool) -> str:
+    if not public_batches:
+        return mechanism.describe()
+    return (
+        f"DP-SGD, noise multiplier {mechanism.noise_multiplier:g}, clip {mechanism.clip:g}, public"
+        " batches"
+    )
