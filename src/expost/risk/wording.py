@@ -21,6 +21,7 @@ __all__ = [
     "chosen_percent",
     "doubt_after",
     "one_in_sentence",
+    "one_in_text",
     "percent",
     "true_positive_sentence",
 ]
@@ -162,9 +163,11 @@ def one_in_sentence(
             f"A person who was one of {one_of} suspects can be {nearly}singled out after seeing"
             f" {seen}{_except(failure)}."
         )
-    crowd = _crowd(start, loss)
+    crowd = one_in_text(start, loss)
     if prior == 0.5 and loss <= _HIDDEN:
-        hidden = f"The person is as if hidden among {_crowd(prior, loss)} people instead of 2; one"
+        hidden = (
+            f"The person is as if hidden among {one_in_text(prior, loss)} people instead of 2; one"
+        )
         return f"{hidden} of {one_of} suspects becomes at most 1 in {crowd}{_except(failure)}."
     return (
         f"A person who was one of {one_of} suspects is at most 1 in {crowd} after seeing"
@@ -172,8 +175,10 @@ def one_in_sentence(
     )
 
 
-def _crowd(prior: float, loss: float) -> str:
-    """k with belief = 1/k, rounded down; never 1 unless it is."""
+def one_in_text(prior: float, loss: float) -> str:
+    """k with belief = 1/k, rounded down; 1 only where next to no doubt is left."""
+    if doubt_after(prior, loss) < _LEAST_DOUBT:
+        return "1"
     # 1/belief without cancellation, from the prior as it is written.
     number = _decimal(float(1 + (1 / _decimal(prior) - 1) * Decimal(math.exp(-loss))))
     digits = 2 if number < 10 else 3

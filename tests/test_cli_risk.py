@@ -1,0 +1,155 @@
+"""``expost risk`` as its users meet it."""
+
+import inspect
+import json
+import re
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from expost import PrivateLogisticRegression, _cli_risk
+from expost._identifiability import identifiability
+from expost.cli import app
+from expost.errors import SeededReleaseWarning
+from program import PROGRAM, finished, imported, mode, refused
+
+TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
+
+
+@pytest.fixture
+def ask(program, monkeypatch):
+    """Run ``expost risk`` in a terminal of 80 columns."""
+
+    def call(*arguments, columns=80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return program("risk", *arguments)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (("--epsilon", "1", "--delta", "1e-5"), {"epsilon": 1.0, "delta": 1e-5}),
+        (("--epsilon", "1"), {"epsilon": 1.0}),
+        (("--mu", "0.5", "--delta", "1e-6"), {"mu": 0.5, "delta": 1e-6}),
+        (("--belief", "0.9"), {"belief": 0.9}),
+        (("--advantage", "0.2", "--delta", "1e-5"), {"advantage": 0.2, "delta": 1e-5}),
+        (
+            ("--tpr", "0.05", "--fpr", "0.001"),
+            {"true_positive_rate": 0.05, "false_positive_rate": 0.001},
+        ),
+        (("--one-in", "100", "--prior", "0.001"), {"one_in": 100.0, "prior": 0.001}),
+        (
+            ("--epsilon", "1", "--delta", "1e-6", "--releases", "3", "--exceeded", "0.01"),
+            {"epsilon": 1.0, "delta": 1e-6, "releases": 3, "exceeded": 0.01},
+        ),
+        (
+            ("--noise-multiplier", "1.1", "--delta", "1e-5", *TRAINING, "--relation", "replace"),
+            {
+                "noise_multiplier": 1.1,
+                "delta": 1e-5,
+                "sampling_rate": 0.01,
+                "steps": 10,
+                "relation": "replace",
+            },
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_the_command_says_what_the_verb_says(ask, arguments, options):
+    found = identifiability(**options)
+    for columns in (80, 120):
+        done = ask(*arguments, columns=columns)
+        assert (done.code, done.err) == (0, "")
+        assert done.out == "\n".join(found.lines(columns)) + "\n"
+        assert max(len(line) for line in done.out.splitlines()) <= columns
+    machine = ask(*arguments, "--json")
+    assert json.loads(machine.out) == {"files": {}, **json.loads(found.to_json())}
+
+
+def test_the_sentences_of_the_first_question(ask):
+    said = " ".join(ask("--epsilon", "1").out.split())
+    assert (
+        "An attacker who is undecided, and knows every other row, is at most 73.2 % sure after"
+        " seeing the model that a person was in the data." in said
+    )
+    assert "at most 2.8 in 100 members are found" in said
+    assert "guesses right at most 73.2 times in 100, instead of 50 times in 100" in said
+    assert "one of 1,000 suspects becomes at most 1 in 368" in said
+    assert re.search(r"belief, at most +73\.2 % +73\.11 %", said)
+
+
+def test_a_released_model(ask, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        model = PrivateLogisticRegression(
+            epsilon=2.0, data_norm=5.0, classes=[0, 1], random_state=0
+        ).fit(X, np.where(X[:, 0] > 0, 1, 0))
+    path = model.release_.save(tmp_path / "model.json")
+    done = ask(path)
+    assert done.code == 0
+    assert "logistic by output perturbation" in done.out
+    assert "this model" in done.out
+    assert json.loads(ask(path, "--json").out)["figures"]["epsilon"]["values"]["model"] == 2.0
+
+
+def test_the_figure(ask, tmp_path):
+    path = tmp_path / "risk.png"
+    done = ask("--epsilon", "1", "--delta", "1e-5", "--plot", path)
+    assert done.code == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert mode(path) == 0o644
+    assert str(path) in done.out
+    machine = ask("--belief", "0.9", "--plot", path, "--json")
+    assert json.loads(machine.out)["files"] == {"plot": str(path)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "nothing given: must be one promise"),
+        (("--epsilon", "nan"), "epsilon=nan"),
+        (("--epsilon", "-1"), "epsilon=-1"),
+        (("--epsilon", "one"), "--epsilon"),
+        (("--epsilon", "1", "--delta", "1"), "delta=1.0"),
+        (("--epsilon", "1", "--mu", "1"), "epsilon and mu given"),
+        (("--epsilon", "1", "--prior", "0"), "prior=0.0"),
+        (("--belief", "0.3"), "belief=0.3"),
+        (("--one-in", "5"), "one_in=5.0 | prior=0.001"),
+        (("--tpr", "0.001"), "true_positive_rate=0.001"),
+        (("--epsilon", "1", "--steps", "3"), "belongs to DP-SGD"),
+        (("--noise-multiplier", "1", "--relation", "swap"), "relation='swap'"),
+        (("nowhere.json",), "nowhere.json: cannot be read"),
+        (("--epsilon", "1", "--plot", "risk.pdf"), "must end in .png"),
+        (("--mu", "1", "--plot", "risk.png"), "name a delta"),
+        (("--epsilon", "1", "--plot", "no/folder/risk.png"), "no/folder"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_is_written(
+    ask, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    refused(ask(*arguments), tmp_path / "risk.png", words)
+
+
+def test_extremes_neither_warn_nor_overflow(ask):
+    for epsilon in ("1e-8", "1e4"):
+        for delta in ("1e-300", "0.9"):
+            done = ask("--epsilon", epsilon, "--delta", delta)
+            assert (done.code, done.err) == (0, "")
+            assert "nan" not in done.out
+
+
+def test_help_waits_for_nothing_and_names_every_option():
+    done = finished([sys.executable, "-X", "importtime", str(PROGRAM), "risk", "--help"])
+    assert done.code == 0
+    assert not {"scipy", "matplotlib", "dp_accounting"} & imported(done)
+    for name in inspect.signature(_cli_risk.risk_command).parameters:
+        if name not in ("model", "as_json"):
+            assert f"--{name.replace('_', '-')}" in done.out
+    assert any(command.name == "risk" for command in app.registered_commands)

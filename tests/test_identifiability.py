@@ -1,0 +1,424 @@
+"""The verb: promises in an attacker's terms, and the promises that keep a goal."""
+
+import json
+import math
+import re
+import warnings
+
+import mpmath
+import numpy as np
+import pytest
+
+import expost
+from expost._identifiability import identifiability
+from expost._row_identifiability import RowIdentifiability
+from expost.errors import InvalidInput, SeededReleaseWarning
+from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
+from expost.types import Audience
+
+# Of figures that are rounded up by a few roundings, or by a root that is bracketed.
+CLOSE = 1e-9
+
+
+def naive_any(epsilon, delta, *, prior=0.5, exceeded=0.0, fpr=0.01):
+    """What (ε, δ) allows, by the formulas of DESIGN.md to 50 digits."""
+    with mpmath.workdps(50):
+        e, d = mpmath.exp(epsilon), mpmath.mpf(delta)
+        loss = mpmath.mpf(epsilon)
+        if delta:
+            loss -= mpmath.log(1 - d / mpmath.mpf(exceeded))
+        odds = mpmath.mpf(prior) / (1 - mpmath.mpf(prior)) * mpmath.exp(loss)
+        return {
+            "belief": odds / (1 + odds),
+            "advantage": (e - 1 + 2 * d) / (e + 1),
+            "true_positive_rate": min(1, d + e * fpr, 1 - (1 - d - fpr) / e),
+            "one_in": 1 + 1 / odds,
+        }
+
+
+def naive_gaussian(mu, *, prior=0.5, exceeded=0.0, fpr=0.01):
+    with mpmath.workdps(50):
+        quantile = lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(p) - 1)  # noqa: E731 (a formula, not a function)
+        mu = mpmath.mpf(mu)
+        figures = {
+            "advantage": 2 * mpmath.ncdf(mu / 2) - 1,
+            "true_positive_rate": mpmath.ncdf(quantile(fpr) + mu),
+        }
+        if exceeded:
+            loss = max(mu**2 / 2 - mu * quantile(exceeded), 0)
+            odds = mpmath.mpf(prior) / (1 - mpmath.mpf(prior)) * mpmath.exp(loss)
+            figures |= {"belief": odds / (1 + odds), "one_in": 1 + 1 / odds}
+        return figures
+
+
+def naive_delta(epsilon, mu):
+    with mpmath.workdps(50):
+        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        late = mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        return mpmath.ncdf(mu / 2 - epsilon / mu) - late
+
+
+def agrees(found, key, naive):
+    """Every figure of the route is the naive one, and on its exposed side."""
+    for name, exact in naive.items():
+        value = found.figure(name).by[key]
+        assert value == pytest.approx(float(exact), rel=CLOSE), name
+        sign = -1 if name == "one_in" else 1
+        assert sign * value >= sign * float(exact) * (1 - sign * 1e-15), name
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.01])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-6), (4.0, 0.03), (2.5, 0)])
+def test_what_any_mechanism_and_gaussian_noise_allow(epsilon, delta, prior):
+    found = identifiability(epsilon=epsilon, delta=delta or None, prior=prior)
+    passed = 10 * delta
+    assert (found.delta, found.exceeded, found.prior) == (delta, passed, prior)
+    agrees(found, "any", naive_any(epsilon, delta, prior=prior, exceeded=passed))
+    assert found.epsilon == epsilon
+    assert found.promise == EpsilonDelta(epsilon=epsilon, delta=delta)
+    assert (found.belief, found.one_in) == (
+        found.figure("belief").by["any"],
+        found.figure("one_in").by["any"],
+    )
+    if not delta:
+        assert [route.key for route in found.routes if route.key != "paper"] == ["any"]
+        assert found.mu is None
+        return
+    assert naive_delta(epsilon, found.mu) <= delta
+    assert naive_delta(epsilon, found.mu * 1.0001) > delta
+    agrees(found, "gaussian", naive_gaussian(found.mu, prior=prior, exceeded=passed))
+    # The known noise gives less away than the worst of all mechanisms.
+    assert found.figure("advantage").by["gaussian"] < found.figure("advantage").by["any"]
+
+
+def test_the_paper_beside_it_with_its_validity():
+    found = identifiability(epsilon=0.8, delta=1e-5)
+    assert found.figure("belief").by["paper"] == pytest.approx(1 / (1 + math.exp(-0.8)))
+    sigma = math.sqrt(2 * math.log(1.25e5)) / 0.8
+    by_hand = math.erf(1 / (2 * sigma) / math.sqrt(2))
+    assert found.figure("advantage").by["paper"] == pytest.approx(by_hand)
+    note = found.routes[-1].note
+    assert "erratum 10" in note
+    assert "epsilon < 1 only" in note
+    assert "not here" not in note
+    assert "not here" in identifiability(epsilon=1.0, delta=1e-5).routes[-1].note
+    pure = identifiability(epsilon=0.8)
+    assert pure.figure("advantage").by["paper"] == pytest.approx((math.exp(0.8) - 1) / 2)
+    assert pure.figure("advantage").by["any"] == pytest.approx(math.tanh(0.4))
+    # The paper's attacker is undecided.
+    assert "paper" not in {route.key for route in identifiability(epsilon=1, prior=0.1).routes}
+    # Nothing that is told in one word is the paper's.
+    assert pure.advantage == pure.figure("advantage").by["any"]
+
+
+def test_the_published_advantage():
+    """D5.3 Sec. 5.2: ρ_β = 0.9 at δ = 0.01 gives ρ_α = 0.2562 by Rényi divergences."""
+    found = identifiability(belief=0.9, delta=0.01)
+    assert found.figure("advantage").by["paper"] == pytest.approx(0.2562, abs=5e-5)
+    assert "0.2562" in str(found)
+    assert found.figure("epsilon").by["paper"] == pytest.approx(math.log(9))
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_gaussian_noise_and_a_model_of_it(delta):
+    found = identifiability(mu=0.7, delta=delta, prior=0.2, exceeded=delta)
+    agrees(found, "gaussian", naive_gaussian(0.7, prior=0.2, exceeded=delta or 0))
+    assert found.figure("sigma").by["gaussian"] >= 1 / 0.7
+    if delta is None:
+        assert found.epsilon is None
+        assert found.belief is None
+        assert "Without a delta" in str(found)
+    else:
+        assert naive_delta(found.epsilon, 0.7) <= delta
+        assert found.figure("advantage").by["any"] > found.advantage
+    assert identifiability(GaussianNoise(mu=0.7), delta=delta).advantage == found.advantage
+
+
+def test_dpsgd_of_whole_batches_is_gaussian_noise():
+    found = identifiability(noise_multiplier=4.0, steps=16, delta=1e-5)
+    naive = naive_gaussian(1.0, exceeded=1e-4)
+    for name in ("advantage", "true_positive_rate"):
+        value = found.figure(name).by["dpsgd"]
+        assert float(naive[name]) * (1 - 1e-12) <= value <= float(naive[name]) * (1 + 1e-9)
+    # Steps that react to each other may keep evidence: 1e-4 is found at a rate of Φ(Φ⁻¹(1e-4) − 1).
+    with mpmath.workdps(30):
+        score = mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf("1e-4") - 1)
+        loss = mpmath.log(mpmath.mpf("1e-4") / mpmath.ncdf(score - 1))
+        assert found.belief == pytest.approx(float(1 / (1 + mpmath.exp(-loss))), rel=1e-9)
+    assert found.belief > naive["belief"]
+    assert naive_delta(found.epsilon, 1.0) <= 1e-5
+    assert found.figure("advantage").by["paper"] == pytest.approx(float(naive["advantage"]))
+    sampled = identifiability(noise_multiplier=4.0, steps=16, sampling_rate=0.1, delta=1e-5)
+    assert sampled.advantage < 0.5 * found.advantage
+    assert sampled.belief < found.belief
+    exchanged = identifiability(noise_multiplier=4.0, steps=16, relation="replace", delta=1e-5)
+    assert exchanged.advantage > 1.5 * found.advantage
+
+
+GOALS = [
+    {"belief": 0.75},
+    {"belief": 0.02, "prior": 0.001},
+    {"advantage": 0.3},
+    {"true_positive_rate": 0.04, "false_positive_rate": 0.005},
+    {"one_in": 40.0, "prior": 0.001},
+]
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: next(iter(goal)))
+@pytest.mark.parametrize("delta", [None, 1e-4])
+def test_what_keeps_a_goal_keeps_it_and_no_noise_is_wasted(goal, delta):
+    name, value = next(iter(goal.items()))
+    rest = {key: other for key, other in goal.items() if key != name}
+    found = identifiability(**goal, delta=delta)
+    assert found.is_goal
+    setting = {"prior": found.prior, "exceeded": found.exceeded, "fpr": found.false_positive_rate}
+
+    def keeps(figure):
+        return figure >= value * (1 - 1e-12) if name == "one_in" else figure <= value * (1 + 1e-12)
+
+    assert keeps(naive_any(found.epsilon, delta or 0, **setting)[name])
+    assert not keeps(naive_any(found.epsilon * 1.0001, delta or 0, **setting)[name])
+    if found.mu is not None:
+        assert keeps(naive_gaussian(found.mu, **setting)[name])
+        assert not keeps(naive_gaussian(found.mu * 1.0001, **setting)[name])
+        assert found.figure("sigma").by["gaussian"] >= 1 / found.mu
+    else:
+        assert delta is None
+        assert name in ("belief", "one_in")
+    # Asking the other way round says the same.
+    again = identifiability(epsilon=found.epsilon, delta=delta, **rest)
+    assert getattr(again, name) == pytest.approx(value, rel=1e-9)
+    assert keeps(getattr(again, name))
+    shown = found.figure("epsilon").shown["any"]
+    assert float(shown) <= found.epsilon
+
+
+def test_the_noise_of_dpsgd_that_keeps_a_goal():
+    run = {"steps": 20, "sampling_rate": 0.05}
+    for goal in ({"belief": 0.9, "delta": 1e-5}, {"advantage": 0.25}):
+        name, value = next(iter(goal.items()))
+        found = identifiability(**goal, **run)
+        noise = found.noise_multiplier
+        kept, less = (DPSGD(noise_multiplier=much, **run) for much in (noise, 0.98 * noise))
+        if name == "belief":
+            assert kept.belief(delta=1e-4) <= value < less.belief(delta=1e-4)
+        else:
+            assert kept.advantage <= value < less.advantage
+        assert found.figure(name).by["dpsgd"] <= value
+        assert float(found.figure("noise_multiplier").shown["dpsgd"]) >= noise * (1 - 1e-14)
+    with pytest.raises(InvalidInput, match="delta"):
+        identifiability(belief=0.9, **run)
+
+
+def test_several_releases():
+    one = identifiability(epsilon=0.5, delta=1e-6)
+    five = identifiability(epsilon=0.5, delta=1e-6, releases=5)
+    assert five.delta == pytest.approx(5e-6)
+    assert five.exceeded == pytest.approx(5e-5)
+    assert (
+        one.advantage
+        < five.advantage
+        <= naive_any(2.5, 5e-6, exceeded=0.5)["advantage"] * (1 + 1e-9)
+    )
+    assert five.belief <= naive_any(2.5, 5e-6, exceeded=five.exceeded)["belief"] * (1 + 1e-9)
+    agrees(five, "gaussian", naive_gaussian(five.mu * math.sqrt(5), exceeded=five.exceeded))
+    assert five.figure("belief").by["paper"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+    assert five.comparison is not None
+    assert "all 5 releases" in str(five)
+    pure = identifiability(epsilon=0.5, releases=3)
+    assert pure.belief == pytest.approx(1 / (1 + math.exp(-1.5)), rel=1e-6)
+    goal = identifiability(belief=0.9, delta=1e-6, releases=4)
+    each = goal.figure("epsilon_each").by["any"]
+    assert 4 * each <= goal.epsilon
+    naive = naive_any(4 * each, 4e-6, exceeded=4e-5)["belief"]
+    assert 0.8999 <= naive <= 0.9
+    naive = naive_gaussian(2 * goal.mu, exceeded=4e-5)["belief"]
+    assert 0.8999 <= naive <= 0.9 * (1 + 1e-12)
+    with pytest.raises(InvalidInput, match="fewer releases"):
+        identifiability(epsilon=1, delta=0.1, releases=10)
+
+
+def released(tmp_path, **options):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 3))
+    y = np.where(X[:, 0] > 0, 1, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        model = expost.PrivateLogisticRegression(
+            data_norm=8.0, classes=[0, 1], random_state=0, **options
+        ).fit(X, y)
+    return model, model.release_.save(tmp_path / "model.json"), (X, y)
+
+
+def test_a_released_model_and_its_profile(tmp_path):
+    model, path, rows = released(tmp_path, epsilon=2.0)
+    found = identifiability(path)
+    own = NormLaplaceNoise(separation=2.0, dimension=4)
+    assert found.promise == own
+    assert found.advantage == own.advantage
+    # Tighter than any mechanism with its ε.
+    assert found.advantage < found.figure("advantage").by["any"] == pytest.approx(math.tanh(1))
+    assert found.epsilon == 2.0
+    for subject in (str(path), model, model.release_):
+        assert identifiability(subject).fields() == found.fields()
+    profile = expost.profile(model, *rows)
+    rowwise = identifiability(profile, prior=0.1)
+    assert isinstance(rowwise, RowIdentifiability)
+    np.testing.assert_array_equal(rowwise.belief, profile.identifiability(0.1).belief)
+    with pytest.raises(InvalidInput, match="prior alone"):
+        identifiability(profile, delta=1e-5)
+    with pytest.raises(InvalidInput, match="prior alone"):
+        identifiability(profile, releases=2)
+
+
+def test_models_by_other_mechanisms(tmp_path):
+    _, path, _ = released(tmp_path, epsilon=2.0, delta=1e-4, noise="gaussian")
+    found = identifiability(path)
+    assert found.delta == 1e-4
+    assert isinstance(found.promise, GaussianNoise)
+    assert found.epsilon == pytest.approx(2.0, rel=1e-4)
+    objective = {"mechanism": "objective", "noise": "gaussian"}
+    _, path, _ = released(tmp_path, epsilon=2.0, delta=1e-4, **objective)
+    found = identifiability(path)
+    assert found.promise == EpsilonDelta(epsilon=2.0, delta=1e-4)
+    _, path, _ = released(tmp_path, epsilon=math.inf)
+    bare = identifiability(path)
+    assert (bare.belief, bare.advantage, bare.true_positive_rate, bare.one_in) == (1, 1, 1, 1)
+    assert "can be certain" in str(bare)
+    assert "every time" in str(bare)
+
+
+EXTREME_EPSILONS = [1e-8, 1e-3, 1.0, 30.0, 700.0, 1e4]
+EXTREME_DELTAS = [None, 1e-300, 1e-12, 1e-3, 0.3, 0.9]
+
+
+@pytest.mark.parametrize("delta", EXTREME_DELTAS)
+def test_extremes_give_a_right_number(delta):
+    """No overflow, no warning (they are errors), nothing certain or private that is not."""
+    before = None
+    for epsilon in EXTREME_EPSILONS:
+        found = identifiability(epsilon=epsilon, delta=delta)
+        text = str(found)
+        assert "nan" not in text
+        assert " 100 %" not in text.replace("< 100 %", "")
+        assert "can be certain" not in text
+        agrees(
+            found,
+            "any",
+            {
+                name: value
+                for name, value in naive_any(epsilon, delta or 0, exceeded=found.exceeded).items()
+                if name in ("advantage", "true_positive_rate")
+            },
+        )
+        assert 0.5 < found.belief <= 1
+        assert found.advantage > 0
+        json.loads(found.to_json())
+        figures = [found.belief, found.advantage, found.true_positive_rate]
+        if before is not None:
+            assert all(now >= then for now, then in zip(figures, before, strict=True))
+        before = figures
+    for belief in (0.5 + 1e-9, 0.6, 1 - 1e-12):
+        goal = identifiability(belief=belief) if delta is None else None
+        if goal is not None:
+            assert 0 < goal.epsilon < 30
+
+
+def test_no_promise_is_never_private():
+    found = identifiability(epsilon=math.inf)
+    assert (found.belief, found.advantage, found.true_positive_rate, found.one_in) == (1, 1, 1, 1)
+    assert found.epsilon == math.inf
+    assert json.loads(found.to_json())["figures"]["epsilon"]["values"]["any"] == "infinity"
+    assert "Nothing is promised" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "nothing given: must be one promise"),
+        ({"delta": 1e-5}, "nothing given"),
+        ({"epsilon": 1, "mu": 1}, "epsilon and mu given"),
+        ({"epsilon": 1, "belief": 0.9}, "epsilon and belief given"),
+        ({"belief": 0.9, "advantage": 0.2}, "belief and advantage given"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": -1}, "epsilon=-1"),
+        ({"epsilon": "one"}, "epsilon='one'"),
+        ({"epsilon": 1, "delta": math.nan}, "delta=nan"),
+        ({"epsilon": 1, "delta": 1.0}, "delta=1.0"),
+        ({"epsilon": 1, "prior": 0.0}, "prior=0.0"),
+        ({"epsilon": 1, "prior": math.nan}, "prior=nan"),
+        ({"epsilon": 1, "false_positive_rate": 0.0}, "false_positive_rate=0.0"),
+        ({"epsilon": 1, "false_positive_rate": math.nan}, "false_positive_rate=nan"),
+        ({"epsilon": 1, "releases": 0}, "releases=0"),
+        ({"epsilon": 1, "releases": 1.5}, "releases=1.5"),
+        ({"epsilon": 1, "delta": 1e-3, "exceeded": 1e-4}, "exceeded=0.0001: must be above delta"),
+        ({"epsilon": 1, "exceeded": math.nan}, "exceeded=nan"),
+        ({"epsilon": 1, "steps": 5}, "steps=5: belongs to DP-SGD"),
+        ({"epsilon": 1, "relation": "remove"}, "relation='remove': belongs to DP-SGD"),
+        ({"belief": 0.9, "sampling_rate": 0.1}, "sampling_rate=0.1: belongs to DP-SGD"),
+        ({"mu": math.nan}, "mu=nan"),
+        ({"mu": -1}, "mu=-1"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
+        ({"noise_multiplier": 0}, "noise_multiplier=0"),
+        ({"noise_multiplier": 1, "sampling_rate": 1.5}, "sampling_rate=1.5"),
+        ({"noise_multiplier": 1, "sampling_rate": math.nan}, "sampling_rate=nan"),
+        ({"noise_multiplier": 1, "steps": 0}, "steps=0"),
+        ({"noise_multiplier": 1, "relation": "swap"}, "relation='swap'"),
+        ({"belief": 0.4}, "belief=0.4: must lie strictly between 0.5, the prior"),
+        ({"belief": 1.0}, "belief=1.0"),
+        ({"belief": math.nan}, "belief=nan"),
+        ({"advantage": 1e-6, "delta": 1e-5}, "advantage=1e-06: must lie strictly between"),
+        ({"advantage": 0.0}, "advantage=0.0"),
+        ({"true_positive_rate": 0.005}, "true_positive_rate=0.005: must lie strictly between"),
+        ({"one_in": 5}, "one_in=5.0: must lie strictly between 1 and 1/prior = 2"),
+        ({"one_in": math.inf, "prior": 0.1}, "one_in=inf"),
+        ({"subject": 3}, "subject: int is not known"),
+        ({"subject": "nowhere.json"}, "nowhere.json: cannot be read"),
+        ({"subject": GaussianNoise(mu=1), "steps": 3}, "steps=3: belongs to DP-SGD"),
+        ({"subject": GaussianNoise(mu=1), "epsilon": 1}, "a model and epsilon given"),
+    ],
+)
+def test_a_mistake_is_one_sentence(options, words):
+    with pytest.raises(InvalidInput) as caught:
+        identifiability(**options)
+    message = str(caught.value)
+    assert words in message
+    assert message.endswith((".", ")"))
+    assert "\n" not in message
+
+
+def test_what_is_told_is_readable_and_may_be_published(tmp_path):
+    found = identifiability(epsilon=1, delta=1e-5, releases=2)
+    assert found.audience is Audience.PASS
+    for width in (80, 120):
+        assert max(len(line) for line in found.lines(width)) <= width
+    assert repr(found) == "Identifiability(2 releases of epsilon = 1, delta = 1e-05)"
+    page = found._repr_html_()
+    assert page.count("<tr>") == 1 + len(found.figures)
+    assert all(sentence in page.replace("&#x27;", "'") for sentence in found.sentences)
+    path = found.to_json(tmp_path / "risk.json")
+    assert path.name == "risk.json"
+    assert json.loads(path.read_text()) == json.loads(found.to_json())
+    with pytest.raises(InvalidInput, match="name='sigmas'"):
+        found.figure("sigmas")
+
+
+def test_the_numbers_of_the_sentences_are_bounds_of_the_figures():
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        epsilon, delta = float(10 ** rng.uniform(-2, 0.8)), float(10 ** rng.uniform(-8, -3))
+        found = identifiability(epsilon=epsilon, delta=delta)
+        said = " ".join(found.sentences)
+        sure = float(re.search(r"at most ([\d.]+) % sure", said)[1]) / 100
+        assert found.belief <= sure <= found.belief + 0.0011
+        right = float(re.search(r"right at most ([\d.]+) times", said)[1]) / 100
+        assert (1 + found.advantage) / 2 <= right <= (1 + found.advantage) / 2 + 0.0011
+        members = float(re.search(r"at most ([\d.]+) in 100 members", said)[1]) / 100
+        assert found.true_positive_rate <= members <= found.true_positive_rate + 0.0011
+        passed = float(re.search(r"chance of 1 in ([\d,]+)", said)[1].replace(",", ""))
+        assert 0.99 * found.exceeded <= found.exceeded <= 1 / passed
+        times = float(re.search(r"more than ([\d.,]+) times", said)[1].replace(",", ""))
+        assert math.exp(epsilon) * (1 - 1e-14) <= times <= 1.01 * math.exp(epsilon)
+        # The same in the table.
+        shown = found.figure("belief").shown["any"]
+        assert float(shown.removesuffix(" %")) / 100 == pytest.approx(sure)
