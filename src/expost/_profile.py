@@ -51,8 +51,8 @@ def profile(
                     who are not in the data; "replace" exchanges row i for candidate i.
     ``groups``      whose row each row is, one label a row: all rows of a person are removed at
                     once, and the result has one entry a person, in the order in which they first
-                    appear, with their labels for keys. "remove" only; not for more than two
-                    classes, nor for diffprivlib's models.
+                    appear, with their labels for keys. "remove" only, and not for diffprivlib's
+                    models.
     ``ids``         keys of the rows for the result; none beside ``groups``.
 
     Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).

@@ -47,11 +47,7 @@ def losses_of(
     """
     persons = None if groups is None or groups.are_rows else groups
     if isinstance(problem, SoftmaxProblem):
-        if persons is not None:
-            raise InvalidInput(
-                "groups: a model of more than two classes is profiled row by row; leave groups out."
-            )
-        return _softmax_losses(theta, how, problem, relation, entering), None
+        return _softmax_losses(theta, how, problem, relation, entering, persons), None
     if isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
@@ -105,19 +101,31 @@ def _softmax_losses(
     problem: SoftmaxProblem,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
+    persons: Persons | None,
 ) -> RowLosses:
     """Of a model of more than two classes."""
     if not isinstance(how, ObjectivePerturbation):
         raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
     tangent = SoftmaxTangent.at(how, problem, theta)
     tangent.check_rows()
-    losses = tangent.row_losses(relation, entering)
+    if not how.is_private and persons is not None:
+        raise InvalidInput(
+            "groups: a model of more than two classes without noise is profiled row by row; leave"
+            " groups out."
+        )
+    found = (
+        tangent.row_losses(relation, entering)
+        if persons is None
+        else person_losses(tangent, persons)
+    )
     if not how.is_private:
-        return losses
+        return found
     return replace(
-        losses,
-        sampled=lambda: typical_softmax_exposures(how, problem, relation, entering),
-        draw=lambda size, rng: drawn_softmax_losses(how, problem, relation, entering, size, rng),
+        found,
+        sampled=lambda: typical_softmax_exposures(how, problem, relation, entering, persons),
+        draw=lambda size, rng: drawn_softmax_losses(
+            how, problem, relation, entering, size, rng, persons
+        ),
     )
 
 

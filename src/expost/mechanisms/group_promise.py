@@ -22,7 +22,8 @@ objective, gaussian  With aᵢ = ∣f′ᵢ∣∥xᵢ∥/σ ≤ A and Zᵢ ~ N(0
                      If the sum passes kε + k(k − 1)A²/2, one of the brackets passes ε: with
                      probability at most k times that of a row. Downwards −loss ≤ Σaᵢ(−Zᵢ), which
                      passes that with probability at most kΦ(−ε/A − (k − 1)A/2), for k ≥ 2 at most
-                     k times a row's Φ(−ε/A − A/2).
+                     k times a row's Φ(−ε/A − A/2). For K classes the brackets are those of
+                     :mod:`.objective`, A = √2/σ, and the argument is the same.
 
 As a guarantee (ε, δ) of a row is (kε, δ(e^(kε) − 1)/(e^ε − 1)) of k rows; noise on a minimiser has
 its own: norm-Laplace at separation kε, Gaussian at kμ.

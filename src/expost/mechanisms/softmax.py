@@ -123,7 +123,7 @@ class SoftmaxTangent:
     def _lowest(self) -> float:
         return max(self.mechanism.penalty_sum - self._accumulated, 1e-300)
 
-    def _moved(self, norms: FloatArray | float) -> FloatArray:
+    def moved(self, norms: FloatArray | float) -> FloatArray:
         """log of the factor by which S of rows so long may differ from the computed one."""
         reach = self.mechanism.reach_of_cell + self.problem.margin_error(self.theta)
         moved: FloatArray = math.sqrt(2) * np.asarray(norms) * reach + 4 * self._evaluated
@@ -138,7 +138,7 @@ class SoftmaxTangent:
     def spread(self) -> float:
         """log of the factor by which H at the exact minimiser may differ from the computed one."""
         share = self._accumulated / self._lowest
-        moved = float(self._moved(float(self.problem.norms.max())))
+        moved = float(self.moved(float(self.problem.norms.max())))
         return moved + (-math.log1p(-share) if share < 1 else math.inf)
 
     @cached_property
@@ -300,7 +300,7 @@ class SoftmaxTangent:
     ) -> tuple[FloatArray, FloatArray]:
         """The determinants' part of the loss, and a bound on its error."""
         first = parts[0]
-        spread = self.spread + self._moved(first.norms)
+        spread = self.spread + self.moved(first.norms)
         slack = self._slack(first)
         match relation:
             case Neighbouring.REMOVE:
@@ -331,7 +331,7 @@ class SoftmaxTangent:
             error = np.where(left > 0, 2 * error * steep**2, np.inf)
         # The first row's p was computed twice: H without it is off by what the two differ in.
         twice = np.expm1(8 * self._evaluated + 4 * self.problem.margin_error(self.theta))
-        spread = self.spread + self._moved(second.norms)
+        spread = self.spread + self.moved(second.norms)
         spread = spread + twice * first.norms**2 / self.mechanism.penalty_sum
         entering, entering_error = self._log_volume(+1, v, error, spread, second)
         return leaving - entering, leaving_error + entering_error

@@ -11,7 +11,9 @@ from dataclasses import replace
 import numpy as np
 import scipy.linalg
 
+from expost._persons import Persons
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.softmax import Residuals, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray, Neighbouring
@@ -95,12 +97,15 @@ def drawn_softmax_losses(
     entering: tuple[FloatArray, FloatArray] | None,
     size: int,
     rng: np.random.Generator,
+    persons: Persons | None = None,
 ) -> Iterator[FloatArray]:
-    """The loss of every row in each of ``size`` releases θ ~ p(· ∣ D)."""
+    """The loss of every row, or person, in each of ``size`` releases θ ~ p(· ∣ D)."""
     noise = mechanism.law.sample(size, rng)
     for theta in softmax_minimisers(problem, noise / mechanism.rows):
         tangent = SoftmaxTangent.at(mechanism, problem, theta)
-        if relation is Neighbouring.REMOVE:
+        if persons is not None:
+            yield person_losses(tangent, persons).loss
+        elif relation is Neighbouring.REMOVE:
             yield tangent.removal_losses()
         else:
             yield tangent.row_losses(relation, entering).loss
@@ -111,11 +116,12 @@ def typical_softmax_exposures(
     problem: SoftmaxProblem,
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
+    persons: Persons | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rng = np.random.default_rng(_SEED)
     exposures = np.abs(
-        list(drawn_softmax_losses(mechanism, problem, relation, entering, _MODELS, rng))
+        list(drawn_softmax_losses(mechanism, problem, relation, entering, _MODELS, rng, persons))
     )
     spread: FloatArray = exposures.std(axis=0) / math.sqrt(_MODELS - 1)
     return exposures.mean(axis=0), spread

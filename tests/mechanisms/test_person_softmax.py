@@ -1,0 +1,92 @@
+"""Losses of persons for more than two classes: against densities with whole determinants."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from expost._persons import read_groups
+from expost.mechanisms.group_promise import group_worst_case
+from expost.mechanisms.person_losses import person_losses
+from expost.mechanisms.softmax import SoftmaxTangent
+from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
+from expost.types import Neighbouring
+from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
+
+
+def brute_force(how, X, y, groups, theta):
+    here = log_density(how, X, y, theta)
+    people = dict.fromkeys(groups.tolist())
+    return np.array(
+        [here - log_density(how, X[groups != k], y[groups != k], theta) for k in people]
+    )
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("K", "d"), [(3, 1), (4, 3), (6, 4)])
+def test_losses_are_the_log_ratio_of_densities(noise, K, d):
+    n, largest = 25, 0.0
+    X, y = rows(n, d, K, 1)
+    groups = np.random.default_rng(K).permutation(np.repeat(np.arange(5), [1, 2, 3, 6, 13]))
+    for epsilon, regularization in itertools.product((0.5, 8.0), (1.0, 1e-3)):
+        how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
+        theta = how.release(problem_of(how, X, y), np.random.default_rng(0))
+        tangent = SoftmaxTangent.at(how, problem_of(how, X, y), theta)
+        found = person_losses(tangent, read_groups(groups, n))
+        truth = brute_force(how, X, y, groups, theta)
+        condition = 1 + n / how.penalty_sum
+        assert np.max(np.abs(found.loss - truth)) <= 1e-10 + 1e-13 * condition
+        assert np.all((found.low <= truth + 1e-10) & (truth - 1e-10 <= found.high))
+        if noise == "laplace":
+            sizes = read_groups(groups, n).sizes
+            assert np.all(np.abs(truth) <= sizes * epsilon)
+            assert found.worst_case == 13 * epsilon
+        largest = max(largest, float(np.max(np.abs(truth))))
+        # Power: the sum of the losses of her rows is another number.
+        summed = np.bincount(read_groups(groups, n).owner, weights=tangent.row_losses().loss)
+        assert np.max(np.abs(summed - truth)) > 1e3 * np.max(np.abs(found.loss - truth))
+    assert largest > 0.1
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_intervals_hold_anywhere_in_the_cell(noise):
+    X, y = rows(12, 2, 3, 4)
+    groups = np.arange(12) // 4
+    how = perturbation(12, 2, 3, noise=noise, epsilon=4.0, regularization=1e-2)
+    problem = problem_of(how, X, y)
+    theta = how.release(problem, np.random.default_rng(2))
+    found = person_losses(SoftmaxTangent.at(how, problem, theta), read_groups(groups, 12))
+    rng, used = np.random.default_rng(3), 0.0
+    for _ in range(50):
+        corner = theta + 0.5 * how.grid.step * rng.choice([-1.0, 1.0], len(theta))
+        truth = brute_force(how, X, y, groups, corner)
+        assert np.all((found.low - 1e-11 <= truth) & (truth <= found.high + 1e-11))
+        used = max(used, float(np.max(np.abs(truth - found.loss) / (found.high - found.loss))))
+    assert used > 0.02
+
+
+def test_blocks_and_one_row_each(monkeypatch):
+    X, y = rows(40, 2, 3, 5)
+    how = perturbation(40, 2, 3, epsilon=4.0)
+    problem = problem_of(how, X, y)
+    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(2)))
+    plain = person_losses(tangent, read_groups(np.arange(40), 40))
+    assert plain.loss.tobytes() == tangent.row_losses().loss.tobytes()
+    persons = read_groups(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
+    whole = person_losses(tangent, persons)
+    monkeypatch.setattr("expost._removed._ENTRIES", 20)
+    monkeypatch.setattr("expost._removed._CHUNK", 3)
+    parts = person_losses(tangent, persons)
+    assert parts.loss == pytest.approx(whole.loss, abs=1e-12)
+
+
+def test_typical_exposures_are_means_over_releases():
+    X, y = rows(30, 2, 3, 6)
+    how = perturbation(30, 2, 3, epsilon=2.0)
+    problem, persons = problem_of(how, X, y), read_groups(np.arange(30) // 5, 30)
+    mean, error = typical_softmax_exposures(how, problem, persons=persons)
+    rng = np.random.default_rng(0)
+    drawn = list(drawn_softmax_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))
+    assert mean == pytest.approx(np.abs(drawn).mean(axis=0), rel=1e-12)
+    assert np.all(error > 0)
+    assert group_worst_case(how, 5)[0] > 5 * 2.0
