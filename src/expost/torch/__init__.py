@@ -9,8 +9,27 @@ require("torch", caller="expost.torch", extra="torch")
 
 # Only now: without torch the one sentence above is all that is said.
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
+from expost.torch._adversary import strong_adversary  # noqa: E402
+from expost.torch._experiment import Experiment  # noqa: E402
+from expost.torch._sensitivity import (  # noqa: E402
+    Sensitivity,
+    dataset_sensitivity,
+    gradient_sensitivity,
+)
 from expost.torch._train import train  # noqa: E402
 from expost.torch._trainer import Step  # noqa: E402
 from expost.torch._training import Training  # noqa: E402
 
-__all__ = ["Adversary", "SGDMechanism", "Step", "Training", "Transcript", "train"]
+__all__ = [
+    "Adversary",
+    "Experiment",
+    "SGDMechanism",
+    "Sensitivity",
+    "Step",
+    "Training",
+    "Transcript",
+    "dataset_sensitivity",
+    "gradient_sensitivity",
+    "strong_adversary",
+    "train",
+]
