@@ -80,10 +80,14 @@ class StepAccount:
         products: Products,
         noise_norm: float,
         scale: float,
+        rounding: float = 0.0,
     ) -> None:
-        """One step: ``looked`` the rows that ``products`` speak of, ``batch`` who was in it."""
+        """One step: ``looked`` the rows that ``products`` speak of, ``batch`` who was in it.
+
+        ``rounding``: how far off the noisy sum was published beyond float64's own rounding.
+        """
         inside = batch[looked]
-        error = self._error(products, inside, noise_norm, scale)
+        error = self._error(products, inside, noise_norm, scale, rounding)
         if self.transcript.adversary is Adversary.KNOWN_BATCHES:
             self._known(looked, products, scale, error)
         else:
@@ -93,7 +97,12 @@ class StepAccount:
         self.transcript.end_step()
 
     def _error(
-        self, products: Products, inside: NDArray[np.bool_], noise_norm: float, scale: float
+        self,
+        products: Products,
+        inside: NDArray[np.bool_],
+        noise_norm: float,
+        scale: float,
+        rounding: float,
     ) -> FloatArray:
         longest = products.square
         if products.exchange is not None:
@@ -103,7 +112,7 @@ class StepAccount:
         summed = float(np.sum(np.sqrt(products.square[inside])))
         slack = gamma(int(np.count_nonzero(inside)) + 8) * (summed + noise_norm)
         return step_rounding(
-            noise_norm, longest, scale, dimension=self._dimension, noise_error=slack
+            noise_norm, longest, scale, dimension=self._dimension, noise_error=slack + rounding
         )
 
     def _known(self, rows: IntArray, products: Products, scale: float, error: FloatArray) -> None:

@@ -12,20 +12,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from expost import _optional, _validate
 from expost._privacy_profile import PrivacyProfile
 from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
-from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
+from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
 from expost.risk import Guarantee
+from expost.torch._account import Products, StepAccount
 from expost.torch._batches import BatchLog, record_batches
 from expost.torch._full_pass import FullPass
-from expost.torch._opacus import NoisyStep, Products, StepWatch, check_optimizer
+from expost.torch._opacus import NoisyStep, StepWatch, check_optimizer
 from expost.types import FloatArray, IntArray
 
 __all__ = ["Tracker", "track"]
+
+_NO_ROWS: IntArray = np.empty(0, dtype=np.int64)
 
 
 def track(
@@ -105,7 +109,8 @@ class Tracker:
         self.description = description
         self._full_pass = full_pass
         self._every = every
-        self._last_square: FloatArray = np.zeros(transcript.mechanism.rows)
+        dimension = sum(p.numel() for p in optimizer.params)
+        self._account = StepAccount(transcript, dimension)
         self._pieces: list[tuple[IntArray, Products]] = []
         self._widest = 1
         self._failed = False
@@ -154,7 +159,7 @@ class Tracker:
             raise InvalidInput("tracker: no step was made yet; train first.")
         if mechanism.sampling_rate == 1:
             return self.transcript.guarantee()
-        return mechanism.amplified(self.steps, self._least_multiplier * mechanism.clip)
+        return mechanism.sampled(self._least_multiplier * mechanism.clip, self.steps)
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
         """Each row's own ε(δ), where batches are public or full. For the curator only."""
@@ -213,12 +218,12 @@ class Tracker:
                 " error that it raised, and train again."
             )
 
-    def _piece(self, step: NoisyStep, lengths: list[int], products: Products) -> None:
+    def _piece(self, lengths: list[int], products: Products) -> None:
         """A backward pass was summed: remember its rows until the noise is added."""
         self._check()
         self._failed = True
         rows = np.concatenate(self._log.take(lengths))
-        if len(rows):
+        if len(rows):  # else a stand-in for an empty batch, or one
             self._pieces.append((rows, products))
             self._widest = max(self._widest, *lengths)
         self._failed = False
@@ -228,57 +233,54 @@ class Tracker:
         self._check()
         self._failed = True
         self._log.end_step()
-        rows = np.concatenate([np.empty(0, dtype=np.int64), *(rows for rows, _ in self._pieces)])
+        rows = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         if len(np.unique(rows)) < len(rows):
             raise InvalidInput(
                 "data_loader: a row is twice in one step, which the loss of one row does not"
                 " describe; finish every batch of BatchMemoryManager, and sample without"
                 " replacement."
             )
-        inner, square = (
-            np.concatenate([np.empty(0), *(getattr(found, name) for _, found in self._pieces)])
-            for name in ("inner", "square")
-        )
+        batch = np.zeros(self.transcript.mechanism.rows, dtype=np.bool_)
+        batch[rows] = True
+        self._pieces += self._others(step, batch)
+        looked = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
+        products = Products.joined([products for _, products in self._pieces])
         self._pieces.clear()
         self._least_multiplier = min(self._least_multiplier, step.noise_multiplier)
-        self._add(step, rows, Products(inner=inner, square=square), sampled=True)
-        if self.transcript.adversary is Adversary.HIDDEN_BATCHES:
-            self._others(step, rows)
-        self.transcript.end_step()
+        # Losses do not depend on the unit of length: a changed C counts as the first one.
+        clip = self.transcript.mechanism.clip
+        unit = clip / step.clip
+        self._account.add(
+            looked,
+            batch,
+            Products(inner=products.inner * unit**2, square=products.square * unit**2),
+            step.noise_norm * unit,
+            step.noise_multiplier * clip,
+            rounding=step.rounding * unit,
+        )
         self._failed = False
 
-    def _others(self, step: NoisyStep, rows: IntArray) -> None:
-        """The rows that were not sampled, whose coins are hidden."""
+    def _others(self, step: NoisyStep, batch: NDArray[np.bool_]) -> list[tuple[IntArray, Products]]:
+        """The rows that were not sampled, where their coins are hidden and it is their turn."""
         mechanism = self.transcript.mechanism
-        absent = np.delete(np.arange(mechanism.rows), rows)
-        if self.steps % self._every:
-            if step.noise_multiplier != mechanism.noise_multiplier:
-                raise InvalidInput(
-                    f"every={self._every}: the noise multiplier changes during the run, so that"
-                    " every step must be looked at; use every=1."
-                )
-            self.transcript.add_unseen(absent, self._last_square[absent])
-            return
-        assert self._full_pass is not None
+        if self.transcript.adversary is Adversary.KNOWN_BATCHES:
+            return []
+        if self._every > 1 and step.noise_multiplier != mechanism.noise_multiplier:
+            raise InvalidInput(
+                f"every={self._every}: the noise multiplier changes during the run, so that every"
+                " step must be looked at; use every=1."
+            )
+        if self._full_pass is None or self.steps % self._every:
+            return []
         start = time.perf_counter()
-        for piece in self._full_pass.pieces(absent, self._widest):
-            self._add(step, piece, self._watch.products(step), sampled=False)
+        absent = np.flatnonzero(~batch)
+        found = [
+            (piece, self._watch.products(step))
+            for piece in self._full_pass.pieces(absent, self._widest)
+        ]
         self._passes += 1
         self._pass_seconds += time.perf_counter() - start
-
-    def _add(self, step: NoisyStep, rows: IntArray, found: Products, *, sampled: bool) -> None:
-        mechanism = self.transcript.mechanism
-        # Losses do not depend on the unit of length: a changed C counts as the first one.
-        unit = mechanism.clip / step.clip
-        inner, square = found.inner * unit**2, found.square * unit**2
-        scale = step.noise_multiplier * mechanism.clip
-        error = step_rounding(step.noise_norm * unit, square, scale, dimension=len(step.flat))
-        if self.transcript.adversary is Adversary.KNOWN_BATCHES:
-            self.transcript.add_known(rows, inner, square, scale, error)
-            return
-        self._last_square[rows] = square
-        noisy = inner + square if sampled else inner
-        self.transcript.add_hidden(rows, noisy, square, scale, mechanism.sampling_rate, error)
+        return found
 
 
 def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMechanism:
