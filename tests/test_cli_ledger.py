@@ -1,6 +1,5 @@
 """The ledger as users of the program meet it: kept by every release, and read by ``expost ledger``."""
 
-import dataclasses
 import inspect
 import json
 import math
@@ -16,13 +15,10 @@ import pytest
 import expost
 from expost import _files
 from expost._cli_ledger import ledger_command
-from expost._jobs import profile as profile_job
-
 from expost._jobs import releases
 from expost._ledger import Ledger
-from expost.errors import InvalidInput
 from expost.risk import GaussianNoise
-from program import PROGRAM, finished, imported, mode, names, people, refused, text
+from program import finished, mode, names, people, refused, text
 from test_cli_publish import BUDGET, SPENT, made
 
 LEDGER = "ledger.CURATOR-ONLY.json"
@@ -290,3 +286,203 @@ def test_a_report_that_cannot_be_listed_is_not_published(publish, tmp_path, monk
 
     monkeypatch.setattr("expost._jobs.ledger.append", full)
     refused(publish(*SPENT), tmp_path / "p", "nothing was published")
+
+
+# Reading it ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(program):
+    def call(*arguments):
+        return program("ledger", *arguments)
+
+    return call
+
+
+def saved(folder: Path, name="model.json", **options) -> Path:
+    """A model that was made in Python, and that no ledger knows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(40, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    given = {"epsilon": 1.0, "data_norm": 2.0, "classes": ("no", "yes"), **options}
+    return expost.PrivateLogisticRegression(**given).fit(X, y).release_.save(folder / name)
+
+
+GAUSSIAN = {"noise": "gaussian", "delta": 1e-6}
+
+
+def table(out: str) -> dict[str, list[float]]:
+    """{name: [epsilon, times, belief, advantage]} of the ways to add up."""
+    rows = re.findall(
+        r"^(sequential|rdp-mironov|rdp-tight|pld) +([-\d. einf]+)$", out, re.MULTILINE
+    )
+    return {name: [float(cell) for cell in cells.split()] for name, cells in rows}
+
+
+def test_all_releases_and_what_they_spend(ask, ledger, tmp_path):
+    said(ask("--epsilon 0.5"))
+    said(ask("--epsilon 0.25 --force"))
+    done = ledger(tmp_path / "o")
+    assert said(done).startswith("2 releases")
+    one, two = entries(tmp_path / "o")
+    for entry in (one, two):
+        line = re.search(rf"^{entry.made[:10]} .*{entry.release[:8]}.*$", done.out, re.MULTILINE)[0]
+        assert "model: output, laplace" in line
+        assert f"  {entry.epsilon:g}  " in line
+        # Of a long name the end is shown.
+        assert line.endswith(str(tmp_path / "o" / "model.json")[-30:])
+    assert "add up to epsilon 0.75, delta 0." in done.out
+    assert "2 releases used bounds that were read from the data" in done.out
+    found = table(done.out)
+    expected = Ledger.load(tmp_path / "o" / LEDGER).composed(1e-5)
+    assert set(found) == {row.name for row in expected.rows}
+    for row in expected.rows:
+        assert found[row.name][0] == pytest.approx(row.epsilon, rel=1e-3)
+    assert found["pld"][0] < found["rdp-tight"][0] < found["rdp-mironov"][0] < 0.75
+    # A file of it and its folder say the same.
+    assert ledger(tmp_path / "o" / LEDGER).out == done.out
+
+
+def test_gaussian_releases_compose_exactly(ledger, tmp_path):
+    """Three of mu are one of sqrt(3)·mu: the closed form, to what is printed."""
+    paths = [saved(tmp_path, f"{name}.json", **GAUSSIAN) for name in "abc"]
+    done = ledger(*paths, "--delta", "1e-6")
+    mu = expost.Release.load(paths[0]).mechanism.guarantee.mu
+    whole = GaussianNoise(mu=math.sqrt(3) * mu)
+    assert table(done.out)["pld"][0] == pytest.approx(whole.epsilon(1e-6), rel=1e-3)
+    assert table(done.out)["sequential"][0] > 1.5 * whole.epsilon(1e-6)
+    assert "after seeing all 3 releases" in done.out
+    assert done.out.count("not listed") == 3
+    assert "3 releases stand in no ledger" in done.out
+
+
+def test_the_same_release_counts_once(ledger, tmp_path):
+    path = saved(tmp_path)
+    (tmp_path / "copy.json").write_bytes(path.read_bytes())
+    done = ledger(path, tmp_path / "copy.json", tmp_path)
+    assert said(done).startswith("1 release ")
+    assert "after seeing the release" in done.out
+    assert "add up to" not in done.out
+
+
+def test_a_model_made_elsewhere_is_added(ledger, tmp_path):
+    first, second = saved(tmp_path, "a.json"), saved(tmp_path, "b.json", **GAUSSIAN)
+    told = said(ledger(tmp_path, "--add", first, "--add", second))
+    assert "2 releases" in told
+    assert "no ledger" not in told
+    assert "after seeing both releases" in told
+    assert [entry.release for entry in entries(tmp_path)] == [checksum(first), checksum(second)]
+    # Again: nothing changes.
+    before = (tmp_path / LEDGER).read_bytes()
+    assert said(ledger(tmp_path / LEDGER, "--add", first)) == told
+    assert (tmp_path / LEDGER).read_bytes() == before
+    said(ledger(tmp_path / "fresh.json", "--add", first))
+    assert len(Ledger.load(tmp_path / "fresh.CURATOR-ONLY.json")) == 1
+    # Several ledgers are read as one.
+    assert said(ledger(tmp_path, tmp_path / "fresh.CURATOR-ONLY.json")) == told
+
+
+def test_a_folder_whose_model_is_not_in_its_ledger(ledger, tmp_path):
+    saved(tmp_path, "a.json")
+    said(ledger(tmp_path, "--add", tmp_path / "a.json"))
+    saved(tmp_path)
+    told = said(ledger(tmp_path))
+    assert "2 releases" in told
+    assert "1 release stands in no ledger: list it with --add" in told
+
+
+def test_releases_that_promise_nothing(ledger, tmp_path):
+    with pytest.warns(expost.errors.SeededReleaseWarning):
+        seeded = saved(tmp_path, "s.json", random_state=1)
+    told = said(ledger(seeded))
+    assert "1 release drew noise from a seed" in told
+    bare = saved(tmp_path, "n.json", epsilon=math.inf)
+    told = said(ledger(seeded, bare))
+    assert "no promise" in told
+    assert "1 release promised nothing, so that all promise nothing" in told
+    assert "can be certain" in told
+    assert "added up by" not in told
+    value = json.loads(ledger(seeded, bare, "--json").out)
+    assert value["together"] is None
+    assert [one["epsilon"] for one in value["releases"]] == [1.0, "infinity"]
+
+
+def test_releases_of_other_rows(ask, ledger, tmp_path):
+    shared = tmp_path / "s.json"
+    for place, option in enumerate(("", "--drop city", "")):
+        said(ask(f"{option} --ledger", shared, out=str(place)))
+    done = ledger(tmp_path / "s.CURATOR-ONLY.json")
+    assert re.findall(r" ([AB]) +\S+model.json$", done.out, re.MULTILINE) == ["A", "B", "A"]
+    assert "made from 2 different sets of rows or columns; all count together" in said(done)
+
+
+def test_for_machines(ask, ledger, tmp_path):
+    said(ask("--epsilon 0.5"))
+    said(ask("--epsilon 0.25 --force"))
+    value = json.loads(ledger(tmp_path / "o", "--json", "--delta", "1e-7").out)
+    assert set(value) == {"releases", "delta", "together", "sentences"}
+    assert value["delta"] == value["together"]["delta"] == 1e-7
+    assert [one["epsilon"] for one in value["releases"]] == [0.5, 0.25]
+    assert {one["data"] for one in value["releases"]} == {"A"}
+    names_of = [row["name"] for row in value["together"]["rows"]]
+    assert names_of == ["sequential", "rdp-mironov", "rdp-tight", "pld"]
+    # Neither the salt nor a digest of the rows is shown.
+    found = Ledger.load(tmp_path / "o" / LEDGER)
+    shown = json.dumps(value)
+    assert found.salt not in shown
+    assert found.entries[0].data not in shown
+
+
+def test_delta_is_told_or_follows_the_releases(ledger, tmp_path):
+    paths = [saved(tmp_path, f"{name}.json", noise="gaussian", delta=1e-3) for name in "ab"]
+    assert "delta = 0.002;" in ledger(*paths).out
+    assert "delta = 1e-05;" in ledger(saved(tmp_path)).out
+    pure = [saved(tmp_path, f"{name}.json") for name in "cd"]
+    exact = table(ledger(*pure, "--delta", "0").out)
+    assert exact["pld"][0] == exact["sequential"][0] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("none.json",), "none.json: cannot be read"),
+        (("empty",), "holds neither a ledger nor a model.json"),
+        (("table.csv",), "is not a whole JSON file"),
+        (("other.json",), "neither a released model nor a published report nor a ledger"),
+        (("model.json", "--delta", "1"), "delta=1.0"),
+        (("model.json", "--delta", "nan"), "delta=nan"),
+        (("new.json", "--add", "none.json"), "none.json: cannot be read"),
+        (("no/new.json", "--add", "model.json"), "its folder is not there"),
+        (("a.json", "b.json", "--add", "model.json"), "name one ledger to add to"),
+        (("model.json", "--add", "model.json"), "is not a whole ledger"),
+        ((), "PATH"),
+    ],
+)
+def test_mistakes_are_one_sentence(ledger, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path)
+    Path("empty").mkdir()
+    Path("table.csv").write_text("a,b\n1,2\n")
+    Path("other.json").write_text('{"format": "expost-profile/1"}')
+    (tmp_path / "model.CURATOR-ONLY.json").write_text("{}")
+    before = names(tmp_path)
+    refused(ledger(*arguments), tmp_path / "nothing", words)
+    assert names(tmp_path) == before
+
+
+def test_an_empty_ledger_lists_nothing(ledger, tmp_path):
+    _files.write_json(tmp_path / LEDGER, expost.types.Audience.FAIL, Ledger.new().to_json())
+    refused(ledger(tmp_path), tmp_path / "nothing", "lists no release yet")
+
+
+def test_many_sets_of_rows_have_a_name_each():
+    assert [releases._letter(place) for place in (0, 25, 26, 52)] == ["A", "Z", "A2", "A3"]
+
+
+def test_the_help_says_what_there_is(program):
+    shown = " ".join(program("ledger", "--help").out.split())
+    page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    for name in inspect.signature(ledger_command).parameters:
+        option = {"paths": "PATH", "as_json": "--json"}.get(name, f"--{name}")
+        assert option in shown
+        assert name == "paths" or option in page

@@ -220,6 +220,8 @@ def test_it_only_grows(tmp_path):
 )
 def test_the_name_says_for_whom_it_is(tmp_path, name, found):
     assert ledger_path(tmp_path / name) == tmp_path / found
+    with pytest.raises(InvalidInput, match="ledger='.*': must be a file whose name ends in"):
+        ledger_path(tmp_path / "none")
 
 
 def test_a_link_to_a_ledger_stays_one(tmp_path):

@@ -174,7 +174,14 @@ class Ledger:
 def ledger_path(path: str | Path) -> Path:
     """The ledger that ``path`` names: a file of it, or the folder that it lies in."""
     path = Path(path)
-    return path / NAME if path.is_dir() else Audience.FAIL.path(path)
+    if path.is_dir():
+        return path / NAME
+    if not path.suffix:
+        raise InvalidInput(
+            f"ledger={str(path)!r}: must be a file whose name ends in .json, or a folder that is"
+            " there."
+        )
+    return Audience.FAIL.path(path)
 
 
 def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:

@@ -13,8 +13,8 @@ from expost._files import read_json
 from expost._ledger import FORMAT, NAME, Entry, Ledger, append, entries_of, ledger_path
 from expost.errors import InvalidInput
 from expost.risk import Guarantee
-from expost.risk.composition import Composition, CompositionComparison, compare_compositions
-from expost.risk.wording import belief_sentence
+from expost.risk.composition import CompositionComparison, compare_compositions
+from expost.risk.wording import at_most, belief_sentence
 
 __all__ = ["Line", "Listing", "add", "listing"]
 
@@ -65,7 +65,7 @@ class Listing:
     @property
     def loss(self) -> float:
         """What the evidence of all of them does not pass, but with probability δ."""
-        return Composition(parts=self.parts).loss(self.delta) if self.is_promised else math.inf
+        return math.inf if self.comparison is None else self.comparison.row("pld").loss
 
     def lines(self) -> list[str]:
         """The table, the sums, and what they mean."""
@@ -78,15 +78,17 @@ class Listing:
     def sentences(self) -> list[str]:
         """What to know, a sentence each."""
         entries = [line.entry for line in self.releases]
-        seen = "it" if len(entries) == 1 else f"all {len(entries)}"
-        said = [
-            belief_sentence(
-                prior=0.5,
-                loss=self.loss,
-                failure=self.delta if self.loss < math.inf else 0,
-                seen=seen,
+        failure = self.delta if self.loss < math.inf else 0.0
+        seen = {1: "the release", 2: "both releases"}.get(
+            len(entries), f"all {len(entries)} releases"
+        )
+        said = [belief_sentence(prior=0.5, loss=self.loss, failure=failure, seen=seen)]
+        if self.is_promised and len(entries) > 1:
+            epsilon, delta = (
+                at_most(math.fsum(getattr(entry, name) for entry in entries), 4)
+                for name in ("epsilon", "delta")
             )
-        ]
+            said.append(f"As they were asked for they add up to epsilon {epsilon}, delta {delta}.")
         unlisted = sum(line.ledger is None for line in self.releases)
         bare = sum(not entry.is_promised for entry in entries)
         seeded = sum(entry.seeded for entry in entries)
@@ -112,7 +114,10 @@ class Listing:
                 " together, for the same people may be among them."
             )
         if unlisted:
-            said.append(f"{_counted(unlisted, 'release')} stands in no ledger: list it with --add.")
+            verb, it = ("stands", "it") if unlisted == 1 else ("stand", "them")
+            said.append(
+                f"{_counted(unlisted, 'release')} {verb} in no ledger: list {it} with --add."
+            )
         return said
 
     def to_json(self) -> dict[str, Any]:
@@ -172,7 +177,7 @@ def listing(paths: Sequence[Path], delta: float | None = None) -> Listing:
     if delta is None:
         own = min(math.fsum(line.entry.delta for line in lines), 0.5)
         delta = max(_DELTA, own)
-    else:
+    elif delta != 0:
         delta = _validate.probability("delta", delta)
     return Listing(releases=tuple(lines), delta=delta)
 
@@ -217,7 +222,7 @@ def _table(releases: Sequence[Line]) -> list[str]:
             f"{line.entry.delta:g}",
             str(line.entry.rows),
             line.rows,
-            printable(line.entry.name, _LONGEST_NAME),
+            _shortened(line.entry.name),
         )
         for line in releases
     ]
@@ -226,6 +231,12 @@ def _table(releases: Sequence[Line]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in (head, *body)
     ]
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name, which says more than its beginning."""
+    shown = printable(name, 10 * _LONGEST_NAME)
+    return shown if len(shown) <= _LONGEST_NAME else "…" + shown[1 - _LONGEST_NAME :]
 
 
 def _letter(place: int) -> str:
