@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from expost._choice import EpsilonChoice
     from expost._coverage import Coverage, empirical_coverage
     from expost._epsilon import choose_epsilon
+    from expost._identifiability import identifiability
+    from expost._ledger import Ledger, list_release
     from expost._neighbours import Neighbours, neighbours
     from expost._privacy_profile import PrivacyProfile
     from expost._profile import profile
     from expost._publish import publish
     from expost._published import PublishedReport
+    from expost._row_identifiability import RowIdentifiability
     from expost._sampled import EstimatedLosses, SampledMechanism
     from expost._selection import (
         SelectionCost,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
     from expost.mechanisms.publishing import PublishingBudget
+    from expost.risk.answer import Identifiability
     from expost.types import Audience, Neighbouring
 
 _CONTENTS = {
@@ -35,6 +39,8 @@ _CONTENTS = {
     "Coverage": "_coverage",
     "EpsilonChoice": "_choice",
     "EstimatedLosses": "_sampled",
+    "Identifiability": "risk.answer",
+    "Ledger": "_ledger",
     "Neighbouring": "types",
     "Neighbours": "_neighbours",
     "ObjectivePerturbation": "mechanisms",
@@ -46,11 +52,14 @@ _CONTENTS = {
     "PublishedReport": "_published",
     "PublishingBudget": "mechanisms.publishing",
     "Release": "mechanisms",
+    "RowIdentifiability": "_row_identifiability",
     "SampledMechanism": "_sampled",
     "SelectedRegularization": "_tuning",
     "SelectionCost": "_selection",
     "choose_epsilon": "_epsilon",
     "empirical_coverage": "_coverage",
+    "identifiability": "_identifiability",
+    "list_release": "_ledger",
     "neighbours": "_neighbours",
     "profile": "_profile",
     "publish": "_publish",
@@ -59,7 +68,18 @@ _CONTENTS = {
     "selection_cost": "_selection",
     "selection_probabilities": "_selection",
 }
-_MODULES = ("accounting", "data", "datasets", "errors", "glm", "losses", "mechanisms", "noise")
+_MODULES = (
+    "accounting",
+    "data",
+    "datasets",
+    "errors",
+    "glm",
+    "losses",
+    "mechanisms",
+    "noise",
+    "risk",
+    "torch",
+)
 
 __all__ = [
     "Audience",
@@ -67,6 +87,8 @@ __all__ = [
     "Coverage",
     "EpsilonChoice",
     "EstimatedLosses",
+    "Identifiability",
+    "Ledger",
     "Neighbouring",
     "Neighbours",
     "ObjectivePerturbation",
@@ -78,11 +100,14 @@ __all__ = [
     "PublishedReport",
     "PublishingBudget",
     "Release",
+    "RowIdentifiability",
     "SampledMechanism",
     "SelectedRegularization",
     "SelectionCost",
     "choose_epsilon",
     "empirical_coverage",
+    "identifiability",
+    "list_release",
     "neighbours",
     "profile",
     "publish",
