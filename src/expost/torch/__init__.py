@@ -16,6 +16,7 @@ from expost.torch._sensitivity import (  # noqa: E402
     dataset_sensitivity,
     gradient_sensitivity,
 )
+from expost.torch._track import Tracker, track  # noqa: E402
 from expost.torch._train import train  # noqa: E402
 from expost.torch._trainer import Step  # noqa: E402
 from expost.torch._training import Training  # noqa: E402
@@ -26,10 +27,12 @@ __all__ = [
     "SGDMechanism",
     "Sensitivity",
     "Step",
+    "Tracker",
     "Training",
     "Transcript",
     "dataset_sensitivity",
     "gradient_sensitivity",
     "strong_adversary",
+    "track",
     "train",
 ]
