@@ -148,19 +148,23 @@ def sigma() -> float:
 
 def cnn() -> Any:
     """The network of Section 5.1, with group norm in place of batch norm: 6,554 parameters."""
-    nn = require("torch", caller="reproduce d5.3 --training", extra="torch").nn
-    return nn.Sequential(
-        nn.Conv2d(1, _FILTERS, 3),
-        nn.ReLU(),
-        nn.GroupNorm(_GROUPS, _FILTERS),
-        nn.MaxPool2d(2),
-        nn.Conv2d(_FILTERS, _FILTERS, 3),
-        nn.ReLU(),
-        nn.GroupNorm(_GROUPS, _FILTERS),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(25 * _FILTERS, 10),
-    )
+    torch = require("torch", caller="reproduce d5.3 --training", extra="torch")
+    nn = torch.nn
+    # The same weights at every call, which each training draws anew.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(1, _FILTERS, 3),
+            nn.ReLU(),
+            nn.GroupNorm(_GROUPS, _FILTERS),
+            nn.MaxPool2d(2),
+            nn.Conv2d(_FILTERS, _FILTERS, 3),
+            nn.ReLU(),
+            nn.GroupNorm(_GROUPS, _FILTERS),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(25 * _FILTERS, 10),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
