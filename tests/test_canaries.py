@@ -476,6 +476,8 @@ def test_what_the_program_writes_for_others(tmp_path, monkeypatch, capfd):
         assert not found_in_bytes(path.read_bytes()), path.name
     curator = b"".join(path.read_bytes() for path in out.iterdir() if path not in public)
     assert found_in_bytes(curator)
+    # The ledger is the curator's too, for its digests; no row is in it.
+    assert not found_in_bytes((out / "ledger.CURATOR-ONLY.json").read_bytes())
     # The screen names the most exposed people to the curator, but none of their values.
     assert not found_in_text(printed.replace("canary-", ""), SAID)
     assert not found_in_text(said, SAID)
