@@ -4,15 +4,17 @@ import json
 import math
 import re
 import warnings
+from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import expost
 from expost._identifiability import identifiability
 from expost._row_identifiability import RowIdentifiability
-from expost.errors import InvalidInput, SeededReleaseWarning
+from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
 from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Audience
 
@@ -422,3 +424,22 @@ def test_the_numbers_of_the_sentences_are_bounds_of_the_figures():
         # The same in the table.
         shown = found.figure("belief").shown["any"]
         assert float(shown.removesuffix(" %")) / 100 == pytest.approx(sure)
+
+
+def test_the_page_shows_what_is_printed():
+    """The first block of docs/identifiability.md, and the rows' own, are what comes out today."""
+    page = (Path(__file__).parent.parent / "docs" / "identifiability.md").read_text("utf-8")
+    block = page.split("    $ expost risk --epsilon 1 --delta 1e-5\n")[1].split("    …")[0]
+    shown = [line.removeprefix("    ") for line in block.splitlines()]
+    assert shown == identifiability(epsilon=1.0, delta=1e-5).lines(96)[: len(shown)]
+    patients = load_breast_cancer()
+    X = (patients.data - patients.data.mean(axis=0)) / patients.data.std(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        model = expost.PrivateLogisticRegression(
+            epsilon=20.0, regularization=0.1, data_norm=10.0, classes=[0, 1], random_state=0
+        )
+        with pytest.warns(ClippedRowsWarning):
+            model.fit(X, patients.target)
+    found = expost.profile(model, X, patients.target).identifiability()
+    assert all(f"    {line}\n" in page for line in found.lines())
