@@ -192,8 +192,7 @@ class PrivacyProfile(RowTable):
             head = [
                 f"exposure     median {np.median(exposure):.3g}, 99 %"
                 f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
-                f"typical      median {np.median(self.typical):.3g},"
-                f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be",
+                *self._typical_lines(),
                 f"worst case   at most {self.worst_case:.3g} nats promised, {self._anyone}, any"
                 f" data{passed}"
                 if self.worst_case < np.inf
@@ -233,6 +232,14 @@ class PrivacyProfile(RowTable):
             return "any row"
         most = int(np.max(self.sizes))
         return f"any person of up to {most} row{'s' if most > 1 else ''}"
+
+    def _typical_lines(self) -> list[str]:
+        if self.losses.law is None and self.losses.sampled is None:
+            return []
+        return [
+            f"typical      median {np.median(self.typical):.3g},"
+            f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be"
+        ]
 
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""

@@ -38,7 +38,7 @@ KNOWN_BATCHES = (
 FROZEN_LAW = (
     "Typical exposures and advantages take each gradient for as long as it was in this run."
 )
-NO_LAW = "For a hidden coin no law is known: typical exposures repeat those of this run."
+NO_LAW = "A row replaced has no law for a hidden coin: typical exposures repeat those of this run."
 NO_PROMISE = (
     "The noise was scaled to one row's gradient (local sensitivity), which is read from the data:"
     " nothing is promised."
@@ -57,7 +57,8 @@ def transcript_profile(
     """The profile of a run; ``delta`` and ``promised`` as in :meth:`Transcript.row_losses`."""
     how, n = transcript.mechanism, transcript.mechanism.rows
     known = transcript.adversary is Adversary.KNOWN_BATCHES
-    said = [LAST_MODEL, FROZEN_LAW if known else NO_LAW]
+    replaced = how.relation is Neighbouring.REPLACE
+    said = [LAST_MODEL, NO_LAW if replaced and not known else FROZEN_LAW]
     if known and how.sampling_rate < 1:
         said.append(KNOWN_BATCHES)
     if np.any(transcript.unseen):

@@ -5,12 +5,12 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import kstest, multivariate_normal
 
 from expost._transcript import individual_epsilon, transcript_profile
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
-from expost.mechanisms.hidden_coin import hidden_term, unseen_interval, unseen_mean
+from expost.mechanisms.hidden_coin import drawn_losses, hidden_term, unseen_interval, unseen_mean
 from expost.risk import GaussianNoise
 from expost.types import Neighbouring
 
@@ -181,6 +181,56 @@ class TestUnseen:
         assert losses.distance_error[1] >= losses.distance[1]
         assert losses.distance[2] + losses.distance_error[2] == pytest.approx(CLIP)
         assert losses.distance_error[0] < 1e-12
+
+
+class TestTypical:
+    """Losses of a hidden coin, drawn at gradients of constant length."""
+
+    def test_draws_have_the_law_of_a_run(self):
+        m, rate, steps = np.array([0.0, 0.35, 0.8]), 0.3, 3
+        drawn = np.array(list(drawn_losses(m, rate, steps, 6_000, np.random.default_rng(0))))
+        rng = np.random.default_rng(1)
+        z = rng.standard_normal((20_000, steps, 1))
+        inside = rng.random((20_000, steps, 1)) < rate
+        # r·g/s² is mz, and m² more in the batch.
+        plain = hidden_term(m * z + inside * m**2 - 0.5 * m**2, rate).sum(axis=1)
+        assert not drawn[:, 0].any()
+        for column in (1, 2):
+            assert kstest(drawn[:, column], plain[:, column]).pvalue > 1e-4
+            assert kstest(1.25 * drawn[:, column], plain[:, column]).pvalue < 1e-4
+            values = np.exp(-drawn[:, column])
+            assert abs(values.mean() - 1) < 4.5 * values.std() / math.sqrt(6_000)
+
+    def test_a_profile_draws_them(self):
+        q, s = 0.4, SIGMA * CLIP
+        found = Transcript(mechanism(sampling_rate=q), adversary=HIDDEN)
+        lengths = np.array([0.0, 0.1, 0.5, 1.0, CLIP])
+        for _ in range(4):
+            found.add_hidden(np.arange(5), 0.0, lengths**2, s, q)
+            found.end_step()
+        profile = transcript_profile(found)
+        assert profile.typical[0] == 0
+        assert np.all(np.diff(profile.typical) > 0)
+        assert np.all(profile.typical_error[1:] > 0)
+        assert "typical      median" in str(profile)
+        # The sum of four terms at most as far from 0 as four lone ones.
+        z = np.random.default_rng(0).standard_normal(200_000)
+        m = CLIP / s
+        one = np.abs(hidden_term(m * z + ((np.arange(200_000) % 5 < 2) - 0.5) * m**2, q)).mean()
+        assert one < profile.typical[-1] < 4 * one
+        sure = profile.identifiability()
+        assert np.all((sure.advantage >= 0) & (sure.advantage < 1))
+        assert np.all(np.diff(sure.advantage) > 0)
+
+    def test_a_row_replaced_has_none(self):
+        q, s = 0.4, 2 * SIGMA * CLIP
+        found = Transcript(mechanism(sampling_rate=q, relation="replace"), adversary=HIDDEN)
+        found.add_hidden_replaced([0], [0.4], [1.0], [0.1], [1.0], [0.5], s, q)
+        found.end_step()
+        profile = transcript_profile(found)
+        np.testing.assert_array_equal(profile.typical, profile.exposure)
+        assert "typical  " not in str(profile)
+        assert any("has no law for a hidden coin" in notice for notice in profile.notices)
 
 
 class TestRounding:

@@ -22,6 +22,7 @@ step is a Gaussian mechanism of its own (D5.3 Alg. 1, line 11, in logarithms, fo
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -32,7 +33,12 @@ from numpy.typing import NDArray
 from expost import _validate
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
-from expost.mechanisms.hidden_coin import hidden_term, unseen_interval, unseen_mean
+from expost.mechanisms.hidden_coin import (
+    drawn_losses,
+    hidden_term,
+    unseen_interval,
+    unseen_mean,
+)
 from expost.mechanisms.row_losses import RowLosses
 from expost.noise import GaussianLaw
 from expost.risk import GaussianNoise, Guarantee
@@ -40,6 +46,10 @@ from expost.risk.dpsgd import DPSGD
 from expost.types import FloatArray, IntArray, Neighbouring
 
 __all__ = ["Adversary", "SGDMechanism", "Transcript", "step_rounding"]
+
+# Runs behind a typical exposure without a closed form, and their seed.
+_RUNS = 256
+_SEED = 0
 
 
 class Adversary(Enum):
@@ -295,11 +305,13 @@ class Transcript:
         ``promised``  false where the noise was read from the data (local sensitivity).
 
         The law for known batches takes each gradient for as long as it was in this run; the far
-        law takes them all for as long as clipping allows, which bounds every run.
+        law takes them all for as long as clipping allows, which bounds every run. For a hidden
+        coin losses are drawn, at gradients of the mean length; a row replaced has no law.
         """
         delta = _validate.probability("delta", delta)
         low, high = self.interval()
         known = self.adversary is Adversary.KNOWN_BATCHES
+        drawn = not known and self.mechanism.relation is Neighbouring.REMOVE
         guarantee = self.guarantee() if promised and self.steps > 0 else None
         distance = np.sqrt(self.square)
         furthest = np.sqrt(self.most_separation_square)
@@ -320,7 +332,22 @@ class Transcript:
             worst_case=math.inf if guarantee is None else guarantee.loss(delta),
             worst_case_passed=0.0 if guarantee is None else delta,
             guarantee=guarantee,
+            draw=self._draw if drawn else None,
+            sampled=self._sampled if drawn else None,
         )
+
+    def _draw(self, runs: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+        m = self.separation / math.sqrt(max(self.steps, 1))
+        return drawn_losses(m, self.mechanism.sampling_rate, self.steps, runs, rng)
+
+    def _sampled(self) -> tuple[FloatArray, FloatArray]:
+        """E∣loss∣ and its standard error."""
+        total, squares = np.zeros(self.mechanism.rows), np.zeros(self.mechanism.rows)
+        for loss in self._draw(_RUNS, np.random.default_rng(_SEED)):
+            total += np.abs(loss)
+            squares += loss**2
+        mean = total / _RUNS
+        return mean, np.sqrt(np.maximum(squares / _RUNS - mean**2, 0.0) / (_RUNS - 1))
 
     def _expect(self, adversary: Adversary) -> None:
         if self.adversary is not adversary:

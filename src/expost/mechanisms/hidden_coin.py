@@ -10,6 +10,7 @@ m         ∥g∥/s. Where the row was not in the batch, a = mz − m²/2 with z
 """
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -19,12 +20,14 @@ from scipy.special import logsumexp
 from expost import _validate
 from expost.types import FloatArray, IntArray
 
-__all__ = ["UNSEEN_FAILS", "hidden_term", "unseen_interval", "unseen_mean"]
+__all__ = ["UNSEEN_FAILS", "drawn_losses", "hidden_term", "unseen_interval", "unseen_mean"]
 
 # With this probability at most a row's interval fails where steps were not looked at.
 UNSEEN_FAILS = 1e-6
 # λ over which Markov's inequality is minimised.
 _ORDERS = np.geomspace(1.0, 1e4, 60)
+# Steps that are drawn at a time.
+_DRAWN_STEPS = 4096
 # Of a quadrature; a λ that needs more is left out.
 _MOST_NODES = 250_000
 
@@ -52,6 +55,27 @@ def _mean_table(rate: float, most: float) -> tuple[FloatArray, FloatArray]:
     grid, z = np.linspace(0.0, most, 129), np.linspace(-12.0, 12.0, 1201)
     weights = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
     return grid, hidden_term(grid[:, None] * (z - 0.5 * grid[:, None]), rate) @ weights
+
+
+def drawn_losses(
+    separation: FloatArray, rate: float, steps: int, runs: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """(n,) losses of rows in so many runs of ``steps`` steps, each row's m the same at all of them.
+
+    Rows of one run share its draws, taken at a grid of m: each row's own law is right, what they
+    have in common is not.
+    """
+    grid = np.linspace(0.0, max(float(np.max(separation)), 1e-300), 65)
+    for _ in range(runs):
+        total = np.zeros(len(grid))
+        for start in range(0, steps, _DRAWN_STEPS):
+            count = min(_DRAWN_STEPS, steps - start)
+            inside = rng.random((count, 1)) < rate
+            # r = b + g where the row was in the batch.
+            exponent = grid * (rng.standard_normal((count, 1)) + (inside - 0.5) * grid)
+            total += hidden_term(exponent, rate).sum(axis=0)
+        loss: FloatArray = np.interp(separation, grid, total)
+        yield loss
 
 
 def unseen_interval(
