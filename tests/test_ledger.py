@@ -109,6 +109,30 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
     assert ledger.epsilon_by_addition == math.inf
 
 
+@pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
+def test_a_large_epsilon_is_still_a_promise(tmp_path, options):
+    """Its advantage rounds to 1, and yet it is not nothing."""
+    model = PrivateLogisticRegression(1e4, **options, **BOUNDS).fit(X, Y).release_
+    (entry,) = entries_of(model.save(tmp_path / "model.json"))
+    assert entry.guarantee.advantage == 1.0
+    assert entry.is_promised
+    ledger = Ledger.new().with_entries([entry])
+    assert ledger.epsilon_by_addition == 1e4
+    assert ledger.guarantee.epsilon(1e-5) <= 1e4 * (1 + 1e-9)
+
+
+def test_all_together_is_compared_three_ways(tmp_path):
+    paths = [saved(tmp_path, name, f"{name}.json") for name in ("laplace", "gaussian", "svc")]
+    ledger = listed(tmp_path / NAME, *paths)
+    found = ledger.composed(1e-5)
+    assert found.releases == 3
+    assert found.row("pld").epsilon == ledger.guarantee.epsilon(1e-5)
+    assert found.row("pld").epsilon < found.row("rdp-tight").epsilon
+    assert found.row("rdp-mironov").epsilon < found.row("sequential").epsilon < 4.5
+    with pytest.raises(InvalidInput, match="lists no release yet"):
+        Ledger.new().composed(1e-5)
+
+
 def test_reports_are_listed_for_what_they_add(tmp_path):
     model = saved(tmp_path, "objective")
     simple = expost.publish(model).save(tmp_path / "simple.json")
@@ -220,7 +244,7 @@ def test_it_only_grows(tmp_path):
 )
 def test_the_name_says_for_whom_it_is(tmp_path, name, found):
     assert ledger_path(tmp_path / name) == tmp_path / found
-    with pytest.raises(InvalidInput, match="ledger='.*': must be a file whose name ends in"):
+    with pytest.raises(InvalidInput, match="must be a file whose name ends in"):
         ledger_path(tmp_path / "none")
 
 
