@@ -118,6 +118,8 @@ class StepWatch:
         self._on_piece = on_piece
         self._on_step = on_step
         self._clip, self._add_noise = optimizer.clip_and_accumulate, optimizer.add_noise
+        # True while a step is looked at, so that one which raised is remembered.
+        self._failed = False
         self._step: NoisyStep | None = None
         self._block: torch.Tensor | None = None
         optimizer.clip_and_accumulate, optimizer.add_noise = self._piece, self._finish
@@ -171,8 +173,18 @@ class StepWatch:
             self._block = torch.empty(rows, dimension, dtype=torch.float64, device=device)
         return self._block
 
+    def check(self) -> None:
+        """Refuse to go on after a step that was not followed to its end."""
+        if self._failed:
+            raise InvalidInput(
+                "tracker: a step could not be followed, so that the losses are not known; see the"
+                " error that it raised, and train again."
+            )
+
     def _piece(self) -> None:
+        self.check()
         self._clip()
+        self._failed = True
         step = self._step = self._step or self._draw()
         if step.scale != self._scale:
             raise InvalidInput(
@@ -184,12 +196,21 @@ class StepWatch:
         sample = self.optimizer.params[0].grad_sample
         lengths = [len(part) for part in sample] if isinstance(sample, list) else [len(sample)]
         self._on_piece(lengths, products)
+        self._failed = False
 
     def _finish(self) -> None:
-        step = self._step
-        if step is None:
+        self.check()
+        self._failed = True
+        if self._step is None:
             raise InvalidInput("optimizer: noise was added to no gradients; call optimizer.step().")
-        self._publish(step)
+        self._publish(self._step)
+        self._check_sum(self._step)
+        self._on_step(self._step)
+        self._step = None
+        self._failed = False
+
+    def _check_sum(self, step: NoisyStep) -> None:
+        """Measure e, and refuse one that is not rounding."""
         published = _flat([p.grad for p in self.optimizer.params])
         step.rounding = float((published - step.total - step.flat).norm())
         unit = max(torch.finfo(p.dtype).eps for p in self.optimizer.params)
@@ -198,8 +219,6 @@ class StepWatch:
                 "optimizer: what it publishes is not the noisy sum of the clipped gradients of its"
                 " rows; do not change grad_sample or summed_grad, and use Opacus' own clipping."
             )
-        self._on_step(step)
-        self._step = None
 
     @property
     def _scale(self) -> float:

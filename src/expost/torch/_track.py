@@ -113,7 +113,6 @@ class Tracker:
         self._account = StepAccount(transcript, dimension)
         self._pieces: list[tuple[IntArray, Products]] = []
         self._widest = 1
-        self._failed = False
         self._least_multiplier = transcript.mechanism.noise_multiplier
         self._secure = bool(optimizer.secure_mode)
         self._passes, self._pass_seconds, self._started = 0, 0.0, time.perf_counter()
@@ -134,7 +133,7 @@ class Tracker:
     @property
     def beliefs(self) -> FloatArray:
         """(epochs, n) an undecided attacker's belief in each row after each full epoch."""
-        self._check()
+        self._watch.check()
         return np.asarray(expit(self.transcript.epochs.astype(np.float64)))
 
     def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> PrivacyProfile:
@@ -143,7 +142,7 @@ class Tracker:
         ``ids``    keys of the rows, in the order of the loader's data set.
         ``delta``  with which probability at most the worst case is passed.
         """
-        self._check()
+        self._watch.check()
         return transcript_profile(
             self.transcript,
             description=f"{self.description}, {self.steps} steps of Opacus",
@@ -163,7 +162,7 @@ class Tracker:
 
     def individual_epsilon(self, delta: float = 1e-5) -> IndividualEpsilon:
         """Each row's own ε(δ), where batches are public or full. For the curator only."""
-        self._check()
+        self._watch.check()
         return individual_epsilon(self.transcript, delta)
 
     def lines(self, delta: float = 1e-5) -> list[str]:
@@ -211,27 +210,15 @@ class Tracker:
         self._watch.detach()
         self._unrecord()
 
-    def _check(self) -> None:
-        if self._failed:
-            raise InvalidInput(
-                "tracker: a step could not be followed, so that the losses are not known; see the"
-                " error that it raised, and train again."
-            )
-
     def _piece(self, lengths: list[int], products: Products) -> None:
         """A backward pass was summed: remember its rows until the noise is added."""
-        self._check()
-        self._failed = True
         rows = np.concatenate(self._log.take(lengths))
         if len(rows):  # else a stand-in for an empty batch, or one
             self._pieces.append((rows, products))
             self._widest = max(self._widest, *lengths)
-        self._failed = False
 
     def _step(self, step: NoisyStep) -> None:
         """The step is published: add its terms."""
-        self._check()
-        self._failed = True
         self._log.end_step()
         rows = np.concatenate([_NO_ROWS, *(rows for rows, _ in self._pieces)])
         if len(np.unique(rows)) < len(rows):
@@ -258,7 +245,6 @@ class Tracker:
             step.noise_multiplier * clip,
             rounding=step.rounding * unit,
         )
-        self._failed = False
 
     def _others(self, step: NoisyStep, batch: NDArray[np.bool_]) -> list[tuple[IntArray, Products]]:
         """The rows that were not sampled, where their coins are hidden and it is their turn."""
