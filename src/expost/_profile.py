@@ -16,7 +16,7 @@ from expost._neighbours import entering_rows, tight_neighbours
 from expost._persons import Persons, read_groups
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
-from expost._target import find_target, losses_of
+from expost._target import Target, find_target, losses_of
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Problem, minimise
 from expost.mechanisms import Mechanism, RowLosses
@@ -93,25 +93,36 @@ def _together(
             f"mechanism: must be a list of {len(models)}, one for each model (None where the model"
             " knows its own)."
         )
-    thetas = []
-    for model, how in zip(models, mechanism, strict=True):
-        target = find_target(model[-1] if isinstance(model, Pipeline) else model, how)
-        if target is not None:
-            thetas.append(target.theta)
-    check_distinct(thetas)
+    targets = [
+        find_target(model[-1] if isinstance(model, Pipeline) else model, how)
+        for model, how in zip(models, mechanism, strict=True)
+    ]
+    check_distinct([None if target is None else target.theta for target in targets])
     each = [
         _of_one(model, X, y, mechanism=how, **options)
         for model, how in zip(models, mechanism, strict=True)
     ]
     if len(each) == 1:
         return each[0]
+    shared = [notice for found in each for notice in found.notices]
     return replace(
         each[0],
         losses=combine([found.losses for found in each]),
         description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
-        notices=tuple(dict.fromkeys(notice for found in each for notice in found.notices)),
+        notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
         neighbours=None,
     )
+
+
+def _dependent(targets: Sequence[Target | None]) -> list[str]:
+    """Losses add only where the noises were drawn independently, which equal seeds are not."""
+    releases = [target.release for target in targets if target is not None]
+    if sum(release is not None and release.seeded for release in releases) < 2:
+        return []
+    return [
+        "Two releases or more drew their noise from seeds: if the seeds were equal the noises are"
+        " not independent, and the losses do not add up."
+    ]
 
 
 def _of_one(

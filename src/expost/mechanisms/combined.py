@@ -81,11 +81,11 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
     )
 
 
-def check_distinct(thetas: Sequence[FloatArray]) -> None:
-    """Refuse the same θ twice: two draws of any noise are never equal."""
+def check_distinct(thetas: Sequence[FloatArray | None]) -> None:
+    """Refuse the same θ twice: two draws of any noise are never equal. None: θ is not known."""
     for place, theta in enumerate(thetas):
         for earlier, other in enumerate(thetas[:place]):
-            if np.array_equal(theta, other):
+            if theta is not None and other is not None and np.array_equal(theta, other):
                 raise _twice(earlier, place)
 
 
