@@ -9,7 +9,7 @@ for k·δ, over k (sequential composition); μ is over √k, exactly; DP-SGD run
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from expost.errors import InvalidInput
@@ -293,15 +293,10 @@ def _dpsgd(goal: _Goal, training: Training) -> _Part:
             " delta well below one over the number of rows."
         )
     steps = training.steps * goal.setting.releases
-    run = {
-        "steps": steps,
-        "sampling_rate": training.sampling_rate,
-        "relation": training.relation,
-    }
-    noise = goal.noise_multiplier(run)
-    whole = Training(**run).with_noise(noise)
+    run = replace(training, steps=steps)
+    noise = goal.noise_multiplier(vars(run))
     return _Part(
-        route=dpsgd_route(whole),
+        route=dpsgd_route(run.with_noise(noise)),
         told={"noise_multiplier": noise},
         sentence=(
             "noise_multiplier",

@@ -109,7 +109,8 @@ def of_epsilon(epsilon: float, asked: Asked) -> Identifiability:
     """What any (ε, δ) mechanism allows, and Gaussian noise that is calibrated to it."""
     each = EpsilonDelta(epsilon=epsilon, delta=asked.delta or 0.0)
     setting = asked.setting(each=True)
-    routes, told = [any_route(repeated(each, asked.releases))], {}
+    routes = [any_route(repeated(each, asked.releases))]
+    told: dict[str, dict[str, float]] = {}
     if each.promised_delta > 0 and 0 < each.promised_epsilon < math.inf:
         mu = mu_from_epsilon(each.promised_epsilon, delta=each.promised_delta)
         routes.append(gaussian_route(together_gaussian(mu, asked.releases), asked.releases))
