@@ -283,6 +283,8 @@ def test_models_by_other_mechanisms(tmp_path):
     _, path, _ = released(tmp_path, epsilon=2.0, delta=1e-4, **objective)
     found = identifiability(path)
     assert found.promise == EpsilonDelta(epsilon=2.0, delta=1e-4)
+    with pytest.raises(InvalidInput, match="has its own"):
+        identifiability(path, delta=1e-9)
     _, path, _ = released(tmp_path, epsilon=math.inf)
     bare = identifiability(path)
     assert (bare.belief, bare.advantage, bare.true_positive_rate, bare.one_in) == (1, 1, 1, 1)
@@ -376,6 +378,14 @@ def test_no_promise_is_never_private():
         ({"one_in": math.inf, "prior": 0.1}, "one_in=inf"),
         ({"subject": 3}, "subject: int is not known"),
         ({"subject": "nowhere.json"}, "nowhere.json: cannot be read"),
+        (
+            {"subject": EpsilonDelta(epsilon=1, delta=1e-5), "delta": 1e-9},
+            "the promise has its own",
+        ),
+        (
+            {"subject": EpsilonDelta(epsilon=1), "delta": 1e-9},
+            "delta=1e-09: the promise has its own",
+        ),
         ({"subject": GaussianNoise(mu=1), "steps": 3}, "steps=3: belongs to DP-SGD"),
         ({"subject": GaussianNoise(mu=1), "epsilon": 1}, "a model and epsilon given"),
     ],

@@ -167,7 +167,12 @@ def of_dpsgd(noise_multiplier: float, training: Training, asked: Asked) -> Ident
 def of_promise(promise: Guarantee, asked: Asked, *, what: str = "") -> Identifiability:
     """What a model's own promise allows, beside that of any mechanism with its ε."""
     if isinstance(promise, EpsilonDelta):
-        own = replace(asked, delta=asked.delta or promise.promised_delta)
+        if asked.delta not in (None, promise.promised_delta):
+            raise InvalidInput(
+                f"delta={asked.delta!r}: the promise has its own, {promise.promised_delta!r}; leave"
+                " it out."
+            )
+        own = replace(asked, delta=promise.promised_delta)
         return _named(of_epsilon(promise.promised_epsilon, own), what)
     if isinstance(promise, GaussianNoise):
         return _named(of_mu(promise.mu, asked), what)
