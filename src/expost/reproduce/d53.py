@@ -1,16 +1,19 @@
 """``expost reproduce d5.3``: the figures and the claims of MOSAICrOWN D5.3 (2020).
 
-The paper comes in parts: ``bounds`` is chapters 3 and 4, which need no data.
+The paper comes in parts: ``bounds`` is chapters 3 and 4, which need no data; ``training`` is
+chapter 5, thousands of trainings on MNIST, which need the extra ``torch``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from expost import _validate
-from expost._jobs.folder import check_folder
+from expost._jobs.folder import check_folder, writing
+from expost._optional import require
+from expost.datasets import load_mnist
 from expost.errors import InvalidInput
 from expost.reproduce import (
     d53_advantage,
@@ -18,25 +21,48 @@ from expost.reproduce import (
     d53_composition,
     d53_curves,
     d53_published,
+    d53_training,
+    d53_training_claims,
+    d53_training_figures,
     d53_worlds,
 )
 from expost.reproduce.claims import Claim
 from expost.reproduce.exhibits import Exhibit
 from expost.reproduce.reproduction import Paper, Reproduction, write
 
-__all__ = ["CONTENTS", "PARTS", "Part", "bounds", "phases", "reproduce"]
+__all__ = ["CONTENTS", "PARTS", "Part", "Request", "bounds", "phases", "reproduce", "training"]
 
 CONTENTS = (
-    "--bounds makes Figures 3.2, 4.1 and 4.2 and the claims of chapters 3 and 4 again, from"
-    " formulas alone; nothing else of D5.3 is here"
+    "'bounds' makes Figures 3.2, 4.1 and 4.2 and the claims of chapters 3 and 4 again, from"
+    " formulas alone, and 'training' Table 5.1, Figures 5.1 to 5.3 and the claims of chapter 5"
 )
-_PAPER = Paper(
+_FORMULAS = Paper(
     name="MOSAICrOWN D5.3 (2020)",
     title="Final Report on Privacy Metrics, Risks, and Utility",
     data="its formulas alone",
     made_from="formulas and sampled noise, without anybody's data",
     rows=False,
 )
+_DIGITS = replace(
+    _FORMULAS, data="formulas and MNIST", made_from="formulas and MNIST, a public set"
+)
+# Beside the results: finished trainings, from which the same command goes on.
+_KEPT = "trainings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What ``training`` needs beyond a seed.
+
+    ``data``     MNIST as a file, or None: found or fetched.
+    ``effort``   how much is trained; ``workers`` processes, None: one for each processor.
+    ``folder``   where finished trainings are kept, or None.
+    """
+
+    data: Path | None = None
+    effort: d53_training.Effort = field(default_factory=d53_training.Effort)
+    workers: int | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +75,10 @@ class Part:
     made: str
 
 
-def bounds(seed: np.random.SeedSequence, phase: Callable[[str], None]) -> Part:
-    """Chapters 3 and 4, nothing written."""
+def bounds(
+    seed: np.random.SeedSequence, phase: Callable[[str], None], request: Request | None = None
+) -> Part:
+    """Chapters 3 and 4, nothing written; there is nothing to request."""
     seeds = seed.spawn(4)
     phase("comparing two worlds")
     worlds = d53_worlds.measure_worlds()
@@ -101,9 +129,45 @@ def bounds(seed: np.random.SeedSequence, phase: Callable[[str], None]) -> Part:
     )
 
 
+def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request: Request) -> Part:
+    """Chapter 5; of it finished trainings are written, if a folder is named."""
+    digits = load_mnist(request.data)
+    if request.folder is not None:
+        # Before any work: a folder that cannot be made is refused now.
+        with writing(request.folder, "free some space, or name another folder"):
+            pass
+    found = d53_training.measure(
+        digits,
+        seed,
+        effort=request.effort,
+        folder=request.folder,
+        workers=request.workers,
+        phase=phase,
+    )
+    return Part(
+        claims=d53_training_claims.claims(found),
+        exhibits=d53_training_figures.exhibits(found),
+        source=f"MNIST for chapter 5 ({digits.source})",
+        made=(
+            "Chapter 5 trains the network of its Section 5.1 by DP-SGD with full batches of 100"
+            f" random digits, C = 3, {request.effort.trainings} times in each of four cases, half"
+            " of them on D and half on D', and follows the adversary of Algorithm 1 through every"
+            " step. The belief counted is that in the world which was true; by the symmetry of"
+            " Gaussian noise its law is that of the belief in D. Batch normalisation mixes rows, so"
+            f" that no row has a gradient of its own: group norm stands in for it"
+            f" ({found.parameters:,} parameters). The text does not say how many filters there are"
+            " and prints plain gradient descent; the code that its authors published has 16 in"
+            " each layer, Adam on the noisy gradients and new weights in every training, and so"
+            " has this."
+        ),
+    )
+
+
+_Make = Callable[[np.random.SeedSequence, Callable[[str], None], Request], Part]
 # Each by the option that asks for it, and how often it reports a phase.
-PARTS: Mapping[str, tuple[Callable[[np.random.SeedSequence, Callable[[str], None]], Part], int]] = {
-    "bounds": (bounds, 4)
+PARTS: Mapping[str, tuple[_Make, int]] = {
+    "bounds": (bounds, 4),
+    "training": (training, d53_training.PHASES),
 }
 
 
@@ -115,31 +179,38 @@ def phases(parts: Sequence[str]) -> int:
 def reproduce(
     out: Path,
     *,
-    parts: Sequence[str],
+    parts: Sequence[str] = ("bounds", "training"),
+    request: Request | None = None,
     seed: int = 0,
     phase: Callable[[str], None] = lambda name: None,
     force: bool = False,
 ) -> Reproduction:
     """Write the figures of these ``parts`` with their numbers, and a page of claims, into ``out``.
 
-    ``parts``  keys of ``PARTS``, at least one.
-    ``seed``   of what is sampled: the same seed gives the same tables.
-    ``phase``  is told what is being done, ``phases(parts)`` times.
-    ``force``  write into a folder that is not empty, over an earlier run.
+    ``parts``    keys of ``PARTS``, at least one.
+    ``request``  what the trainings need; they are kept in the folder ``trainings`` of ``out``, so
+                 that the same call goes on after an interruption.
+    ``seed``     of what is sampled: the same seed gives the same tables.
+    ``phase``    is told what is being done, ``phases(parts)`` times.
+    ``force``    write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
     if not parts:
         raise InvalidInput(f"parts: are none; {CONTENTS}.")
     parts = [_validate.one_of("parts", name, tuple(PARTS)) for name in parts]
     seed = _validate.whole("seed", seed, least=0)
-    check_folder(out, force=force)
+    check_folder(out, force=force or _interrupted(out))
+    request = Request() if request is None else request
+    if "training" in parts:
+        require("torch", caller="reproduce d5.3 --training", extra="torch")
+        request = replace(request, folder=out / _KEPT)
     # A part draws the same with others beside it and alone.
     places = dict(zip(PARTS, np.random.SeedSequence(seed).spawn(len(PARTS)), strict=True))
-    made = [PARTS[name][0](places[name], phase) for name in PARTS if name in parts]
+    made = [PARTS[name][0](places[name], phase, request) for name in PARTS if name in parts]
     phase("drawing and writing")
     return write(
         Reproduction(
-            paper=_PAPER,
+            paper=_DIGITS if "training" in parts else _FORMULAS,
             claims=tuple(claim for part in made for claim in part.claims),
             exhibits=tuple(exhibit for part in made for exhibit in part.exhibits),
             source="; ".join(part.source for part in made),
@@ -148,3 +219,8 @@ def reproduce(
         ),
         out,
     )
+
+
+def _interrupted(out: Path) -> bool:
+    """Whether the folder holds nothing but finished trainings."""
+    return out.is_dir() and all(path.name == _KEPT for path in out.iterdir())
