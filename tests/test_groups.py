@@ -536,3 +536,86 @@ def test_results_are_values():
     assert grouping.to_json()["name"] == "c"
     with pytest.raises(AttributeError):
         grouping.name = "d"
+
+
+# Rows of persons ---------------------------------------------------------------------------------
+
+
+def rows_of_persons(seed=0, count=60, most=7):
+    """Scores of persons, and whose row each row is."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most + 1, count)
+    owner = rng.permutation(np.repeat(np.arange(count), sizes))
+    return rng.exponential(size=count), owner, rng
+
+
+def test_each_row_counts_with_the_score_of_its_person():
+    scores, owner, rng = rows_of_persons()
+    city = rng.choice(["Oslo", "Bergen", "Paris"], len(owner))
+    found = group_exposure(scores, city, name="city", owner=owner)
+    spread = [float(scores[person]) for person in owner]
+    for group in found:
+        rows = [row for row in range(len(owner)) if city[row] == group.label]
+        assert_figures(group, spread, rows)
+        assert group.persons == len({int(owner[row]) for row in rows}) < group.rows
+        assert group.to_json()["persons"] == group.persons
+    assert found.rows == len(owner)
+    shown = str(found)
+    assert shown.startswith(f"{len(owner)} rows, each with its person's exposure, by city\n")
+    assert re.search(r"^group +rows +persons +share", shown, re.MULTILINE)
+    assert "<th>persons</th>" in found._repr_html_()
+    # Rows on their own say nothing of persons.
+    plain = group_exposure(spread, city, name="city")
+    assert "person" not in str(plain) + plain._repr_html_() + json.dumps(plain.to_json())
+    assert [group.rows for group in plain] == [group.rows for group in found]
+
+
+def test_many_rows_of_few_persons_are_not_for_review():
+    scores, owner, _ = rows_of_persons(most=30)
+    few = np.where(owner < 4, "few", "many")
+    assert np.count_nonzero(few == "few") > 5
+    assert group_exposure(scores, few, owner=owner).audience is Audience.FAIL
+    assert group_exposure(scores[owner], few).audience is Audience.REVIEW
+    five = np.where(owner < 5, "few", "many")
+    assert group_exposure(scores, five, owner=owner).audience is Audience.REVIEW
+
+
+def test_a_tree_of_persons_singles_nobody_out():
+    scores, owner, rng = rows_of_persons(count=100)
+    # One exposed person with very many rows, who is alone at a place of a column; and ten more.
+    owner = np.concatenate([owner, np.zeros(300, dtype=np.int64)])
+    scores[0] = 40.0
+    scores[90:] += 5.0
+    column = rng.normal(size=len(owner))
+    column[owner == 0] = 10.0
+    column[owner >= 90] += 100.0
+    found = explain_exposure(scores, column[:, None], owner=owner)
+    assert len(found) > 1
+    assert min(group.persons for group in found) >= 5
+    assert found.audience is Audience.REVIEW
+    assert found.groups[0].label.startswith("column 0 > ")
+    # Power: the same rows on their own make a leaf of hers.
+    alone = explain_exposure(scores[owner], column[:, None])
+    assert any(group.mean == group.largest == 40.0 for group in alone)
+    assert not any(group.mean == group.largest for group in found)
+
+
+def test_where_there_are_few_persons_nothing_is_divided():
+    scores, owner, rng = rows_of_persons(count=9, most=40)
+    found = explain_exposure(scores, rng.normal(size=(len(owner), 2)), owner=owner)
+    assert [(group.label, group.persons) for group in found] == [("all rows", 9)]
+
+
+def test_persons_of_one_row_give_the_same_groups_and_the_same_tree():
+    rng = np.random.default_rng(4)
+    scores, X = rng.exponential(size=300), rng.normal(size=(300, 3))
+    scores[X[:, 0] > 1] += 3
+    owner = np.arange(300)
+    for found, plain in (
+        (group_exposure(scores, X[:, 0], owner=owner), group_exposure(scores, X[:, 0])),
+        (explain_exposure(scores, X, owner=owner), explain_exposure(scores, X)),
+    ):
+        assert len(found) > 1
+        assert [{**group.to_json(), "persons": group.rows} for group in plain] == [
+            group.to_json() for group in found
+        ]

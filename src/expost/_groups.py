@@ -5,6 +5,8 @@ Conventions
 scores      (n,) exposures, or distances where there is no noise; ≥ 0, infinite ones allowed.
 top         the most exposed 1 % of the rows, ⌈n/100⌉ of them. Rows that tie at its edge share the
             places that are left, so that no figure depends on the order of the rows.
+persons     where all rows of a person are removed at once, a score is a person's, and each of her
+            rows counts with it: figures are of rows of exposed persons.
 top_share   how much of the top lies in a group;  lift = top_share / share, 1 if the group is
             exposed like everybody.
 """
@@ -27,14 +29,17 @@ from expost.types import Audience, FloatArray, IntArray
 __all__ = ["Explanation", "Group", "Grouping", "explain_exposure", "group_exposure", "printable"]
 
 _TOP = 0.01
-# A group of fewer rows shows what its rows have to hide.
-_FEW_ROWS = 5
+# A group of fewer rows, or persons, shows what they have to hide.
+_FEW = 5
 _DEEPEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Some of the rows, and how exposed they are; see the conventions of this module."""
+    """Some of the rows, and how exposed they are; see the conventions of this module.
+
+    ``persons``  how many have rows in it, where scores are of persons; else None.
+    """
 
     label: str
     rows: int
@@ -44,10 +49,18 @@ class Group:
     largest: float
     top_share: float
     lift: float
+    persons: int | None = None
+
+    @property
+    def members(self) -> int:
+        """How many persons, or rows on their own, the group is made of."""
+        return self.rows if self.persons is None else self.persons
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name; JSON has no infinity, so it is a word."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.persons is None:
+            del values["persons"]
         return {name: "infinity" if value == math.inf else value for name, value in values.items()}
 
 
@@ -63,8 +76,8 @@ class _Table:
 
     @property
     def audience(self) -> Audience:
-        """Aggregates need a review; a group of a few rows is as good as those rows."""
-        small = any(group.rows < _FEW_ROWS for group in self.groups)
+        """Aggregates need a review; a group of a few rows (persons) is as good as those."""
+        small = any(group.members < _FEW for group in self.groups)
         return Audience.FAIL if small else Audience.REVIEW
 
     @property
@@ -73,9 +86,15 @@ class _Table:
         return sum(group.rows for group in self.groups)
 
     @property
+    def of_persons(self) -> bool:
+        """Whether each row counts with the score of its person."""
+        return any(group.persons is not None for group in self.groups)
+
+    @property
     def title(self) -> str:
         """What was grouped, in one line."""
-        return f"{self.rows:,} rows"
+        counted = ", each with its person's exposure," if self.of_persons else ""
+        return f"{self.rows:,} rows{counted}"
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -84,8 +103,8 @@ class _Table:
         return iter(self.groups)
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *(_cells(group) for group in self.groups)]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(_HEADINGS))]
+        rows = [self._headings, *(_cells(group) for group in self.groups)]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(self._headings))]
         table = [
             "  ".join(
                 cell.rjust(width) if place else cell.ljust(width)
@@ -96,8 +115,12 @@ class _Table:
         mark = f"{self.audience.value}: {self.audience.meaning}"
         return "\n".join([self.title, *table, *self.notices, mark])
 
+    @property
+    def _headings(self) -> tuple[str, ...]:
+        return ("group", "rows", *(("persons",) if self.of_persons else ()), *_FIGURES)
+
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(heading)}</th>" for heading in _HEADINGS)
+        head = "".join(f"<th>{html.escape(heading)}</th>" for heading in self._headings)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(group)) + "</tr>"
             for group in self.groups
@@ -132,7 +155,7 @@ class Grouping(_Table):
     @property
     def title(self) -> str:
         """What was grouped, in one line."""
-        return f"{self.rows:,} rows by {self.name}"
+        return f"{super().title} by {self.name}"
 
     def to_json(self) -> dict[str, Any]:
         """All of it, ready for ``json.dumps``."""
@@ -153,7 +176,7 @@ class Explanation(_Table):
     def title(self) -> str:
         """What was grouped, in one line."""
         return (
-            f"{self.rows:,} rows by a decision tree, which explains {self.explained:.0%} of how"
+            f"{super().title} by a decision tree, which explains {self.explained:.0%} of how"
             " their exposures differ"
         )
 
@@ -162,7 +185,7 @@ class Explanation(_Table):
         return {"explained": self.explained, **super().to_json()}
 
 
-_HEADINGS = ("group", "rows", "share", "mean", "median", "largest", "of the top 1 %", "lift")
+_FIGURES = ("share", "mean", "median", "largest", "of the top 1 %", "lift")
 
 
 def _cells(group: Group) -> tuple[str, ...]:
@@ -170,6 +193,7 @@ def _cells(group: Group) -> tuple[str, ...]:
     return (
         group.label,
         f"{group.rows:,}",
+        *(() if group.persons is None else (f"{group.persons:,}",)),
         f"{group.share:.1%}",
         *(f"{score:.3g}" for score in scores),
         f"{group.top_share:.1%}",
@@ -177,18 +201,26 @@ def _cells(group: Group) -> tuple[str, ...]:
     )
 
 
-def group_exposure(scores: Any, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
+def group_exposure(
+    scores: Any,
+    column: Any,
+    *,
+    name: str = "column",
+    bins: int = 4,
+    owner: IntArray | None = None,
+) -> Grouping:
     """The scores by the parts of ``column`` (n,): an array, list, Series or Arrow array.
 
     Text, booleans, categories and integers of few values are taken by level (of more than 50 the
     largest), other numbers by ``bins`` quantile bins, of which ties may leave fewer; missing cells
-    are a group of their own.
+    are a group of their own. ``owner`` (n,) is the person of each row where scores are of persons,
+    one score a person.
     """
-    checked = _checked(scores)
+    checked = _by_row(scores, owner)
     bins = _validate.whole("bins", bins, least=1)
     read = read_column(column, printable(name), len(checked))
     parts, notices = read.parts(bins).largest()
-    groups = _groups(checked, parts)
+    groups = _groups(checked, parts, owner)
     return Grouping(
         name=read.name,
         groups=groups if parts.ordered else _most_exposed_first(groups),
@@ -197,28 +229,41 @@ def group_exposure(scores: Any, column: Any, *, name: str = "column", bins: int 
 
 
 def explain_exposure(
-    scores: Any, X: Any, *, feature_names: Sequence[str] | None = None, depth: int = 3
+    scores: Any,
+    X: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    depth: int = 3,
+    owner: IntArray | None = None,
 ) -> Explanation:
     """Groups of exposed rows as conditions on the columns of ``X``, a matrix or a frame.
 
     A regression tree of at most ``depth`` ≤ 3 questions, whose leaves hold at least five rows and
     1 % of all, grown on log(1 + score/u), u the 90 % quantile (on ranks, where a score is
     infinite), so that it looks for the exposed rows. The same input gives the same tree.
+    With an ``owner`` (n,) of each row every person counts once, whatever her rows, and a leaf holds
+    rows of at least five persons: it would else single out whoever has many rows.
     """
-    checked = _checked(scores)
+    checked = _by_row(scores, owner)
     if _validate.whole("depth", depth, least=1) > _DEEPEST:
         raise InvalidInput(
             f"depth={depth!r}: must be at most {_DEEPEST}; groups of more conditions are not read."
         )
     columns = read_columns(X, feature_names, len(checked))
     target = _target(checked)
-    least = max(_FEW_ROWS, math.ceil(_TOP * len(checked)))
-    parts, notices = grow(target, columns, depth=depth, least=least)
+    weights = None if owner is None else 1 / np.bincount(owner)[owner]
+    least = max(_FEW, math.ceil(_TOP * (len(checked) if owner is None else len(scores))))
+    parts, notices = grow(target, columns, depth=depth, least=least, weights=weights)
     return Explanation(
-        groups=_most_exposed_first(_groups(checked, parts)),
+        groups=_most_exposed_first(_groups(checked, parts, owner)),
         explained=_explained(target, parts.codes),
         notices=notices,
     )
+
+
+def _by_row(scores: Any, owner: IntArray | None) -> FloatArray:
+    checked = _checked(scores)
+    return checked if owner is None else checked[owner]
 
 
 def _checked(scores: Any) -> FloatArray:
@@ -239,8 +284,9 @@ def _top_weights(scores: FloatArray) -> FloatArray:
     return np.where(above, 1.0, np.where(tied, left / np.count_nonzero(tied), 0.0))
 
 
-def _groups(scores: FloatArray, parts: Parts) -> tuple[Group, ...]:
+def _groups(scores: FloatArray, parts: Parts, owner: IntArray | None) -> tuple[Group, ...]:
     """The figures of every part that has rows."""
+    persons = None if owner is None else _persons(parts, owner)
     order = np.argsort(parts.codes, kind="stable")
     counts = np.bincount(parts.codes, minlength=len(parts.labels))
     weights = _top_weights(scores)
@@ -264,9 +310,17 @@ def _groups(scores: FloatArray, parts: Parts) -> tuple[Group, ...]:
                 largest=float(own[-1]),
                 top_share=float(held[place]),
                 lift=float(held[place]) / share,
+                persons=None if persons is None else int(persons[place]),
             )
         )
     return tuple(found)
+
+
+def _persons(parts: Parts, owner: IntArray) -> IntArray:
+    """How many persons have rows in each part; one may have rows in several."""
+    everyone = int(owner.max()) + 1
+    pairs = np.unique(parts.codes * everyone + owner)
+    return np.bincount(pairs // everyone, minlength=len(parts.labels))
 
 
 def _most_exposed_first(groups: tuple[Group, ...]) -> tuple[Group, ...]:

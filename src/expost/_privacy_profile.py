@@ -33,8 +33,8 @@ class PrivacyProfile(RowTable):
     ``losses``      what the mechanism says of each row (see :class:`~expost.mechanisms.RowLosses`).
     ``description`` the model in one line.
     ``ids``         the rows' keys, or None: rows are then counted from 0.
-    ``sizes``       how many rows each person has where all of them are removed at once: every
-                    figure is then one of a person. None: rows are on their own.
+    ``owner``       (rows,) the person of each row, where all rows of a person are removed at once:
+                    every figure is then one of a person. None: rows are on their own.
     ``notices``     what the reader must know: choices read from the data, missing noise.
     """
 
@@ -42,7 +42,7 @@ class PrivacyProfile(RowTable):
     description: str
     rows: int
     ids: tuple[Any, ...] | None = None
-    sizes: IntArray | None = None
+    owner: IntArray | None = None
     notices: tuple[str, ...] = ()
     neighbours: Neighbours | None = field(default=None)
 
@@ -113,6 +113,11 @@ class PrivacyProfile(RowTable):
         exact = self.exposure if self.losses.law is None else self.losses.law.expected_exposure
         return exact, np.zeros(len(self))
 
+    @cached_property
+    def sizes(self) -> IntArray | None:
+        """How many rows each person has; None where rows are on their own."""
+        return None if self.owner is None else np.bincount(self.owner, minlength=len(self))
+
     @property
     def worst_case(self) -> float:
         """The exposure that the mechanism promises (pure ε), or its ε at δ."""
@@ -141,14 +146,23 @@ class PrivacyProfile(RowTable):
         return self.losses.noiseless
 
     def by(self, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
-        """The exposures by the levels, or the quantile bins, of a column (n,)."""
-        return group_exposure(self._scores, column, name=name, bins=bins)
+        """The exposures by the levels, or the quantile bins, of a column with a cell a row.
+
+        Of persons: each row counts with its person's exposure (rows of exposed persons). A cell a
+        person is spread over her rows by ``cells[profile.owner]``.
+        """
+        return group_exposure(self._scores, column, name=name, bins=bins, owner=self.owner)
 
     def explain(
         self, X: Any, *, feature_names: Sequence[str] | None = None, depth: int = 3
     ) -> Explanation:
-        """The groups that hold the exposed rows, as a shallow decision tree over ``X``."""
-        return explain_exposure(self._scores, X, feature_names=feature_names, depth=depth)
+        """The groups that hold the exposed rows, as a shallow decision tree over ``X`` (n, …).
+
+        Of persons: the rows of exposed persons, as in ``by``.
+        """
+        return explain_exposure(
+            self._scores, X, feature_names=feature_names, depth=depth, owner=self.owner
+        )
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
         """What an attacker who held ``prior`` beforehand can tell of each row (D5.3)."""

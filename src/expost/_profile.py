@@ -170,7 +170,7 @@ def _of_one(
         description=target.describe(),
         rows=problem.rows,
         ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
-        sizes=None if persons is None else persons.sizes,
+        owner=None if persons is None else persons.owner,
         notices=(*notices, *unlisted),
         neighbours=near,
     )
@@ -252,7 +252,7 @@ def _foreign_profile(
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
         rows=problem.rows,
         ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
-        sizes=None if persons is None else persons.sizes,
+        owner=None if persons is None else persons.owner,
         notices=(
             "The model carries no noise: every loss is infinite,"
             f" {'rows' if persons is None else 'persons'} rank by distance.",

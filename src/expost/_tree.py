@@ -28,26 +28,33 @@ _WORTHWHILE = 0.001
 
 
 def grow(
-    target: FloatArray, columns: Sequence[Numbers | Levels], *, depth: int, least: int
+    target: FloatArray,
+    columns: Sequence[Numbers | Levels],
+    *,
+    depth: int,
+    least: int,
+    weights: FloatArray | None = None,
 ) -> tuple[Parts, tuple[str, ...]]:
     """The leaves of a tree that predicts ``target`` (n,), and what to say about how it was grown.
 
-    ``least`` is the smallest leaf of n rows; on a sample it is as large a share of that.
+    ``least`` is the smallest leaf of n rows, or the least sum of ``weights`` (n,) in a leaf; on a
+    sample it is as large a share of that.
     """
     rows = len(target)
     sample, notices = _sample(rows)
-    least = max(1, math.ceil(least * len(sample) / rows))
+    counted = None if weights is None else weights[sample]
+    limit = _smallest_leaf(least, rows, len(sample), weights)
     features = [feature for column in columns for feature in _features(column, sample)]
-    if not features or len(sample) < 2 * least or not np.ptp(target[sample]) > 0:
+    if not features or limit is None or not np.ptp(target[sample]) > 0:
         whole = Parts(codes=np.zeros(rows, dtype=np.int64), labels=("all rows",), ordered=False)
         return whole, notices
     tree = DecisionTreeRegressor(
         max_depth=depth,
-        min_samples_leaf=least,
-        min_impurity_decrease=_WORTHWHILE * float(np.var(target[sample])),
+        min_impurity_decrease=_WORTHWHILE * _variance(target[sample], counted),
         random_state=0,
+        **limit,
     )
-    tree.fit(_encoded(features, sample), target[sample])
+    tree.fit(_encoded(features, sample), target[sample], sample_weight=counted)
     nodes = np.empty(rows, dtype=np.int64)
     for block in row_blocks(rows, len(features)):
         nodes[block] = tree.apply(_encoded(features, block))
@@ -56,6 +63,24 @@ def grow(
     place[list(paths)] = np.arange(len(paths))
     labels = tuple(_conjunction(path, features) for path in paths.values())
     return Parts(codes=place[nodes], labels=labels, ordered=False), notices
+
+
+def _smallest_leaf(
+    least: int, rows: int, sampled: int, weights: FloatArray | None
+) -> dict[str, Any] | None:
+    """What the tree is told about it; None where there is no room for two of them."""
+    if weights is None:
+        smallest = max(1, math.ceil(least * sampled / rows))
+        return {"min_samples_leaf": smallest} if sampled >= 2 * smallest else None
+    # Three thirds of a person may add up to a little less than one.
+    fraction = (least - 1e-6) / float(weights.sum())
+    return {"min_weight_fraction_leaf": fraction} if fraction <= 0.5 else None
+
+
+def _variance(values: FloatArray, weights: FloatArray | None) -> float:
+    if weights is None:
+        return float(np.var(values))
+    return float(np.average((values - np.average(values, weights=weights)) ** 2, weights=weights))
 
 
 def _sample(rows: int) -> tuple[IntArray, tuple[str, ...]]:
