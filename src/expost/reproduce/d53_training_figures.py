@@ -105,7 +105,7 @@ def cases_exhibit(found: Measured) -> Exhibit:
     """Figure 5.1: beliefs after training, and sensitivities over the epochs."""
     grid = np.linspace(0.02, 0.98, 193)
     mu = found.cases["bounded-local"].guarantee.mu
-    beliefs = [Curve(x=grid, y=ndtr(logit(grid) / mu - mu / 2), colour=GREY, label="bound")]
+    beliefs = [Curve(x=grid, y=ndtr(logit(grid) / mu - mu / 2), colour=GREY, label="exact law")]
     lengths, ends = [], {}
     steps = np.arange(1.0, STEPS + 1)
     for case in CASES:
@@ -148,7 +148,8 @@ def cases_exhibit(found: Measured) -> Exhibit:
         title="Figure 5.1: beliefs after training, and sensitivity over the epochs",
         caption=(
             "(a) Beliefs in the world that the training was made in, as shares of the trainings at"
-            " or below them; a curve left of the grey one would be more than the noise allows. (b)"
+            " or below them; in grey the law of Gaussian noise at full sensitivity, which the three"
+            " cases with noise scaled to what the gradients do must follow. (b)"
             " Medians over the trainings, with their 5 % and 95 % quantiles dotted: the local"
             " sensitivity, whichever the noise was scaled to."
         ),

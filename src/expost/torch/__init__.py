@@ -11,6 +11,7 @@ require("torch", caller="expost.torch", extra="torch")
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
 from expost.torch._adversary import strong_adversary  # noqa: E402
 from expost.torch._experiment import Experiment  # noqa: E402
+from expost.torch._mechanism import TrainingMechanism, training_mechanism  # noqa: E402
 from expost.torch._sensitivity import (  # noqa: E402
     Sensitivity,
     dataset_sensitivity,
@@ -29,10 +30,12 @@ __all__ = [
     "Step",
     "Tracker",
     "Training",
+    "TrainingMechanism",
     "Transcript",
     "dataset_sensitivity",
     "gradient_sensitivity",
     "strong_adversary",
     "track",
     "train",
+    "training_mechanism",
 ]

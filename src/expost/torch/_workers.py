@@ -20,7 +20,7 @@ import torch
 
 from expost.errors import ExpostError, InvalidInput
 
-__all__ = ["available", "each"]
+__all__ = ["available", "each", "one_thread"]
 
 _Task = TypeVar("_Task")
 # So many pools may die without anything having come back from the last of them.
@@ -44,7 +44,7 @@ def each(
     With more than one worker ``work`` must be picklable; with one it is called here.
     """
     if workers == 1 or len(tasks) == 1:
-        with _one_thread():
+        with one_thread():
             for place, task in enumerate(tasks):
                 done(place, work(task))
         return
@@ -97,7 +97,7 @@ def _pickled(work: Any) -> bytes:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """As in a worker: sums of more threads round differently."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
