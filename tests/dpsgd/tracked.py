@@ -51,6 +51,7 @@ class Run:
     seed: int = 3
     poisson: bool = True
     separate: bool = False  # a generator of its own for the noise
+    secure: bool = False  # Opacus' sums of several draws, without its generator
     make: object = perceptron
     given: tuple | None = None  # (X, y) instead of random rows
     weight: float = 1.0  # of the loss
@@ -86,6 +87,7 @@ class Run:
                 **self.private,
             },
         )
+        self.optimizer.secure_mode = self.secure
         self.criterion = nn.CrossEntropyLoss()
         self.noted: list[Noted] = []
         self.current: list[int] = []

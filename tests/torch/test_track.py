@@ -1,5 +1,11 @@
 """Tracking a loop of Opacus: losses by brute force, and nothing about the training changes."""
 
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +78,7 @@ def test_hidden_batches(loop, dtype):
         {"workers": 2},
         # Here workers draw batches between the pieces of a step.
         {"pieces": 2, "workers": 2, "separate": True},
+        {"pieces": 2, "secure": True},
     ],
     ids=str,
 )
@@ -232,3 +239,25 @@ def test_digits_match_the_reference_trainer_with_the_same_noise():
     np.testing.assert_array_equal(found.ranking, expected.ranking)
     assert found.worst_case == pytest.approx(expected.worst_case)
     assert np.max(expected.exposure) > 3
+
+
+NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?")
+
+
+@pytest.mark.filterwarnings("ignore:Secure RNG turned off")
+def test_the_page_runs():
+    page = Path(__file__).parents[2] / "docs" / "opacus.md"
+    (block,) = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    names, shown = {}, 0
+    for example in doctest.DocTestParser().get_examples(block):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(example.source, "opacus.md", "single"), names)
+        # The last digits of a training may differ from one processor to another.
+        assert NUMBER.sub("", out.getvalue()) == NUMBER.sub("", example.want)
+        found, wanted = (
+            [float(number) for number in NUMBER.findall(text)]
+            for text in (out.getvalue(), example.want)
+        )
+        np.testing.assert_allclose(found, wanted, rtol=0.1)
+        shown += len(wanted)
+    assert shown > 30
