@@ -445,3 +445,19 @@ def test_a_tolerance_that_float64_does_not_reach_is_said():
     X, y = data(30)
     with pytest.warns(PrecisionWarning, match=r"of 3 shifts have an error bound above 1e-30"):
         expost.neighbours(X, y, groups=np.arange(30) // 10, method="exact", tolerance=1e-30)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 10], ids=["rows", "persons"])
+def test_a_hessian_whose_determinant_underflows(groups):
+    """Its 80 eigenvalues of 1e-5 multiply to 0: it once was taken for singular, and left alone."""
+    X, y = data(40, 80)
+    options = {"regularization": 1e-5, "groups": groups}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrecisionWarning)
+        found = expost.neighbours(X, y, method="exact", **options)
+    truth = expost.neighbours(X, y, method="retrain", **options)
+    gap = np.linalg.norm(found.shift - truth.shift, axis=1)
+    assert np.all(gap <= found.error_bound + truth.error_bound)
+    assert np.all(found.error_bound <= 1e-4 * found.distance)
+    newton = expost.neighbours(X, y, **options)
+    assert np.any(newton.error_bound > 0.1 * newton.distance)

@@ -220,7 +220,8 @@ def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None
 
 def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
     """Solve a small system a row; NaN, which no bound survives, where one is singular."""
-    singular = ~(np.abs(np.linalg.det(systems)) > 0)
+    # The sign, since the determinant itself may underflow.
+    singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
     safe = np.where(singular[:, None, None], np.eye(systems.shape[1]), systems)
     try:
         solved = np.linalg.solve(safe, right[:, :, None])[:, :, 0]
