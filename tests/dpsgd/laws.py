@@ -158,8 +158,11 @@ def sampled_losses(trainer, trainings: int, seed: int = 0):
 
 
 def deviation(loss) -> float:
-    """How many standard errors the mean of e^(−loss) is from 1."""
-    values = np.exp(-loss)
+    """How many standard errors the mean of e^(−loss) is from 1.
+
+    Of independent losses, or of (trainings, n) whose rows are not independent of each other.
+    """
+    values = np.exp(-loss).reshape(len(loss), -1).mean(axis=1)
     return float((values.mean() - 1) / (values.std(ddof=1) / np.sqrt(len(values))))
 
 

@@ -406,7 +406,7 @@ def test_record_the_law_of_the_loss():
     shared = small(rows=6, steps=3, noise_multiplier=1.8, learning_rate=3.0)
     loss, widest = sampled_losses(shared, 8_000, seed=1)
     by_row = loss.reshape(-1, 6)
-    figures["shared parameters"] = _figures(by_row[:, 0], widest) | {
+    figures["shared parameters"] = _figures(by_row, widest) | {
         "rows": [deviation(column) for column in by_row.T]
     }
     record(
@@ -424,7 +424,7 @@ def test_record_the_law_of_the_loss():
 
 def _figures(loss, widest):
     return {
-        "losses": len(loss),
+        "losses": loss.size,
         "largest_mu": widest,
         "mean": float(np.exp(-loss).mean()),
         "standard_errors": deviation(loss),
