@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from expost import _validate
+from expost._processes import available
+from expost._trials import Trials
 from expost.errors import InvalidInput
 from expost.torch._experiment import Experiment
 from expost.torch._gradients import check_module
 from expost.torch._pair import PairTraining, Trial
 from expost.torch._train import _tensors
-from expost.torch._trials import Trials
-from expost.torch._workers import available
 from expost.types import Neighbouring
 
 __all__ = ["prepare_pair", "strong_adversary"]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
+from expost._processes import one_thread
 from expost.risk import mu_from_epsilon
 from expost.torch._draws import SeededDraws
 from expost.torch._train import prepare
 from expost.torch._trainer import Trainer
-from expost.torch._workers import one_thread
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["TrainingMechanism", "training_mechanism"]

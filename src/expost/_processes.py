@@ -8,6 +8,7 @@ want of memory or by hand, takes its pool with it: what had not come back is han
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,8 +16,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import Any, TypeVar
-
-import torch
 
 from expost.errors import ExpostError, InvalidInput
 
@@ -91,14 +90,18 @@ def _pickled(work: Any) -> bytes:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InvalidInput(
-            f"the module or its loss cannot be handed to other processes ({error}); define them at"
-            " the top level of a file, or use workers=1."
+            f"a function or class cannot be handed to other processes ({error}); define it at the"
+            " top level of a file, or use workers=1."
         ) from None
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """As in a worker: sums of more threads round differently."""
+    """As in a worker: torch sums with one thread; with more they round differently."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -116,8 +119,10 @@ def _start(content: bytes) -> None:
     # Whoever stops the work stops the parent, which stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
-    torch.set_num_threads(1)
     _work = pickle.loads(content)
+    # Not imported before, and not by work that does without.
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def _follow_parent() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expost import _processes
 from expost._files import write_with
 from expost.errors import InvalidInput
-from expost.torch import _workers
 from expost.types import Audience
 
 __all__ = ["Trials"]
@@ -65,7 +65,7 @@ class Trials:
 
         try:
             if blocks:
-                _workers.each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
+                _processes.each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
         finally:
             if blocks:
                 self._keep(found, entropy)
