@@ -14,6 +14,7 @@ __all__ = [
     "Drop",
     "Encoding",
     "Force",
+    "GroupColumn",
     "IdColumn",
     "LabelBound",
     "Ledger",
@@ -38,6 +39,14 @@ IdColumn = Annotated[
     str | None,
     typer.Option(
         "--id", help="The column that keys the rows in every result.", rich_help_panel=DATA
+    ),
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="The column that says whose row each row is: profile persons, not rows.",
+        rich_help_panel=DATA,
     ),
 ]
 Drop = Annotated[

@@ -94,6 +94,7 @@ def profile_command(
     *,
     target: options.Target,
     id_column: options.IdColumn = None,
+    group_column: options.GroupColumn = None,
     drop: options.Drop = None,
     missing: options.Missing = None,
     encoding: options.Encoding = None,
@@ -143,6 +144,10 @@ def profile_command(
 
     `expost profile people.csv --target income --model report/model.json --out again`
 
+    `expost profile visits.csv --target ill --group patient --out report`
+
+    With --group all rows of a person are taken out at once, and every result has a line a person.
+
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
     data, which is not private; the results say which.
     """
@@ -164,6 +169,7 @@ def profile_command(
             label_bound=label_bound,
             classes=options.two_labels(classes),
             id_column=id_column,
+            group_column=group_column,
             drop=tuple(drop) if drop else None,
             missing=tuple(missing) if missing else None,
             encoding=encoding,

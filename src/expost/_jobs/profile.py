@@ -23,7 +23,9 @@ from expost._jobs.table import (
     OF_AN_ENCODING,
     Rows,
     TableJob,
+    check_no_feature,
     check_options,
+    key_options,
     noted,
     read_rows,
     refuse_fixed,
@@ -55,10 +57,12 @@ _COLUMNS_A_PASS = 16
 class ProfileJob(TableJob):
     """A table, and the model to release of it, or the one that was.
 
-    ``ledger`` lists the release, or tells of the model; None: the one in its folder.
+    ``group_column``  says whose row each row is, where persons are profiled and not rows.
+    ``ledger``        lists the release, or tells of the model; None: the one in its folder.
     """
 
     epsilon: float | None = None
+    group_column: str | None = None
     model: Path | None = None
     ledger: Path | None = None
 
@@ -79,7 +83,7 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         _check(job)
         phase("reading the table")
         loaded = None if job.model is None else Release.load(job.model)
-        rows = read_rows(job) if loaded is None else _read_for(job, loaded)
+        rows = _read_for(job, loaded)
         phase("fitting the model")
         files = {"model": job.out / "model.json"}
         if loaded is None:
@@ -91,8 +95,9 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             release = loaded
             assert job.model is not None
             listed = model_notices(job.model, job.ledger, (rows.encoded.X, rows.labels))
-        phase("finding every row's neighbour")
-        result = profile(release, rows.encoded.X, rows.labels, ids=rows.ids)
+        keyed = "ids" if job.group_column is None else "groups"
+        phase(f"finding every {'row' if keyed == 'ids' else 'person'}'s neighbour")
+        result = profile(release, rows.encoded.X, rows.labels, **{keyed: rows.ids})
         phase("averaging over the models it might have been")
         _ = result.typical
         phase("writing the report")
@@ -106,6 +111,12 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
 
 def _check(job: ProfileJob) -> None:
     """Refuse what no table can make right, before one is read."""
+    if job.group_column is not None and job.id_column is not None:
+        raise InvalidInput(
+            "--id: leave it out beside --group, whose persons are the keys of every result."
+        )
+    if job.group_column == job.target:
+        raise InvalidInput(f"--group {job.group_column!r}: is the target; name another column.")
     if job.model is None:
         check_options(job, job.epsilon)
     else:
@@ -143,8 +154,10 @@ def _store_copy(job: ProfileJob, release: Release) -> None:
         write_bytes(job.out / "model.json", release.audience, given)
 
 
-def _read_for(job: ProfileJob, loaded: Release) -> Rows:
-    """The table as the model that exists reads it."""
+def _read_for(job: ProfileJob, loaded: Release | None) -> Rows:
+    """The table, as the model reads it if there is one."""
+    if loaded is None:
+        return read_rows(job, group=job.group_column)
     if loaded.encoding is None:
         raise InvalidInput(
             f"{job.model}: was not made from a table; profile it in Python with expost.profile."
@@ -154,7 +167,8 @@ def _read_for(job: ProfileJob, loaded: Release) -> Rows:
         raise InvalidInput(
             f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
         )
-    table = encoding.open(job.source, id_column=job.id_column)
+    check_no_feature(job.group_column, encoding, "model")
+    table = encoding.open(job.source, **key_options(job.id_column, job.group_column))
     return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
 
 
@@ -249,7 +263,15 @@ def _choices(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Cho
         *chosen.model(how, intercept=intercept),
         chosen.choice("randomness", randomness, job.seed),
         *chosen.table(),
+        *_grouped(job),
     )
+
+
+def _grouped(job: ProfileJob) -> tuple[Choice, ...]:
+    """Whose row each row is; no model has settled that."""
+    if job.group_column is None:
+        return ()
+    return (Choice(name="persons", value=f"by {job.group_column!r}", origin=Origin.GIVEN),)
 
 
 def _accuracy(found: _Found) -> Accuracy:

@@ -23,7 +23,9 @@ __all__ = [
     "OF_AN_ENCODING",
     "Rows",
     "TableJob",
+    "check_no_feature",
     "check_options",
+    "key_options",
     "noted",
     "read_rows",
     "refuse_fixed",
@@ -144,24 +146,26 @@ def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
             raise InvalidInput(f"{option}: the {owner} has its own; leave {option} out.")
 
 
-def read_rows(job: TableJob) -> Rows:
-    """Open the table, and turn its columns into numbers."""
-    table, encoding = _opened(job)
+def read_rows(job: TableJob, *, group: str | None = None) -> Rows:
+    """Open the table, and turn its columns into numbers; ``group`` says whose row each row is."""
+    table, encoding = _opened(job, group)
     return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
 
 
-def _opened(job: TableJob) -> tuple[Table, Encoding]:
+def _opened(job: TableJob, group: str | None) -> tuple[Table, Encoding]:
     options: dict[str, Any] = {
         "target": job.target,
         "classes": job.classes,
         "regression": job.loss == "squared",
     }
+    keys = key_options(job.id_column, group)
     given = None if job.encoding is None else read_json(job.encoding)
     if job.encoding is not None and isinstance(given, dict) and "format" in given:
         # A whole encoding also says which cells are missing and which columns are read.
         refuse_fixed(job, "encoding", OF_AN_ENCODING)
         whole = Encoding.load(job.encoding)
-        table = whole.open(job.source, id_column=job.id_column)
+        check_no_feature(group, whole, "encoding")
+        table = whole.open(job.source, **keys)
         return table, _sorted(Encoding.read(table, given=whole, **options))
     if job.data_norm is not None:
         if given is not None:
@@ -169,9 +173,9 @@ def _opened(job: TableJob) -> tuple[Table, Encoding]:
         given = {"data_norm": job.data_norm}
     table = open_table(
         job.source,
-        columns=_columns(job),
-        id_column=job.id_column,
+        columns=_columns(job, group),
         missing=MISSING if job.missing is None else job.missing,
+        **keys,
     )
     return table, _sorted(Encoding.read(table, given=given, **options))
 
@@ -185,16 +189,35 @@ def _sorted(encoding: Encoding) -> Encoding:
     return replace(encoding, target=replace(encoding.target, classes=(first, second)))
 
 
-def _columns(job: TableJob) -> list[str] | None:
+def key_options(id_column: str | None, group: str | None) -> dict[str, Any]:
+    """How :func:`open_table` is told of the column that keys the rows, or says whose they are."""
+    if group is None:
+        return {"id_column": id_column}
+    return {"id_column": group, "ids_repeat": True}
+
+
+def check_no_feature(group: str | None, encoding: Encoding, owner: str) -> None:
+    """Refuse to ask of a column whose row each row is, where it is a feature."""
+    if group in [entry.name for entry in encoding.entries]:
+        raise InvalidInput(
+            f"--group {group!r}: is a feature of the {owner}; name a column that is none."
+        )
+
+
+def _columns(job: TableJob, group: str | None) -> list[str] | None:
     """All columns but those dropped, which are not even looked at; None if nothing is dropped."""
     if not job.drop:
         return None
     origin = open_table(job.source, columns=[]).origin
     names = [column.name for column in origin.columns]
     for name in job.drop:
-        if name in (job.target, job.id_column):
-            part = "the target" if name == job.target else "the id column"
-            raise InvalidInput(f"drop={name!r}: is {part}; drop another column.")
+        parts = {
+            group: "the group column",
+            job.id_column: "the id column",
+            job.target: "the target",
+        }
+        if name in parts:
+            raise InvalidInput(f"drop={name!r}: is {parts[name]}; drop another column.")
         if name not in names:
             raise InvalidInput(
                 f"drop={name!r}: is not a column of {origin.relation.label}; leave it out, or"

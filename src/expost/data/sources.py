@@ -145,6 +145,7 @@ def open_table(
     *,
     columns: Sequence[str] | None = None,
     id_column: str | None = None,
+    ids_repeat: bool = False,
     missing: Sequence[str] = ("",),
     kinds: Mapping[str, Kind] | None = None,
     delimiter: str | None = None,
@@ -156,6 +157,8 @@ def open_table(
             order of the names), a pandas or polars frame, a pyarrow table, a dict of columns.
         columns: those wanted; all if None. The others are not looked at.
         id_column: the key of the rows: present, and different in each.
+        ids_repeat: the id column says whose row each row is: rows of one person have the same,
+            and there are at least two persons.
         missing: the tokens that stand for a missing cell.
         kinds: columns whose kind is known beforehand: "numeric" or "text".
         delimiter: of a CSV file; read from its header if None.
@@ -190,7 +193,7 @@ def open_table(
         origin=origin,
     )
     if id_column is not None:
-        _check_ids(table, id_column)
+        _check_ids(table, id_column, repeat=ids_repeat)
     return table
 
 
@@ -215,19 +218,28 @@ def _look(
     ]
 
 
-def _check_ids(table: Table, name: str) -> None:
-    """Every row has an id, and no two rows have the same."""
+def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
+    """Every row has an id, and no two rows have the same; or not all of them, if ids repeat."""
     relation, cell = table.origin.relation, _sql.text(table.origin[name], table.missing)
     present, distinct = relation.one(["count(id)", "count(DISTINCT id)"], [f"{cell} AS id"])
+    column = f"{table.label}, {'group' if repeat else 'id'} column {name!r}"
     if present < table.rows:
         row = relation.first_row("id IS NULL", [f"{cell} AS id"])
-        raise InvalidInput(
-            f"{table.label}, id column {name!r}, row {row}: is missing: every row must have an id."
+        remedy = (
+            "it is not known whose row that is; give it an entry of its own if it is nobody else's."
+            if repeat
+            else "every row must have an id."
         )
-    if distinct < present:
+        raise InvalidInput(f"{column}, row {row}: is missing: {remedy}")
+    if repeat and distinct < 2:
         raise InvalidInput(
-            f"{table.label}, id column {name!r}: {present - distinct} row(s) repeat the id of"
-            " another: it must be different in each; name another column."
+            f"{column}: one person owns every row, and nothing would be left to train on without"
+            " her; name another column."
+        )
+    if distinct < present and not repeat:
+        raise InvalidInput(
+            f"{column}: {present - distinct} row(s) repeat the id of another: it must be different"
+            " in each; name another column."
         )
 
 
