@@ -220,8 +220,11 @@ def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None
 
 def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
     """Solve a small system a row; NaN, which no bound survives, where one is singular."""
-    # The sign, since the determinant itself may underflow.
-    singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
+    try:
+        return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:
+        # One of them is; by its sign, since a determinant itself may underflow.
+        singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
     safe = np.where(singular[:, None, None], np.eye(systems.shape[1]), systems)
     try:
         solved = np.linalg.solve(safe, right[:, :, None])[:, :, 0]
