@@ -59,8 +59,6 @@ class Group:
     def to_json(self) -> dict[str, Any]:
         """Every figure by name; JSON has no infinity, so it is a word."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.persons is None:
-            del values["persons"]
         return {name: "infinity" if value == math.inf else value for name, value in values.items()}
 
 

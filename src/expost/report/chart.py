@@ -64,14 +64,14 @@ def profile_chart(summary: Summary) -> Chart | None:
         bottom=HEIGHT - _BOTTOM,
         x_ticks=_rank_ticks(curve[-1].rank, x),
         y_ticks=log_ticks(y),
-        x_label="rank of the row, most exposed first (log scale)",
+        x_label=f"rank of the {summary.unit}, most exposed first (log scale)",
         y_label=f"{summary.measure}{unit}",
         scores=points(ranks, series, x, y),
         typical=points(ranks, typical, x, y) if typical else None,
         worst_case=None if promise is None else round(y(promise), 1),
         description=(
-            f"The {summary.measure} of {count(summary.rows)} rows by rank: the largest is"
-            f" {number(series[0])}, the smallest {number(series[-1])}."
+            f"The {summary.measure} of {count(curve[-1].rank)} {summary.unit}s by rank: the largest"
+            f" is {number(series[0])}, the smallest {number(series[-1])}."
         ),
     )
 

@@ -67,18 +67,23 @@ class ProfileDisplay(_Display):
     typical: FloatArray | None
     worst_case: float | None
     measure: str
+    unit: str = "row"
 
     @classmethod
     def from_profile(cls, profile: PrivacyProfile) -> "ProfileDisplay":
         """The curves of a profile."""
+        unit = "row" if profile.owner is None else "person"
         if profile.is_noiseless:
             distances = np.sort(profile.distance)
-            return cls(scores=distances, typical=None, worst_case=None, measure="distance")
+            return cls(
+                scores=distances, typical=None, worst_case=None, measure="distance", unit=unit
+            )
         return cls(
             scores=profile.ranked,
             typical=np.sort(profile.typical),
             worst_case=profile.worst_case,
             measure="exposure",
+            unit=unit,
         )
 
     def plot(self, ax: Any = None) -> Any:
@@ -101,7 +106,9 @@ class ProfileDisplay(_Display):
         if np.any(self.scores > 0):
             ax.set_yscale("log")
         unit = " (nats)" if self.measure == "exposure" else ""
-        ax.set(xlabel="rank of the row, least exposed first", ylabel=f"{self.measure}{unit}")
+        ax.set(
+            xlabel=f"rank of the {self.unit}, least exposed first", ylabel=f"{self.measure}{unit}"
+        )
         ax.legend(loc="best")
         return ax
 

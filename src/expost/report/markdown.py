@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from expost._groups import Explanation, Grouping, printable
-from expost.report.summary import Summary
+from expost.report.summary import ExposedRow, Summary
 from expost.report.wording import count, figure, percent, share
 
 __all__ = ["escaped", "render_markdown", "section", "table"]
@@ -25,17 +25,19 @@ def _lines(summary: Summary) -> Iterator[str]:
     mark = summary.audience
     yield f"> **{mark.value.upper()}** {mark.meaning}"
     yield ""
-    yield f"# Privacy profile of {count(summary.rows)} rows"
+    yield f"# Privacy profile of {summary.heading}"
     yield ""
     origin = [escaped(text) for text in (summary.source, summary.made) if text]
     if origin:
         yield from (", ".join(origin), "")
     for sentence in summary.answer:
         yield from (escaped(sentence), "")
+    if summary.persons is not None:
+        yield from (summary.persons.sentence, "")
     if summary.notices:
         yield from section("What to know first", [f"- {escaped(n)}" for n in summary.notices])
-    yield from section("How exposed the rows are", _quantiles(summary))
-    yield from section("The most exposed rows", _top(summary))
+    yield from section(f"How exposed the {summary.unit}s are", _quantiles(summary))
+    yield from section(f"The most exposed {summary.unit}s", _top(summary))
     if summary.explanation is not None:
         yield from section("In plain conditions", _groups(summary.explanation, "rows with"))
     for grouping in summary.groups:
@@ -73,13 +75,13 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _quantiles(summary: Summary) -> list[str]:
     if summary.is_noiseless:
         rows = [[share(q.share), figure(q.score)] for q in summary.quantiles]
-        return table(("share of the rows", "distance at most"), rows)
+        return table((f"share of the {summary.unit}s", "distance at most"), rows)
     rows = [
         [share(q.share), figure(q.score), percent(q.certainty), _or_unknown(q.typical)]
         for q in summary.quantiles
     ]
-    headings = ("share of the rows", "exposure (nats)", "attacker's certainty", "typical")
-    return table(headings, rows)
+    measures = ("exposure (nats)", "attacker's certainty", "typical")
+    return table((f"share of the {summary.unit}s", *measures), rows)
 
 
 def _or_unknown(value: float | None) -> str:
@@ -87,13 +89,13 @@ def _or_unknown(value: float | None) -> str:
 
 
 def _top(summary: Summary) -> list[str]:
+    names = ("rank", summary.unit, *(() if summary.persons is None else ("rows",)))
     if summary.is_noiseless:
-        rows = [[str(r.rank), escaped(r.key), figure(r.distance)] for r in summary.top]
-        return table(("rank", "row", "distance"), rows)
+        rows = [[*_named(r), figure(r.distance)] for r in summary.top]
+        return table((*names, "distance"), rows)
     rows = [
         [
-            str(row.rank),
-            escaped(row.key),
+            *_named(row),
             figure(row.exposure),
             f"± {figure(row.precision)}",
             percent(row.belief),
@@ -101,8 +103,14 @@ def _top(summary: Summary) -> list[str]:
         ]
         for row in summary.top
     ]
-    headings = ("rank", "row", "exposure (nats)", "proved to within", "belief that it was in")
-    return table((*headings, "typical"), rows)
+    belief = f"belief that {'it was' if summary.persons is None else 'they were'} in"
+    headings = ("exposure (nats)", "proved to within", belief, "typical")
+    return table((*names, *headings), rows)
+
+
+def _named(row: ExposedRow) -> list[str]:
+    """Its place, its key, and how many rows a person has."""
+    return [str(row.rank), escaped(row.key), *([] if row.rows is None else [count(row.rows)])]
 
 
 def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
@@ -110,6 +118,7 @@ def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
         [
             escaped(group.label),
             count(group.rows),
+            *([] if group.persons is None else [count(group.persons)]),
             figure(group.mean),
             figure(group.largest),
             percent(min(group.share, 1.0)),
@@ -118,8 +127,19 @@ def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
         ]
         for group in grouping.groups
     ]
-    headings = (heading, "rows", "mean", "largest", "of all rows", "of the top 1 %", "lift")
-    notices = [line for notice in grouping.notices for line in ("", escaped(notice))]
+    persons = ["persons"] if grouping.of_persons else []
+    headings = (
+        heading,
+        "rows",
+        *persons,
+        "mean",
+        "largest",
+        "of all rows",
+        "of the top 1 %",
+        "lift",
+    )
+    said = ["Each row counts with its person's exposure."] if persons else []
+    notices = [line for notice in (*said, *grouping.notices) for line in ("", escaped(notice))]
     return [*table(headings, rows), *notices]
 
 

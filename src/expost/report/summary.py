@@ -24,6 +24,7 @@ __all__ = [
     "Accuracy",
     "CurvePoint",
     "ExposedRow",
+    "PersonFigures",
     "Quantile",
     "Summary",
     "collect",
@@ -81,7 +82,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class ExposedRow:
-    """One of the most exposed rows, by its key; ``low`` and ``high`` are the loss's interval."""
+    """One of the most exposed rows, by its key; ``low`` and ``high`` are the loss's interval.
+
+    ``rows``  how many a person has, where it is one.
+    """
 
     rank: int
     key: str
@@ -91,6 +95,7 @@ class ExposedRow:
     belief: float
     typical: float | None
     distance: float
+    rows: int | None = None
 
     @property
     def exposure(self) -> float:
@@ -104,9 +109,42 @@ class ExposedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PersonFigures:
+    """Who was profiled where all rows of a person are taken out at once.
+
+    ``count``        how many persons there are.
+    ``median_rows``, ``most_rows``  how many rows half of them have at most, and any of them.
+    ``row_epsilon``  what the mechanism promises to one row; None where it is not known.
+    ``passed``       how likely it is at most that a person of ``most_rows`` rows loses more than
+                     the worst case.
+    """
+
+    count: int
+    median_rows: int
+    most_rows: int
+    row_epsilon: float | None
+    passed: float
+
+    @property
+    def anyone(self) -> str:
+        """Whom the worst case is promised to."""
+        return f"any person of up to {_rows(self.most_rows)}"
+
+    @property
+    def sentence(self) -> str:
+        """What was done, and how many rows they have."""
+        return (
+            "All rows of a person are taken out at once. Half of the persons have at most"
+            f" {_rows(self.median_rows)}, and nobody has more than {count(self.most_rows)}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """What a report shows. For the curator only.
 
+    ``rows``        how many rows there are, or candidates.
+    ``persons``     whose they are, where every figure is one of a person and not of a row.
     ``measure``     "exposure" in nats; "distance" where the model carries no noise.
     ``answer``      what was found, in three sentences.
     ``quantiles``, ``curve``, ``top``  the profile: a few shares, a chart, the most exposed rows.
@@ -141,6 +179,7 @@ class Summary:
     versions: tuple[tuple[str, str], ...]
     source: str | None
     made: str | None
+    persons: PersonFigures | None = None
 
     audience = Audience.FAIL
 
@@ -148,6 +187,19 @@ class Summary:
     def is_noiseless(self) -> bool:
         """Whether rows are told apart by distances alone."""
         return self.measure == "distance"
+
+    @property
+    def unit(self) -> str:
+        """What every figure is of."""
+        return "row" if self.persons is None else "person"
+
+    @property
+    def heading(self) -> str:
+        """How many of them there are, in words."""
+        if self.persons is not None:
+            return f"{count(self.persons.count)} persons with {_rows(self.rows)}"
+        noun = "rows" if self.relation is Neighbouring.REMOVE else "candidates"
+        return f"{count(self.rows)} {noun}"
 
 
 def collect(
@@ -180,11 +232,12 @@ def collect(
     private = mechanism is not None and mechanism.is_private
     half = 0.5 * (profile.loss_high - profile.loss_low) if not profile.is_noiseless else np.zeros(1)
     proved = np.isfinite(half)
+    persons = _persons(profile, release)
     return Summary(
         measure="distance" if profile.is_noiseless else "exposure",
-        rows=len(profile),
+        rows=len(profile) if persons is None else profile.rows,
         relation=profile.losses.relation,
-        answer=_answer(profile, None if mechanism is None else mechanism.delta),
+        answer=_answer(profile, None if mechanism is None else mechanism.delta, persons),
         model=one_line(profile.description),
         model_audience=None if release is None else release.audience,
         seeded=release.seeded if release is not None and private else None,
@@ -207,23 +260,46 @@ def collect(
         versions=tuple((installed() if versions is None else dict(versions)).items()),
         source=None if source is None else one_line(source),
         made=None if made is None else one_line(made),
+        persons=persons,
     )
 
 
-def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str]:
+def _persons(profile: PrivacyProfile, release: Release | None) -> PersonFigures | None:
+    if profile.sizes is None:
+        return None
+    promised = release is not None and profile.worst_case < np.inf
+    return PersonFigures(
+        count=len(profile),
+        median_rows=int(np.quantile(profile.sizes, 0.5, method="inverted_cdf")),
+        most_rows=int(np.max(profile.sizes)),
+        row_epsilon=release.mechanism.epsilon if release is not None and promised else None,
+        passed=profile.losses.worst_case_passed,
+    )
+
+
+def _rows(number_of_rows: int) -> str:
+    return f"{count(number_of_rows)} row{'' if number_of_rows == 1 else 's'}"
+
+
+def _answer(
+    profile: PrivacyProfile, delta: float | None, persons: PersonFigures | None
+) -> tuple[str, str, str]:
     """What was found; numbers only, so that no name from outside stands in these sentences."""
     if profile.is_noiseless:
-        return _noiseless_answer(profile)
+        return _noiseless_answer(profile, persons)
     exposure = profile.exposure
     largest = float(np.max(exposure))
     # ADD and REPLACE answer for people who are not in the data.
     noun = "row" if profile.losses.relation is Neighbouring.REMOVE else "candidate"
+    knows, whether = "all other rows", "it was"
+    if persons is not None:
+        noun, knows, whether = "person", "the rows of all others", "that person was"
     middle, most = (float(q) for q in np.quantile(exposure, (0.5, 0.99), method="inverted_cdf"))
     promise = profile.worst_case
     first = (
         f"This released model exposes its most exposed {noun} by {number(largest)} nats: somebody"
-        f" who knows all other rows and was undecided would be {percent(_sure(largest))} sure"
-        " whether it was in the data (a coin toss: 50 %)."
+        f" who knows {knows} and was undecided would be {percent(_sure(largest))} sure whether"
+        f" {whether} in the data (a coin toss: 50 %)."
     )
     second = (
         f"Half of the {count(len(profile))} {noun}s are exposed by at most {number(middle)} nats"
@@ -235,6 +311,8 @@ def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str
             "The mechanism promises no ε for this loss: what it gives away is known only for this"
             " model."
         )
+    elif persons is not None:
+        third = _promise_to_persons(profile, delta, persons)
     elif profile.promise_broken:
         third = (
             f"The promise is broken: at most {number(promise)} nats ({percent(_sure(promise))}"
@@ -257,14 +335,45 @@ def _answer(profile: PrivacyProfile, delta: float | None) -> tuple[str, str, str
     return first, second, third
 
 
-def _noiseless_answer(profile: PrivacyProfile) -> tuple[str, str, str]:
+def _promise_to_persons(
+    profile: PrivacyProfile, delta: float | None, persons: PersonFigures
+) -> str:
+    """What the promise, which is made to rows, comes to for who has most of them."""
+    promise, largest = profile.worst_case, float(np.max(profile.exposure))
+    bound = f"at most {number(promise)} nats ({percent(_sure(promise))} sure)"
+    reach = f"for {persons.anyone} of any data"
+    if profile.promise_broken:
+        return (
+            f"The promise is broken: {bound} were promised {reach}, and"
+            f" {count(profile.rows_past_promise)} of the persons are proved to lose more."
+        )
+    known = ""
+    if persons.row_epsilon is not None:
+        beside = "" if delta is None else f" with δ = {number(delta)}"
+        known = f"ε = {number(persons.row_epsilon)}{beside} for a row, and so "
+    passed = f", except with probability {number(persons.passed)}" if persons.passed > 0 else ""
+    past = int(np.count_nonzero(profile.exposure > promise))
+    here = (
+        f"and the most exposed person here takes up {percent(min(largest / promise, 1.0))} of it"
+        if past == 0
+        else f"and {count(past)} of the persons here lose more"
+    )
+    return f"The mechanism promises {known}{bound} {reach}{passed}, {here}."
+
+
+def _noiseless_answer(
+    profile: PrivacyProfile, persons: PersonFigures | None
+) -> tuple[str, str, str]:
+    noun = "row" if persons is None else "person"
+    known = "all other rows" if persons is None else "the rows of all others"
     moved = int(np.count_nonzero(profile.loss > 0))
     median, largest = float(np.median(profile.distance)), float(np.max(profile.distance))
     return (
-        "This model carries no noise: somebody who knows all other rows can be certain whether a"
-        f" row was in the data, for {count(moved)} of its {count(len(profile))} rows.",
-        "Rows can only be told apart by how far the model moves without them: half of them move it"
-        f" by at most {number(median)}, the one that moves it most by {number(largest)}.",
+        f"This model carries no noise: somebody who knows {known} can be certain whether a {noun}"
+        f" was in the data, for {count(moved)} of its {count(len(profile))} {noun}s.",
+        f"{noun.capitalize()}s can only be told apart by how far the model moves without them: half"
+        f" of them move it by at most {number(median)}, the one that moves it most by"
+        f" {number(largest)}.",
         "Release a model with a finite epsilon to get losses that are finite.",
     )
 
@@ -306,7 +415,7 @@ def _curve(scores: FloatArray, typical: FloatArray | None) -> tuple[CurvePoint, 
 
 
 def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
-    belief, typical = profile.belief, profile.typical
+    belief, typical, sizes = profile.belief, profile.typical, profile.sizes
     return tuple(
         ExposedRow(
             rank=place + 1,
@@ -317,6 +426,7 @@ def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
             belief=float(belief[row]),
             typical=None if profile.is_noiseless else float(typical[row]),
             distance=float(profile.distance[row]),
+            rows=None if sizes is None else int(sizes[row]),
         )
         for place, row in enumerate(profile.ranking[:_TOP_ROWS])
     )
