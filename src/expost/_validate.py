@@ -59,7 +59,13 @@ def _number(name: str, value: Any) -> float:
         value, int | float | np.integer | np.floating
     ):
         raise InvalidInput(f"{name}={value!r}: must be a number.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        # Not shown: thousands of digits are none, and Python refuses to write them.
+        raise InvalidInput(
+            f"{name}: is an integer past what float64 holds; pass a number of at most 1e308."
+        ) from None
 
 
 def matrix(X: Any, *, name: str = "X", min_rows: int = 2) -> FloatArray:

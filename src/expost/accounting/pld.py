@@ -20,7 +20,7 @@ that Rényi divergences suggest, downwards.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,7 +40,7 @@ from expost.accounting.rdp import (
 )
 from expost.types import FloatArray
 
-__all__ = ["EPSILON_TOLERANCE", "LEAST_DELTA", "PrivacyLoss"]
+__all__ = ["EPSILON_TOLERANCE", "LEAST_DELTA", "PrivacyLoss", "summed"]
 
 # Relative width of the interval of ε at which no finer grid is tried.
 EPSILON_TOLERANCE = 1e-3
@@ -71,7 +71,7 @@ class PrivacyLoss:
     @property
     def largest(self) -> float:
         """The largest finite loss there can be, infinite where there is none."""
-        return math.fsum(count * law.largest for law, count in self.steps)
+        return summed(count * law.largest for law, count in self.steps)
 
     @property
     def told(self) -> float:
@@ -149,7 +149,13 @@ class PrivacyLoss:
                 second = -np.log(np.maximum(left, 0.0))
             return np.maximum(np.minimum(first, second), 0.0)
 
-        known = max(min(self.largest, mironov_epsilon(self.steps, delta).value), 0.0)
+        if self.told == 0:
+            known = max(min(self.largest, mironov_epsilon(self.steps, delta).value), 0.0)
+        else:
+            # Who tells all with probability δ' can as well spread that over finite losses, past
+            # the largest one of the dominating pair: only the curve bounds every pair (erratum 10).
+            share = self.told / delta * (1 + 4 * ROUNDOFF)
+            known = self.largest - math.log1p(-share) if share < 1 else math.inf
         return known if delta < LEAST_DELTA else self._least(bound, known, _level(delta))
 
     def _least(self, figure: _Figure, known: float, level: int) -> float:
@@ -168,6 +174,14 @@ class PrivacyLoss:
                 break
             level = _level(deepest)
         return min(best * (1 + 16 * ROUNDOFF), known)
+
+
+def summed(losses: Iterable[float]) -> float:
+    """Their sum, exactly rounded; infinite where it is past float64."""
+    try:
+        return math.fsum(losses)
+    except OverflowError:
+        return math.inf
 
 
 @lru_cache(maxsize=48)

@@ -3,21 +3,34 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from expost import _validate
 from expost.errors import InvalidInput
 
-__all__ = ["between", "down", "extended", "level", "rate", "short_of_one", "up"]
+__all__ = ["between", "count", "down", "extended", "level", "rate", "short_of_one", "up"]
 
 # Sixteen unit roundoffs: more than a handful of additions, products and library functions err.
 _FEW_ROUNDINGS = 2.0**-49
+# Past this an integer need not be a float64, and nobody counted so far.
+_LARGEST_COUNT = 2**53
 
 
 def extended(name: str, value: Any) -> float:
     """``value`` as a number in [0, ∞]."""
-    # A plain comparison with 0 would let False pass.
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == 0:
+    # A plain comparison with 0 would let False pass, and an array of one zero.
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if number and not isinstance(value, bool) and value == 0:
         return 0.0
     return _validate.positive(name, value, finite=False)
+
+
+def count(name: str, value: Any) -> int:
+    """``value`` as a number of releases, steps or dimensions: whole, from 1 to 2⁵³."""
+    number = _validate.whole(name, value, least=1)
+    if not number <= _LARGEST_COUNT:
+        raise InvalidInput(f"{name}: must be a whole number of at most 2**53.")
+    return number
 
 
 def level(name: str, value: Any) -> float:

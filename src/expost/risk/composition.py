@@ -15,7 +15,7 @@ from typing import Any
 
 from expost import _validate
 from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian, StepLaw
-from expost.accounting.pld import PrivacyLoss
+from expost.accounting.pld import PrivacyLoss, summed
 from expost.accounting.rdp import (
     Steps,
     mironov_epsilon,
@@ -38,6 +38,8 @@ _LEAST = 1e-100
 # norm-Laplace noise only its ε is used.
 _LARGEST_MU = 1e8
 _LARGEST_NORM_LAPLACE = 1e9
+# Past this squares of a loss overflow, and nothing is promised.
+_LARGEST_EPSILON = 1e100
 
 
 @dataclass(frozen=True)
@@ -149,17 +151,22 @@ def steps_of(parts: Iterable[Guarantee]) -> Steps:
             case NormLaplaceNoise() if part.separation > 0:
                 counts[_norm_laplace(part)] += 1
             case EpsilonDelta() if part.promised_epsilon > 0 or part.promised_delta > 0:
-                epsilon = max(part.promised_epsilon, _LEAST)
-                counts[RandomizedResponse(epsilon=epsilon, delta=part.promised_delta)] += 1
+                counts[_response(part.promised_epsilon, part.promised_delta)] += 1
     return tuple(counts.items())
 
 
 _NOTHING_KEPT = RandomizedResponse(epsilon=math.inf)
 
 
+def _response(epsilon: float, delta: float = 0.0) -> StepLaw:
+    if epsilon > _LARGEST_EPSILON:
+        return _NOTHING_KEPT
+    return RandomizedResponse(epsilon=max(epsilon, _LEAST), delta=delta)
+
+
 def _norm_laplace(part: NormLaplaceNoise) -> StepLaw:
     if part.separation + part.dimension > _LARGEST_NORM_LAPLACE:
-        return RandomizedResponse(epsilon=part.separation)
+        return _response(part.separation)
     return NormLaplaceStep(separation=max(part.separation, _LEAST), dimension=part.dimension)
 
 
@@ -344,13 +351,13 @@ def _mironov(steps: Steps, delta: float) -> _Figures:
     epsilon = _renyi(steps, delta, mironov_epsilon)
     advantage = EpsilonDelta(epsilon=epsilon, delta=delta).advantage
     note = "Rényi divergences, Mironov 2017 Prop. 3 (D5.3 4.3), at the best real order."
-    return "rdp-mironov", epsilon, epsilon, advantage, note
+    return "rdp-mironov", epsilon, _evidence(steps, delta, mironov_epsilon), advantage, note
 
 
 def _tight(steps: Steps, delta: float) -> _Figures:
     epsilon = _renyi(steps, delta, tight_epsilon)
     loss = min(
-        _renyi(steps, delta, mironov_epsilon),
+        _evidence(steps, delta, mironov_epsilon),
         _renyi(steps, 0.5 * delta, tight_epsilon) + math.log(2),
     )
     advantage = EpsilonDelta(epsilon=epsilon, delta=delta).advantage
@@ -360,13 +367,27 @@ def _tight(steps: Steps, delta: float) -> _Figures:
 
 def _renyi(steps: Steps, delta: float, convert: Any) -> float:
     """ε of a conversion; at δ = 0, order ∞: the largest loss."""
-    largest = math.fsum(count * law.largest for law, count in steps)
+    largest = PrivacyLoss(steps=steps).largest
     told = revealed(steps)
     if delta <= told:
         return largest if delta == told else math.inf
     if not steps:
         return 0.0
     return min(largest, max(float(convert(steps, delta).value), 0.0))
+
+
+def _evidence(steps: Steps, delta: float, convert: Any) -> float:
+    """What ℓ passes with probability ``delta`` at most, for every pair.
+
+    A conversion bounds ℓ itself where no release may tell all. Else who tells all with probability
+    δ' can as well spread that over finite losses, and only P(ℓ > ε + γ) ≤ δ(ε)/(1 − e^(−γ)) is left
+    (erratum 10).
+    """
+    told = revealed(steps)
+    if told == 0:
+        return _renyi(steps, delta, convert)
+    part = 0.5 * (told + delta)
+    return _renyi(steps, part, convert) - math.log1p(-part / delta) if told < delta else math.inf
 
 
 def _summed(parts: Sequence[Guarantee], delta: float) -> float:
@@ -377,7 +398,7 @@ def _summed(parts: Sequence[Guarantee], delta: float) -> float:
         return math.inf
     others = [part for part in parts if not isinstance(part, EpsilonDelta)]
     share = left / max(_count(others), 1)
-    total = math.fsum(part.promised_epsilon for part in own)
+    total = summed(part.promised_epsilon for part in own)
     for part, count in Counter(others).items():
         if isinstance(part, DPSGD):
             step = DPSGD(

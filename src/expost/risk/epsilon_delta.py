@@ -105,7 +105,9 @@ class EpsilonDelta(Guarantee):
             found = short_of_one(rest)
         # Elsewhere the other bound says nothing, and e^ε might overflow.
         if math.log(fpr) + most < 0:
-            found = min(found, up(slip + math.exp(most) * fpr))
+            # In two halves: e^ε alone may be past float64 where fpr is next to 0.
+            half = math.exp(0.5 * most)
+            found = min(found, up(slip + half * (half * fpr)))
         return max(found, fpr)
 
     def describe(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expost.risk.answer import Figure, Route
-from expost.risk.guarantee import Guarantee, belief_after
+from expost.risk.guarantee import Guarantee, belief_after, one_in_after
 from expost.risk.wording import (
     advantage_sentence,
     at_least,
@@ -112,7 +112,7 @@ def risk_figures(routes: Sequence[Route], setting: Setting, told: Told) -> list[
         )
     )
     if beliefs:
-        group = {key: 1 / value for key, value in beliefs.items()}
+        group = {key: one_in_after(prior, loss) for key, loss in losses.items()}
         figures.append(
             Figure(
                 name="one_in",

@@ -17,7 +17,7 @@ import math
 
 from expost import _validate
 from expost.errors import InvalidInput
-from expost.risk._arguments import extended, level
+from expost.risk._arguments import count, extended, level
 from expost.risk.promises import EpsilonDelta, GaussianNoise
 
 __all__ = [
@@ -111,24 +111,24 @@ def together(epsilon: float, delta: float, releases: int) -> EpsilonDelta:
 
     All but the largest loss composes better, and so does δ > 0: there it is refused.
     """
-    count = _validate.whole("releases", releases, least=1)
-    if count == 1:
+    times = count("releases", releases)
+    if times == 1:
         return EpsilonDelta(epsilon=epsilon, delta=delta)
     if delta != 0:
         raise InvalidInput(
-            f"releases={count!r}: (epsilon, delta) with delta > 0 has no closed form for several"
+            f"releases={times!r}: (epsilon, delta) with delta > 0 has no closed form for several"
             " releases; use expost.risk.Composition, or Gaussian noise (mu)."
         )
-    total = extended("epsilon", epsilon) * count
+    total = extended("epsilon", epsilon) * times
     return EpsilonDelta(epsilon=math.nextafter(total, math.inf) if total > 0 else 0.0)
 
 
 def together_gaussian(mu: float, releases: int) -> GaussianNoise:
     """``releases`` releases of this μ as one: √k·μ."""
-    count = _validate.whole("releases", releases, least=1)
-    if count == 1:
+    times = count("releases", releases)
+    if times == 1:
         return GaussianNoise(mu=mu)
-    total = extended("mu", mu) * math.sqrt(count)
+    total = extended("mu", mu) * math.sqrt(times)
     # Two roundings, the root's and the product's.
     return GaussianNoise(mu=total * (1 + 2.0**-51))
 

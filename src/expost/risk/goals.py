@@ -33,6 +33,7 @@ from expost.risk.wording import at_least, at_most, chosen_percent
 __all__ = ["GOALS", "of_goal"]
 
 _DIGITS = 4
+_AS_GIVEN = 15
 _NO_DELTA = (
     "Without a delta the goal is kept for certain, which no Gaussian noise does: name a delta well"
     " below one over the number of rows to see what noise keeps it but with a small chance."
@@ -134,7 +135,7 @@ class _OneIn(_Goal):
 
     @property
     def words(self) -> str:
-        return f"one in {self.value:g} or more{self._from_prior}"
+        return f"one in {at_least(self.value, _AS_GIVEN)} or more{self._from_prior}"
 
     def epsilon(self) -> float:
         return inverse.epsilon_from_one_in(
@@ -163,7 +164,7 @@ class _Advantage(_Goal):
 
     @property
     def words(self) -> str:
-        return f"an advantage of at most {self.value:g}"
+        return f"an advantage of at most {at_least(self.value, _AS_GIVEN)}"
 
     def epsilon(self) -> float:
         return inverse.epsilon_from_advantage(self.value, delta=self.setting.delta)

@@ -16,6 +16,7 @@ Every figure is an upper bound, rounded up: a promise is never shown stronger th
 """
 
 import math
+import sys
 from abc import ABC, abstractmethod
 
 from expost import _validate
@@ -86,9 +87,10 @@ def one_in_after(prior: float, loss: float) -> float:
     if not loss >= 0:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
     if loss == 0:
-        return 1 / prior
+        return min(1 / prior, sys.float_info.max)
     others = down((1 - prior) * math.exp(-loss) / prior)
-    return max(math.nextafter(1 + others, 0.0), 1.0)
+    # Nobody hides among infinitely many.
+    return min(max(math.nextafter(1 + others, 0.0), 1.0), sys.float_info.max)
 
 
 def belief_after(prior: float, loss: float) -> float:

@@ -17,7 +17,7 @@ from scipy.special import erfinv, ndtri
 from expost import _validate
 from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
-from expost.risk._arguments import between, extended, level
+from expost.risk._arguments import between, count, extended, level
 from expost.risk.forward import (
     advantage_from_epsilon,
     advantage_from_mu,
@@ -69,7 +69,7 @@ def epsilon_from_belief(
             )
             <= belief
         ),
-        _epsilon_within(room, delta, exceeded) / _count(releases),
+        _epsilon_within(room, delta, exceeded) / count("releases", releases),
         f"belief={belief!r}",
     )
 
@@ -91,7 +91,7 @@ def epsilon_from_one_in(
             )
             >= k
         ),
-        _epsilon_within(room, delta, exceeded) / _count(releases),
+        _epsilon_within(room, delta, exceeded) / count("releases", releases),
         f"k={k!r}",
     )
 
@@ -136,7 +136,7 @@ def mu_from_belief(belief: float, *, delta: float, prior: float = 0.5, releases:
     room = _room_for_belief(belief, prior)
     return _keeping(
         lambda mu: belief_from_mu(mu, prior=prior, delta=delta, releases=releases) <= belief,
-        _mu_within(room, delta) / math.sqrt(_count(releases)),
+        _mu_within(room, delta) / math.sqrt(count("releases", releases)),
         f"belief={belief!r}",
     )
 
@@ -146,7 +146,7 @@ def mu_from_one_in(k: float, *, prior: float, delta: float, releases: int = 1) -
     room = _room_for_one_in(k, prior)
     return _keeping(
         lambda mu: one_in_from_mu(mu, prior=prior, delta=delta, releases=releases) >= k,
-        _mu_within(room, delta) / math.sqrt(_count(releases)),
+        _mu_within(room, delta) / math.sqrt(count("releases", releases)),
         f"k={k!r}",
     )
 
@@ -156,7 +156,7 @@ def mu_from_advantage(advantage: float, *, releases: int = 1) -> float:
     advantage = _validate.probability("advantage", advantage)
     return _keeping(
         lambda mu: advantage_from_mu(mu, releases=releases) <= advantage,
-        math.sqrt(8) * float(erfinv(advantage)) / math.sqrt(_count(releases)),
+        math.sqrt(8) * float(erfinv(advantage)) / math.sqrt(count("releases", releases)),
         f"advantage={advantage!r}",
     )
 
@@ -171,7 +171,7 @@ def mu_from_true_positive_rate(
         lambda mu: (
             true_positive_rate_from_mu(mu, false_positive_rate=fpr, releases=releases) <= tpr
         ),
-        float(ndtri(tpr) - ndtri(fpr)) / math.sqrt(_count(releases)),
+        float(ndtri(tpr) - ndtri(fpr)) / math.sqrt(count("releases", releases)),
         f"tpr={tpr!r}",
     )
 
@@ -193,7 +193,7 @@ def mu_from_epsilon(epsilon: float, *, delta: float, releases: int = 1) -> float
     below, _ = bracket_root(excess, delta, highest)
     return _keeping(
         lambda mu: together_gaussian(mu, releases).delta(epsilon) <= delta,
-        float(below) / math.sqrt(_count(releases)),
+        float(below) / math.sqrt(count("releases", releases)),
         f"epsilon={epsilon!r}",
     )
 
@@ -257,7 +257,3 @@ def _mu_within(room: float, delta: float) -> float:
     score = -float(ndtri(_validate.probability("delta", delta)))
     root = math.sqrt(score * score + 2 * room)
     return 2 * room / (score + root) if score > 0 else root - score
-
-
-def _count(releases: int) -> int:
-    return _validate.whole("releases", releases, least=1)

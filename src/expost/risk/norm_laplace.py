@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from expost import _validate
 from expost._numerics import ROUNDOFF
-from expost.risk._arguments import down, extended, level, rate, up
+from expost.risk._arguments import count, down, extended, level, rate, up
 from expost.risk._tail import LossTail
 from expost.risk.epsilon_delta import EpsilonDelta
 from expost.risk.guarantee import Guarantee
@@ -22,6 +21,8 @@ __all__ = ["NormLaplaceNoise"]
 
 # Closer laws are bounded by those at this separation: parts of it must not underflow.
 _LEAST_SEPARATION = 1e-290
+# Past this t + d float64 no longer resolves the law, and what its ε allows is told.
+_LARGEST = 1e12
 _RIGHT = 0.5 * math.pi
 # The angle of a threshold, to about eight digits.
 _HALVINGS = 36
@@ -33,7 +34,8 @@ class NormLaplaceNoise(Guarantee):
 
     The law of ℓ is :class:`expost.noise.NormLaplaceLaw`, with ∣ℓ∣ ≤ t: pure ε-DP at ε = t. In d ≥ 2
     the largest loss needs the noise to point straight away from the other model, so all figures but
-    the largest loss are smaller than pure ε allows. 0 ≤ t ≤ ∞; figures are exact but for rounding.
+    the largest loss are smaller than pure ε allows. 0 ≤ t ≤ ∞; figures are exact but for rounding,
+    and those of pure ε past t + d = 1e12.
     """
 
     separation: float
@@ -41,7 +43,7 @@ class NormLaplaceNoise(Guarantee):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "separation", extended("separation", self.separation))
-        _validate.whole("dimension", self.dimension, least=1)
+        object.__setattr__(self, "dimension", count("dimension", self.dimension))
 
     def delta(self, epsilon: float) -> float:
         """E[(1 − e^(ε−ℓ))₊] by quadrature, 0 from t on; d = 1: 1 − e^((ε−t)/2)."""
@@ -51,6 +53,8 @@ class NormLaplaceNoise(Guarantee):
             return 1.0
         if epsilon >= t:
             return 0.0
+        if self._is_beyond:
+            return EpsilonDelta(epsilon=t).delta(epsilon)
         bound = up(-math.expm1(epsilon - t) / (1 + math.exp(-t)), most=1.0)
         if self.dimension == 1:
             return up(-math.expm1(0.5 * (epsilon - t)), most=bound)
@@ -64,6 +68,8 @@ class NormLaplaceNoise(Guarantee):
         t = self.separation
         if delta == 0 or t in (0.0, math.inf):
             return t
+        if self._is_beyond:
+            return EpsilonDelta(epsilon=t).epsilon(delta)
         if self.dimension == 1:
             return _raised_sum(t, 2 * math.log1p(-down(delta)))
         below, _ = self._tail.angle_where(self._tail.excess, self._lowered(delta))
@@ -75,6 +81,8 @@ class NormLaplaceNoise(Guarantee):
         t = self.separation
         if delta == 0 or t in (0.0, math.inf):
             return t
+        if self._is_beyond:
+            return EpsilonDelta(epsilon=t).loss(delta)
         if self.dimension == 1:
             return _raised_sum(t, 2 * math.log(2 * (1 - delta))) if delta > 0.5 else t
         below, _ = self._tail.angle_where(self._tail.present, self._lowered(delta))
@@ -91,8 +99,10 @@ class NormLaplaceNoise(Guarantee):
             return 1.0
         if self.separation == 0 or fpr in (0.0, 1.0):
             return fpr
-        found = up(self._found_on_a_line(fpr)) if self.dimension == 1 else self._found(fpr)
         most = EpsilonDelta(epsilon=self.separation).true_positive_rate(fpr)
+        if self._is_beyond:
+            return most
+        found = up(self._found_on_a_line(fpr)) if self.dimension == 1 else self._found(fpr)
         return max(min(found, most), fpr)
 
     def describe(self) -> str:
@@ -124,6 +134,10 @@ class NormLaplaceNoise(Guarantee):
         if not slip < 1:
             return 1.0
         return EpsilonDelta(epsilon=threshold, delta=slip).true_positive_rate(fpr)
+
+    @property
+    def _is_beyond(self) -> bool:
+        return self.dimension > 1 and self.separation + self.dimension > _LARGEST
 
     @cached_property
     def _tail(self) -> LossTail:

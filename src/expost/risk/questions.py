@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from expost import _validate
 from expost.errors import InvalidInput
 from expost.risk import paper
-from expost.risk._arguments import level
+from expost.risk._arguments import count, level
 from expost.risk.answer import Figure, Identifiability, Route
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
 from expost.risk.curves import tenfold
@@ -58,7 +58,7 @@ class Asked:
     def __post_init__(self) -> None:
         _validate.probability("prior", self.prior)
         _validate.probability("false_positive_rate", self.false_positive_rate)
-        _validate.whole("releases", self.releases, least=1)
+        count("releases", self.releases)
         if self.delta is not None:
             level("delta", self.delta)
         if self.exceeded is not None:

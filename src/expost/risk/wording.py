@@ -179,8 +179,9 @@ def one_in_text(prior: float, loss: float) -> str:
     """k with belief = 1/k, rounded down; 1 only where next to no doubt is left."""
     if doubt_after(prior, loss) < _LEAST_DOUBT:
         return "1"
-    # 1/belief without cancellation, from the prior as it is written.
-    number = _decimal(float(1 + (1 / _decimal(prior) - 1) * Decimal(math.exp(-loss))))
+    # 1/belief without cancellation, from the prior as it is written; a float might not hold it.
+    number = 1 + (1 / _decimal(prior) - 1) * Decimal(math.exp(-loss))
+    number = Decimal(f"{number:.14e}")
     digits = 2 if number < 10 else 3
     while digits < 8 and _digits(number, digits, ROUND_FLOOR) <= 1:
         digits += 1
