@@ -212,6 +212,18 @@ def test_ids_are_present_and_different(tmp_path):
         open_table({"id": ["a", "a", "b", "a"], "x": [1, 2, 3, 4]}, id_column="id")
 
 
+def test_ids_may_repeat_where_they_are_of_persons(tmp_path):
+    path = csv_of(tmp_path, "who,x\n7,1\n b,2\n7,3\n")
+    table = open_table(path, id_column="who", ids_repeat=True)
+    assert table.names == ("x",)
+    assert table.column("who").to_pylist() == ["7", "b", "7"]
+    with pytest.raises(InvalidInput, match=r"group column 'who', row 3: is missing: .* whose row"):
+        open_table({"who": ["a", "b", None], "x": [1, 2, 3]}, id_column="who", ids_repeat=True)
+    with pytest.raises(InvalidInput, match="group column 'who': one person owns every row"):
+        open_table({"who": ["a", "a"], "x": [1, 2]}, id_column="who", ids_repeat=True)
+    assert open_table({"who": ["a", "b"], "x": [1, 2]}, id_column="who", ids_repeat=True).rows == 2
+
+
 def test_bad_parameters(tmp_path):
     path = csv_of(tmp_path, "a,b\n1,2\n")
     for options in ({"columns": ["c"]}, {"id_column": "c"}, {"kinds": {"c": "text"}}):

@@ -1,0 +1,197 @@
+"""``expost profile --group``: persons at the command line, from a table to the page."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from expost._jobs import profile as profile_job
+from program import Ran, naive_features, names, people, refused, text
+from test_cli import RESULTS, model_of, naive_minimiser, rows_of
+
+
+def visits(rows: int = 60) -> list[list[str]]:
+    """The people, each line a visit of one of about twenty patients, who come in any order."""
+    rng = np.random.default_rng(5)
+    table = people(rows)
+    whose = rng.choice([f"kanarie {number}" for number in range(20)], rows)
+    # The most frequent visitor has a third of all lines.
+    whose[: rows // 3] = "kanarie 3"
+    return [[*table[0], "patient"]] + [
+        [*line, patient] for line, patient in zip(table[1:], whose, strict=True)
+    ]
+
+
+@pytest.fixture
+def visits_csv(tmp_path) -> Path:
+    path = tmp_path / "visits.csv"
+    path.write_text(text(visits()))
+    return path
+
+
+@pytest.fixture
+def ask(program, visits_csv, tmp_path):
+    """Run ``expost profile`` on the visits, with these options; the results go to tmp_path/out."""
+
+    def call(options: str = "", *more: object, data=visits_csv, out="o") -> Ran:
+        where = ("--target", "income", "--out", tmp_path / out)
+        return program("profile", data, *where, *options.split(), *more)
+
+    return call
+
+
+def naive_person_losses(table: list[list[str]], model: dict) -> dict[str, float]:
+    """β(∥θ − A_S∥ − ∥θ − A∥), each A_S by a refit without all lines of a patient, Λ kept."""
+    features, y = naive_features(table)
+    scaled = features / np.linalg.norm(features, axis=1).max() * np.sqrt(1 - 0.1**2)
+    X = np.column_stack([scaled, np.full(len(y), 0.1)])
+    theta, penalty = np.array(model["theta"]), model["regularization"]
+    rate = model["mechanism"]["epsilon"] * len(y) * penalty / 2
+    base = np.linalg.norm(theta - naive_minimiser(X, y, penalty))
+    whose = np.array([line[-1] for line in table[1:]])
+    losses = {}
+    for patient in dict.fromkeys(whose.tolist()):
+        rest = whose != patient
+        far = np.linalg.norm(theta - naive_minimiser(X[rest], y[rest], penalty))
+        losses[patient] = float(rate * (far - base))
+    return losses
+
+
+def test_persons_get_the_losses_of_a_naive_refit(ask, tmp_path):
+    done = ask("--group patient --drop number --epsilon 3")
+    assert done.code == 0, done.err
+    out, table = tmp_path / "o", visits()
+    assert names(out) == RESULTS
+    model, found = model_of(out), rows_of(out)
+    naive = naive_person_losses(table, model)
+    sizes = [sum(line[-1] == patient for line in table) for patient in naive]
+    # One line a person, in the order in which they come.
+    assert found["id"] == list(naive)
+    assert found["rows"] == sizes
+    truth = np.array(list(naive.values()))
+    assert np.all(np.subtract(found["loss_high"], found["loss_low"]) < 2e-3)
+    assert np.all(truth > np.subtract(found["loss_low"], 1e-9))
+    assert np.all(truth < np.add(found["loss_high"], 1e-9))
+    # Power: a tenth more would not pass.
+    assert not np.all(
+        (1.1 * truth > found["loss_low"]) & (1.1 * truth < np.array(found["loss_high"]))
+    )
+    # Whose row it is, is no feature, and nothing that leaves the building says it.
+    assert "patient" not in model["encoding"]["columns"]
+    assert "kanarie" not in (out / "model.json").read_text()
+    assert "patient" not in json.loads((out / "encoding.CURATOR-ONLY.json").read_text())["columns"]
+    content = json.loads((out / "profile.CURATOR-ONLY.json").read_text())
+    assert (content["unit"], content["worst_case"]) == ("person", 3 * max(sizes))
+    parquet = pq.read_table(out / "profile.CURATOR-ONLY.parquet")
+    assert parquet.column_names[:4] == ["person", "id", "rows", "rank"]
+    assert parquet["id"].to_pylist() == list(naive)
+    assert sum(parquet["rows"].to_pylist()) == 60
+    # What is printed, and the page, speak of persons.
+    assert f"Privacy profile of {len(naive)} persons with 60 rows (remove)" in done.out
+    assert f"any person of up to {max(sizes)} rows" in done.out
+    assert re.search(r"^  persons +by 'patient' +\(given\)", done.out, re.MULTILINE)
+    page = (out / "report.CURATOR-ONLY.html").read_text()
+    assert f"Privacy profile of {len(naive)} persons with 60 rows" in page
+    assert list(naive)[int(np.argmax(found["exposure"]))] in page
+
+
+def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, monkeypatch):
+    assert ask("--drop patient --drop number", out="rows").code == 0
+    model = tmp_path / "rows" / "model.json"
+    monkeypatch.setattr(profile_job, "_released", None)
+    done = ask("--group patient --json --model", model)
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)["summary"]
+    found = rows_of(tmp_path / "o")
+    features, y = naive_features(visits())
+    whose = [line[-1] for line in visits()[1:]]
+    again = expost.profile(model, features, np.where(y > 0, ">50K", "<=50K"), groups=whose)
+    assert found["id"] == list(again.ids)
+    np.testing.assert_allclose(found["loss"], again.loss, rtol=0, atol=1e-9)
+    assert (tmp_path / "o" / "model.json").read_bytes() == model.read_bytes()
+    assert summary["rows"] == 60
+    assert summary["persons"]["count"] == len(again)
+    assert summary["persons"]["most_rows"] == max(found["rows"])
+    assert summary["persons"]["row_epsilon"] == 1
+    assert summary["top"][0]["rows"] == found["rows"][found["rank"].index(1)]
+    chosen = {choice["name"]: choice["origin"] for choice in summary["choices"]}
+    assert (chosen["persons"], chosen["epsilon"]) == ("given", "of the model")
+    # A person's rows stay together whatever the order of the lines, of which the model knows none.
+    lines = visits()
+    visits_csv.write_text(text([lines[0], *lines[:0:-1]]))
+    assert ask("--group patient --model", model, out="turned").code == 0
+    turned = rows_of(tmp_path / "turned")
+    assert sorted(zip(turned["id"], turned["rows"], strict=True)) == sorted(
+        zip(found["id"], found["rows"], strict=True)
+    )
+    place = [turned["id"].index(patient) for patient in found["id"]]
+    np.testing.assert_allclose(np.array(turned["loss"])[place], found["loss"], atol=1e-9)
+
+
+def test_every_line_of_its_own_person_is_the_profile_of_rows(ask, tmp_path):
+    assert ask("--id number --drop patient", out="rows").code == 0
+    model = tmp_path / "rows" / "model.json"
+    assert ask("--group number --model", model).code == 0
+    plain, found = rows_of(tmp_path / "rows"), rows_of(tmp_path / "o")
+    assert found.pop("rows") == [1] * 60
+    assert found.pop("person") == plain.pop("row")
+    assert found == plain
+
+
+def test_where_a_model_has_no_noise_persons_rank_by_distance(ask, tmp_path):
+    done = ask("--group patient --drop number --epsilon inf")
+    assert done.code == 0, done.err
+    assert "so persons are ranked by how far they move" in done.out
+    found = rows_of(tmp_path / "o")
+    assert set(found["loss"]) <= {"infinity", 0.0}
+    assert found["rank"][int(np.argmax(found["distance"]))] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--group patient --id number", "expost: --id: | beside --group"),
+        ("--group income", "--group 'income' | is the target"),
+        ("--group nobody", "'nobody' | is not in"),
+        ("--group patient --drop patient", "drop='patient' | is the group column"),
+    ],
+)
+def test_what_cannot_say_whose_row_it_is(ask, tmp_path, options, words):
+    refused(ask(options), tmp_path / "o", words)
+
+
+@pytest.mark.parametrize("token", ["", "?", "gone"])
+def test_a_row_of_nobody_is_refused(ask, visits_csv, tmp_path, token):
+    lines = visits()
+    lines[7][-1] = token
+    visits_csv.write_text(text(lines))
+    options = "--group patient --missing gone --missing ? --missing"
+    words = "group column 'patient', row 7: is missing | not known whose row | its own"
+    refused(ask(options, ""), tmp_path / "o", words)
+
+
+def test_one_person_who_owns_every_row_is_refused_before_anything_is_drawn(
+    ask, visits_csv, tmp_path
+):
+    lines = visits()
+    visits_csv.write_text(text([lines[0], *([*line[:-1], "kanarie"] for line in lines[1:])]))
+    refused(ask("--group patient"), tmp_path / "o", "'patient' | one person owns every row")
+
+
+def test_a_feature_of_the_model_does_not_say_whose_row_it_is(ask, tmp_path):
+    assert ask("--drop number --drop patient", out="rows").code == 0
+    model = tmp_path / "rows" / "model.json"
+    refused(
+        ask("--group city --model", model), tmp_path / "o", "--group 'city' | feature of the model"
+    )
+    encoding = tmp_path / "rows" / "encoding.CURATOR-ONLY.json"
+    refused(
+        ask("--group city --encoding", encoding),
+        tmp_path / "o",
+        "--group 'city' | feature of the encoding",
+    )
+    assert ask("--group patient --encoding", encoding).code == 0
