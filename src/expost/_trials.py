@@ -107,7 +107,7 @@ class Trials:
             return {}, fresh
         where = f"checkpoint={str(self.checkpoint)!r}"
         try:
-            with np.load(self.checkpoint, allow_pickle=False) as file:
+            with self.checkpoint.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 kept = {name: file[name] for name in file.files}
             numbers = kept["numbers"].tolist()
             columns = {name: kept[name] for name in self.fields}

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import evidence
 from expost.cli import app
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, MissingExtra
 from expost.reproduce import (
     d53,
     d53_advantage,
@@ -276,8 +277,8 @@ def test_wrong_folders_seeds_and_parts_are_refused_before_any_work(tmp_path, mon
         ({"out": tmp_path, "parts": ["bounds"]}, "not empty"),
         ({"out": kept, "parts": ["bounds"]}, "is a file"),
         ({"out": out, "parts": ["bounds"], "seed": -1}, "seed="),
-        ({"out": out, "parts": ["training"]}, "parts='training'"),
-        ({"out": out, "parts": []}, "--bounds makes Figures"),
+        ({"out": out, "parts": ["chapter 6"]}, "parts='chapter 6'"),
+        ({"out": out, "parts": []}, "'bounds' makes Figures"),
     ):
         with pytest.raises(InvalidInput, match=re.escape(message)):
             d53.reproduce(given.pop("out"), **given)
@@ -289,7 +290,7 @@ def test_a_part_draws_the_same_with_another_beside_it(tmp_path, monkeypatch):
     drawn = {}
 
     def part(name):
-        def make(seed, phase):
+        def make(seed, phase, request):
             drawn.setdefault(name, []).append(seed.generate_state(2).tolist())
             claim = d53_worlds.steps_claim(
                 d53_worlds.Stepwise(games=1, steps=1, columns=1, difference=0.0, one_step=0.0)
@@ -312,22 +313,39 @@ def run(*arguments):
     return CliRunner().invoke(app, ["reproduce", "d5.3", *map(str, arguments)])
 
 
-def test_the_command_says_what_is_there(tmp_path):
-    result = run("--out", tmp_path / "out")
-    assert isinstance(result.exception, InvalidInput)
-    message = str(result.exception)
-    assert "--bounds" in message
-    assert "chapters 3 and 4" in message
-    assert (
-        message.count(".")
-        == message.count("3.2")
-        + message.count("4.1")
-        + message.count("4.2")
-        + message.count("D5.3")
-        + 1
-    )
+def test_without_torch_the_extra_is_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for flags in ([], ["--training"]):
+        result = run(*flags, "--out", tmp_path / "out")
+        assert isinstance(result.exception, MissingExtra)
+        assert "pip install 'expost[torch]'" in str(result.exception)
     assert not (tmp_path / "out").exists()
     assert "claims" in run("--help").output
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ([], ["bounds", "training"]),
+        (["--bounds"], ["bounds"]),
+        (["--training"], ["training"]),
+        (["--training", "--bounds"], ["bounds", "training"]),
+    ],
+)
+def test_flags_name_the_parts_and_none_means_both(made, tmp_path, monkeypatch, flags, parts):
+    asked = {}
+
+    def stand_in(out, **given):
+        asked.update(given)
+        return made[0]
+
+    monkeypatch.setattr(d53, "reproduce", stand_in)
+    data = tmp_path / "mnist.npz"
+    options = ["--trainings", 40, "--data", data, "--workers", 1]
+    assert run(*flags, *options, "--out", tmp_path / "out").exit_code == 0
+    assert asked["parts"] == parts
+    request = asked["request"]
+    assert (request.data, request.effort.trainings, request.workers) == (data, 40, 1)
 
 
 def test_the_command_writes_the_folder(made, tmp_path, monkeypatch):
