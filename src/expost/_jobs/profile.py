@@ -95,9 +95,9 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             release = loaded
             assert job.model is not None
             listed = model_notices(job.model, job.ledger, (rows.encoded.X, rows.labels))
-        keyed = "ids" if job.group_column is None else "groups"
-        phase(f"finding every {'row' if keyed == 'ids' else 'person'}'s neighbour")
-        result = profile(release, rows.encoded.X, rows.labels, **{keyed: rows.ids})
+        ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
+        phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
+        result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
         phase("averaging over the models it might have been")
         _ = result.typical
         phase("writing the report")
