@@ -1,17 +1,22 @@
 """Trials of the strong adversary: in processes against one process, and against a plain loop.
 
-Run by ``make bench``; :mod:`measure` says how ratios are taken. Processes are started anew in each
-run, as an experiment starts them; to see the work and not the start, a run has many trials.
+Run by ``make bench``; :mod:`measure` says how ratios are taken. Processes are started once, before
+the clock: an experiment starts them once for thousands of trials.
 """
+
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import measure
 import numpy as np
 import torch
 from torch import nn
 
-from expost._processes import available
+from expost._processes import _call, _start, available
+from expost._trials import _Block
 from expost.reproduce.d53_training import CLIP, RATE, cnn, sigma
-from expost.torch import strong_adversary
+from expost.torch._adversary import _Worlds, prepare_pair
 
 SEED = 20261116
 ROWS, STEPS = 100, 5
@@ -25,19 +30,24 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
     return images, rng.integers(10, size=ROWS)
 
 
-def experiment(trainings: int, workers: int) -> None:
-    strong_adversary(
+def work() -> _Block:
+    """A worker's part of an experiment."""
+    training = prepare_pair(
         cnn(),
         *rows(),
         row=0,
-        trainings=trainings,
+        candidate=None,
         noise_multiplier=sigma(),
         clip=CLIP,
         learning_rate=RATE,
         steps=STEPS,
-        workers=workers,
-        random_state=SEED,
+        loss=nn.functional.cross_entropy,
+        sensitivity="global",
+        optimizer="sgd",
+        fresh=False,
+        test=None,
     )
+    return _Block(_Worlds(training), SEED)
 
 
 def plain(trainings: int) -> None:
@@ -74,15 +84,27 @@ def main() -> None:
     options = measure.options(__doc__, peak=1)
     print(f"{'ratio of paired times, one thread each':<{measure.WIDTH}} {'median':>11}  (range)")
     table: dict[str, object] = {}
-    few, many, workers = 4, 60, available()
-    seconds = measure.paired(lambda: experiment(few, 1), lambda: plain(few), options.times)
+    workers = available()
+    numbers, few = list(range(4 * workers)), 2
+    here = work()
+    seconds = measure.paired(lambda: here(numbers[:few]), lambda: plain(few), options.times)
     name = f"trials a second, one process / plain loop, {few} trials of {STEPS} steps"
     table[name] = measure.row(name, seconds[:, 1] / seconds[:, 0])
-    table["trials a second, one process"] = round(few / float(np.median(seconds[:, 0])), 3)
-    seconds = measure.paired(
-        lambda: experiment(many, workers), lambda: experiment(many, 1), options.times
+    table["milliseconds of a step, one process"] = round(
+        1e3 * float(np.median(seconds[:, 0])) / few / STEPS, 1
     )
-    name = f"trials a second, {workers} processes / one, {many} trials with the start"
+    with ProcessPoolExecutor(
+        workers,
+        mp_context=get_context("spawn"),
+        initializer=_start,
+        initargs=(pickle.dumps(here),),
+    ) as pool:
+
+        def together() -> None:
+            list(pool.map(_call, [numbers[k::workers] for k in range(workers)]))
+
+        seconds = measure.paired(together, lambda: here(numbers), options.times)
+    name = f"trials a second, {workers} processes / one, {len(numbers)} trials"
     table[name] = measure.row(name, seconds[:, 1] / seconds[:, 0])
     if options.record:
         measure.record("bench-adversary", __file__, SEED, table)

@@ -114,7 +114,8 @@ def test_the_setting_is_the_papers():
     assert GaussianNoise(mu=math.sqrt(30) / sigma()).advantage == pytest.approx(0.2562, abs=5e-5)
     assert (d53_training.ROWS, d53_training.CLIP, d53_training.RATE) == (100, 3.0, 0.005)
     assert Effort().trainings == 1000
-    assert (Effort().per_neighbour, Effort().per_utility) == (250, 4)
+    assert (Effort().per_neighbour, Effort().per_utility) == (50, 4)
+    assert [Effort(trainings=k).rows_of_utility for k in (100, 1000)] == [1000, 10_000]
     # The same weights at every call, and torch's own generator untouched.
     for mine, its in zip(module.parameters(), cnn().parameters(), strict=True):
         assert mine.equal(its)

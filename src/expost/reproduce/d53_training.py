@@ -111,8 +111,10 @@ class Effort:
     """How much is trained; the tests take less.
 
     ``trainings``     of each case.
-    ``neighbours``    of each neighbour of Figure 5.3; None: a quarter of them, as in the paper.
-    ``utility``       of each case on ``utility_rows`` rows; None: one for every 250.
+    ``neighbours``    of each neighbour of Figure 5.3; None: a twentieth. The paper takes a quarter,
+                      but lengths hardly differ from training to training.
+    ``utility``       of each case on ``utility_rows`` rows; None: one for every 250, on as many
+                      rows as in the paper from 1,000 trainings on, and on a tenth before.
     ``pool``          images that may stand in, at most; None: all.
     ``looked``        of them whose gradients are compared.
     ``test``, ``utility_test``  images on which accuracies are measured.
@@ -121,7 +123,7 @@ class Effort:
     trainings: int = 1000
     neighbours: int | None = None
     utility: int | None = None
-    utility_rows: int = 10_000
+    utility_rows: int | None = None
     pool: int | None = None
     looked: int = 2000
     test: int = 300
@@ -133,12 +135,19 @@ class Effort:
     @property
     def per_neighbour(self) -> int:
         """Trainings of each neighbour of Figure 5.3."""
-        return max(4, self.trainings // 4) if self.neighbours is None else self.neighbours
+        return max(4, self.trainings // 20) if self.neighbours is None else self.neighbours
 
     @property
     def per_utility(self) -> int:
         """Trainings of each case of Figure 5.2."""
         return max(2, self.trainings // 250) if self.utility is None else self.utility
+
+    @property
+    def rows_of_utility(self) -> int:
+        """Images that Figure 5.2 trains on."""
+        if self.utility_rows is not None:
+            return self.utility_rows
+        return 10_000 if self.trainings >= 1000 else 1000
 
 
 def sigma() -> float:
@@ -199,7 +208,7 @@ class Setting:
             rows=(digits.x_train[rows], digits.y_train[rows]),
             pool=(digits.x_train[rest], digits.y_train[rest]),
             test=(test_X[: effort.utility_test], test_y[: effort.utility_test]),
-            more=np.arange(min(len(rest), effort.utility_rows - ROWS)),
+            more=np.arange(min(len(rest), effort.rows_of_utility - ROWS)),
         )
 
 

@@ -208,8 +208,8 @@ def utility_exhibit(found: Measured) -> Exhibit:
         name="fig5.2",
         title="Figure 5.2: test accuracy after 30 epochs",
         caption=(
-            f"Accuracies of single trainings, and their means. The paper trains on 10,000 images"
-            f" for this figure; here {found.utility_rows:,}, and beside it the 100 of the other"
+            "Accuracies of single trainings, and their means. The paper trains on 10,000 images for"
+            f" this figure; here on {found.utility_rows:,}, and beside it the 100 of the other"
             " figures."
         ),
         draw=lambda: display.plot().figure,
