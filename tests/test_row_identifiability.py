@@ -358,7 +358,7 @@ def test_a_table_for_the_curator_only(tmp_path):
 def test_persons_are_called_so():
     losses = made([0.2, -0.3], 0.1)
     profile = expost.PrivacyProfile(
-        losses=losses, description="a model", rows=5, sizes=np.array([2, 3])
+        losses=losses, description="a model", rows=5, owner=np.array([0, 0, 1, 1, 1])
     )
     found = profile.identifiability()
     assert "Identifiability of 2 persons" in str(found)
