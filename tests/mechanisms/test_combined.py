@@ -354,7 +354,13 @@ def two_sided(b, mu):
     return norm.sf(b, mu * mu / 2, mu) + norm.cdf(-b, mu * mu / 2, mu)
 
 
-def test_gaussian_promises_combine_exactly():
+def ever_two_sided(b, mu):
+    """A Brownian motion of drift ½ that has passed b, or −b, by the time μ²."""
+    up, down = norm.sf(b, mu * mu / 2, mu), norm.cdf(-b, mu * mu / 2, mu)
+    return (1 + math.exp(-b)) * up + (1 + math.exp(b)) * down
+
+
+def test_gaussian_promises_combine():
     """Of mechanisms with known μ = Δ/σ: one of √Σμ², at the sum of the probabilities."""
     hows = [GAUSSIAN, dataclasses.replace(GAUSSIAN, epsilon=0.7, delta=1e-5)]
     parts = [losses_of(how, released(how, seed)) for seed, how in enumerate(hows)]
@@ -364,9 +370,9 @@ def test_gaussian_promises_combine_exactly():
     assert found.worst_case_passed == pytest.approx(chance, rel=1e-12)
     assert found.worst_case < sum(how.epsilon for how in hows)
     mu = math.hypot(*mus)
-    assert two_sided(found.worst_case, mu) == pytest.approx(chance, rel=1e-8)
-    assert two_sided(found.worst_case, mu) <= chance
-    assert two_sided(found.worst_case * (1 - 1e-6), mu) > chance
+    assert ever_two_sided(found.worst_case, mu) == pytest.approx(chance, rel=1e-8)
+    assert ever_two_sided(found.worst_case, mu) <= chance
+    assert ever_two_sided(found.worst_case * (1 - 1e-6), mu) > chance
     # A mixture: the Gaussian ones first, then the union bound.
     pure = losses_of(LAPLACE, released(LAPLACE, 5))
     mixed = combine([*parts, pure])
@@ -375,6 +381,38 @@ def test_gaussian_promises_combine_exactly():
     single = combine([parts[0], pure])
     assert single.worst_case == pytest.approx(GAUSSIAN.epsilon + LAPLACE.epsilon)
     assert single.worst_case_passed == pytest.approx(GAUSSIAN.worst_case_passed)
+
+
+@pytest.mark.parametrize("releases", [2, 8])
+def test_a_row_that_keeps_the_evidence_there_is(releases):
+    """It moves no centre any more once ∣ℓ∣ > b: more than b promises releases that do not react."""
+    mu, epsilon = 0.5, 1.2
+    chance = two_sided(epsilon, mu)
+    bound, passed = _one_gaussian([(epsilon, chance)] * releases)
+    assert bound < releases * epsilon
+
+    def reached(b):
+        """P(∣ℓ∣ > b), the law of what is left within ±b on a grid of midpoints."""
+        grid, step = np.linspace(-b, b, 1001, retstep=True)
+        grid = grid[:-1] + step / 2
+        moved = step * norm.pdf(grid[:, None] - grid, mu * mu / 2, mu)
+        left = step * norm.pdf(grid, mu * mu / 2, mu)
+        for _ in range(releases - 1):
+            left = moved @ left
+        return 1 - left.sum()
+
+    assert reached(bound) <= passed
+    # Power: b of releases that do not react is passed more often than it says, by such a row.
+    together = mu * math.sqrt(releases)
+    low, high = 0.0, releases * epsilon
+    for _ in range(60):
+        low, high = (
+            ((low + high) / 2, high)
+            if two_sided((low + high) / 2, together) > passed
+            else (low, (low + high) / 2)
+        )
+    assert two_sided(high, together) == pytest.approx(passed)
+    assert reached(high) > 1.01 * passed
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 3.0, 500.0])
@@ -397,9 +435,17 @@ def test_gaussian_promises_at_the_extremes(epsilon, chance):
                 low, high = (middle, high) if tail(b, middle) < p else (low, middle)
             mus.append(high)
         mu = mpmath.sqrt(sum(one**2 for one in mus))
-        assert tail(mpmath.mpf(worst), mu) <= mpmath.mpf(passed) * (1 + mpmath.mpf(1e-13))
+
+        def ever(b):
+            up, down = mpmath.ncdf(mu / 2 - b / mu), mpmath.ncdf(-mu / 2 - b / mu)
+            return (1 + mpmath.exp(-b)) * up + (1 + mpmath.exp(b)) * down
+
         if worst < 3 * epsilon * (1 - 1e-9):
-            assert tail(mpmath.mpf(worst) * (1 - mpmath.mpf(1e-6)), mu) > passed * 0.999
+            assert ever(mpmath.mpf(worst)) <= mpmath.mpf(passed) * (1 + mpmath.mpf(1e-13))
+            assert ever(mpmath.mpf(worst) * (1 - mpmath.mpf(1e-6))) > passed * 0.999
+        else:
+            # The union bound, which is all there is where the chances are large.
+            assert ever(3 * mpmath.mpf(epsilon) * (1 - mpmath.mpf(1e-6))) > passed * 0.999
 
 
 def test_chances_pass_no_more_than_one():

@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import kstest, multivariate_normal
+from scipy.stats import kstest, multivariate_normal, norm
 
 from expost._transcript import individual_epsilon, transcript_profile
 from expost.errors import ConvergenceError, InvalidInput
@@ -317,7 +317,14 @@ class TestPromises:
         profile = transcript_profile(found, delta=1e-3, ids=list("abcde"), notices=["Mind this."])
         promise = mechanism().guarantee(1)
         assert profile.worst_case == pytest.approx(promise.loss(1e-3))
-        assert profile.losses.worst_case_passed == 1e-3
+        # Evidence against the row passes it too, e^(−b) as often at most.
+        mu, passed = 1 / SIGMA, profile.losses.worst_case_passed
+        tails = (
+            norm.sf(profile.worst_case, mu * mu / 2, mu),
+            norm.cdf(-profile.worst_case, mu * mu / 2, mu),
+        )
+        assert tails[0] == pytest.approx(1e-3, rel=1e-9)
+        assert 1e-3 < sum(tails) <= passed <= 1e-3 * (1 + math.exp(-profile.worst_case))
         assert profile.notices[-1] == "Mind this."
         np.testing.assert_allclose(profile.distance, np.sqrt(np.linspace(0, 1, 5)))
         np.testing.assert_allclose(

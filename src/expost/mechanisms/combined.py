@@ -3,7 +3,7 @@
 Conventions
 -----------
 θ₁ … θ_k  releases whose noises were drawn independently of each other; how the later ones were made
-          may depend on the earlier ones.
+          may depend on the earlier ones, but not what each of them promises.
 ℓ         Σℓⱼ: given the data p(θ₁, …, θ_k ∣ D) = Π p(θⱼ ∣ D, θ₁ … θⱼ₋₁), so that the evidence adds
           up (D5.3 Lemma 1). E[exp(−ℓ)] = 1 as for each of them.
 
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
@@ -264,10 +264,12 @@ def _sum_above(terms: Sequence[float]) -> float:
 
 
 def _one_gaussian(promises: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Promises (ε, p) about normal losses as one: the least b with P(∣ℓ∣ > b) ≤ Σp.
+    """Promises (ε, p) about normal losses as one: the least b that is sure of P(∣ℓ∣ > b) ≤ Σp.
 
     P(∣ℓ∣ > ε) = Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ) grows with μ, so that a promise bounds μ; the bounds
-    combine to √Σμ². By the union bound b is at most Σε.
+    combine to √Σμ². How far a row moves the next centre may depend on the releases before it, and
+    a row that moves it no further keeps the evidence there is (:func:`_ever_passed`). By the union
+    bound b is at most Σε.
     """
     worst, chance = (np.array(column) for column in zip(*promises, strict=True))
     room = chance * (1 + _TAIL_ERROR)
@@ -279,7 +281,7 @@ def _one_gaussian(promises: Sequence[tuple[float, float]]) -> tuple[float, float
     most = _sum_above(list(worst))
     allowed = total * (1 - _TAIL_ERROR)
     _, least = bracket_root(
-        lambda b: allowed - _passed(b, np.array(together)), np.array(0.0), np.array(most)
+        lambda b: allowed - _ever_passed(b, np.array(together)), np.array(0.0), np.array(most)
     )
     return float(least), total
 
@@ -287,4 +289,18 @@ def _one_gaussian(promises: Sequence[tuple[float, float]]) -> tuple[float, float
 def _passed(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
     """P(∣ℓ∣ > ε) for ℓ ~ N(μ²/2, μ²), μ > 0."""
     chance: FloatArray = ndtr(mu / 2 - epsilon / mu) + ndtr(-mu / 2 - epsilon / mu)
+    return chance
+
+
+def _ever_passed(bound: FloatArray, mu: FloatArray) -> FloatArray:
+    """P(∣ℓ∣ > b) at most, over all releases of Σμⱼ² ≤ μ² whose μⱼ may react to those before.
+
+    Given the past ℓⱼ ~ N(μⱼ²/2, μⱼ²): ℓ is a Brownian motion of drift ½ looked at at a time of at
+    most μ². With its reflection at b, and at −b, it has passed ±b by then with probability
+
+        Φ(μ/2 − b/μ) + e^b Φ(−μ/2 − b/μ)   and   Φ(−μ/2 − b/μ) + e^(−b) Φ(μ/2 − b/μ)   at most.
+    """
+    above, below = mu / 2 - bound / mu, -mu / 2 - bound / mu
+    turned = np.exp(bound + log_ndtr(below)) + np.exp(-bound) * ndtr(above)
+    chance: FloatArray = ndtr(above) + ndtr(below) + turned
     return chance

@@ -301,7 +301,8 @@ class Transcript:
     def row_losses(self, *, delta: float = 1e-5, promised: bool = True) -> RowLosses:
         """The losses as every mechanism gives them.
 
-        ``delta``     with which probability at most the worst case is passed.
+        ``delta``     the worst case b is the guarantee's loss at δ: evidence for the row passes it
+                      with probability δ at most, against it with δe^(−b) (P ≤ e^(−b)Q there).
         ``promised``  false where the noise was read from the data (local sensitivity).
 
         The law for known batches takes each gradient for as long as it was in this run; the far
@@ -313,6 +314,7 @@ class Transcript:
         known = self.adversary is Adversary.KNOWN_BATCHES
         drawn = not known and self.mechanism.relation is Neighbouring.REMOVE
         guarantee = self.guarantee() if promised and self.steps > 0 else None
+        worst = math.inf if guarantee is None else guarantee.loss(delta)
         distance = np.sqrt(self.square)
         furthest = np.sqrt(self.most_separation_square)
         if self.mechanism.norm_budget is not None:
@@ -329,8 +331,10 @@ class Transcript:
             relation=self.mechanism.relation,
             law=GaussianLaw(separation=self.separation) if known else None,
             far_law=GaussianLaw(separation=furthest) if known else None,
-            worst_case=math.inf if guarantee is None else guarantee.loss(delta),
-            worst_case_passed=0.0 if guarantee is None else delta,
+            worst_case=worst,
+            worst_case_passed=0.0
+            if guarantee is None
+            else min(delta * (1 + math.exp(-worst)), 1.0),
             guarantee=guarantee,
             draw=self._draw if drawn else None,
             sampled=self._sampled if drawn else None,
