@@ -32,6 +32,7 @@ from expost.accounting.rdp import (
     Steps,
     best_order,
     gathered,
+    order_at,
     oriented,
     revealed,
     saving,
@@ -41,15 +42,19 @@ from expost.types import FloatArray
 
 __all__ = ["Effort", "LossCurve", "loss_curve"]
 
-# Points of the composed law's window, and labels of one release: 2²² is about 200 MiB at work.
-_LARGEST_WINDOW = 2**22
-_MOST_LABELS = 2**20
-# Shares of the tilted mass that may lie outside of the window, be rounded up to the least label
-# that is kept, and have an r that is not bounded; without a tilt they are shares of δ.
+# Points of the composed law's window, and labels of one release; 2²¹ is about 100 MiB at work.
+_LARGEST_WINDOW = 2**21
+_MOST_LABELS = 2**19
+_SMALL_WINDOW = 2**16
+# Shares, of the tilted mass that makes up δ, that may lie outside of the window, be rounded up to
+# the least label that is kept, and have an r that is not bounded.
 _OUTSIDE = 1e-10
 _LUMPED = 1e-8
 _STRAY = 1e-6
 _LARGEST_EXPONENT = 1e9
+_STEEPEST = 10.0
+# Exponents of the tilt that are taken off again: float64 ends at 709.
+_LARGEST_UNTILT = 600.0
 # Points that are kept.
 _KEPT = 2**15
 
@@ -59,25 +64,28 @@ class Effort:
     """How a curve is worked out; each choice gives valid bounds.
 
     ``spacing``: of the grid, in standard deviations of one (average) release. ``cut``: the share of
-    δ that the largest losses may have together and count as infinite. ``tilted``: for sums in
-    which many releases take part; not for those where one alone decides.
+    δ that the largest losses may have together and count as infinite. ``target``: an ε near ε(δ),
+    where it is known; the tilt is then aimed at it, which is better where single releases decide
+    over the sum, and the errors are kept small against what is left there.
     """
 
     spacing: float
     cut: float = 1e-7
-    tilted: bool = True
+    target: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LossCurve:
     """δ⁺ and a lower bound of δ at increasing ε ≥ 0, in units of e^``log_scale``.
 
-    ``lower[i]`` bounds δ(``epsilons[i] − shift``) from below.
+    ``lower[i]`` bounds δ(``epsilons[i] − shift``) from below. To the left of the first point ε₀,
+    δ(ε) ≤ δ(ε₀) + ``reach``·(1 − e^(ε−ε₀)), with reach = E_P[min(1, e^(ε₀−L))] ≤ 1.
     """
 
     epsilons: FloatArray
     upper: FloatArray
     lower: FloatArray
+    reach: float
     shift: float
     log_scale: float
     points: int
@@ -95,14 +103,17 @@ class LossCurve:
         scaled = np.where(gap > 0, scaled, self.upper[left])
         with np.errstate(divide="ignore"):
             found = np.exp(np.minimum(np.log(scaled) + self.log_scale, 0.0))
-        # To the left of the window nothing is known.
-        return np.where(place < 0, 1.0, found)
+        before = self.epsilons[0] - np.minimum(epsilons, self.epsilons[0])
+        deltas: FloatArray = np.minimum(found - self.reach * np.expm1(-before), 1.0)
+        return deltas
 
     def epsilon(self, delta: float) -> float:
         """The least ε ≥ 0 with δ⁺(ε) ≤ ``delta``; infinite where the curve ends above it."""
         target = self._scaled(delta)
+        first = float(self.epsilons[0])
         if self.upper[0] <= target:
-            return float(self.epsilons[0])
+            room = (delta - float(self.deltas(self.epsilons[:1])[0])) * (1 - 8 * ROUNDOFF)
+            return max(first + math.log1p(-room / self.reach), 0.0) if room < self.reach else 0.0
         if not self.upper[-1] <= target:
             return math.inf
         # The last point above the target.
@@ -127,10 +138,10 @@ class LossCurve:
         place = int(np.searchsorted(self.epsilons, epsilon + self.shift, side="left"))
         if place == len(self.epsilons) or not self.lower[place] > 0:
             return 0.0
-        return min(math.exp(math.log(self.lower[place]) + self.log_scale), 1.0)
+        return _unscaled(float(self.lower[place]), self.log_scale)
 
     def _scaled(self, delta: float) -> float:
-        return math.exp(min(math.log(delta) - self.log_scale, 700.0))
+        return _scaled(delta, self.log_scale)
 
 
 def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -> LossCurve:
@@ -142,19 +153,26 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
             (head[0], head[1], count) for head, (_, count) in zip(heads, steps, strict=True)
         )
     )
-    # Past the second, rounding of θℓ would count.
-    widest = max(float(np.max(np.abs(losses))) for losses, _ in heads)
-    order = best_order(cumulants, -log_delta) if effort.tilted else 0.0
-    order = min(order, _LARGEST_EXPONENT / (releases * widest))
-    spread = cumulants.at(order)[2]
-    spacing = effort.spacing * math.sqrt(spread / releases)
-    share = 1.0 if effort.tilted else math.exp(log_delta)
+    if effort.target is None:
+        order = best_order(cumulants, -log_delta)
+    else:
+        order = order_at(cumulants, effort.target)
+    # Past this, rounding of θℓ would count.
+    largest = max(abs(float(losses[-1])) for losses, _ in heads)
+    order = min(order, _LARGEST_EXPONENT / (releases * largest))
+    _, mean, spread = cumulants.at(order)
+    # Where the loss hardly varies, an error of 1e-4 of it is small enough.
+    spacing = effort.spacing * max(math.sqrt(spread), 0.01 * abs(mean)) / math.sqrt(releases)
+    # A tilt that changes much from one label to the next says nothing.
+    order = min(order, _STEEPEST / spacing)
+    share = 1.0 if effort.target is None else _share(cumulants, order, log_delta, effort.target)
     spans = [_span(head, order, share * _LUMPED / releases) for head in heads]
     for low, high in spans:
         # No more labels than that, and sums of labels that float64 holds.
         spacing = max(spacing, (high - low) / _MOST_LABELS, 1e-13 * releases * max(high, -low))
     for _ in range(8):
         spacing = _anchored(steps, spacing)
+        order = min(order, _STEEPEST / spacing)
         labels = [
             _labels(law, backward, spacing, order, span, count)
             for (law, count), span in zip(steps, spans, strict=True)
@@ -195,6 +213,12 @@ class _Window:
     @property
     def points(self) -> int:
         return self.high - self.low + 1
+
+
+def _share(cumulants: Cumulants, order: float, log_delta: float, target: float) -> float:
+    """About how much of the tilted mass it is that makes up δ(target), at most 1."""
+    log_share = log_delta + order * target - cumulants.at(order)[0] - math.log(_kernel_peak(order))
+    return math.exp(min(max(log_share, -60.0), 0.0))
 
 
 def _head(law: StepLaw, backward: bool, log_cut: float) -> tuple[FloatArray, FloatArray]:
@@ -317,6 +341,9 @@ def _window(labels: list[_Labels], spacing: float, outside: float) -> _Window:
     least = sum(each.count * each.first for each in labels)
     most = sum(each.count * (each.first + len(each.weights) - 1) for each in labels)
     low, high = max(low - 1, least), min(high + 1, most)
+    # Where there is not much more, nothing is left beyond.
+    if most - low < _SMALL_WINDOW:
+        high = most
     return _Window(
         low=min(low, high), high=high, mean=mean, outside=outside, open_above=high < most
     )
@@ -368,51 +395,63 @@ def _composed(
 ) -> LossCurve:
     masses, error = _convolved(labels, window)
     log_scale = sum(each.count * each.log_total for each in labels) - order * window.mean
-    start = min(max(window.low, 0), window.high)
+    start = max(window.low, 0)
+    if order > 0:
+        start = max(start, math.ceil((window.mean - _LARGEST_UNTILT / order) / spacing))
+    start = min(start, window.high)
     place = np.arange(start, window.high + 1)
     # e^(θ·mean − θkh): takes the tilt off again.
-    untilt = np.exp(np.minimum(order * (window.mean - spacing * place), 700.0))
+    untilt = np.exp(order * (window.mean - spacing * place))
     masses = (np.maximum(masses[start - window.low :], 0.0) + error) * untilt
     beyond = window.outside * float(untilt[-1]) if window.open_above else 0.0
-    told, lost = _infinite(steps, labels, log_scale)
-    tail = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + (beyond + told + lost)
-    stay = math.exp(-spacing)
-    first = beyond + told + lost
+    told, lost = _infinite(steps, labels)
+    told, lost = _scaled(told, log_scale), _scaled(lost, log_scale)
+    infinite = beyond + told + lost
     # δ(kh) = (1 − e^(−h))·P(L > kh) + e^(−h)·δ((k+1)h), from the top: positive terms only.
-    upper, _ = lfilter([-math.expm1(-spacing)], [1.0, -stay], tail[::-1], zi=[stay * first])
-    releases = sum(each.count for each in labels)
-    slack = 1e-9 + 1e-13 * releases
+    tail = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + infinite
+    stay = math.exp(-spacing)
+    upper, _ = lfilter([-math.expm1(-spacing)], [1.0, -stay], tail[::-1], zi=[stay * infinite])
+    slack = 1e-9 + 1e-13 * sum(each.count for each in labels)
     upper = upper[::-1] * (1 + slack)
     shift, stray = _shift(labels, share * _STRAY)
     stray += 2 * window.outside
     lower = upper * (1 - 2 * slack) - beyond - lost
-    lower -= (
-        2 * error * _kernel_sum(order, spacing, len(place)) + stray * _kernel_peak(order)
-    ) * untilt
-    step = max(len(place) // _KEPT, 1)
-    kept = np.unique(np.append(np.arange(0, len(place), step), len(place) - 1))
+    wrong = 2 * error * _kernel_sum(order, spacing, len(place)) + stray * _kernel_peak(order)
+    kept = np.arange(0, len(place), max(len(place) // _KEPT, 1))
+    kept = np.unique(np.append(kept, len(place) - 1))
+    # What the transform or the window may have added to the masses.
+    doubt = float(untilt.sum()) * error + 2 * window.outside * float(untilt[0])
+    left = 1 - _unscaled(float(masses.sum()) - 2 * doubt, log_scale) * (1 - slack)
+    reach = _unscaled(float(masses @ np.exp(spacing * (start - place))), log_scale) + left
     return LossCurve(
         epsilons=spacing * np.maximum(place[kept], 0),
         upper=np.maximum.accumulate(upper[kept][::-1])[::-1],
-        lower=lower[kept],
+        lower=(lower - wrong * untilt)[kept],
+        reach=min(reach * (1 + slack), 1.0),
         shift=shift,
         log_scale=log_scale,
         points=window.points,
     )
 
 
-def _infinite(steps: Steps, labels: list[_Labels], log_scale: float) -> tuple[float, float]:
-    """What is told outright, and what was cut off, in units of the scale."""
+def _infinite(steps: Steps, labels: list[_Labels]) -> tuple[float, float]:
+    """What is told outright, and what was cut off."""
     told = revealed(steps)
     rest = sum(
         each.count * math.log1p(-each.hidden / (1 - law.revealed))
         for (law, _), each in zip(steps, labels, strict=True)
     )
-    lost = -(1 - told) * math.expm1(rest)
-    return tuple(  # type: ignore[return-value]
-        math.exp(min(math.log(part) - log_scale, 700.0)) if part > 0 else 0.0
-        for part in (told, lost)
-    )
+    return told, -(1 - told) * math.expm1(rest)
+
+
+def _scaled(value: float, log_scale: float) -> float:
+    """``value`` in units of e^log_scale."""
+    return math.exp(min(math.log(value) - log_scale, 700.0)) if value > 0 else 0.0
+
+
+def _unscaled(value: float, log_scale: float) -> float:
+    """A probability out of those units."""
+    return math.exp(min(math.log(value) + log_scale, 0.0)) if value > 0 else 0.0
 
 
 def _kernel_peak(order: float) -> float:

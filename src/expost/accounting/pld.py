@@ -20,7 +20,7 @@ that Rényi divergences suggest, downwards.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,9 +44,8 @@ __all__ = ["EPSILON_TOLERANCE", "LEAST_DELTA", "PrivacyLoss", "summed"]
 
 # Relative width of the interval of ε at which no finer grid is tried.
 EPSILON_TOLERANCE = 1e-3
-# An interval wider than this is that of a sum which single releases decide.
-_SINGLE = 0.1
-_LOWEST_UNTILTED = -12
+# What share of δ each refinement takes for infinite: rare, large losses ask for a coarse grid.
+_CUTS = (1e-4, 1e-2)
 # Below it, figures come from Rényi divergences alone.
 LEAST_DELTA = 1e-300
 _LOWEST_LEVEL = -300
@@ -62,11 +61,13 @@ class PrivacyLoss:
     Formal guarantees
     -----------------
     ``epsilon_interval`` and ``delta_interval`` hold the figure of the dominating pair; all others
-    return an upper bound that is at most that of the Rényi divergences. The grid is refined once
-    where the interval of ε is wider than 1e-3 of itself; its budget is a few seconds, 500 MiB.
+    return an upper bound that is at most that of the Rényi divergences. The grid is refined where
+    the interval of ε is wider than 1e-3 of itself, twice at most; that is a few seconds, 500 MiB.
+    A ``draft`` has a grid of a fifth of the points and is not refined: for a search.
     """
 
     steps: Steps
+    draft: bool = False
 
     @property
     def largest(self) -> float:
@@ -91,7 +92,7 @@ class PrivacyLoss:
         low, high = 0.0, min(self.largest, tight_epsilon(self.steps, delta).value)
         if delta < LEAST_DELTA or high == 0:
             return low, high
-        for curves in _curves(self.steps, _level(delta)):
+        for curves in _curves(self.steps, _level(delta), self.draft):
             low = max(low, *(curve.epsilon_below(delta) for curve in curves))
             high = min(high, max(curve.epsilon(delta) for curve in curves))
         return min(low, high), high
@@ -106,14 +107,14 @@ class PrivacyLoss:
         if told == 1 or epsilon >= self.largest:
             return told, told
         low, high = told, tight_delta(self.steps, epsilon)
-        level = _level(min(high, estimated_delta(self.steps, epsilon)))
-        for _ in range(_LEVELS):
-            for curves in _curves(self.steps, level):
+        descent = _Descent(min(high, estimated_delta(self.steps, epsilon)))
+        for level in descent:
+            ends = []
+            for curves in _curves(self.steps, level, self.draft):
                 low = max(low, *(curve.delta_below(epsilon) for curve in curves))
                 high = min(high, float(_worst(curves, np.array([epsilon]))[0]))
-            if _settled(high, level):
-                break
-            level = _level(high)
+                ends.append(float(curves[0].epsilons[-1]))
+            descent.tell(high, inside=epsilon < max(ends))
         return min(low, high), high
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
@@ -156,24 +157,55 @@ class PrivacyLoss:
             # the largest one of the dominating pair: only the curve bounds every pair (erratum 10).
             share = self.told / delta * (1 + 4 * ROUNDOFF)
             known = self.largest - math.log1p(-share) if share < 1 else math.inf
-        return known if delta < LEAST_DELTA else self._least(bound, known, _level(delta))
+        if delta < LEAST_DELTA:
+            return known
+        # Never below ε(δ), whose own bound may be a little larger.
+        return max(self._least(bound, known, _level(delta)), self.epsilon(delta))
 
     def _least(self, figure: _Figure, known: float, level: int) -> float:
         """The least of ``figure(ε, δ(ε))`` over ε, and what is ``known`` already, rounded up."""
         best = known
-        for _ in range(_LEVELS):
-            deepest = 1.0
-            for curves in _curves(self.steps, level):
-                epsilon = curves[0].epsilons
+        descent = _Descent(10.0**level)
+        for level in descent:
+            deepest, inside = 1.0, False
+            for curves in _curves(self.steps, level, self.draft):
+                epsilon = np.concatenate([[0.0], *(curve.epsilons for curve in curves)])
                 delta = _worst(curves, epsilon)
                 values = figure(epsilon, delta)
                 place = int(np.argmin(values))
                 best = min(best, float(values[place]))
                 deepest = min(deepest, float(delta[place]))
-            if _settled(deepest, level):
-                break
-            level = _level(deepest)
+                inside |= bool(epsilon[place] < curves[0].epsilons[-1])
+            descent.tell(deepest, inside=inside)
         return min(best * (1 + 16 * ROUNDOFF), known)
+
+
+class _Descent:
+    """The levels to look at, downwards from a first guess, until the answer is of its own level.
+
+    A curve that ends before the ε that is asked for says nothing of δ but that it is less: then the
+    steps grow.
+    """
+
+    def __init__(self, guess: float) -> None:
+        self._level = _level(guess)
+        self._step = 1
+        self._open = True
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(_LEVELS):
+            if not self._open:
+                return
+            yield self._level
+
+    def tell(self, delta: float, *, inside: bool) -> None:
+        """What δ was found, and whether the curve reached so far."""
+        lower = _level(1.01 * delta)
+        if not inside:
+            lower = min(lower, self._level - self._step)
+            self._step *= 2
+        self._open = lower < self._level and self._level > _LOWEST_LEVEL
+        self._level = max(lower, _LOWEST_LEVEL)
 
 
 def summed(losses: Iterable[float]) -> float:
@@ -185,38 +217,41 @@ def summed(losses: Iterable[float]) -> float:
 
 
 @lru_cache(maxsize=48)
-def _curves(steps: Steps, level: int) -> tuple[tuple[LossCurve, ...], ...]:
+def _curves(steps: Steps, level: int, draft: bool) -> tuple[tuple[LossCurve, ...], ...]:
     """Curves near δ = 10^level, one for each direction, and again with more effort if need be."""
     releases = sum(count for _, count in steps)
-    spacing = min(0.01, 8e-4 * math.sqrt(releases))
+    spacing = (5.0 if draft else 1.0) * min(0.01, 8e-4 * math.sqrt(releases))
     directions = (False,) if all(law.symmetric for law, _ in steps) else (False, True)
+    log_delta = level * math.log(10)
+    first = tuple(
+        loss_curve(steps, back, log_delta, Effort(spacing=spacing)) for back in directions
+    )
+    found = [first]
+    for cut in () if draft else _CUTS:
+        if _relative_gap(found, level) <= EPSILON_TOLERANCE:
+            break
+        finer = []
+        for back, *tried in zip(directions, *found, strict=True):
+            target = min(curve.epsilon(10.0 ** (level + 0.5)) for curve in tried)
+            effort = Effort(
+                spacing=spacing / 4,
+                cut=cut,
+                target=target if target < math.inf else tight_epsilon(steps, 10.0**level).value,
+            )
+            finer.append(loss_curve(steps, back, log_delta, effort))
+        found.append(tuple(finer))
+    return tuple(found)
 
-    def curves(effort: Effort) -> tuple[LossCurve, ...]:
-        return tuple(loss_curve(steps, back, level * math.log(10), effort) for back in directions)
 
-    first = curves(Effort(spacing=spacing))
-    gap = _relative_gap(first, level)
-    if gap <= EPSILON_TOLERANCE:
-        return (first,)
-    if gap > _SINGLE and level >= _LOWEST_UNTILTED:
-        return first, curves(Effort(spacing=spacing, cut=1e-3, tilted=False))
-    return first, curves(Effort(spacing=spacing / 4))
-
-
-def _relative_gap(curves: tuple[LossCurve, ...], level: int) -> float:
+def _relative_gap(found: list[tuple[LossCurve, ...]], level: int) -> float:
     """The width of the interval of ε in the middle of a level, as a share of ε at its lower end."""
     middle = 10.0 ** (level + 0.5)
-    high = max(curve.epsilon(middle) for curve in curves)
-    low = max(curve.epsilon_below(middle) for curve in curves)
-    scale = max(curve.epsilon(10.0**level) for curve in curves)
+    high = min(max(curve.epsilon(middle) for curve in curves) for curves in found)
+    low = max(max(curve.epsilon_below(middle) for curve in curves) for curves in found)
+    scale = min(max(curve.epsilon(10.0**level) for curve in curves) for curves in found)
     if high == 0 or not scale < math.inf:
         return 0.0 if high == 0 else math.inf
     return (high - low) / scale
-
-
-def _settled(delta: float, level: int) -> bool:
-    """Whether a curve made for 10^level is the right one at this δ."""
-    return _level(1.01 * delta) >= level or level == _LOWEST_LEVEL
 
 
 def _level(delta: float) -> int:

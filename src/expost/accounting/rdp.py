@@ -40,6 +40,7 @@ __all__ = [
     "estimated_true_positive_rate",
     "gathered",
     "mironov_epsilon",
+    "order_at",
     "oriented",
     "renyi_advantage",
     "renyi_divergence",
@@ -156,6 +157,11 @@ def best_order(cumulants: Cumulants, log_inverse_delta: float) -> float:
     return _root(lambda at: _excess(cumulants, at, math.log1p) - log_inverse_delta, cumulants)
 
 
+def order_at(cumulants: Cumulants, epsilon: float) -> float:
+    """θ of the least bound of δ(ε), for the cumulants of one direction."""
+    return _root(lambda at: cumulants.at(at)[1] - math.log1p(1 / at) - epsilon, cumulants)
+
+
 def saving(theta: float) -> float:
     """θ log θ − (1+θ) log(1+θ) ≤ 0, the log of the largest e^(−θx)(1 − e^(−x)) over x > 0."""
     return -theta * math.log1p(1 / theta) - math.log1p(theta)
@@ -194,14 +200,9 @@ def _delta(steps: Steps, epsilon: float, moment: _Moment) -> float:
     """The least e^(K − θε)·θ^θ/(1+θ)^(1+θ) over θ."""
     worst = -math.inf
     for back in _directions(steps):
-        cumulants = _cumulants(steps, back)
-
-        def slope(at: float, cumulants: Cumulants = cumulants) -> float:
-            return cumulants.at(at)[1] - math.log1p(1 / at) - epsilon
-
+        best = order_at(_cumulants(steps, back), epsilon)
         least = min(
-            moment(steps, back, theta) + saving(theta) - theta * epsilon
-            for theta in _orders(_root(slope, cumulants))
+            moment(steps, back, theta) + saving(theta) - theta * epsilon for theta in _orders(best)
         )
         worst = max(worst, least)
     return math.exp(min(worst, 0.0))
