@@ -21,7 +21,7 @@ from expost.accounting import gaussian_epsilon_below
 from expost.accounting.laws import SampledGaussian
 from expost.accounting.pld import PrivacyLoss
 from expost.errors import ConvergenceError, InvalidInput
-from expost.risk._arguments import extended, level, rate, up
+from expost.risk._arguments import count, extended, level, rate, up
 from expost.risk.guarantee import Guarantee
 from expost.risk.promises import GaussianNoise
 from expost.types import Neighbouring
@@ -68,7 +68,7 @@ class DPSGD(Guarantee):
             )
         object.__setattr__(self, "noise_multiplier", noise)
         object.__setattr__(self, "sampling_rate", sampled)
-        object.__setattr__(self, "steps", _validate.whole("steps", self.steps, least=1))
+        object.__setattr__(self, "steps", count("steps", self.steps))
         object.__setattr__(self, "relation", Neighbouring.parse(self.relation))
 
     def delta(self, epsilon: float) -> float:
