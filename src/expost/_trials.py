@@ -23,8 +23,8 @@ from expost.types import Audience
 __all__ = ["Trials"]
 
 _FORMAT = "expost-trials/1"
-# Trials that a worker makes before it reports, at most.
-_BLOCK = 16
+# Trials that a worker makes before it reports, at most: so many are waited for at an interruption.
+_BLOCK = 4
 # Seconds between two writings of the checkpoint, at least.
 _PAUSE = 5.0
 

@@ -6,7 +6,6 @@ between on D': the adversary, undecided before, says D where the loss is above 0
 
 import copy
 import hashlib
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,12 +197,14 @@ class _Worlds:
 
 def _digest(training: PairTraining) -> str:
     """Of everything that a trial depends on but its seed."""
-    parts: list[Any] = []
-    for tensor in (*training.rows, *(training.test or ())):
-        parts.append((str(tensor.dtype), tuple(tensor.shape), tensor.numpy().tobytes()))
-    for name, tensor in sorted(training.module.state_dict().items()):
-        parts.append((name, str(tensor.dtype), tensor.numpy().tobytes()))
-    parts += [repr(training.module), getattr(training.loss, "__qualname__", repr(training.loss))]
+    found = hashlib.sha256()
+    named = {f"data {k}": part for k, part in enumerate((*training.rows, *(training.test or ())))}
+    named |= training.module.state_dict()
+    for name, tensor in named.items():
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().contiguous().numpy().tobytes())
     settings = ("noise_multiplier", "clip", "learning_rate", "divisor", "steps", "local", "adam")
-    parts += [(name, getattr(training, name)) for name in (*settings, "fresh", "shared")]
-    return hashlib.sha256(pickle.dumps(parts, protocol=5)).hexdigest()
+    values = {name: getattr(training, name) for name in (*settings, "fresh", "shared")}
+    loss = getattr(training.loss, "__qualname__", type(training.loss).__qualname__)
+    found.update(f"{values} {training.module!r} {loss}".encode())
+    return found.hexdigest()
