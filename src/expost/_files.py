@@ -66,6 +66,9 @@ def _refuse_constant(name: str) -> float:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file strictly, or raise :class:`InvalidInput` that names it."""
+    # A pipe would be waited for, and a device has no end.
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InvalidInput(f"{path}: is not a file; name one that can be read again.")
     try:
         return json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
     except OSError as error:

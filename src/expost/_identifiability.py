@@ -12,6 +12,7 @@ from expost._privacy_profile import PrivacyProfile
 from expost._row_identifiability import RowIdentifiability
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
+from expost.risk._arguments import count
 from expost.risk.answer import Identifiability
 from expost.risk.goals import GOALS, of_goal
 from expost.risk.guarantee import Guarantee
@@ -169,7 +170,7 @@ def _training(
         raise InvalidInput(f"sampling_rate={sampling_rate!r}: must be a share of at most 1.")
     return Training(
         sampling_rate=rate,
-        steps=1 if steps is None else _validate.whole("steps", steps, least=1),
+        steps=1 if steps is None else count("steps", steps),
         relation=Neighbouring.REMOVE if relation is None else Neighbouring.parse(relation),
     )
 

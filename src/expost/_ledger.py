@@ -61,7 +61,10 @@ class Ledger:
     audience = Audience.FAIL
 
     def __post_init__(self) -> None:
-        if not isinstance(self.salt, str) or len(_bytes_of(self.salt)) != 32:
+        # Both: fromhex skips blanks, which no salt has.
+        if not (
+            isinstance(self.salt, str) and len(self.salt) == 64 and len(_bytes_of(self.salt)) == 32
+        ):
             raise InvalidInput("salt: must be 64 hexadecimal digits.")
         known = [entry.release for entry in self.entries]
         if len(set(known)) != len(known):

@@ -18,6 +18,7 @@ from expost._published import FORMAT as REPORT
 from expost._published import PublishedReport
 from expost.errors import ExpostError, InvalidInput
 from expost.mechanisms import Release
+from expost.mechanisms.output import NOISES
 from expost.mechanisms.release import FORMAT as MODEL
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 
@@ -26,6 +27,7 @@ __all__ = ["KINDS", "Entry", "entries_of", "now"]
 KINDS = ("model", "report")
 _MECHANISMS = ("output", "objective", "gradient and Hessian")
 _DIGITS = frozenset("0123456789abcdef")
+_MOST = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +61,21 @@ class Entry:
     data: str | None
 
     def __post_init__(self) -> None:
+        # The name of a file may hold bytes that are no text, and the ledger is text.
+        name = self.name.encode("utf-8", "backslashreplace").decode()
+        object.__setattr__(self, "name", name)
         _checksum("release", self.release)
         if self.data is not None:
             _checksum("data", self.data)
         _validate.one_of("kind", self.kind, KINDS)
         _validate.one_of("mechanism", self.mechanism, _MECHANISMS)
+        _validate.one_of("noise", self.noise, NOISES)
         _validate.positive("epsilon", self.epsilon, finite=False)
         if self.delta != 0:
             _validate.probability("delta", self.delta)
-        _validate.whole("dimension", self.dimension, least=1)
-        _validate.whole("rows", self.rows, least=2)
-        _validate.whole("read_from_data", self.read_from_data, least=0)
+        for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
+            if _validate.whole(field, getattr(self, field), least=least) > _MOST:
+                raise InvalidInput(f"{field}: must be a whole number of at most 2**53.")
         _date(self.made)
 
     @property
@@ -168,7 +174,7 @@ class Entry:
                 made=value["made"],
                 name=_text(value["name"]),
                 mechanism=value["mechanism"],
-                noise=_text(value["noise"]),
+                noise=value["noise"],
                 epsilon=_number(value["epsilon"]),
                 delta=_number(value["delta"]),
                 guarantee=_guarantee_from_json(value["guarantee"]),
@@ -269,7 +275,10 @@ def _number(value: Any) -> float:
         return float("inf")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput("a field that must be a number is none.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidInput("a number is past what float64 holds.") from None
 
 
 def _or_infinite(number: float) -> float | str:

@@ -22,6 +22,7 @@ __all__ = ["Line", "Listing", "add", "listing"]
 _DELTA = 1e-5
 # What a folder of results may hold.
 _RELEASES = ("model.json", "report.json")
+_ANY_LEDGER = FORMAT.partition("/")[0] + "/"
 _LONGEST_NAME = 60
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -186,7 +187,8 @@ def _found(path: Path) -> list[tuple[Entry, Path | None]]:
     """The releases at one path, with the ledger that lists each."""
     if not path.is_dir():
         value = read_json(path)
-        if isinstance(value, dict) and value.get("format") == FORMAT:
+        # Also that of a newer expost, which is refused as what it is.
+        if isinstance(value, dict) and str(value.get("format")).startswith(_ANY_LEDGER):
             return [(entry, path) for entry in Ledger.load(path).entries]
         beside = path.parent / NAME
         return _marked(entries_of(path), beside if beside.exists() else None)

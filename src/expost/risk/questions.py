@@ -39,6 +39,8 @@ __all__ = [
     "repeated",
 ]
 
+# More take minutes, one by one.
+_MOST_RELEASES = 10_000
 _NO_DELTA = (
     "Without a delta no belief is told: under Gaussian noise none is bounded for certain; name a"
     " delta well below one over the number of rows."
@@ -56,13 +58,25 @@ class Asked:
     releases: int = 1
 
     def __post_init__(self) -> None:
-        _validate.probability("prior", self.prior)
-        _validate.probability("false_positive_rate", self.false_positive_rate)
-        count("releases", self.releases)
+        checked: dict[str, float] = {
+            "prior": _validate.probability("prior", self.prior),
+            "false_positive_rate": _validate.probability(
+                "false_positive_rate", self.false_positive_rate
+            ),
+            "releases": count("releases", self.releases),
+        }
+        if not self.releases <= _MOST_RELEASES:
+            raise InvalidInput(
+                f"releases={self.releases!r}: must be at most {_MOST_RELEASES:,}; of more, Gaussian"
+                " noise has mu times their root, and DP-SGD so many times the steps."
+            )
         if self.delta is not None:
-            level("delta", self.delta)
+            checked["delta"] = level("delta", self.delta)
         if self.exceeded is not None:
-            level("exceeded", self.exceeded)
+            checked["exceeded"] = level("exceeded", self.exceeded)
+        # Plain numbers from here on: what is shown and written is no numpy scalar.
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def setting(self, *, each: bool) -> Setting:
         """δ of all releases together, which was named for ``each`` of them or for all."""
