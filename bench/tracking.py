@@ -18,6 +18,8 @@ import expost.torch
 
 SEED = 20261116
 torch.set_num_threads(1)
+# Opacus says that its generator is not a secure one, and torch that Opacus hooks into backward.
+warnings.filterwarnings("ignore", message="Secure RNG turned off|Full backward hook is firing")
 
 
 def digits() -> TensorDataset:
@@ -58,15 +60,13 @@ def epoch(
     """One epoch of Opacus, in pieces of a bounded size where that is asked for."""
     torch.manual_seed(SEED)
     model = network(data.tensors[0].shape[-1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Opacus says that its generator is not a secure one
-        model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
-            module=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-            data_loader=DataLoader(data, batch_size=batch),
-            noise_multiplier=1.0,
-            max_grad_norm=1.0,
-        )
+    model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(data, batch_size=batch),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
     criterion = nn.CrossEntropyLoss()
 
     def loss(given: list[torch.Tensor]) -> torch.Tensor:
@@ -79,9 +79,7 @@ def epoch(
     def steps(batches: DataLoader) -> None:
         for given in batches:
             optimizer.zero_grad()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch warns of Opacus' backward hooks
-                loss(given).backward()
+            loss(given).backward()
             optimizer.step()
 
     if pieces:

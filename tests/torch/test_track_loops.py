@@ -27,18 +27,35 @@ def assert_followed(run, tolerance=1e-9):
     np.testing.assert_allclose(run.tracker.profile().loss, expected, rtol=0, atol=tolerance)
 
 
-def test_a_loop_may_leave_empty_batches_out():
-    run = Run(batch_size=1)
-    skipped = 0
-    for _ in range(3):
-        for batch in run.loader:
-            if len(batch[0]):
-                run.step(batch)
-            else:
-                skipped += 1
-    assert skipped > 3
-    assert_followed(run)
-    assert run.tracker.beliefs.shape[0] == 3
+def only_full(run):
+    for batch in run.loader:
+        if len(batch[0]):
+            run.step(batch)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loop_that_leaves_empty_batches_out_is_refused(workers):
+    run = Run(batch_size=1, workers=workers)
+    with pytest.raises(InvalidInput, match="left an empty batch out"):
+        only_full(run)
+
+
+def test_an_empty_batch_at_the_end_may_not_be_left_out_either():
+    run = Run()
+    run.loader.batch_sampler.__class__ = ends_empty(run)
+    with pytest.raises(InvalidInput, match="left an empty batch out"):
+        only_full(run)
+    assert len(run.noted) == 2
+
+
+def ends_empty(run):
+    recorded = type(run.loader.batch_sampler)
+
+    class Ending(recorded):
+        def __iter__(self):
+            return run.tracker._log.record([[0, 1], [2, 3], []])
+
+    return Ending
 
 
 def test_a_random_row_may_stand_in_for_an_empty_batch():

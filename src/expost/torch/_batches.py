@@ -11,7 +11,9 @@ ahead    how many batches data-loader workers may have drawn before the loop see
 A loader with ``num_workers=0`` draws a batch when the loop asks for it, one with workers exactly
 ``ahead`` earlier, and both deliver in order. So the rows of a step are the oldest batch of the
 newest pass that no step was made on, and there are never more than ``ahead`` younger ones: a loop
-that leaves batches out, or fetches its own ahead, is seen and refused, not guessed.
+that leaves batches out, or fetches its own ahead, is seen and refused, not guessed. Empty batches
+are no exception: where they are left out the number of steps is a function of the sample, which
+no noise covers (a row that is alone in its batch would be the reason for a step).
 """
 
 from collections import deque
@@ -36,8 +38,8 @@ class _Pass:
 
     @property
     def is_over(self) -> bool:
-        """Whether the loop has run it to its end; a loop may leave out empty batches."""
-        return self.ended and self.stepped and not any(len(batch) for batch in self.waiting)
+        """Whether the loop has run it to its end."""
+        return self.ended and self.stepped and not self.waiting
 
 
 class BatchLog:
@@ -71,16 +73,15 @@ class BatchLog:
             yield batch
         if current is not None:
             current.ended = True
+            if self.ahead == 0 and current.stepped and current.waiting:
+                self._refuse_empty(current)
             self._close(current)
 
     def take(self, lengths: list[int]) -> list[IntArray]:
         """The rows of the next pieces, whose ``lengths`` the gradients have."""
         waiting = self._newest.waiting
-        if any(lengths) and not self.stand_in:
-            # A loop may pass over empty batches. One of several pieces is never left out.
-            while waiting and not len(waiting[0]):
-                waiting.popleft()
         if len(waiting) > len(lengths) + self.ahead:
+            self._refuse_empty(self._newest)
             raise InvalidInput(
                 f"data_loader: the loop took {len(waiting) - self.ahead} batches for a step on"
                 f" {len(lengths)}, so that the rows of the step are not known; make a step on"
@@ -108,6 +109,8 @@ class BatchLog:
         batch = waiting[0]
         if self.stand_in and not len(batch) and length == 1:
             length = 0
+        if length:
+            self._refuse_empty(self._newest)
         end = self._used + length
         if end > len(batch) or (length == 0 and len(batch)):
             raise InvalidInput(
@@ -121,6 +124,15 @@ class BatchLog:
             waiting.popleft()
             self._used = 0
         return piece
+
+    def _refuse_empty(self, current: _Pass) -> None:
+        """Say so if it is an empty batch that the loop has left out."""
+        if len(current.waiting[0]) == 0:
+            raise InvalidInput(
+                "data_loader: the loop left an empty batch out, so that the number of steps tells"
+                " of who was sampled, which no noise covers; make a step on empty batches too, as"
+                " Opacus does."
+            )
 
     def _close(self, current: _Pass) -> None:
         if current.is_over:
