@@ -14,29 +14,29 @@ below    The label alone, told instead of ℓ, is a post-processing: its pair is
          r is of second order in h: so is the gap between the two bounds.
 θ        The masses are tilted to p e^(θkh)/Z before they are convolved: what the Fourier transform
          rounds is then small against what is asked for, also where that is 1e-300.
-R(ε)     every error of the transform, of the window and of the cut is added to δ⁺, and taken off
-         from the bound below.
+errors   of the transform, of the window and of the largest losses, which are cut off, are added to
+         δ⁺ and taken off from the bound below.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
 
 from expost._numerics import ROUNDOFF
-from expost.accounting.laws import StepLaw
-from expost.accounting.rdp import (
-    Cumulants,
-    Steps,
-    best_order,
-    gathered,
-    order_at,
-    oriented,
-    revealed,
-    saving,
+from expost.accounting.grid import (
+    Labels,
+    Window,
+    anchored,
+    chernoff,
+    convolved,
+    head_of,
+    labels_of,
+    span_of,
+    window_of,
 )
+from expost.accounting.rdp import Cumulants, Steps, best_order, order_at, revealed, saving
 from expost.errors import ConvergenceError
 from expost.types import FloatArray
 
@@ -45,7 +45,6 @@ __all__ = ["Effort", "LossCurve", "loss_curve"]
 # Points of the composed law's window, and labels of one release; 2²¹ is about 100 MiB at work.
 _LARGEST_WINDOW = 2**21
 _MOST_LABELS = 2**19
-_SMALL_WINDOW = 2**16
 # Shares, of the tilted mass that makes up δ, that may lie outside of the window, be rounded up to
 # the least label that is kept, and have an r that is not bounded.
 _OUTSIDE = 1e-10
@@ -147,7 +146,9 @@ class LossCurve:
 def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -> LossCurve:
     """The curve of Σ ``count`` releases of each law near δ = e^``log_delta``."""
     releases = sum(count for _, count in steps)
-    heads = [_head(law, backward, log_delta + math.log(effort.cut / releases)) for law, _ in steps]
+    heads = [
+        head_of(law, backward, log_delta + math.log(effort.cut / releases)) for law, _ in steps
+    ]
     cumulants = Cumulants(
         parts=tuple(
             (head[0], head[1], count) for head, (_, count) in zip(heads, steps, strict=True)
@@ -166,18 +167,18 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
     # A tilt that changes much from one label to the next says nothing.
     order = min(order, _STEEPEST / spacing)
     share = 1.0 if effort.target is None else _share(cumulants, order, log_delta, effort.target)
-    spans = [_span(head, order, share * _LUMPED / releases) for head in heads]
+    spans = [span_of(head, order, share * _LUMPED / releases) for head in heads]
     for low, high in spans:
         # No more labels than that, and sums of labels that float64 holds.
         spacing = max(spacing, (high - low) / _MOST_LABELS, 1e-13 * releases * max(high, -low))
     for _ in range(8):
-        spacing = _anchored(steps, spacing)
+        spacing = anchored(steps, spacing)
         order = min(order, _STEEPEST / spacing)
         labels = [
-            _labels(law, backward, spacing, order, span, count)
+            labels_of(law, backward, spacing, order, span, count)
             for (law, count), span in zip(steps, spans, strict=True)
         ]
-        window = _window(labels, spacing, share * _OUTSIDE * _kernel_peak(order))
+        window = window_of(labels, spacing, share * _OUTSIDE * _kernel_peak(order))
         if window.points <= _LARGEST_WINDOW:
             return _composed(steps, labels, window, spacing, order, share)
         spacing *= 1.1 * window.points / _LARGEST_WINDOW
@@ -187,213 +188,22 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Labels:
-    """The tilted masses of one law's labels first, first + 1, …; ``weights`` add up to 1."""
-
-    first: int
-    weights: FloatArray
-    offsets: FloatArray
-    log_total: float
-    hidden: float
-    lumped: float
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Window:
-    """The labels low … high that hold the composed, tilted law but for ``outside`` at each end."""
-
-    low: int
-    high: int
-    mean: float
-    outside: float
-    open_above: bool
-
-    @property
-    def points(self) -> int:
-        return self.high - self.low + 1
-
-
 def _share(cumulants: Cumulants, order: float, log_delta: float, target: float) -> float:
     """About how much of the tilted mass it is that makes up δ(target), at most 1."""
     log_share = log_delta + order * target - cumulants.at(order)[0] - math.log(_kernel_peak(order))
     return math.exp(min(max(log_share, -60.0), 0.0))
 
 
-def _head(law: StepLaw, backward: bool, log_cut: float) -> tuple[FloatArray, FloatArray]:
-    """A law's nodes without the largest losses, whose mass is at most e^``log_cut``."""
-    losses, log_masses = gathered(law, backward)
-    tail = np.logaddexp.accumulate(log_masses[::-1])[::-1]
-    kept = max(int(np.searchsorted(-tail, -log_cut, side="left")), 1)
-    return losses[:kept], log_masses[:kept]
-
-
-def _span(head: tuple[FloatArray, FloatArray], order: float, share: float) -> tuple[float, float]:
-    """(low, high): what lies below low, raised to it, is ``share`` of the tilted mass at most.
-
-    Nothing lies above high.
-    """
-    losses, log_masses = head
-    total = float(np.logaddexp.reduce(log_masses + order * losses))
-    raised = np.logaddexp.accumulate(log_masses) + order * losses
-    first = int(np.searchsorted(raised, total + math.log(share)))
-    return float(losses[min(first, len(losses) - 1)]), float(losses[-1])
-
-
-def _anchored(steps: Steps, spacing: float) -> float:
-    """The spacing made a little finer, so that an atom of the first law that has one is a label."""
-    for law, _ in steps:
-        if law.atom >= spacing:
-            return law.atom / math.ceil(law.atom / spacing)
-    return spacing
-
-
-def _labels(
-    law: StepLaw,
-    backward: bool,
-    spacing: float,
-    order: float,
-    span: tuple[float, float],
-    count: int,
-) -> _Labels:
-    first = math.floor(span[0] / spacing)
-    last = math.ceil(span[1] / spacing)
-    size = last - first + 2
-    weights, changes = np.zeros(size), np.zeros(size)
-    hidden = lumped = 0.0
-    losses, log_masses = gathered(law, backward)
-    reference = float(np.max(log_masses + order * np.minimum(losses, span[1])))
-    # A label may lie a rounding inside of the span that it ends.
-    low, high = min(first * spacing, span[0]), max(last * spacing, span[1])
-    for block in law.nodes(spacing, *((-high, -low) if backward else (low, high))):
-        at, log_mass = oriented(block, backward)
-        beyond = at > high
-        hidden += float(np.exp(log_mass[beyond]).sum())
-        at, log_mass = at[~beyond], log_mass[~beyond]
-        under = at < low
-        lumped += float(np.exp(log_mass[under] + order * low - reference).sum())
-        at, log_mass = at[~under], log_mass[~under]
-        label = np.clip(np.floor(at / spacing), first, last)
-        rest = np.clip(at - label * spacing, 0.0, spacing)
-        upward = np.clip(np.expm1(-rest) / math.expm1(-spacing), 0.0, 1.0)
-        mass = np.exp(log_mass + order * label * spacing - reference)
-        place = (label - first).astype(np.int64)
-        for share, step, gap in (
-            (1 - upward, 0, -rest),
-            (upward * math.exp(min(order * spacing, 700.0)), 1, spacing - rest),
-        ):
-            part = mass * share
-            weights += np.bincount(place + step, part, size)
-            changes += np.bincount(place + step, part * np.expm1(np.minimum(gap, 600.0)), size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        offsets = -np.log1p(np.where(weights > 0, changes / weights, 0.0))
-    weights[0] += lumped
-    total = float(weights.sum())
-    return _Labels(
-        first=first,
-        weights=weights / total,
-        offsets=np.where(weights > 0, offsets, 0.0),
-        log_total=reference + math.log(total),
-        hidden=hidden,
-        lumped=lumped / total,
-        count=count,
-    )
-
-
-def _moment(weights: FloatArray, values: FloatArray, order: float) -> float:
-    """log Σ w e^(order·value)."""
-    exponent = order * values
-    peak = float(np.max(exponent[weights > 0]))
-    return peak + math.log(float(weights @ np.exp(np.minimum(exponent - peak, 0.0))))
-
-
-def _chernoff(
-    parts: list[tuple[FloatArray, FloatArray, int]], sign: float, probability: float
-) -> float:
-    """c with P(sign·Σ(value − mean) > c) ≤ ``probability``, values drawn by their weights."""
-    centred, spread, widest = [], 0.0, 0.0
-    for weights, values, count in parts:
-        around = sign * (values - float(weights @ values))
-        spread += count * float(weights @ around**2)
-        widest = max(widest, float(np.max(np.abs(around))))
-        centred.append((weights, around, count))
-    if not spread > 0:
-        return 0.0
-    level = -math.log(probability)
-    best = math.inf
-    # The first suit a sum of many, the others one that its largest terms decide.
-    normal = math.sqrt(2 * level / spread)
-    for order in (normal, 0.5 * normal, *(room / widest for room in (80.0, 40.0, 20.0, 10.0, 5.0))):
-        moment = sum(count * _moment(weights, values, order) for weights, values, count in centred)
-        best = min(best, (moment + level) / order)
-    return min(best, widest * sum(count for _, _, count in parts))
-
-
-def _window(labels: list[_Labels], spacing: float, outside: float) -> _Window:
-    parts = []
-    for each in labels:
-        losses = spacing * (each.first + np.arange(len(each.weights), dtype=np.float64))
-        parts.append((each.weights, losses, each.count))
-    mean = sum(count * float(weights @ values) for weights, values, count in parts)
-    low = math.floor((mean - _chernoff(parts, -1.0, outside)) / spacing)
-    high = math.ceil((mean + _chernoff(parts, 1.0, outside)) / spacing)
-    least = sum(each.count * each.first for each in labels)
-    most = sum(each.count * (each.first + len(each.weights) - 1) for each in labels)
-    low, high = max(low - 1, least), min(high + 1, most)
-    # Where there is not much more, nothing is left beyond.
-    if most - low < _SMALL_WINDOW:
-        high = most
-    return _Window(
-        low=min(low, high), high=high, mean=mean, outside=outside, open_above=high < most
-    )
-
-
-def _convolved(labels: list[_Labels], window: _Window) -> tuple[FloatArray, float]:
-    """The composed masses over the window and a bound of what the transform got wrong in each."""
-    if sum(each.count for each in labels) == 1:
-        start = window.low - labels[0].first
-        return labels[0].weights[start : start + window.points], 0.0
-    size = int(next_fast_len(window.points, real=True))
-    # A transform of n numbers errs by about u·log₂ n of their sum.
-    rounding = 8 * ROUNDOFF * math.log2(size + 1)
-    log_size = np.zeros(size // 2 + 1)
-    turn = np.zeros(size // 2 + 1)
-    sizes = []
-    for each in labels:
-        place = (each.first + np.arange(len(each.weights))) % size
-        folded = np.bincount(place, each.weights, size)
-        # Less its unit at 0: where a release hardly ever changes anything, digits are kept.
-        folded[0] -= 1
-        change = float(np.abs(folded).sum())
-        transform = rfft(folded)
-        real, imaginary = transform.real, transform.imag
-        change_of = real * (2 + real) + imaginary**2
-        square = (1 + real) ** 2 + imaginary**2
-        size_of = 0.5 * np.where(
-            square > 0.5, np.log1p(np.maximum(change_of, -0.5)), np.log(np.maximum(square, 1e-300))
-        )
-        log_size += each.count * size_of
-        turn += each.count * np.arctan2(imaginary, 1 + real)
-        sizes.append((each.count, rounding * min(change, 1.0) + 4 * ROUNDOFF, size_of))
-    magnitude = np.exp(log_size)
-    error = rounding * math.sqrt(2 * float(magnitude @ magnitude) / size)
-    for count, wrong, size_of in sizes:
-        others = np.exp(np.minimum(log_size - size_of, 0.0))
-        error += count * wrong * 2 * float(others.sum()) / size
-    masses = irfft(magnitude * np.exp(1j * turn), size)
-    return np.roll(masses, -window.low)[: window.points], error
-
-
 def _composed(
     steps: Steps,
-    labels: list[_Labels],
-    window: _Window,
+    labels: list[Labels],
+    window: Window,
     spacing: float,
     order: float,
     share: float,
 ) -> LossCurve:
-    masses, error = _convolved(labels, window)
+    """Both bounds of the composed law, with all that went wrong on the way."""
+    masses, error = convolved(labels, window)
     log_scale = sum(each.count * each.log_total for each in labels) - order * window.mean
     start = max(window.low, 0)
     if order > 0:
@@ -434,7 +244,7 @@ def _composed(
     )
 
 
-def _infinite(steps: Steps, labels: list[_Labels]) -> tuple[float, float]:
+def _infinite(steps: Steps, labels: list[Labels]) -> tuple[float, float]:
     """What is told outright, and what was cut off."""
     told = revealed(steps)
     rest = sum(
@@ -469,7 +279,7 @@ def _kernel_sum(order: float, spacing: float, points: int) -> float:
     return min(most, rise / -math.expm1(-(1 + order) * spacing) / fall)
 
 
-def _shift(labels: list[_Labels], share: float) -> tuple[float, float]:
+def _shift(labels: list[Labels], share: float) -> tuple[float, float]:
     """(c, η): P(Σr < −c) ≤ η under the tilted law.
 
     The labels at the ends of a law, with hardly any mass, have an r of first order: such a label
@@ -486,4 +296,4 @@ def _shift(labels: list[_Labels], share: float) -> tuple[float, float]:
         offsets[worst[lost]] = 0.0
         parts.append((each.weights, offsets, each.count))
     mean = sum(count * float(weights @ values) for weights, values, count in parts)
-    return max(_chernoff(parts, -1.0, share) - mean, 0.0), stray
+    return max(chernoff(parts, -1.0, share) - mean, 0.0), stray

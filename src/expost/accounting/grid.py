@@ -1,0 +1,232 @@
+"""The laws of the loss on a grid, tilted, and convolved with themselves.
+
+Conventions
+-----------
+As in :mod:`expost.accounting.curve`: h the ``spacing``, k a label, θ the ``order`` of the tilt, r_k
+the ``offsets``.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+
+from expost._numerics import ROUNDOFF
+from expost.accounting.laws import StepLaw
+from expost.accounting.rdp import Steps, gathered, oriented
+from expost.types import FloatArray
+
+__all__ = [
+    "Labels",
+    "Window",
+    "anchored",
+    "chernoff",
+    "convolved",
+    "head_of",
+    "labels_of",
+    "span_of",
+    "window_of",
+]
+
+# A window that may grow to here is made whole.
+_SMALL_WINDOW = 2**16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labels:
+    """The tilted masses of one law's labels first, first + 1, …; ``weights`` add up to 1.
+
+    ``log_total``  log of what the tilted masses added up to, log Z.
+    ``hidden``     the mass, not tilted, of the losses that were cut off above.
+    ``lumped``     the share of the weights that was raised to the first label.
+    ``count``      of such releases.
+    """
+
+    first: int
+    weights: FloatArray
+    offsets: FloatArray
+    log_total: float
+    hidden: float
+    lumped: float
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The labels low … high that hold the composed, tilted law but for ``outside`` at each end."""
+
+    low: int
+    high: int
+    mean: float
+    outside: float
+    open_above: bool
+
+    @property
+    def points(self) -> int:
+        """How many labels."""
+        return self.high - self.low + 1
+
+
+def head_of(law: StepLaw, backward: bool, log_cut: float) -> tuple[FloatArray, FloatArray]:
+    """A law's nodes without the largest losses, whose mass is at most e^``log_cut``."""
+    losses, log_masses = gathered(law, backward)
+    tail = np.logaddexp.accumulate(log_masses[::-1])[::-1]
+    kept = max(int(np.searchsorted(-tail, -log_cut, side="left")), 1)
+    return losses[:kept], log_masses[:kept]
+
+
+def span_of(head: tuple[FloatArray, FloatArray], order: float, share: float) -> tuple[float, float]:
+    """(low, high): what lies below low, raised to it, is ``share`` of the tilted mass at most.
+
+    Nothing lies above high.
+    """
+    losses, log_masses = head
+    total = float(np.logaddexp.reduce(log_masses + order * losses))
+    raised = np.logaddexp.accumulate(log_masses) + order * losses
+    first = int(np.searchsorted(raised, total + math.log(share)))
+    return float(losses[min(first, len(losses) - 1)]), float(losses[-1])
+
+
+def anchored(steps: Steps, spacing: float) -> float:
+    """The spacing made a little finer, so that an atom of the first law that has one is a label."""
+    for law, _ in steps:
+        if law.atom >= spacing:
+            return law.atom / math.ceil(law.atom / spacing)
+    return spacing
+
+
+def labels_of(
+    law: StepLaw,
+    backward: bool,
+    spacing: float,
+    order: float,
+    span: tuple[float, float],
+    count: int,
+) -> Labels:
+    """One law on the grid: losses above the span are hidden, those below it raised to it."""
+    first = math.floor(span[0] / spacing)
+    last = math.ceil(span[1] / spacing)
+    size = last - first + 2
+    weights, changes = np.zeros(size), np.zeros(size)
+    hidden = lumped = 0.0
+    losses, log_masses = gathered(law, backward)
+    reference = float(np.max(log_masses + order * np.minimum(losses, span[1])))
+    # A label may lie a rounding inside of the span that it ends.
+    low, high = min(first * spacing, span[0]), max(last * spacing, span[1])
+    for block in law.nodes(spacing, *((-high, -low) if backward else (low, high))):
+        at, log_mass = oriented(block, backward)
+        beyond = at > high
+        hidden += float(np.exp(log_mass[beyond]).sum())
+        at, log_mass = at[~beyond], log_mass[~beyond]
+        under = at < low
+        lumped += float(np.exp(log_mass[under] + order * low - reference).sum())
+        at, log_mass = at[~under], log_mass[~under]
+        label = np.clip(np.floor(at / spacing), first, last)
+        rest = np.clip(at - label * spacing, 0.0, spacing)
+        upward = np.clip(np.expm1(-rest) / math.expm1(-spacing), 0.0, 1.0)
+        mass = np.exp(log_mass + order * label * spacing - reference)
+        place = (label - first).astype(np.int64)
+        for share, step, gap in (
+            (1 - upward, 0, -rest),
+            (upward * math.exp(min(order * spacing, 700.0)), 1, spacing - rest),
+        ):
+            part = mass * share
+            weights += np.bincount(place + step, part, size)
+            changes += np.bincount(place + step, part * np.expm1(np.minimum(gap, 600.0)), size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        offsets = -np.log1p(np.where(weights > 0, changes / weights, 0.0))
+    weights[0] += lumped
+    total = float(weights.sum())
+    return Labels(
+        first=first,
+        weights=weights / total,
+        offsets=np.where(weights > 0, offsets, 0.0),
+        log_total=reference + math.log(total),
+        hidden=hidden,
+        lumped=lumped / total,
+        count=count,
+    )
+
+
+def _moment(weights: FloatArray, values: FloatArray, order: float) -> float:
+    """log Σ w e^(order·value)."""
+    exponent = order * values
+    peak = float(np.max(exponent[weights > 0]))
+    return peak + math.log(float(weights @ np.exp(np.minimum(exponent - peak, 0.0))))
+
+
+def chernoff(
+    parts: list[tuple[FloatArray, FloatArray, int]], sign: float, probability: float
+) -> float:
+    """c with P(sign·Σ(value − mean) > c) ≤ ``probability``, values drawn by their weights."""
+    centred, spread, widest = [], 0.0, 0.0
+    for weights, values, count in parts:
+        around = sign * (values - float(weights @ values))
+        spread += count * float(weights @ around**2)
+        widest = max(widest, float(np.max(np.abs(around))))
+        centred.append((weights, around, count))
+    if not spread > 0:
+        return 0.0
+    level = -math.log(probability)
+    best = math.inf
+    # The first suit a sum of many, the others one that its largest terms decide.
+    normal = math.sqrt(2 * level / spread)
+    for order in (normal, 0.5 * normal, *(room / widest for room in (80.0, 40.0, 20.0, 10.0, 5.0))):
+        moment = sum(count * _moment(weights, values, order) for weights, values, count in centred)
+        best = min(best, (moment + level) / order)
+    return min(best, widest * sum(count for _, _, count in parts))
+
+
+def window_of(labels: list[Labels], spacing: float, outside: float) -> Window:
+    """Where the composed law lies, but for ``outside`` at each end, by Chernoff's bound."""
+    parts = []
+    for each in labels:
+        losses = spacing * (each.first + np.arange(len(each.weights), dtype=np.float64))
+        parts.append((each.weights, losses, each.count))
+    mean = sum(count * float(weights @ values) for weights, values, count in parts)
+    low = math.floor((mean - chernoff(parts, -1.0, outside)) / spacing)
+    high = math.ceil((mean + chernoff(parts, 1.0, outside)) / spacing)
+    least = sum(each.count * each.first for each in labels)
+    most = sum(each.count * (each.first + len(each.weights) - 1) for each in labels)
+    low, high = max(low - 1, least), min(high + 1, most)
+    # Where there is not much more, nothing is left beyond.
+    if most - low < _SMALL_WINDOW:
+        high = most
+    return Window(low=min(low, high), high=high, mean=mean, outside=outside, open_above=high < most)
+
+
+def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
+    """The composed masses over the window and a bound of what the transform got wrong in each."""
+    if sum(each.count for each in labels) == 1:
+        start = window.low - labels[0].first
+        return labels[0].weights[start : start + window.points], 0.0
+    size = int(next_fast_len(window.points, real=True))
+    # A transform of n numbers errs by about u·log₂ n of their sum.
+    rounding = 8 * ROUNDOFF * math.log2(size + 1)
+    log_size = np.zeros(size // 2 + 1)
+    turn = np.zeros(size // 2 + 1)
+    sizes = []
+    for each in labels:
+        place = (each.first + np.arange(len(each.weights))) % size
+        folded = np.bincount(place, each.weights, size)
+        # Less its unit at 0: where a release hardly ever changes anything, digits are kept.
+        folded[0] -= 1
+        change = float(np.abs(folded).sum())
+        transform = rfft(folded)
+        real, imaginary = transform.real, transform.imag
+        change_of = real * (2 + real) + imaginary**2
+        square = (1 + real) ** 2 + imaginary**2
+        size_of = 0.5 * np.where(
+            square > 0.5, np.log1p(np.maximum(change_of, -0.5)), np.log(np.maximum(square, 1e-300))
+        )
+        log_size += each.count * size_of
+        turn += each.count * np.arctan2(imaginary, 1 + real)
+        sizes.append((each.count, rounding * min(change, 1.0) + 4 * ROUNDOFF, size_of))
+    magnitude = np.exp(log_size)
+    error = rounding * math.sqrt(2 * float(magnitude @ magnitude) / size)
+    for count, wrong, size_of in sizes:
+        others = np.exp(np.minimum(log_size - size_of, 0.0))
+        error += count * wrong * 2 * float(others.sum()) / size
+    masses = irfft(magnitude * np.exp(1j * turn), size)
+    return np.roll(masses, -window.low)[: window.points], error
