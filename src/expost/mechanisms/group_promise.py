@@ -76,8 +76,8 @@ def group_guarantee(mechanism: OutputPerturbation | ObjectivePerturbation, rows:
 
 def _grouped(epsilon: float, delta: float, rows: int) -> EpsilonDelta:
     """(kε, δ(e^(kε) − 1)/(e^ε − 1)), or no promise where that δ reaches 1."""
-    # Where the exponent is this large, the quotient is past 1 however small δ may be.
-    if (rows - 1) * epsilon > 750:
+    # Where the exponent is this large, only a δ below 1e-304 would leave a promise: none is made.
+    if (rows - 1) * epsilon > 700:
         return EpsilonDelta(epsilon=math.inf)
     growth = math.exp((rows - 1) * epsilon) * math.expm1(-rows * epsilon) / math.expm1(-epsilon)
     together = delta * growth * (1 + 1e-12)
