@@ -240,8 +240,8 @@ class CompositionComparison:
                 row.name,
                 _shown(row.epsilon),
                 f"{row.times:.3g}" if math.isfinite(row.times) else "-",
-                f"{row.belief:.4f}",
-                f"{row.advantage:.4f}",
+                _share(row.belief, certain=row.loss == math.inf),
+                _share(row.advantage, certain=row.epsilon == math.inf),
             )
             for row in self.rows
         ]
@@ -386,8 +386,10 @@ def _evidence(steps: Steps, delta: float, convert: Any) -> float:
     told = revealed(steps)
     if told == 0:
         return _renyi(steps, delta, convert)
-    part = 0.5 * (told + delta)
-    return _renyi(steps, part, convert) - math.log1p(-part / delta) if told < delta else math.inf
+    if not told < delta:
+        return math.inf
+    parts = [told + share * (delta - told) for share in (0.0, 0.1, 0.5)]
+    return min(_renyi(steps, part, convert) - math.log1p(-part / delta) for part in parts)
 
 
 def _summed(parts: Sequence[Guarantee], delta: float) -> float:
@@ -414,6 +416,12 @@ def _summed(parts: Sequence[Guarantee], delta: float) -> float:
 
 def _count(parts: Iterable[Guarantee]) -> int:
     return sum(part.steps if isinstance(part, DPSGD) else 1 for part in parts)
+
+
+def _share(value: float, *, certain: bool) -> str:
+    """Four decimals, rounded up; what is short of certain never reads as 1."""
+    shown = math.ceil(1e4 * value * (1 - 2.0**-50)) / 1e4
+    return f"{shown:.4f}" if certain or shown < 1 else "< 1"
 
 
 def _shown(value: float) -> str:
