@@ -1,6 +1,7 @@
 """Loops that a tracker follows, and those that it refuses in a sentence."""
 
 import copy
+import sys
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import expost.torch
 from dpsgd.tracked import HOOKS, Run, quiet
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, MissingExtra
 from expost.torch import track
 
 pytestmark = pytest.mark.filterwarnings(HOOKS)
@@ -356,6 +357,13 @@ def test_what_cannot_be_tracked(made, message):
     with pytest.raises(InvalidInput, match=message) as error:
         track(optimizer, loader)
     assert str(error.value).count(".\n") == 0
+
+
+def test_opacus_is_named_where_it_is_missing(monkeypatch):
+    made = private()[1:]
+    monkeypatch.setitem(sys.modules, "opacus.optimizers", None)
+    with pytest.raises(MissingExtra, match=r"track needs opacus.*pip install 'expost\[torch\]'"):
+        track(*made)
 
 
 @pytest.mark.parametrize(
