@@ -57,7 +57,8 @@ def main() -> None:
         message = f"{where}{error.strerror or error}."
     except MemoryError as error:
         message = f"{str(error) or 'not enough memory'}; drop columns, or take fewer rows."
-    print(f"expost: {message}", file=sys.stderr)
+    # One line, whatever a path or a column is called.
+    print(f"expost: {' '.join(message.splitlines())}", file=sys.stderr)
     raise SystemExit(2)
 
 
