@@ -209,9 +209,10 @@ def decreasing_claim(found: Measured) -> Claim:
         found=(
             f"From the first to the last of {STEPS} steps the distance goes from {first:.2f} to"
             f" {last:.2f} where the image is exchanged, and the clipped length from"
-            f" {removed[0]:.2f} to {removed[1]:.2f} where it is removed. With {found.utility_rows:,}"
-            f" rows the distance goes from {rows[0]:.2f} to {rows[1]:.2f}. Thirty steps do not bring"
-            " gradients below C, and above it clipping hides how long they are."
+            f" {removed[0]:.2f} to {removed[1]:.2f} where it is removed. With"
+            f" {found.utility_rows:,} rows the distance goes from {rows[0]:.2f} to {rows[1]:.2f}."
+            " Thirty steps do not bring gradients below C, and above it clipping hides how long"
+            " they are."
         ),
         checks=(
             Check(
