@@ -107,14 +107,12 @@ class PrivacyLoss:
         if told == 1 or epsilon >= self.largest:
             return told, told
         low, high = told, tight_delta(self.steps, epsilon)
-        descent = _Descent(min(high, estimated_delta(self.steps, epsilon)))
-        for level in descent:
-            ends = []
+        walk = _Walk(min(high, estimated_delta(self.steps, epsilon)))
+        for level in walk:
             for curves in _curves(self.steps, level, self.draft):
                 low = max(low, *(curve.delta_below(epsilon) for curve in curves))
                 high = min(high, float(_worst(curves, np.array([epsilon]))[0]))
-                ends.append(float(curves[0].epsilons[-1]))
-            descent.tell(high, inside=epsilon < max(ends))
+            walk.found(high, sharp=low >= 0.5 * high)
         return min(low, high), high
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
@@ -165,9 +163,9 @@ class PrivacyLoss:
     def _least(self, figure: _Figure, known: float, level: int) -> float:
         """The least of ``figure(ε, δ(ε))`` over ε, and what is ``known`` already, rounded up."""
         best = known
-        descent = _Descent(10.0**level)
-        for level in descent:
-            deepest, inside = 1.0, False
+        walk = _Walk(10.0**level)
+        for level in walk:
+            deepest, sharp = 1.0, False
             for curves in _curves(self.steps, level, self.draft):
                 epsilon = np.concatenate([[0.0], *(curve.epsilons for curve in curves)])
                 delta = _worst(curves, epsilon)
@@ -175,37 +173,42 @@ class PrivacyLoss:
                 place = int(np.argmin(values))
                 best = min(best, float(values[place]))
                 deepest = min(deepest, float(delta[place]))
-                inside |= bool(epsilon[place] < curves[0].epsilons[-1])
-            descent.tell(deepest, inside=inside)
+                sharp |= bool(epsilon[place] < curves[0].epsilons[-1])
+            walk.found(deepest, sharp=sharp)
         return min(best * (1 + 16 * ROUNDOFF), known)
 
 
-class _Descent:
-    """The levels to look at, downwards from a first guess, until the answer is of its own level.
+class _Walk:
+    """The levels to look at, from a first guess, until a δ that was found is of a level seen.
 
-    A curve that ends before the ε that is asked for says nothing of δ but that it is less: then the
-    steps grow.
+    Where that is not sharp, as a curve which ends before the ε that is asked for, or rounds more
+    than there is, says nothing but that δ is less, it goes on downwards in growing steps.
     """
 
     def __init__(self, guess: float) -> None:
-        self._level = _level(guess)
+        self._next: int | None = _level(guess)
+        self._seen: set[int] = set()
         self._step = 1
-        self._open = True
+        self._least = math.inf
+        self._idle = 0
 
     def __iter__(self) -> Iterator[int]:
         for _ in range(_LEVELS):
-            if not self._open:
+            if self._next is None:
                 return
-            yield self._level
+            self._seen.add(self._next)
+            yield self._next
 
-    def tell(self, delta: float, *, inside: bool) -> None:
-        """What δ was found, and whether the curve reached so far."""
-        lower = _level(1.01 * delta)
-        if not inside:
-            lower = min(lower, self._level - self._step)
+    def found(self, delta: float, *, sharp: bool) -> None:
+        """What was found at the level that came last."""
+        following, deepest = _level(delta), min(self._seen)
+        # Where it went too deep, it comes back.
+        if not sharp and (following < deepest or following in self._seen):
+            following = max(min(following, deepest - self._step), _LOWEST_LEVEL)
             self._step *= 2
-        self._open = lower < self._level and self._level > _LOWEST_LEVEL
-        self._level = max(lower, _LOWEST_LEVEL)
+            self._idle += delta > 0.5 * self._least
+            self._least = min(self._least, delta)
+        self._next = None if following in self._seen or self._idle > 2 else following
 
 
 def summed(losses: Iterable[float]) -> float:
