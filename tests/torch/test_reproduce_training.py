@@ -302,3 +302,14 @@ def test_the_whole_chapter(tmp_path):
     assert {c.key: c.verdict.value for c in result.claims if c.key in "opqs"} == dict.fromkeys(
         "opqs", "holds"
     )
+
+
+def test_the_documentation_has_the_verdicts_of_the_evidence():
+    kept = json.loads((evidence.FOLDER / "reproduce-d53-training.json").read_text("utf-8"))
+    text = (evidence.FOLDER.parent / "reproduce-d53.md").read_text("utf-8")
+    short = {HOLDS.value: "holds", PARTLY.value: "in part", FAILS.value: "does not hold"}
+    assert list(kept["figures"]["claims"]) == list("opqrstuvw")
+    for key, claim in kept["figures"]["claims"].items():
+        verdict = short[claim["verdict"]]
+        assert re.search(rf"^\| {key} \| .+ \| {verdict} \| .+ \|$", text, re.MULTILINE), key
+    assert f"**{kept['figures']['trainings']} trainings**" in text
