@@ -12,6 +12,7 @@ from torch import nn
 import evidence
 from dpsgd.naive import gradient, load, log_normal
 from expost.errors import ConvergenceError, InvalidInput
+from expost.risk import mu_from_belief
 from expost.torch import strong_adversary
 from expost.torch._adversary import prepare_pair
 from expost.types import Neighbouring
@@ -215,6 +216,14 @@ def test_figures_follow_from_the_losses():
     assert f"{found.analytic_advantage:.3f}" in text
     assert "60 trainings of 2 steps" in text
     assert repr(found).startswith("Experiment(60 trainings, remove, global")
+
+
+def test_noise_for_a_belief_lets_it_pass_as_often_as_was_allowed():
+    sigma = math.sqrt(STEPS) / mu_from_belief(0.9, delta=0.01)
+    found = experiment(noise_multiplier=sigma, trainings=2)
+    assert found.analytic_passed == pytest.approx(0.01, rel=1e-6)
+    less = experiment(noise_multiplier=sigma / 1.1, trainings=2)
+    assert less.analytic_passed > 0.015
 
 
 def test_fresh_trainings_start_from_new_parameters_and_accuracies_are_measured():
