@@ -371,9 +371,9 @@ class _Lab:
                 ticks += 1
                 self.phase(f"{name}: {done} of {total} trainings")
 
-        # Another seed gives other trainings, which have a file of their own.
+        # Another seed, or more rows, are other trainings, which have a file of their own.
         key = hashlib.sha256(f"{name} {self.entropy}".encode()).digest()
-        file = f"{name.replace(', ', '-').replace(' ', '-')}-{key.hex()[:8]}.npz"
+        file = f"{name.replace(', ', '-').replace(' ', '-')}-{len(y)}-{key.hex()[:8]}.npz"
         return strong_adversary(
             cnn(),
             X,
