@@ -51,8 +51,8 @@ class Composition(Guarantee):
     Gaussian parts are one with μ² = Σμᵢ², exactly; of pure parts ``epsilon(0)`` = ``loss(0)`` = Σε,
     exactly; one part is itself. Else the figures are those of the composed privacy-loss
     distribution, from above, in which an (ε, δ) promise stands as the worst mechanism that keeps
-    it. ``loss`` of Gaussian parts alone is the quantile of their own evidence, which holds for
-    releases that are all fixed before any is seen; of all other parts it bounds every pair.
+    it. ``loss`` bounds the evidence also of releases that react to those before them, so that of
+    several Gaussian parts it is more than the quantile of √Σμᵢ² (``gaussian_loss``).
     """
 
     parts: tuple[Guarantee, ...]
@@ -133,7 +133,8 @@ class Composition(Guarantee):
 
     @property
     def _reacts(self) -> bool:
-        return any(isinstance(part, DPSGD) and part.steps > 1 for part in self.parts)
+        """Whether a later release may depend on an earlier one: whether there is more than one."""
+        return len(self.parts) > 1
 
 
 def steps_of(parts: Iterable[Guarantee]) -> Steps:
