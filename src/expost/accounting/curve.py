@@ -162,8 +162,10 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
     largest = max(abs(float(losses[-1])) for losses, _ in heads)
     order = min(order, _LARGEST_EXPONENT / (releases * largest))
     _, mean, spread = cumulants.at(order)
-    # Where the loss hardly varies, an error of 1e-4 of it is small enough.
-    spacing = effort.spacing * max(math.sqrt(spread), 0.01 * abs(mean)) / math.sqrt(releases)
+    spacing = max(
+        effort.spacing * math.sqrt(spread / releases),
+        _coarse(0.01 * effort.spacing * abs(mean), releases),
+    )
     # A tilt that changes much from one label to the next says nothing.
     order = min(order, _STEEPEST / spacing)
     share = 1.0 if effort.target is None else _share(cumulants, order, log_delta, effort.target)
@@ -186,6 +188,15 @@ def loss_curve(steps: Steps, backward: bool, log_delta: float, effort: Effort) -
         f"no grid of {_LARGEST_WINDOW} points holds the composed loss of {releases} releases at"
         f" delta={math.exp(log_delta):.3g}: use fewer releases, more noise or a larger delta."
     )
+
+
+def _coarse(error: float, releases: int) -> float:
+    """The spacing that moves a sum by no more than ``error``: for sums that hardly vary.
+
+    At random, √n·h; and upwards n·h²/2 at most, or n·h where h > 1.
+    """
+    upwards = error / releases
+    return min(error / math.sqrt(releases), math.sqrt(upwards) if upwards < 1 else upwards)
 
 
 def _share(cumulants: Cumulants, order: float, log_delta: float, target: float) -> float:

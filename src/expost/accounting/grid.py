@@ -31,6 +31,8 @@ __all__ = [
 
 # A window that may grow to here is made whole.
 _SMALL_WINDOW = 2**16
+# Where there are no more sums of labels than that, they are added up without a transform.
+_DIRECT = 2**15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,35 +200,58 @@ def window_of(labels: list[Labels], spacing: float, outside: float) -> Window:
 
 def convolved(labels: list[Labels], window: Window) -> tuple[FloatArray, float]:
     """The composed masses over the window and a bound of what the transform got wrong in each."""
-    if sum(each.count for each in labels) == 1:
-        start = window.low - labels[0].first
-        return labels[0].weights[start : start + window.points], 0.0
+    if 1 + sum(each.count * (len(each.weights) - 1) for each in labels) <= _DIRECT:
+        start = window.low - sum(each.count * each.first for each in labels)
+        return _by_hand(labels)[start : start + window.points], 0.0
     size = int(next_fast_len(window.points, real=True))
     # A transform of n numbers errs by about u·log₂ n of their sum.
     rounding = 8 * ROUNDOFF * math.log2(size + 1)
     log_size = np.zeros(size // 2 + 1)
     turn = np.zeros(size // 2 + 1)
-    sizes = []
+    each_of = []
     for each in labels:
         place = (each.first + np.arange(len(each.weights))) % size
         folded = np.bincount(place, each.weights, size)
-        # Less its unit at 0: where a release hardly ever changes anything, digits are kept.
+        # Less its unit at 0, here and below: where a release hardly ever changes anything, what is
+        # rounded is the change.
         folded[0] -= 1
-        change = float(np.abs(folded).sum())
+        change = min(float(np.abs(folded).sum()), 1.0)
         transform = rfft(folded)
-        real, imaginary = transform.real, transform.imag
-        change_of = real * (2 + real) + imaginary**2
-        square = (1 + real) ** 2 + imaginary**2
-        size_of = 0.5 * np.where(
-            square > 0.5, np.log1p(np.maximum(change_of, -0.5)), np.log(np.maximum(square, 1e-300))
-        )
-        log_size += each.count * size_of
-        turn += each.count * np.arctan2(imaginary, 1 + real)
-        sizes.append((each.count, rounding * min(change, 1.0) + 4 * ROUNDOFF, size_of))
+        log_of, turn_of = _log_of(transform.real, transform.imag)
+        log_size += each.count * log_of
+        turn += each.count * turn_of
+        each_of.append((each.count * change, log_of))
     magnitude = np.exp(log_size)
-    error = rounding * math.sqrt(2 * float(magnitude @ magnitude) / size)
-    for count, wrong, size_of in sizes:
-        others = np.exp(np.minimum(log_size - size_of, 0.0))
-        error += count * wrong * 2 * float(others.sum()) / size
-    masses = irfft(magnitude * np.exp(1j * turn), size)
-    return np.roll(masses, -window.low)[: window.points], error
+    real = np.expm1(log_size) - 2 * magnitude * np.sin(0.5 * turn) ** 2
+    composed = real + 1j * magnitude * np.sin(turn)
+    change = math.sqrt(2 * float(np.vdot(composed, composed).real) / size)
+    wrong = 4 * ROUNDOFF * magnitude * (np.abs(log_size) + np.abs(turn))
+    for changes, log_of in each_of:
+        wrong += changes * rounding * np.exp(np.minimum(log_size - log_of, 0.0))
+    error = rounding * change + 2 * float(wrong.sum()) / size
+    masses = np.roll(irfft(composed, size), -window.low)[: window.points]
+    if window.low <= 0 <= window.high:
+        masses[-window.low] += 1
+    return masses, error
+
+
+def _by_hand(labels: list[Labels]) -> FloatArray:
+    """All composed masses, as sums of positive terms: right to rounding, however small."""
+    masses = np.ones(1)
+    for each in labels:
+        power, left = each.weights, each.count
+        while left:
+            if left % 2:
+                masses = np.convolve(masses, power)
+            left //= 2
+            if left:
+                power = np.convolve(power, power)
+    return masses
+
+
+def _log_of(real: FloatArray, imaginary: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """log∣1 + z∣ and the angle of 1 + z, with all digits where z is small."""
+    square = (1 + real) ** 2 + imaginary**2
+    change = np.maximum(real * (2 + real) + imaginary**2, -0.5)
+    log_size = 0.5 * np.where(square > 0.5, np.log1p(change), np.log(np.maximum(square, 1e-300)))
+    return log_size, np.arctan2(imaginary, 1 + real)

@@ -70,6 +70,10 @@ class StepLaw(Protocol):
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
         """Nodes in blocks, those of low ≤ ℓ ≤ high at least; no alignment for spacing = 0."""
 
+    @property
+    def resolved_order(self) -> float:
+        """The largest order at which the nodes give E[exp(order·loss)] without loss of digits."""
+
     def log_remainder(self, order: float, backward: bool) -> float:
         """Log of a bound of what the nodes leave out of E[exp(order·loss)], order ≥ 0."""
 
@@ -107,6 +111,11 @@ class SampledGaussian:
     def atom(self) -> float:
         """The law is smooth."""
         return 0.0
+
+    @property
+    def resolved_order(self) -> float:
+        """Any: where θμ is large, what counts lies beyond the nodes, and is bounded."""
+        return math.inf
 
     def nodes(self, spacing: float, low: float, high: float) -> Iterator[Nodes]:
         """Nodes over z."""
@@ -228,6 +237,13 @@ class NormLaplaceStep:
         """t where d = 1."""
         return self.separation if self.dimension == 1 else 0.0
 
+    @property
+    def resolved_order(self) -> float:
+        """e^(θt cos ψ) is as wide as four panels there."""
+        if self.dimension == 1:
+            return 40.0
+        return 16 * (1 + self.dimension / self.separation)
+
     def log_remainder(self, order: float, backward: bool) -> float:
         """Nothing is left out."""
         return -math.inf
@@ -295,6 +311,11 @@ class RandomizedResponse:
     def atom(self) -> float:
         """ε."""
         return self.largest
+
+    @property
+    def resolved_order(self) -> float:
+        """Two atoms are exact."""
+        return math.inf
 
     def log_remainder(self, order: float, backward: bool) -> float:
         """Nothing is left out."""

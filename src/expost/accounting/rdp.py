@@ -269,7 +269,13 @@ def _log_moment_of_nodes(steps: Steps, backward: bool, theta: float) -> float:
 
 
 def _moment(law: StepLaw, backward: bool, theta: float) -> float:
-    """log E[e^(θℓ)] over the finite losses, by the nodes; with all its digits near 0."""
+    """log E[e^(θℓ)] over the finite losses, by the nodes; with all its digits near 0.
+
+    Past the order that they resolve, it grows by the largest loss at most.
+    """
+    if theta > law.resolved_order:
+        resolved = law.resolved_order
+        return _moment(law, backward, resolved) + (theta - resolved) * law.largest
     losses, log_masses = gathered(law, backward)
     exponent = theta * losses
     if float(np.max(exponent)) < 1:

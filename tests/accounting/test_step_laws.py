@@ -1,0 +1,131 @@
+"""One release's law of the loss: its nodes against mpmath, the exact law and the closed forms."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian
+from expost.accounting.rdp import gathered
+from expost.noise import NormLaplaceLaw
+
+LAWS = [
+    SampledGaussian(mu=1 / 1.1, rate=0.01),
+    SampledGaussian(mu=1e-6, rate=1e-8),
+    SampledGaussian(mu=1000.0, rate=0.5),
+    SampledGaussian(mu=20.0, rate=0.999),
+    SampledGaussian(mu=2.0),
+    SampledGaussian(mu=0.7, rate=0.2, replace=True),
+    SampledGaussian(mu=30.0, rate=1e-4, replace=True),
+    NormLaplaceStep(separation=1.0, dimension=1),
+    NormLaplaceStep(separation=500.0, dimension=1),
+    NormLaplaceStep(separation=1e-8, dimension=2),
+    NormLaplaceStep(separation=30.0, dimension=50),
+    RandomizedResponse(epsilon=1.0, delta=0.01),
+    RandomizedResponse(epsilon=1e4),
+]
+
+
+def aligned(law, spacing, low, high):
+    blocks = list(law.nodes(spacing, low, high))
+    return (np.concatenate(each) for each in zip(*blocks, strict=True))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_the_masses_of_both_worlds_add_up(law):
+    losses, log_masses = gathered(law, False)
+    assert np.exp(log_masses).sum() == pytest.approx(1 - law.revealed, abs=1e-13)
+    if not (isinstance(law, NormLaplaceStep) and law.separation > 100):
+        # There the masses of Q lie where P has none that float64 holds.
+        backward, log_backward = gathered(law, True)
+        assert np.exp(log_backward).sum() == pytest.approx(1 - law.revealed, abs=1e-11)
+        if law.symmetric:
+            mean = np.exp(log_masses) @ losses
+            assert np.exp(log_backward) @ backward == pytest.approx(mean, rel=1e-9)
+    assert np.max(np.abs(losses)) <= law.largest
+
+
+@pytest.mark.parametrize("law", LAWS[:11], ids=repr)
+def test_nodes_that_keep_to_the_grid_have_the_same_masses(law):
+    """Between any two lines of the grid there is as much as between them without alignment."""
+    losses, log_masses = gathered(law, False)
+    typical = float(np.exp(log_masses) @ np.abs(losses))
+    spacing = typical / 200
+    at, log_mass = aligned(law, spacing, -5 * typical, 5 * typical)
+    assert np.exp(log_mass).sum() == pytest.approx(1 - law.revealed, abs=1e-13)
+    for shift in (-0.5, 0.5):
+        whole = np.exp(log_masses) @ np.tanh(losses / typical + shift)
+        assert np.exp(log_mass) @ np.tanh(at / typical + shift) == pytest.approx(whole, abs=1e-12)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(("mu", "rate"), [(1 / 1.1, 0.01), (3.0, 0.2), (12.0, 0.7)])
+def test_sampled_gaussian_between_two_losses(mu, rate, replace):
+    """P(a < ℓ ≤ b) by bisecting the loss itself for the z of a and b."""
+    law = SampledGaussian(mu=mu, rate=rate, replace=replace)
+
+    def loss(z):
+        with mp.workdps(30):
+            moved = mp.exp(mu * z - mu**2 / 2)
+            other = mp.exp(-mu * z - mu**2 / 2)
+            ratio = (1 - rate + rate * moved) / ((1 - rate + rate * other) if replace else 1)
+            return float(mp.log(ratio))
+
+    def below(target):
+        low, high = -40.0, mu + 40.0
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if loss(middle) <= target else (low, middle)
+        return (1 - rate) * ndtr(low) + rate * ndtr(low - mu)
+
+    spacing = 0.25
+    at, log_mass = aligned(law, spacing, -20.0, 20.0)
+    for a, b in ((-0.25, 0.25), (0.25, 0.5), (1.0, 2.0), (-1.0, -0.25)):
+        found = np.exp(log_mass[(at > a) & (at <= b)]).sum()
+        assert found == pytest.approx(below(b) - below(a), abs=1e-11)
+    # The power of the test: a rate of a twentieth less is seen.
+    wrong = SampledGaussian(mu=mu, rate=0.95 * rate, replace=replace)
+    other, log_other = aligned(wrong, spacing, -20.0, 20.0)
+    found = np.exp(log_mass[at > 0.5]).sum()
+    assert abs(np.exp(log_other[other > 0.5]).sum() / found - 1) > 0.01
+
+
+@pytest.mark.parametrize(("separation", "dimension"), [(1.0, 2), (4.0, 6), (0.01, 3), (60.0, 20)])
+def test_norm_laplace_is_the_exact_law(separation, dimension):
+    law = NormLaplaceStep(separation=separation, dimension=dimension)
+    exact = NormLaplaceLaw(separation=np.array([separation]), dimension=dimension)
+    spacing = separation / 8
+    at, log_mass = aligned(law, spacing, -separation, separation)
+    for k in (-6, -1, 0, 2, 5, 7):
+        found = np.exp(log_mass[at > k * spacing]).sum()
+        assert found == pytest.approx(float(exact.survival(k * spacing)[0]), abs=2e-11)
+
+
+def test_norm_laplace_on_a_line():
+    """Atoms ½ and ½e^(−t), ¼e^((ℓ−t)/2) between."""
+    at, log_mass = aligned(NormLaplaceStep(separation=2.0, dimension=1), 0.5, -2.0, 2.0)
+    assert np.exp(log_mass[at == 2.0]).sum() == pytest.approx(0.5)
+    assert np.exp(log_mass[at == -2.0]).sum() == pytest.approx(0.5 * math.exp(-2))
+    found = np.exp(log_mass[(at > 0.5) & (at < 1.5)]).sum()
+    assert found == pytest.approx(0.5 * (math.exp(-0.25) - math.exp(-0.75)), rel=1e-12)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(
+    ("mu", "rate", "order"), [(1.0, 0.01, 40.0), (0.1, 0.5, 300.0), (5.0, 1e-4, 6.0)]
+)
+def test_what_the_nodes_leave_out_is_bounded(mu, rate, order, replace):
+    law = SampledGaussian(mu=mu, rate=rate, replace=replace)
+    with mp.workdps(40):
+
+        def height(z):
+            moved, other = mp.exp(mu * z - mu**2 / 2), mp.exp(-mu * z - mu**2 / 2)
+            top = 1 - rate + rate * moved
+            below = 1 - rate + rate * other if replace else 1
+            return mp.npdf(z) * top * (top / below) ** order
+
+        beyond = mp.quad(height, [mu + 45, mu + 60, mu + 100, mu + 200, mu + 600])
+        assert mp.log(beyond) <= law.log_remainder(order, False) * (1 - 1e-12) + 1e-9
+        assert law.log_remainder(order, False) < mp.log(beyond) + 20 + order * (2 * rate + 0.02)
