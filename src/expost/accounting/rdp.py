@@ -53,7 +53,7 @@ __all__ = [
 
 Steps = tuple[tuple[StepLaw, int], ...]
 
-_HALVINGS = 40
+_HALVINGS = 24
 # Orders are sought up to here, in units of the composed loss's own scale.
 _LARGEST_ORDER = 1e30
 
