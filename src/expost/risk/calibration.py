@@ -31,8 +31,9 @@ __all__ = [
 ]
 
 _LEAST, _MOST = 1e-4, 1e8
-# A bracket of a factor of 2 shrinks to 1.2e-4 of itself; a closed form costs nothing.
-_HALVINGS = 13
+_FACTOR = 4.0
+# A bracket of that factor shrinks to 1e-4 of itself; a closed form costs nothing.
+_HALVINGS = 15
 _MANY_HALVINGS = 60
 # Steps up, should the full grid see a little more than the draft.
 _STEP = 1e-4
@@ -199,17 +200,17 @@ def _least(
 
 
 def _bracket(keeps: Callable[[float], bool], goal: str) -> tuple[float, float]:
-    """(low, high) within a factor of 2: high keeps the goal, and low does not, or is high."""
+    """(low, high) within a factor of 4: high keeps the goal, and low does not, or is high."""
     noise = 1.0
     if keeps(noise):
         while noise > _LEAST:
-            lower = max(0.5 * noise, _LEAST)
+            lower = max(noise / _FACTOR, _LEAST)
             if not keeps(lower):
                 return lower, noise
             noise = lower
         return noise, noise
     while noise < _MOST:
-        higher = min(2 * noise, _MOST)
+        higher = min(_FACTOR * noise, _MOST)
         if keeps(higher):
             return noise, higher
         noise = higher
