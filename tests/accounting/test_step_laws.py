@@ -103,6 +103,30 @@ def test_norm_laplace_is_the_exact_law(separation, dimension):
         assert found == pytest.approx(float(exact.survival(k * spacing)[0]), abs=2e-11)
 
 
+@pytest.mark.parametrize(
+    ("mu", "rate", "epsilon"), [(1.0, 0.1, 0.2), (2.5, 0.3, 1.0), (1.5, 0.9, 0.0)]
+)
+def test_no_other_pair_is_worse(mu, rate, epsilon):
+    """Rows that move a sum in the plane by less, or not straight apart, give less away."""
+    line = np.linspace(-8, 8, 241)
+    x, y = np.meshgrid(line, line, indexing="ij")
+
+    def world(moved):
+        both = [np.exp(-((x - mu * a) ** 2 + (y - mu * b) ** 2) / 2) for a, b in ((0, 0), moved)]
+        return (1 - rate) * both[0] + rate * both[1]
+
+    def delta(one, other):
+        return float(np.maximum(world(one) - math.exp(epsilon) * world(other), 0).sum())
+
+    replaced, removed = delta((1, 0), (-1, 0)), delta((1, 0), (0, 0))
+    for length in (1.0, 0.6, 0.0):
+        for angle in (0.0, 0.5, 1.5, 2.5):
+            other = (-length * math.cos(angle), length * math.sin(angle))
+            assert delta((1, 0), other) <= replaced
+            assert delta(other, (0, 0)) <= removed * (1 + 1e-9)
+    assert delta((1, 0), (-0.9, 0)) < replaced * 0.99
+
+
 def test_norm_laplace_on_a_line():
     """Atoms ½ and ½e^(−t), ¼e^((ℓ−t)/2) between."""
     at, log_mass = aligned(NormLaplaceStep(separation=2.0, dimension=1), 0.5, -2.0, 2.0)

@@ -83,9 +83,10 @@ class SampledGaussian:
     """N(0, 1) noise on a sum that the row enters with probability ``rate``, moving it by μ.
 
     Removing: P = (1−q)N(0, 1) + qN(μ, 1) against Q = N(0, 1), so ℓ = log(1 + q(e^y − 1)) with
-    y = μz − μ²/2. Replacing: against Q = (1−q)N(0, 1) + qN(−μ, 1). Both increase in z, and
-    dominate every pair of neighbours whose rows move the sum by at most μ (Zhu, Dong and Wang
-    2022, Thm 11; Lebeda, Regehr, Kamath and Steinke 2024, Sec. 4).
+    y = μz − μ²/2. Replacing: against Q = (1−q)N(0, 1) + qN(−μ, 1). Both increase in z. They dominate
+    every pair of neighbours whose rows move the sum by at most μ: removing by Zhu, Dong and Wang
+    2022; replacing as dp_accounting has it, where rows that move the sum apart in full are the
+    worst (tests/accounting/test_step_laws.py tries others).
     """
 
     mu: float
