@@ -83,10 +83,11 @@ class SampledGaussian:
     """N(0, 1) noise on a sum that the row enters with probability ``rate``, moving it by μ.
 
     Removing: P = (1−q)N(0, 1) + qN(μ, 1) against Q = N(0, 1), so ℓ = log(1 + q(e^y − 1)) with
-    y = μz − μ²/2. Replacing: against Q = (1−q)N(0, 1) + qN(−μ, 1). Both increase in z. They dominate
-    every pair of neighbours whose rows move the sum by at most μ: removing by Zhu, Dong and Wang
-    2022; replacing as dp_accounting has it, where rows that move the sum apart in full are the
-    worst (tests/accounting/test_step_laws.py tries others).
+    y = μz − μ²/2. Replacing: against Q = (1−q)N(0, 1) + qN(−μ, 1). Both increase in z.
+
+    They dominate every pair of neighbours whose rows move the sum by at most μ: removing by Zhu,
+    Dong and Wang 2022; replacing as dp_accounting has it, where rows that move the sum straight
+    apart are the worst (tests/accounting/test_step_laws.py tries others).
     """
 
     mu: float
