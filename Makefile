@@ -37,7 +37,7 @@ test: .venv/.dev
 	$(MAKE) test-torch
 
 test-torch: .venv-torch/.ready
-	.venv-torch/bin/python -m pytest -n auto tests/torch
+	.venv-torch/bin/python -m pytest -n auto tests/with_torch
 
 test-long: .venv-torch/.ready
 	.venv-torch/bin/python -m pytest -m long -s

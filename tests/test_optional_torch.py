@@ -26,7 +26,7 @@ except MissingExtra as error:
 
 
 def test_asking_for_torch_names_the_extra():
-    # -I: this folder's own tests/torch must not be taken for it.
+    # -I: this folder's own tests/with_torch must not be taken for it.
     done = subprocess.run(
         [sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True
     )

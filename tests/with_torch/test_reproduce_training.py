@@ -292,7 +292,7 @@ def test_the_whole_chapter(tmp_path):
     table = next(e for e in result.exhibits if e.name == "table5.1").tables["table5.1"]
     evidence.record(
         "reproduce-d53-training",
-        command="pytest -m long tests/torch/test_reproduce_training.py",
+        command="pytest -m long tests/with_torch/test_reproduce_training.py",
         seed=0,
         figures={
             "trainings": effort.trainings,

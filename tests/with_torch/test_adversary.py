@@ -346,7 +346,7 @@ def test_thousands_of_trainings():
         }
     evidence.record(
         "strong-adversary",
-        command="pytest -m long tests/torch/test_adversary.py",
+        command="pytest -m long tests/with_torch/test_adversary.py",
         seed=11,
         figures={"trainings": 4000, "cases": figures},
     )

@@ -31,7 +31,7 @@ def test_record_the_faults():
     caught = sum(law is not None for law in killed.values())
     record(
         "dpsgd-faults",
-        command="pytest -m long tests/torch/test_faults.py",
+        command="pytest -m long tests/with_torch/test_faults.py",
         seed=5,
         figures={
             "caught": caught,

@@ -384,7 +384,7 @@ def test_record_mislabelled_digits():
     inside = sum(rank < 1797 / 100 for rank in ranks)
     record(
         "dpsgd-outliers",
-        command="pytest -m long tests/torch/test_trainer.py",
+        command="pytest -m long tests/with_torch/test_trainer.py",
         seed=1,
         figures={
             "planted": len(rows),
@@ -411,7 +411,7 @@ def test_record_the_law_of_the_loss():
     }
     record(
         "dpsgd-law",
-        command="pytest -m long tests/torch/test_trainer.py",
+        command="pytest -m long tests/with_torch/test_trainer.py",
         seed=1,
         figures=figures | {"torch": torch.__version__},
     )
