@@ -11,17 +11,18 @@ e        what Opacus published less Σ g + b: its rounding, since it clips and s
          one is not rounding, but another sum than that of the clipped gradients.
 
 Two methods of the one optimizer object are wrapped, ``clip_and_accumulate`` and ``add_noise``;
-its step hook (the accountant's) is not touched. The noise is needed with the first piece, while
-its gradients exist, so it is drawn then, by Opacus' own ``add_noise`` on sums of zeros, and
-handed over at the step's end. Clipping draws nothing, so a seeded run has the same weights, bit
-for bit, as without tracking, unless a step has several pieces and something else draws from the
-noise's generator between them (dropout, or workers' samplers, where there is no
-``noise_generator``): then the noise is other noise of the same law.
+its step hook (the accountant's) is not touched. A step of one piece adds its noise while the
+gradients exist, and b is what was added. A step of several pieces needs b with the first, so it is
+drawn then, by Opacus' own ``add_noise`` on sums of zeros, and handed over at the step's end. A
+seeded run has the same weights, bit for bit, as without tracking, unless a step has several pieces
+and something else draws from the noise's generator between them (dropout, or workers' samplers,
+where there is no ``noise_generator``): then the noise is other noise of the same law.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -33,37 +34,41 @@ from expost.torch._account import Products
 
 __all__ = ["NoisyStep", "StepWatch", "check_optimizer"]
 
-# Entries of gradients that are held in float64 at a time (2 MiB).
-_BLOCK = 2**18
+_WRAPPED = ("clip_and_accumulate", "add_noise")
+# Entries of gradients that are held in float64 at a time (1 MiB), and the width below which
+# parameters are joined first: a call a parameter and block would cost more than its work.
+_BLOCK = 2**17
+_NARROW = 1024
 # ∥e∥ over u·(Σ∥g∥ + ∥b∥) past which it is not rounding; in float32 0.1 to 0.4 was seen.
 _MOST_ROUNDING = 100.0
 
 
 @dataclass(kw_only=True, eq=False)
 class NoisyStep:
-    """One step while it is made: its noise, one tensor a parameter, and its scale."""
+    """One step while it is made.
 
-    noise: list[torch.Tensor]
+    ``noise``     (d,) b, in float64; ``drawn`` the same, a tensor a parameter, where it is still
+                  to be added.
+    ``length``    Σ∥g∥ over everything that was summed, stand-ins for empty batches too.
+    ``rounding``  ∥e∥.
+    """
+
+    noise: torch.Tensor
     noise_multiplier: float
     clip: float
-    # Σ∥g∥ over everything that was summed, stand-ins for empty batches too, and ∥e∥.
+    drawn: list[torch.Tensor] | None = None
     length: float = 0.0
     rounding: float = 0.0
 
     @cached_property
-    def flat(self) -> torch.Tensor:
-        """(d,) b, in float64."""
-        return _flat(self.noise)
-
-    @cached_property
     def noise_norm(self) -> float:
         """∥b∥."""
-        return float(self.flat.norm())
+        return float(self.noise.norm())
 
     @cached_property
     def total(self) -> torch.Tensor:
         """(d,) Σ g so far."""
-        return torch.zeros_like(self.flat)
+        return torch.zeros_like(self.noise)
 
     @property
     def scale(self) -> float:
@@ -81,7 +86,7 @@ def check_optimizer(optimizer: Any) -> None:
                 f"optimizer: noise_multiplier={optimizer.noise_multiplier!r} adds no noise, so"
                 " that every loss is infinite; set it above 0."
             )
-        if any(name in vars(optimizer) for name in ("clip_and_accumulate", "add_noise")):
+        if any(name in vars(optimizer) for name in _WRAPPED):
             raise InvalidInput("optimizer: is tracked already; use the tracker that there is.")
         return
     if not isinstance(optimizer, opacus.DPOptimizer):
@@ -126,23 +131,26 @@ class StepWatch:
 
     def detach(self) -> None:
         """Give the optimizer its own methods back."""
-        for name in ("clip_and_accumulate", "add_noise"):
+        for name in _WRAPPED:
             vars(self.optimizer).pop(name, None)
 
     def products(self, step: NoisyStep, *, total: torch.Tensor | None = None) -> Products:
         """b·g and ∥g∥² of the rows whose gradients the parameters hold now; ``total`` += Σ g."""
         samples = [sample.flatten(start_dim=1) for sample in self.optimizer.grad_samples]
-        count, room = len(samples[0]), self._room(len(step.flat))
+        parts = _joined(samples)
+        count, room = len(parts[0]), self._room(len(step.noise))
+        places = room.split([part.shape[1] for part in parts], dim=1)
         inner, length = torch.empty(2, count, dtype=room.dtype, device=room.device)
         for start in range(0, count, len(room)):
             at = slice(start, min(start + len(room), count))
-            joined = torch.cat([sample[at].to(room.device) for sample in samples], dim=1)
-            g = room[: len(joined)].copy_(joined)
+            g = room[: at.stop - start]
+            for place, part in zip(places, parts, strict=True):
+                place[: len(g)].copy_(part[at])
             factor = self._clipped_by_layer(g, samples)
             norm = torch.linalg.vector_norm(g, dim=1)
             if factor is None:
                 factor = _factor(norm, step.clip)
-            torch.mul(torch.mv(g, step.flat), factor, out=inner[at])
+            torch.mul(torch.mv(g, step.noise), factor, out=inner[at])
             torch.mul(norm, factor, out=length[at])
             if total is not None:
                 total.addmv_(g.T, factor)
@@ -184,8 +192,16 @@ class StepWatch:
     def _piece(self) -> None:
         self.check()
         self._clip()
+        # Asked before Opacus does, which takes the answer off its queue.
+        if self._step is None and not self.optimizer._check_skip_next_step(pop_next=False):
+            return
         self._failed = True
-        step = self._step = self._step or self._draw()
+        self._step = self._step or self._drawn()
+        self._look(self._step)
+        self._failed = False
+
+    def _look(self, step: NoisyStep) -> None:
+        """Read the gradients of a piece."""
         if step.scale != self._scale:
             raise InvalidInput(
                 "optimizer: noise_multiplier or max_grad_norm changed within a step; change them"
@@ -196,23 +212,25 @@ class StepWatch:
         sample = self.optimizer.params[0].grad_sample
         lengths = [len(part) for part in sample] if isinstance(sample, list) else [len(sample)]
         self._on_piece(lengths, products)
-        self._failed = False
 
     def _finish(self) -> None:
         self.check()
         self._failed = True
-        if self._step is None:
-            raise InvalidInput("optimizer: noise was added to no gradients; call optimizer.step().")
-        self._publish(self._step)
-        self._check_sum(self._step)
-        self._on_step(self._step)
+        step = self._step
+        if step is None:
+            self._add_noise()
+            step = self._made(self._published - self._summed)
+            self._look(step)
+        else:
+            self._hand_over(step)
+        self._check_sum(step)
+        self._on_step(step)
         self._step = None
         self._failed = False
 
     def _check_sum(self, step: NoisyStep) -> None:
         """Measure e, and refuse one that is not rounding."""
-        published = _flat([p.grad for p in self.optimizer.params])
-        step.rounding = float((published - step.total - step.flat).norm())
+        step.rounding = float((self._published - step.total - step.noise).norm())
         unit = max(torch.finfo(p.dtype).eps for p in self.optimizer.params)
         if not step.rounding <= _MOST_ROUNDING * unit * (step.length + step.noise_norm):
             raise InvalidInput(
@@ -221,37 +239,58 @@ class StepWatch:
             )
 
     @property
+    def _published(self) -> torch.Tensor:
+        return _flat([p.grad for p in self.optimizer.params])
+
+    @property
+    def _summed(self) -> torch.Tensor:
+        return _flat([p.summed_grad for p in self.optimizer.params])
+
+    @property
     def _scale(self) -> float:
         return float(self.optimizer.noise_multiplier) * float(self.optimizer.max_grad_norm)
 
-    def _draw(self) -> NoisyStep:
-        """The noise of a step, by Opacus' own method on sums of zeros."""
+    def _made(self, noise: torch.Tensor, drawn: list[torch.Tensor] | None = None) -> NoisyStep:
+        return NoisyStep(
+            noise=noise,
+            noise_multiplier=float(self.optimizer.noise_multiplier),
+            clip=float(self.optimizer.max_grad_norm),
+            drawn=drawn,
+        )
+
+    def _drawn(self) -> NoisyStep:
+        """The noise of a step before its end, by Opacus' own method on sums of zeros."""
         parameters = self.optimizer.params
         kept = [(p.summed_grad, p.grad) for p in parameters]
         try:
             for p in parameters:
                 p.summed_grad = torch.zeros_like(p, requires_grad=False)
             self._add_noise()
-            noise = [p.grad for p in parameters]
+            drawn = [p.grad for p in parameters]
         finally:
             for p, (total, grad) in zip(parameters, kept, strict=True):
                 p.summed_grad, p.grad = total, grad
-        return NoisyStep(
-            noise=noise,
-            noise_multiplier=float(self.optimizer.noise_multiplier),
-            clip=float(self.optimizer.max_grad_norm),
-        )
+        return self._made(_flat(drawn), drawn)
 
-    def _publish(self, step: NoisyStep) -> None:
-        """Opacus' own method without noise, then the step's noise: the same bits."""
+    def _hand_over(self, step: NoisyStep) -> None:
+        """Opacus' own method without noise, then the noise that was drawn: the same bits."""
         multiplier = self.optimizer.noise_multiplier
         try:
             self.optimizer.noise_multiplier = 0.0
             self._add_noise()
         finally:
             self.optimizer.noise_multiplier = multiplier
-        for p, noise in zip(self.optimizer.params, step.noise, strict=True):
+        for p, noise in zip(self.optimizer.params, step.drawn or [], strict=True):
             p.grad += noise
+
+
+def _joined(samples: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same columns in the same order, narrow neighbours in one matrix."""
+    parts: list[torch.Tensor] = []
+    for is_narrow, run in groupby(samples, key=lambda sample: sample.shape[1] < _NARROW):
+        neighbours = list(run)
+        parts += [torch.cat(neighbours, dim=1)] if is_narrow else neighbours
+    return parts
 
 
 def _factor(norm: torch.Tensor, bound: float) -> torch.Tensor:
@@ -260,5 +299,5 @@ def _factor(norm: torch.Tensor, bound: float) -> torch.Tensor:
 
 
 def _flat(parts: list[torch.Tensor]) -> torch.Tensor:
-    """One float64 vector, where the first part is."""
-    return torch.cat([part.reshape(-1).to(parts[0].device) for part in parts]).double()
+    """One float64 vector."""
+    return torch.cat([part.reshape(-1) for part in parts]).double()
