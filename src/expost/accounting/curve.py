@@ -55,7 +55,7 @@ _STEEPEST = 10.0
 # Exponents of the tilt that are taken off again: float64 ends at 709.
 _LARGEST_UNTILT = 600.0
 # Points that are kept.
-_KEPT = 2**15
+_KEPT = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ from expost.accounting.rdp import (
     tight_delta,
     tight_epsilon,
 )
+from expost.errors import ConvergenceError
 from expost.types import FloatArray
 
 __all__ = ["EPSILON_TOLERANCE", "LEAST_DELTA", "PrivacyLoss", "summed"]
@@ -50,6 +51,7 @@ _CUTS = (1e-4, 1e-2)
 LEAST_DELTA = 1e-300
 _LOWEST_LEVEL = -300
 _LEVELS = 12
+_ROUNDING = 1e-6
 
 _Figure = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -95,7 +97,7 @@ class PrivacyLoss:
         for curves in _curves(self.steps, _level(delta), self.draft):
             low = max(low, *(curve.epsilon_below(delta) for curve in curves))
             high = min(high, max(curve.epsilon(delta) for curve in curves))
-        return min(low, high), high
+        return _interval(low, high)
 
     def delta(self, epsilon: float) -> float:
         """δ(ε), ε ≥ 0, at most."""
@@ -113,7 +115,7 @@ class PrivacyLoss:
                 low = max(low, *(curve.delta_below(epsilon) for curve in curves))
                 high = min(high, float(_worst(curves, np.array([epsilon]))[0]))
             walk.found(high, sharp=low >= 0.5 * high)
-        return min(low, high), high
+        return _interval(low, high)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """TPR(u), 0 ≤ u ≤ 1, at most."""
@@ -211,6 +213,16 @@ class _Walk:
         self._next = None if following in self._seen or self._idle > 2 else following
 
 
+def _interval(low: float, high: float) -> tuple[float, float]:
+    """Both bounds; should they ever contradict each other, neither is told."""
+    if not low <= high * (1 + _ROUNDING):
+        raise ConvergenceError(
+            f"the bounds {low!r} and {high!r} of the privacy-loss distribution contradict each"
+            " other: the parameters are too extreme; use less extreme ones."
+        )
+    return min(low, high), high
+
+
 def summed(losses: Iterable[float]) -> float:
     """Their sum, exactly rounded; infinite where it is past float64."""
     try:
@@ -219,7 +231,7 @@ def summed(losses: Iterable[float]) -> float:
         return math.inf
 
 
-@lru_cache(maxsize=48)
+@lru_cache(maxsize=32)
 def _curves(steps: Steps, level: int, draft: bool) -> tuple[tuple[LossCurve, ...], ...]:
     """Curves near δ = 10^level, one for each direction, and again with more effort if need be."""
     releases = sum(count for _, count in steps)

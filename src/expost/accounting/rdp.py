@@ -288,12 +288,12 @@ def _directions(steps: Steps) -> tuple[bool, ...]:
     return (False,) if all(law.symmetric for law, _ in steps) else (False, True)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _cumulants(steps: Steps, backward: bool) -> Cumulants:
     return Cumulants(parts=tuple((*gathered(law, backward), count) for law, count in steps))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def gathered(law: StepLaw, backward: bool) -> tuple[FloatArray, FloatArray]:
     """All nodes of a law, unaligned, in increasing order of the loss."""
     blocks = [oriented(block, backward) for block in law.nodes(0.0, 0.0, 0.0)]

@@ -37,7 +37,7 @@ _LEAST = 1e-100
 # Past these a law beside others is no longer resolved: Gaussian noise then promises nothing, and of
 # norm-Laplace noise only its ε is used.
 _LARGEST_MU = 1e8
-_LARGEST_NORM_LAPLACE = 1e9
+_LARGEST_NORM_LAPLACE = 1e7
 # Past this squares of a loss overflow, and nothing is promised.
 _LARGEST_EPSILON = 1e100
 
