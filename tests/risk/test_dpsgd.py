@@ -11,6 +11,8 @@ from riskcal.analysis import get_advantage_from_pld, get_beta_from_pld
 from scipy.special import ndtr
 
 from evidence import record
+from expost.accounting import gaussian_delta
+from expost.accounting.pld import _interval
 from expost.errors import ConvergenceError, InvalidInput
 from expost.risk import DPSGD, GaussianNoise
 from expost.risk.dpsgd import checked, gaussian_loss
@@ -227,11 +229,39 @@ def test_extremes_give_a_right_number(noise, rate, steps, delta):
     assert run.true_positive_rate(1e-3) <= min(1.0, 1e-3 + run.advantage) * (1 + 1e-9)
 
 
-def test_where_the_bounds_contradict_each_other_neither_is_told():
-    """Losses of 5e5 nats a step, and δ far in the tail: the grid does not resolve them."""
-    run = DPSGD(noise_multiplier=1e-3, sampling_rate=0.5, steps=1000)
-    with pytest.raises(ConvergenceError, match=r"too extreme; use less extreme ones"):
-        run.epsilon_interval(1e-30)
+@pytest.mark.parametrize(("rate", "steps"), [(0.5, 1000), (0.01, 300)])
+@pytest.mark.parametrize("delta", [1e-30, 1e-4])
+def test_hardly_any_noise_by_counting(rate, steps, delta):
+    """σ = 1e-3: which steps had the row is plain to see, so that k of them are one release of √k/σ.
+
+    With it come k log q + (T − k) log(1 − q); losses are of 5e5 nats a step.
+    """
+    counts = np.arange(steps + 1)
+    log_share = np.array(
+        [math.lgamma(steps + 1) - math.lgamma(k + 1) - math.lgamma(steps - k + 1) for k in counts]
+    )
+    known = counts * math.log(rate) + (steps - counts) * math.log1p(-rate)
+
+    def curve(epsilon):
+        return sum(
+            math.exp(log_share[k] + known[k])
+            * gaussian_delta(max(epsilon - known[k], 0.0), 1e3 * math.sqrt(k))
+            for k in counts[1:]
+        )
+
+    low, high = DPSGD(noise_multiplier=1e-3, sampling_rate=rate, steps=steps).epsilon_interval(
+        delta
+    )
+    assert curve(high) <= delta < curve(low * (1 - 1e-9))
+    assert high - low <= 3e-3 * high
+
+
+def test_bounds_that_contradict_each_other_are_not_told():
+    with pytest.raises(ConvergenceError, match="contradict"):
+        _interval(2.0, 1.0)
+    with pytest.raises(ConvergenceError):
+        _interval(math.nan, 1.0)
+    assert _interval(1.0 + 1e-12, 1.0) == (1.0, 1.0)
 
 
 def test_a_row_that_is_hardly_ever_seen():

@@ -110,8 +110,9 @@ def labels_of(
     first = math.floor(span[0] / spacing)
     last = math.ceil(span[1] / spacing)
     size = last - first + 2
-    weights, changes = np.zeros(size), np.zeros(size)
+    weights, changes, leaps = np.zeros(size), np.zeros(size), np.zeros(size)
     hidden = lumped = 0.0
+    lift = max(spacing - 600.0, 0.0)
     losses, log_masses = gathered(law, backward)
     reference = float(np.max(log_masses + order * np.minimum(losses, span[1])))
     # A label may lie a rounding inside of the span that it ends.
@@ -135,9 +136,18 @@ def labels_of(
         ):
             part = mass * share
             weights += np.bincount(place + step, part, size)
+            # e^(kh − ℓ) − 1, and what is past e^600 of it in units of e^lift.
             changes += np.bincount(place + step, part * np.expm1(np.minimum(gap, 600.0)), size)
+            if lift > 0:
+                lifted = np.where(gap > 600, np.exp(gap - lift), 0.0)
+                leaps += np.bincount(place + step, part * lifted, size)
     with np.errstate(divide="ignore", invalid="ignore"):
         offsets = -np.log1p(np.where(weights > 0, changes / weights, 0.0))
+        if lift > 0:
+            leap = lift + np.log(np.where(weights > 0, leaps / weights, 0.0))
+            offsets = -np.logaddexp(-offsets, leap)
+    # A label is never further from the loss than the spacing.
+    offsets = np.maximum(offsets, -spacing)
     weights[0] += lumped
     total = float(weights.sum())
     return Labels(
