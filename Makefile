@@ -48,10 +48,12 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.dev
+bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
 	$(BIN)/python bench/epsilon.py
 	$(BIN)/python bench/objective.py
+	.venv-torch/bin/python bench/tracking.py
+	.venv-torch/bin/python bench/adversary.py
 
 clean:
 	rm -rf .venv .venv-torch demo-report build dist
