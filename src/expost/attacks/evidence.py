@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LARGEST", "Attack", "Confidences", "Evidence", "Flags"]
+__all__ = ["LARGEST", "Attack", "Confidences", "Evidence", "Flags", "missing"]
 
 Confidences = NDArray[np.float32]
 Flags = NDArray[np.bool_]
