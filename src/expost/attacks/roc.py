@@ -1,0 +1,353 @@
+"""How well scores tell members from others: the ROC curve and its figures with their intervals.
+
+Conventions
+-----------
+n₁ members and n₀ others have one score each; an attack says "member" where score > threshold.
+TPR(t) and FPR(t) are the shares of members and of others of whom it says so.
+
+**Over what the intervals are random.** Over the rows of *this one model*: members and others are
+taken as independent draws from all members, and all others, of it. They say how figures would
+differ with other rows, not how they would differ with another training, and they are no bounds on
+ε (see ``lower_bounds`` and ``one_run`` for those). docs/mathematics-audit.md, section 1, proves the
+intervals of the AUC and of TPR at an FPR for every n and with ties; those of accuracy and advantage
+are approximate, and tests/attacks/test_roc.py counts how often each of them misses.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc
+from scipy.stats import binom
+
+from expost import _validate
+from expost._counts import lower_limit, upper_limit
+from expost._numerics import bracket_root
+from expost.attacks.evidence import Flags
+from expost.errors import InvalidInput
+from expost.types import FloatArray, IntArray
+
+__all__ = ["AttackFigures", "Interval", "Roc", "auc", "figures", "roc", "threshold_at", "tpr_at"]
+
+_FOLDS = 5
+# Places at which the bound on a tail is tried; any of them gives a valid one.
+_PLACES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate; the interval misses what it estimates with probability 1 − ``confidence``."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise InvalidInput(
+                f"low={self.low!r}, value={self.value!r}, high={self.high!r}: must be in order."
+            )
+        _validate.probability("confidence", self.confidence)
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} … {self.high:.3f})"
+
+    def to_json(self) -> dict[str, float]:
+        """Every figure by name."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "confidence": self.confidence,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Roc:
+    """The curve from (0, 0) to (1, 1), where the last of ``thresholds`` is −∞: one point each.
+
+    Points between two others on a straight line are left out. Rows of one score make a straight
+    piece, which a coin that breaks the tie would walk along.
+    """
+
+    fpr: FloatArray
+    tpr: FloatArray
+    thresholds: FloatArray
+
+    @property
+    def area(self) -> float:
+        """The AUC, P(member's score > other's) + ½·P(equal) over all pairs."""
+        return float(np.trapezoid(self.tpr, self.fpr))
+
+    def __str__(self) -> str:
+        return f"ROC curve of {len(self.fpr)} points, AUC {self.area:.3f}"
+
+    def to_json(self) -> dict[str, list[float]]:
+        """The points; the last threshold, −∞, is left out: JSON has no infinity."""
+        return {
+            "fpr": self.fpr.tolist(),
+            "tpr": self.tpr.tolist(),
+            "thresholds": self.thresholds[:-1].tolist(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackFigures:
+    """What one attack reached on the rows of one model; the module says over what it is random.
+
+    ``auc``                P(a member's score > another row's) + ½·P(they are equal).
+    ``accuracy``           balanced: (TPR + 1 − FPR)/2, ½ for an attack that guesses.
+    ``advantage``          TPR − FPR = 2·accuracy − 1 (Yeom et al. 2018). Both are those of
+                           thresholds that were chosen on other rows than they are judged on, and
+                           so may fall below ½ and 0 by chance.
+    ``tpr_at_1_percent``   the members found where at most 1 % of the others are taken for some;
+    ``tpr_at_01_percent``  … at most 0.1 % (Carlini et al. 2022).
+    """
+
+    auc: Interval
+    accuracy: Interval
+    advantage: Interval
+    tpr_at_1_percent: Interval
+    tpr_at_01_percent: Interval
+    members: int
+    others: int
+
+    def __str__(self) -> str:
+        return (
+            f"AUC {self.auc}, balanced accuracy {self.accuracy}, advantage {self.advantage},"
+            f" TPR at 1 % FPR {self.tpr_at_1_percent}, at 0.1 % {self.tpr_at_01_percent}"
+            f" ({self.members} members, {self.others} others; intervals at"
+            f" {100 * self.auc.confidence:g} % over the rows of this one model)"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every figure by name."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            name: value.to_json() if isinstance(value, Interval) else value
+            for name, value in values.items()
+        }
+
+
+def roc(scores: Any, truth: Any) -> Roc:
+    """The curve of ``scores`` (n,), the larger the more likely a member, by ``truth`` (n,)."""
+    return _curve(*_counted(*_checked(scores, truth)))
+
+
+def figures(
+    scores: Any, truth: Any, *, confidence: float = 0.95, random_state: int = 0
+) -> AttackFigures:
+    """All figures of an attack; ``random_state`` deals the rows to the folds of cross-fitting."""
+    scores, truth = _checked(scores, truth)
+    confidence = _validate.probability("confidence", confidence)
+    advantage = _advantage(scores, truth, confidence, random_state)
+    return AttackFigures(
+        auc=auc(scores, truth, confidence=confidence),
+        accuracy=Interval(
+            value=(1 + advantage.value) / 2,
+            low=(1 + advantage.low) / 2,
+            high=(1 + advantage.high) / 2,
+            confidence=confidence,
+        ),
+        advantage=advantage,
+        tpr_at_1_percent=tpr_at(scores, truth, 0.01, confidence=confidence),
+        tpr_at_01_percent=tpr_at(scores, truth, 0.001, confidence=confidence),
+        members=int(truth.sum()),
+        others=int((~truth).sum()),
+    )
+
+
+# -- the area under the curve ---------------------------------------------------------------------
+
+
+def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
+    """The area under the ROC curve, with an interval proved for every n, every law and ties.
+
+    The area A is a two-sample U-statistic, an average of averages of k = min(n₁, n₀) independent
+    variables in [0, 1] with mean θ (Hoeffding 1963, Sec. 5b). So E φ(kA) ≤ E φ(B) for every convex
+    φ and B ~ Binomial(k, θ), and with φ = (· − j)₊, as Bentkus (2004) does for sums,
+
+        P(A ≥ a) ≤ min_{j < ka} E(B − j)₊/(ka − j).
+
+    The ends are the θ at which this, and its mirror image, come down to (1 − confidence)/2. Where
+    every pair is right they are Clopper and Pearson's for k hits of k; near ½ the interval is about
+    1.5 times as wide as DeLong's, which is only asymptotic and has no width at all at A = 1.
+    """
+    scores, truth = _checked(scores, truth)
+    miss = (1 - _validate.probability("confidence", confidence)) / 2
+    _, true, false = _counted(scores, truth)
+    fewer = int(min(true[-1], false[-1]))
+    # Twice the number of right pairs is a whole number: nothing is rounded before the division.
+    twice = int(np.dot(np.diff(false), true[1:] + true[:-1]))
+    pairs = 2 * int(true[-1]) * int(false[-1])
+    return Interval(
+        value=twice / pairs,
+        low=_least_mean(twice / pairs, fewer, miss),
+        high=1 - _least_mean((pairs - twice) / pairs, fewer, miss),
+        confidence=confidence,
+    )
+
+
+def _least_mean(value: float, terms: int, miss: float) -> float:
+    """The θ below which an area ≥ ``value`` has probability ≤ ``miss``; rounded down."""
+    if value == 0:
+        return 0.0
+    total = terms * value
+    last = math.ceil(total) - 1
+    gaps = np.unique(np.geomspace(1, last + 1, _PLACES).round().astype(np.int64))
+    places = (last + 1 - gaps).astype(np.float64)
+
+    def too_likely(mean: FloatArray) -> FloatArray:
+        return np.asarray(_tail(float(mean), terms, total, places) - miss)
+
+    below, _ = bracket_root(too_likely, 0.0, value)
+    return float(below)
+
+
+def _tail(mean: float, terms: int, total: float, places: FloatArray) -> float:
+    """min over j in ``places`` of E(B − j)₊/(total − j), B ~ Binomial(terms, mean).
+
+    E(B − j)₊ = k·θ·P(Binomial(k − 1, θ) ≥ j) − j·P(B > j), and a binomial tail is a beta integral.
+    """
+    with np.errstate(invalid="ignore"):
+        one_less = np.where(places > 0, betainc(places, terms - places, mean), 1.0)
+    excess = terms * mean * one_less - places * betainc(places + 1, terms - places, mean)
+    return float(np.min(excess / (total - places)))
+
+
+# -- true positives at few false ones --------------------------------------------------------------
+
+
+def threshold_at(scores: Any, truth: Any, rate: float) -> float:
+    """The least t with at most the share ``rate`` of the others above it; −∞ if all may be."""
+    scores, truth = _checked(scores, truth)
+    return _threshold(_falling(scores[~truth]), _validate.probability("rate", rate))
+
+
+def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) -> Interval:
+    """sup{TPR(t) : FPR(t) ≤ ``rate``}, with an interval proved for every n, every law and ties.
+
+    A threshold at the j-th largest score of the others has, whatever their law, an FPR of at most
+    (with ties counted in: at least) a Beta(j, n₀ − j + 1) variable (Wilks 1941). Two such j put the
+    threshold in question between them, and the members, who had no part in that, are counted at
+    both by Clopper and Pearson; each of the four may miss with (1 − confidence)/4. The lower end is
+    0 with fewer than some four times 1/rate others: so few do not show how rare a false hit is.
+    """
+    scores, truth = _checked(scores, truth)
+    rate = _validate.probability("rate", rate)
+    miss = (1 - _validate.probability("confidence", confidence)) / 4
+    members, others = scores[truth], _falling(scores[~truth])
+    count = len(members)
+    least, most = (int(binom.ppf(share, len(others), rate)) for share in (miss, 1 - miss))
+    sure = int(np.count_nonzero(members > others[least - 1])) if least > 0 else 0
+    open_ = int(np.count_nonzero(members >= others[most])) if most < len(others) else count
+    return Interval(
+        value=float(np.mean(members > _threshold(others, rate))),
+        low=lower_limit(sure, count, miss),
+        high=upper_limit(open_, count, miss),
+        confidence=confidence,
+    )
+
+
+def _falling(scores: FloatArray) -> FloatArray:
+    return np.sort(scores)[::-1]
+
+
+def _threshold(others: FloatArray, rate: float) -> float:
+    """Of ``others`` in falling order; a share that is a whole number but for rounding is one."""
+    above = math.floor(rate * len(others) + 1e-9)
+    return float(others[above]) if above < len(others) else -math.inf
+
+
+# -- accuracy and advantage ------------------------------------------------------------------------
+
+
+def _advantage(scores: FloatArray, truth: Flags, confidence: float, seed: int) -> Interval:
+    """TPR − FPR of thresholds judged on a fold of the rows and chosen on the other folds.
+
+    What the interval is for is the mean, over the folds, of the true advantage of the threshold
+    chosen for it. Limits of the two rates are Clopper and Pearson's, as if all folds had had one
+    threshold (asymptotically right: Bayle et al. 2020), and those of their difference are put
+    together by Newcombe's (1998) squares.
+    """
+    said = _cross_fitted(scores, truth, seed)
+    miss = (1 - confidence) / 2
+    ends = []
+    for rows in (truth, ~truth):
+        hits, trials = int(said[rows].sum()), int(rows.sum())
+        ends.append(
+            (hits / trials, lower_limit(hits, trials, miss), upper_limit(hits, trials, miss))
+        )
+    (true, true_low, true_high), (false, false_low, false_high) = ends
+    return Interval(
+        value=true - false,
+        low=true - false - math.hypot(true - true_low, false_high - false),
+        high=true - false + math.hypot(true_high - true, false - false_low),
+        confidence=confidence,
+    )
+
+
+def _cross_fitted(scores: FloatArray, truth: Flags, seed: int) -> Flags:
+    """(n,) of which rows "member" is said, by the threshold that is best for the other folds."""
+    fewer = int(min(truth.sum(), (~truth).sum()))
+    if fewer < 2:
+        raise InvalidInput(
+            "truth: has one member, or one other, by whom a threshold would be both chosen and"
+            " judged; pass at least two of each."
+        )
+    rng = np.random.default_rng(seed)
+    folds = min(_FOLDS, fewer)
+    fold = np.empty(len(scores), dtype=np.int64)
+    for rows in (np.flatnonzero(truth), np.flatnonzero(~truth)):
+        fold[rng.permutation(rows)] = np.arange(len(rows)) % folds
+    said = np.empty(len(scores), dtype=np.bool_)
+    for one in range(folds):
+        here = fold == one
+        said[here] = scores[here] > _best_threshold(scores[~here], truth[~here])
+    return said
+
+
+def _best_threshold(scores: FloatArray, truth: Flags) -> float:
+    """Where TPR − FPR is largest, halfway to the next score above."""
+    thresholds, true, false = _counted(scores, truth)
+    gain = true / true[-1] - false / false[-1]
+    place = int(np.argmax(gain))
+    above = thresholds[place - 1] if place > 0 else thresholds[place]
+    # At −∞, where everyone is a member, there is no halfway.
+    return float(thresholds[place] / 2 + above / 2)
+
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+def _checked(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
+    scores = _validate.vector(scores, name="scores")
+    truth = np.asarray(truth)
+    if truth.dtype != np.bool_ or truth.shape != scores.shape:
+        raise InvalidInput(
+            f"truth: has the shape {truth.shape} and holds {truth.dtype}; must hold one bool for"
+            f" each of {len(scores)} scores."
+        )
+    if not 0 < truth.sum() < len(truth):
+        raise InvalidInput("truth: holds one kind of row only; pass both members and others.")
+    return scores, truth
+
+
+def _counted(scores: FloatArray, truth: Flags) -> tuple[FloatArray, IntArray, IntArray]:
+    """(thresholds, members above each, others above each), thresholds falling to −∞."""
+    order = np.argsort(-scores, kind="stable")
+    falling, member = scores[order], truth[order]
+    last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+    true = np.concatenate([[0], np.cumsum(member, dtype=np.int64)[last]])
+    false = np.concatenate([[0], np.cumsum(~member, dtype=np.int64)[last]])
+    return np.append(falling[np.append(0, last[:-1] + 1)], -np.inf), true, false
+
+
+def _curve(thresholds: FloatArray, true: IntArray, false: IntArray) -> Roc:
+    """Without the points that lie on the straight line between their neighbours."""
+    right, up = false[1:] - false[:-1], true[1:] - true[:-1]
+    bends = right[1:] * up[:-1] != right[:-1] * up[1:]
+    kept = np.concatenate([[True], bends, [True]])
+    return Roc(fpr=false[kept] / false[-1], tpr=true[kept] / true[-1], thresholds=thresholds[kept])
