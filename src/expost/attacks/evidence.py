@@ -99,9 +99,9 @@ class Attack(Protocol):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Of {"references", "both", "population", "views", "extras"}.
+        """Of {"references", "out", "both", "population", "views", "extras"}.
 
-        ``both``: every row is in some references and left out of others.
+        ``out``: every row is left out of some reference; ``both``: and in some other.
         """
 
     def __call__(self, evidence: Evidence) -> FloatArray:
@@ -112,6 +112,7 @@ def missing(attack: Attack, evidence: Evidence) -> str | None:
     """Why the attack cannot be made with this evidence, or None."""
     have: dict[str, Any] = {
         "references": evidence.models > 0,
+        "out": evidence.models > 0 and not np.any(evidence.inside.all(axis=0)),
         "both": evidence.models > 1 and not _one_sided(evidence.inside),
         "population": len(evidence.population) > 0,
         "views": evidence.views.shape[1] > 0 and len(evidence.reference_views) > 0,
