@@ -21,7 +21,7 @@ def whole(X: Any, *, name: str = "X") -> Any:
         X = np.asarray(X)
     if not hasattr(X, "shape") or not len(X.shape) >= 1 or not X.shape[0] >= 1:
         raise InvalidInput(f"{name}: must be rows, an array or a frame, and at least one.")
-    return X.tocsr() if scipy.sparse.issparse(X) else X
+    return X.tocsr() if _is_sparse(X) else X
 
 
 def count(X: Any) -> int:
@@ -53,7 +53,7 @@ def stacked(first: Any, second: Any) -> Any:
             f"X has rows of shape {first.shape[1:]}, the others of {second.shape[1:]}: they must"
             " have the same columns."
         )
-    if scipy.sparse.issparse(first) and scipy.sparse.issparse(second):
+    if _is_sparse(first) and _is_sparse(second):
         return scipy.sparse.vstack([first, second], format="csr")
     if hasattr(first, "columns") or hasattr(second, "columns"):
         return _frames(first, second)
@@ -63,6 +63,10 @@ def stacked(first: Any, second: Any) -> Any:
         f"X is a {type(first).__name__}, the others are a {type(second).__name__}: rows in question"
         " must be of one kind, arrays or frames."
     )
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(scipy.sparse.issparse(X))
 
 
 def _frames(first: Any, second: Any) -> Any:
