@@ -9,7 +9,16 @@ require("torch", caller="expost.torch", extra="torch")
 
 # Only now: without torch the one sentence above is all that is said.
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript  # noqa: E402
+from expost.torch._adversarial import (  # noqa: E402
+    AdversarialTraining,
+    adversarial_regularization,
+)
 from expost.torch._adversary import strong_adversary  # noqa: E402
+from expost.torch._defences import (  # noqa: E402
+    AdversarialDefence,
+    DPSGDDefence,
+    Perceptron,
+)
 from expost.torch._experiment import Experiment  # noqa: E402
 from expost.torch._mechanism import TrainingMechanism, training_mechanism  # noqa: E402
 from expost.torch._sensitivity import (  # noqa: E402
@@ -23,8 +32,12 @@ from expost.torch._trainer import Step  # noqa: E402
 from expost.torch._training import Training  # noqa: E402
 
 __all__ = [
+    "AdversarialDefence",
+    "AdversarialTraining",
     "Adversary",
+    "DPSGDDefence",
     "Experiment",
+    "Perceptron",
     "SGDMechanism",
     "Sensitivity",
     "Step",
@@ -32,6 +45,7 @@ __all__ = [
     "Training",
     "TrainingMechanism",
     "Transcript",
+    "adversarial_regularization",
     "dataset_sensitivity",
     "gradient_sensitivity",
     "strong_adversary",

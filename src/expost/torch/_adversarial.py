@@ -43,7 +43,7 @@ _LEAST_LOG = -20.0
 _HIDDEN = 64
 
 
-class InferenceModel(torch.nn.Module):
+class InferenceModel(torch.nn.Module):  # type: ignore[misc]  # torch ships no types here
     """h: two hidden layers on log f(x), the label, and the log probability of that label.
 
     The last follows from the other two; it spares h to learn the product of them.
