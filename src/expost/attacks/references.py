@@ -144,13 +144,17 @@ def train_references(
     return references
 
 
-def no_references(target: Target, rows: int, population: int = 0) -> References:
-    """None: for attacks that look at the target alone."""
+def no_references(
+    target: Target, X: Any, y: Any, population: tuple[Any, Any] | None = None
+) -> References:
+    """None at all, for attacks that look at the target alone; arguments as when there are some."""
+    game = _game(target, X, y, population)
+    n, k = len(game.y), 0 if game.population is None else len(game.population[1])
     return References(
-        confidence=np.empty((0, rows), dtype=np.float32),
-        inside=np.empty((0, rows), dtype=np.bool_),
-        population=np.empty((0, population), dtype=np.float32),
-        views=np.empty((0, rows, _width(target)), dtype=np.float32),
+        confidence=np.empty((0, n), dtype=np.float32),
+        inside=np.empty((0, n), dtype=np.bool_),
+        population=np.empty((0, k), dtype=np.float32),
+        views=np.empty((0, n, _width(target)), dtype=np.float32),
     )
 
 
