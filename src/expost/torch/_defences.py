@@ -6,6 +6,7 @@ are simulations: their noise comes from a seed, and nothing of them is a release
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class DPSGDDefence:
     delta: float = 1e-5
     clip: float = 1.0
     learning_rate: float = 1.0
-    steps: int = 100
+    steps: int = 50
     network: Network = Perceptron()
     scale: float = 1.0
 
@@ -83,9 +84,7 @@ class DPSGDDefence:
     @property
     def noise_multiplier(self) -> float:
         """σ."""
-        return noise_multiplier_for_epsilon(
-            self.epsilon, steps=self.steps, sampling_rate=1.0, delta=self.delta
-        )
+        return _noise_multiplier(self.epsilon, self.delta, self.steps)
 
     def attack_limit(self, X: Any, y: Any) -> float:
         """(1 + advantage)/2 of noise that hides one row exchanged for another."""
@@ -174,6 +173,12 @@ class AdversarialDefence:
             random_state=seed,
         )
         return _predicts(training.module, self.scale)
+
+
+@lru_cache(maxsize=64)
+def _noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
+    """Kept: finding it takes as long as a small training."""
+    return noise_multiplier_for_epsilon(epsilon, steps=steps, sampling_rate=1.0, delta=delta)
 
 
 def _arrays(X: Any, y: Any, scale: float) -> tuple[Any, Any]:

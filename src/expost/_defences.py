@@ -1,0 +1,493 @@
+"""``compare_defences``: what each defence costs, and what it takes from attackers.
+
+The game
+--------
+Half of the rows of each class are members, the others are not: chance alone says who, anew in each
+repetition, the same for every defence. A model is trained on the members. An attacker, who does not
+know them, scores every row; attack and threshold are chosen on four fifths of the rows, of which he
+is told the truth, and judged on the fifth that is left, in turn.
+
+No promise is beaten by this in expectation. Who exchanges one member for one other row of the pool
+plays the game of a replaced row, so that the accuracy is at most (1 + advantage)/2 with the
+advantage of that relation. A promise for a row more or less gives at most ½ + advantage: two steps.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _validate
+from expost._counts import Share
+from expost._defence_table import Cell, DefenceRow, DefenceTable
+from expost._optional import require
+from expost.attacks.catalogue import available
+from expost.attacks.evidence import Evidence, Flags
+from expost.attacks.references import References, evidence_of, no_references, train_references
+from expost.attacks.targets import target_of
+from expost.attacks.thresholds import best_cut
+from expost.data import UnitBall
+from expost.errors import InvalidInput, MissingExtra
+from expost.estimators import PrivateLogisticRegression
+from expost.glm import minimise
+from expost.mechanisms import OutputPerturbation, Release
+from expost.mechanisms.output import TOLERANCE
+from expost.softmax import two_classes_only
+from expost.types import FloatArray, IntArray
+
+__all__ = ["Defence", "LogisticDefence", "compare_defences"]
+
+Predict = Callable[[Any], FloatArray]
+Progress = Callable[[int, int], None]
+
+_FOLDS = 5
+# Members and others by whom an attack is chosen and judged: fewer say nothing.
+_LEAST_ROWS = 20
+
+
+@runtime_checkable
+class Defence(Protocol):
+    """A way to train a classifier.
+
+    The law: ``trained`` depends on its arguments alone. Labels are the numbers of the classes, from
+    0; answers are probabilities, a column a class.
+    """
+
+    @property
+    def name(self) -> str:
+        """As it stands in the table."""
+
+    def attack_limit(self, X: Any, y: Any) -> float | None:
+        """The accuracy that no attack on a training of so many rows passes; None: no promise."""
+
+    def trained(self, X: Any, y: Any, seed: int) -> Predict:
+        """predict_proba of a model of these rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogisticDefence:
+    """Logistic regression (softmax for more classes): plain, with a larger Λ, or perturbed.
+
+    ``epsilon``         inf: the exact minimiser, no defence but Λ.
+    ``regularization``  Λ, or "auto": from n, d and ε alone.
+    ``mechanism``       "output" (two classes) or "objective", as of the estimators.
+    ``data_norm``       None reads it from the rows that are trained on: then nothing is promised.
+
+    A training is a simulation, its noise from a seed; it is no release and warns of nothing.
+    """
+
+    regularization: float | str
+    epsilon: float = np.inf
+    delta: float | None = None
+    mechanism: str = "objective"
+    noise: str = "laplace"
+    data_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        _validate.positive("epsilon", self.epsilon, finite=False)
+        _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
+        if isinstance(self.regularization, str):
+            _validate.one_of("regularization", self.regularization, ("auto",))
+        else:
+            _validate.regularization(self.regularization)
+
+    @property
+    def name(self) -> str:
+        """As it stands in the table."""
+        penalty = "" if isinstance(self.regularization, str) else f"Λ = {self.regularization:g}"
+        if not self.epsilon < np.inf:
+            return f"logistic regression, {penalty or 'Λ = 1/n'}"
+        noise = "" if self.noise == "laplace" else f", {self.noise}"
+        promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+        return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
+
+    def attack_limit(self, X: Any, y: Any) -> float | None:
+        """By the mechanism's promise to two sets of rows of which one is exchanged."""
+        if not self.epsilon < np.inf or self.data_norm is None:
+            return None
+        how = self._estimator(y).prepared(X, y).mechanism
+        advantage = how.guarantee.advantage
+        # Gaussian noise on the objective promises for a row more or less alone.
+        exchanged = isinstance(how, OutputPerturbation) or how.noise == "laplace"
+        return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)
+
+    def trained(self, X: Any, y: Any, seed: int) -> Predict:
+        """predict_proba of a model whose noise comes from ``seed``."""
+        prepared = self._estimator(y).prepared(X, y)
+        how = prepared.mechanism
+        rng = np.random.default_rng(seed) if how.is_private else None
+        if isinstance(how, OutputPerturbation):
+            base = minimise(two_classes_only(prepared.objective), tolerance=TOLERANCE)
+            theta = how.release(base, rng)
+        else:
+            theta = how.release(prepared.objective, rng)
+        release = Release(
+            theta=theta,
+            mechanism=how,
+            ball=prepared.ball,
+            classes=prepared.classes,
+            feature_names=None,
+            read_from_data=(),
+            seeded=True,
+        )
+        predict: Predict = PrivateLogisticRegression.from_release(release).predict_proba
+        return predict
+
+    def _estimator(self, y: Any) -> PrivateLogisticRegression:
+        return PrivateLogisticRegression(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mechanism=self.mechanism,
+            noise=self.noise,
+            regularization=self.regularization,
+            data_norm=self.data_norm,
+            classes=tuple(range(int(np.max(y)) + 1)),
+        )
+
+
+def compare_defences(
+    X: Any,
+    y: Any,
+    *,
+    defences: Sequence[Defence] | None = None,
+    regularization: float = 1e-6,
+    regularizations: Iterable[float] = (1e-3, 1e-2, 1e-1),
+    epsilons: Iterable[float] = (1.0, 10.0, 100.0),
+    reference: tuple[Any, Any] | None = None,
+    data_norm: float | None = None,
+    references: int = 16,
+    repetitions: int = 1,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> DefenceTable:
+    """Train, test and attack accuracy without a defence and with each (the lecture's table).
+
+    ``X, y``             the pool: half of it is trained on, half is tested on, all is attacked.
+    ``defences``         the rows of the table, the model without a defence first; None: logistic
+                         regression with ``regularization``, with stronger ``regularizations``, by
+                         output (two classes) and objective perturbation and by DP-SGD at each of
+                         ``epsilons``, and by adversarial regularisation where there are
+                         ``reference`` rows. The last two need the extra ``torch``.
+    ``reference``        (X, y) more rows of the same source, neither members nor judged on.
+    ``data_norm``        a bound on ∥x∥; None reads it from the pool.
+    ``references``       models trained like each defence's for the attacks that need some (LiRA,
+                         RMIA, shadow models); 0 leaves the loss threshold alone.
+    ``repetitions``      how often rows are parted anew and a model is trained.
+    ``random_state``     of all of it.
+    ``workers``          processes for the references.
+    ``progress``         called with (models trained, models in all).
+    """
+    rows, labels = _pool(X, y)
+    numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    notices: list[str] = []
+    if defences is None:
+        others = None if reference is None else _referred(reference, labels)
+        chosen = _default_defences(
+            rows,
+            numbers,
+            others,
+            data_norm=data_norm,
+            regularizations=(regularization, *regularizations),
+            epsilons=tuple(epsilons),
+            notices=notices,
+        )
+    else:
+        chosen = _checked(defences)
+    game = _Game(
+        X=rows,
+        y=numbers,
+        references=_references(references),
+        confidence=_validate.probability("confidence", confidence),
+        seed=_validate.whole("random_state", random_state, least=0),
+        workers=workers,
+        counted=_Counted(progress, len(chosen), references, repetitions),
+    )
+    partings = game.partings(_validate.whole("repetitions", repetitions, least=1))
+    return DefenceTable(
+        rows=tuple(game.play(place, one, partings) for place, one in enumerate(chosen)),
+        members=int(partings[0].sum()),
+        others=int((~partings[0]).sum()),
+        references=references,
+        confidence=confidence,
+        notices=tuple(notices),
+    )
+
+
+# -- the game --------------------------------------------------------------------------------------
+
+
+class _Counted:
+    """Progress over all models of all defences."""
+
+    def __init__(
+        self, progress: Progress | None, defences: int, references: int, repetitions: int
+    ) -> None:
+        self._progress, self._done = progress, 0
+        self._total = defences * (references + repetitions)
+
+    def one_more(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    def of_references(self, finished: int, _: int) -> None:
+        """Called once before the first of them."""
+        if finished:
+            self.one_more()
+
+
+class _Repetition(NamedTuple):
+    """What one model gave, and the attacks that were chosen on it, one a fold."""
+
+    train: Share
+    test: Share
+    attack: Share
+    by: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Game:
+    """The pool, and what is the same for every defence."""
+
+    X: FloatArray
+    y: IntArray
+    references: int
+    confidence: float
+    seed: int
+    workers: int | None
+    counted: _Counted
+
+    def partings(self, repetitions: int) -> list[Flags]:
+        """Who is a member in each repetition: every other row of each class, in random order."""
+        return [
+            _parted(self.y, np.random.default_rng((self.seed, 0, number)))
+            for number in range(repetitions)
+        ]
+
+    def play(self, place: int, defence: Defence, partings: list[Flags]) -> DefenceRow:
+        """The row of one defence; ``place`` sets its seeds."""
+        complete = _Complete(defence, int(self.y.max()) + 1)
+        target = target_of(complete.trained, self.y)
+        limit = defence.attack_limit(self.X[partings[0]], self.y[partings[0]])
+        references = no_references(target, self.X, self.y)
+        if self.references:
+            references = train_references(
+                target,
+                self.X,
+                self.y,
+                models=self.references,
+                random_state=self._seed(1, place, 0),
+                workers=self.workers,
+                progress=self.counted.of_references,
+            )
+        found = [
+            self._repetition(complete, references, members, self._seed(2, place, number))
+            for number, members in enumerate(partings)
+        ]
+        by = Counter(name for one in found for name in one.by).most_common(1)[0][0]
+        return DefenceRow(
+            name=defence.name,
+            train=Cell(shares=tuple(one.train for one in found)),
+            test=Cell(shares=tuple(one.test for one in found)),
+            attack=Cell(shares=tuple(one.attack for one in found)),
+            limit=limit,
+            by=by,
+        )
+
+    def _repetition(
+        self, defence: "_Complete", references: References, members: Flags, seed: int
+    ) -> "_Repetition":
+        model = defence.trained(self.X[members], self.y[members], seed)
+        self.counted.one_more()
+        right = np.argmax(model(self.X), axis=1) == self.y
+        target = target_of(model, self.y, train=defence.trained)
+        evidence = evidence_of(target, references, self.X, self.y)
+        said, names = strongest_attack(evidence, members, seed)
+        return _Repetition(
+            train=self._share(right[members]),
+            test=self._share(right[~members]),
+            attack=self._share(said == members),
+            by=names,
+        )
+
+    def _share(self, hits: Flags) -> Share:
+        return Share(hits=int(hits.sum()), trials=len(hits), confidence=self.confidence)
+
+    def _seed(self, *key: int) -> int:
+        return int(np.random.SeedSequence((self.seed, *key)).generate_state(1)[0] >> 1)
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """A defence that is only asked to learn from rows of every class."""
+
+    defence: Defence
+    classes: int
+
+    def trained(self, X: Any, y: Any, seed: int) -> Predict:
+        missing = self.classes - len(np.unique(y))
+        if missing:
+            raise InvalidInput(
+                f"y: {missing} of {self.classes} classes are missing from a random half of the"
+                " rows; leave classes of few rows out, or merge them."
+            )
+        return self.defence.trained(X, y, seed)
+
+
+def strongest_attack(evidence: Evidence, truth: Flags, seed: int) -> tuple[Flags, list[str]]:
+    """(n,) of which rows "member" is said, and the attack that was chosen for each fold.
+
+    For each fold the attack and the threshold are those with the largest TPR − FPR on the others.
+    """
+    scores = {name: attack(evidence) for name, attack in available(evidence).items()}
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(truth), dtype=np.int64)
+    for rows in (np.flatnonzero(truth), np.flatnonzero(~truth)):
+        fold[rng.permutation(rows)] = np.arange(len(rows)) % _FOLDS
+    said = np.empty(len(truth), dtype=np.bool_)
+    names = []
+    for one in range(_FOLDS):
+        known = fold != one
+        gains = {name: _gain(values[known], truth[known]) for name, values in scores.items()}
+        best = max(gains, key=lambda name: gains[name][0])
+        said[~known] = scores[best][~known] >= gains[best][1]
+        names.append(best)
+    return said, names
+
+
+def _gain(scores: FloatArray, truth: Flags) -> tuple[float, float]:
+    """(TPR − FPR, threshold), where it is largest."""
+    cut = best_cut(scores, truth)
+    assert cut is not None, "every fold leaves members and others"
+    said = scores >= cut
+    return float(np.mean(said[truth]) - np.mean(said[~truth])), cut
+
+
+def _parted(y: IntArray, rng: np.random.Generator) -> Flags:
+    """Half of the rows of each class, give or take one, and half of all, rounded down."""
+    order = np.lexsort((rng.random(len(y)), y))
+    members = np.zeros(len(y), dtype=np.bool_)
+    first = int(rng.integers(2)) if len(y) % 2 == 0 else 1
+    members[order[first::2]] = True
+    return members
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+def _default_defences(
+    X: FloatArray,
+    y: IntArray,
+    reference: tuple[FloatArray, IntArray] | None,
+    *,
+    data_norm: float | None,
+    regularizations: tuple[float, ...],
+    epsilons: tuple[float, ...],
+    notices: list[str],
+) -> tuple[Defence, ...]:
+    if data_norm is None:
+        # Of the pool, not of the members: the attacker knows the pool, and learns nothing by it.
+        data_norm = UnitBall.largest_norm(X)
+        notices.append(
+            "data_norm was read from the pool: before a release give a bound known without it."
+        )
+    plain = [LogisticDefence(regularization=one, data_norm=data_norm) for one in regularizations]
+    kinds: tuple[str, ...] = ("output", "objective")
+    if int(y.max()) > 1:
+        kinds = kinds[1:]
+        notices.append("output perturbation was left out: it takes two classes only.")
+    private = [
+        replace(plain[0], regularization="auto", epsilon=epsilon, mechanism=kind)
+        for kind in kinds
+        for epsilon in epsilons
+    ]
+    try:
+        require("torch", caller="a table with DP-SGD and adversarial regularisation", extra="torch")
+    except MissingExtra as error:
+        notices.append(f"left out: {error}")
+        return (*plain, *private)
+    return (*plain, *private, *_networks(X, reference, data_norm, epsilons, notices))
+
+
+def _networks(
+    X: FloatArray,
+    reference: tuple[FloatArray, IntArray] | None,
+    data_norm: float,
+    epsilons: tuple[float, ...],
+    notices: list[str],
+) -> list[Defence]:
+    """Softmax regressions like the others, trained by gradient steps."""
+    made = import_module("expost.torch._defences")
+    # Entries of about 1, whatever the unit of the data.
+    scale = float(np.sqrt(X.shape[1])) / data_norm
+    found: list[Defence] = [made.DPSGDDefence(epsilon=one, scale=scale) for one in epsilons]
+    if reference is None:
+        notices.append(
+            "adversarial regularisation was left out: it needs reference=(X, y), rows that are"
+            " neither trained on nor judged on."
+        )
+        return found
+    for weight in (0.0, 1.0):
+        found.append(made.AdversarialDefence(weight=weight, reference=reference, scale=scale))
+    return found
+
+
+# -- what is passed in -----------------------------------------------------------------------------
+
+
+def _pool(X: Any, y: Any) -> tuple[FloatArray, NDArray[Any]]:
+    rows, labels = _validate.matrix(X), np.asarray(y)
+    if labels.shape != (len(rows),) or labels.dtype.kind not in "biufSU":
+        raise InvalidInput(
+            f"y: must be one label, a number or a text, for each of {len(rows)} rows."
+        )
+    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+        raise InvalidInput("y: holds NaN or infinite values; drop or fill them.")
+    if len(rows) < 2 * _LEAST_ROWS:
+        raise InvalidInput(
+            f"X has {len(rows)} rows: must have at least {2 * _LEAST_ROWS}, half of them members."
+        )
+    counts = np.unique(labels, return_counts=True)[1]
+    if len(counts) < 2 or not counts.min() >= 2:
+        raise InvalidInput(
+            f"y: has {len(counts)} classes, the rarest of {counts.min()} rows; must have at least"
+            " two classes of two rows each."
+        )
+    return rows, labels
+
+
+def _referred(reference: tuple[Any, Any], labels: NDArray[Any]) -> tuple[FloatArray, IntArray]:
+    """The reference rows, their labels numbered as those of the pool."""
+    if not isinstance(reference, tuple | list) or len(reference) != 2:
+        raise InvalidInput("reference: must be a pair (X, y).")
+    rows = _validate.matrix(reference[0], name="reference")
+    theirs, classes = np.asarray(reference[1]), np.unique(labels)
+    if theirs.shape != (len(rows),) or not np.all(np.isin(theirs, classes)):
+        raise InvalidInput("reference: must have one label a row, of the classes of y.")
+    return rows, np.searchsorted(classes, theirs).astype(np.int64)
+
+
+def _checked(defences: Sequence[Defence]) -> tuple[Defence, ...]:
+    found = tuple(defences)
+    if not found or not all(isinstance(one, Defence) for one in found):
+        raise InvalidInput(
+            "defences: must be at least one, each with a name, attack_limit(X, y) and"
+            " trained(X, y, seed) -> predict_proba."
+        )
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"defences: {len(names)} have {len(set(names))} names; name each apart.")
+    return found
+
+
+def _references(value: Any) -> int:
+    count = _validate.whole("references", value, least=0)
+    if count == 1:
+        raise InvalidInput("references=1: must be 0, or at least 2, for rows to be in and out.")
+    return count
