@@ -270,12 +270,16 @@ def _fill(
     done = m - len(missing)
     if progress is not None:
         progress(done, m)
-    for number, found in _trained(references.inside, game, store.entropy, missing, kept, workers):
-        store.keep(number, found)
-        _put(references, number, found)
-        done += 1
-        if progress is not None:
-            progress(done, m)
+    # Around all of them too: to set it for each takes as long as fitting a small model.
+    with one_thread(), without_warnings():
+        for number, found in _trained(
+            references.inside, game, store.entropy, missing, kept, workers
+        ):
+            store.keep(number, found)
+            _put(references, number, found)
+            done += 1
+            if progress is not None:
+                progress(done, m)
 
 
 def _put(references: References, number: int, found: dict[str, NDArray[np.float32]]) -> None:
