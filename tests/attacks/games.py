@@ -121,10 +121,10 @@ def mean_game(
         population=strange[0],
         population_references=strange[1:],
     )
-    return made, truth, _mean_log_ratio(X, theta[0], noise)
+    return made, truth, mean_log_ratio(X, theta[0], noise)
 
 
-def _mean_log_ratio(X, theta, noise):
+def mean_log_ratio(X, theta, noise):
     """X S⁻¹ = (s² I + X Xᵀ/n²)⁻¹ X; the row's own term is taken out by Sherman and Morrison."""
     rows = len(X)
     products = X @ X.T

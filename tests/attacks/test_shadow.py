@@ -40,7 +40,11 @@ def naive(made, trees):
                     )
                     truth.append(made.inside[model, row])
         learner = HistGradientBoostingClassifier(
-            max_iter=trees, max_leaf_nodes=15, early_stopping=False, random_state=0
+            max_iter=trees,
+            max_leaf_nodes=4,
+            min_samples_leaf=len(truth) // 16,
+            early_stopping=False,
+            random_state=0,
         ).fit(np.array(examples), np.array(truth))
         start = np.log(np.mean(truth) / (1 - np.mean(truth)))
         rows = made.labels == label

@@ -91,9 +91,9 @@ class Shadow:
         features = _features(evidence.reference_views[model, row], evidence.references[model, row])
         learner = HistGradientBoostingClassifier(
             max_iter=self.trees,
-            max_leaf_nodes=15,
-            learning_rate=0.1,
-            min_samples_leaf=20,
+            # Small: the examples of a row under s shadows are far from s rows.
+            max_leaf_nodes=4,
+            min_samples_leaf=max(20, len(truth) // 16),
             early_stopping=False,
             random_state=self.seed,
         )
