@@ -7,9 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from expost._audit import audit
+    from expost._audit_result import Audit
+    from expost._audit_sweep import AuditSweep, audit_sweep
     from expost._blackbox import BlackBox
     from expost._choice import EpsilonChoice
     from expost._coverage import Coverage, empirical_coverage
+    from expost._defence_table import DefenceTable
+    from expost._defences import compare_defences
     from expost._epsilon import choose_epsilon
     from expost._identifiability import identifiability
     from expost._ledger import Ledger, list_release
@@ -35,8 +40,11 @@ if TYPE_CHECKING:
 
 _CONTENTS = {
     "Audience": "types",
+    "Audit": "_audit_result",
+    "AuditSweep": "_audit_sweep",
     "BlackBox": "_blackbox",
     "Coverage": "_coverage",
+    "DefenceTable": "_defence_table",
     "EpsilonChoice": "_choice",
     "EstimatedLosses": "_sampled",
     "Identifiability": "risk.answer",
@@ -56,7 +64,10 @@ _CONTENTS = {
     "SampledMechanism": "_sampled",
     "SelectedRegularization": "_tuning",
     "SelectionCost": "_selection",
+    "audit": "_audit",
+    "audit_sweep": "_audit_sweep",
     "choose_epsilon": "_epsilon",
+    "compare_defences": "_defences",
     "empirical_coverage": "_coverage",
     "identifiability": "_identifiability",
     "list_release": "_ledger",
@@ -70,6 +81,7 @@ _CONTENTS = {
 }
 _MODULES = (
     "accounting",
+    "attacks",
     "data",
     "datasets",
     "errors",
@@ -83,8 +95,11 @@ _MODULES = (
 
 __all__ = [
     "Audience",
+    "Audit",
+    "AuditSweep",
     "BlackBox",
     "Coverage",
+    "DefenceTable",
     "EpsilonChoice",
     "EstimatedLosses",
     "Identifiability",
@@ -104,7 +119,10 @@ __all__ = [
     "SampledMechanism",
     "SelectedRegularization",
     "SelectionCost",
+    "audit",
+    "audit_sweep",
     "choose_epsilon",
+    "compare_defences",
     "empirical_coverage",
     "identifiability",
     "list_release",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm, rankdata
@@ -18,28 +18,48 @@ from expost._disparity import Disparity
 from expost._files import write_bytes
 from expost._table import RowTable
 from expost.attacks.evidence import Flags
-from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures, Roc, roc
 from expost.attacks.told_apart import ToldApart
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray, IntArray
 
-__all__ = ["Audit", "Correlation", "Exposures"]
+if TYPE_CHECKING:
+    from expost.attacks.lower_bounds import LowerBound
+
+__all__ = ["WARNING", "Audit", "Correlation", "Exposures"]
 
 WARNING = "This is an attack, not a guarantee: what these attacks miss, another may find."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
-    """What theory says of the members, in their order: ``loss`` and ``typical`` exposure (k,)."""
+    """What theory says of the k members, in their order.
+
+    ``loss``, ``typical``  (k,) in this model, and on average over all that it might be; infinite
+                           where the model carries no noise.
+    ``distance``           (k,) how far the row moves the parameters.
+    """
 
     loss: FloatArray
     typical: FloatArray
+    distance: FloatArray
 
     @property
     def exposure(self) -> FloatArray:
         """(k,) ∣loss∣."""
         return np.abs(self.loss)
+
+    @property
+    def is_noiseless(self) -> bool:
+        """Whether only distances tell rows apart."""
+        return not bool(np.all(np.isfinite(self.typical)))
+
+    @property
+    def measure(self) -> tuple[str, FloatArray]:
+        """What rows are ordered by, and its name."""
+        if self.is_noiseless:
+            return "distance", self.distance
+        return "typical exposure", self.typical
 
 
 class Correlation(NamedTuple):
@@ -77,7 +97,7 @@ class Audit(RowTable):
     scores: Mapping[str, FloatArray]
     figures: Mapping[str, AttackFigures]
     told_apart: ToldApart | None
-    bounds: tuple[LowerBound, ...]
+    bounds: "tuple[LowerBound, ...]"
     guarantee: Guarantee | None
     exposures: Exposures | None
     disparity: tuple[Disparity, ...]
@@ -127,27 +147,26 @@ class Audit(RowTable):
         """How far attacks order the members as their exposures do; none without exposures."""
         if self.exposures is None:
             return ()
-        loss, typical = self.exposures.loss, self.exposures.typical
+        name, measure = self.exposures.measure
         best = self.scores[self.best][self.truth]
-        pairs = [
-            (f"loss in this model and {self.best}", loss, best),
-            (f"typical exposure and {self.best}", typical, best),
-        ]
+        pairs = [(f"{name} and {self.best}", measure, best)]
+        if not self.exposures.is_noiseless:
+            pairs.insert(0, (f"loss in this model and {self.best}", self.exposures.loss, best))
         if self.told_apart is not None:
-            apart = self.told_apart.value[self.truth]
-            pairs.append(("typical exposure and told apart", typical, apart))
+            pairs.append((f"{name} and told apart", measure, self.told_apart.value[self.truth]))
         found = [_correlation(what, one, two, self.confidence) for what, one, two in pairs]
         return tuple(one for one in found if one is not None)
 
     def disagreements(self, count: int = 10) -> IntArray:
-        """Members whose rank by typical exposure and by the attacks differs most.
+        """Members whose rank by exposure and by the attacks differs most.
 
         By ``told_apart`` where it is known, which like a typical exposure is no figure of the one
         model; else by the best attack's score.
         """
         if self.exposures is None:
             return np.empty(0, dtype=np.int64)
-        gap = np.abs(rankdata(self.exposures.typical) - rankdata(self._vulnerability[self.truth]))
+        measure = self.exposures.measure[1]
+        gap = np.abs(rankdata(measure) - rankdata(self._vulnerability[self.truth]))
         return self.members[np.argsort(-gap, kind="stable")[:count]]
 
     @property
@@ -186,7 +205,8 @@ class Audit(RowTable):
             *self.promise_lines(),
             *(f"proved       {one.sentence}" for one in self.bounds),
             *(f"correlation  {one}" for one in self.correlations),
-            f"most at risk {', '.join(printable(self.key(int(row))) for row in self.vulnerable(5))}",
+            "most at risk "
+            + ", ".join(printable(self.key(int(row))) for row in self.vulnerable(5)),
             *(f"notice       {notice}" for notice in self.notices),
             f"remember     {WARNING}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -229,11 +249,8 @@ class Audit(RowTable):
             columns["id"] = list(self.ids)
         columns["member"] = self.truth
         if self.exposures is not None:
-            columns |= {
-                "loss": self._spread(self.exposures.loss),
-                "exposure": self._spread(self.exposures.exposure),
-                "typical": self._spread(self.exposures.typical),
-            }
+            for name in ("loss", "exposure", "typical", "distance"):
+                columns[name] = self._spread(getattr(self.exposures, name))
         if self.told_apart is not None:
             columns["told_apart"] = self.told_apart.value
             columns["told_apart_error"] = self.told_apart.error

@@ -134,7 +134,7 @@ def disparity(
         for code, label in enumerate(parts.labels)
         if np.any(parts.codes == code)
     ]
-    groups.sort(key=lambda one: -np.inf if one.auc is None else -one.auc.value)
+    groups.sort(key=lambda one: 1.0 if one.auc is None else -one.auc.value)
     return Disparity(
         column=name,
         attack=attack,
