@@ -5,9 +5,7 @@ The jobs and all that they need (scikit-learn, DuckDB …) are imported when a c
 """
 
 import io
-import json
 import sys
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expost import _cli_options as options
+from expost._cli_audit import audit_command
 from expost._cli_ledger import ledger_command
+from expost._cli_lines import choice_lines, end_lines, print_json
 from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
 from expost._cli_publish import lookup_command, publish_command
@@ -26,7 +26,6 @@ from expost.errors import ExpostError
 if TYPE_CHECKING:
     from expost._jobs import epsilon as epsilon_job
     from expost._jobs import profile as profile_job
-    from expost.report import EpsilonSummary, Summary
 
 __all__ = ["main"]
 
@@ -36,10 +35,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-
-
-# A longer one is cut on the screen; the report has the whole.
-_LONGEST_NOTICE = 400
 
 
 def main() -> None:
@@ -334,6 +329,7 @@ app.command("publish")(publish_command)
 app.command("lookup")(lookup_command)
 app.command("ledger")(ledger_command)
 app.command("risk")(risk_command)
+app.command("audit")(audit_command)
 
 
 @app.command("demo")
@@ -390,7 +386,7 @@ def _profile(job: "profile_job.ProfileJob", as_json: bool) -> None:
     with progress(profile.PHASES, quiet=as_json) as phase:
         outcome = profile.run(job, phase)
     if as_json:
-        _print_json(outcome.summary, outcome.files)
+        print_json(outcome.summary, outcome.files)
     else:
         print("\n".join(_profile_lines(outcome)))
 
@@ -401,29 +397,15 @@ def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool) -> None:
     with progress(epsilon.PHASES, quiet=as_json) as phase:
         outcome = epsilon.run(job, phase)
     if as_json:
-        _print_json(outcome.summary, outcome.files, command=outcome.command)
+        print_json(outcome.summary, outcome.files, command=outcome.command)
     else:
         print("\n".join(_epsilon_lines(outcome)))
-
-
-def _print_json(
-    summary: "Summary | EpsilonSummary", files: dict[str, Path], **more: Sequence[str] | None
-) -> None:
-    """What a program reads at the end of a run."""
-    from expost.report import render_json
-
-    content = {
-        "files": {name: str(path) for name, path in files.items()},
-        **more,
-        "summary": json.loads(render_json(summary)),
-    }
-    print(json.dumps(content, indent=1, allow_nan=False))
 
 
 def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:
     """What a person reads at the end of a run."""
     summary = outcome.summary
-    lines = [*outcome.profile.lines(), *_choice_lines(summary)]
+    lines = [*outcome.profile.lines(), *choice_lines(summary)]
     score = summary.accuracy
     if score is not None and score.noiseless is not None:
         form = ".1%" if score.measure == "accuracy" else ".3f"
@@ -433,14 +415,14 @@ def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:
             f" {score.base_rate:{form}} by the base rate alone,"
             f" {score.noiseless:{form}} at epsilon = ∞",
         ]
-    return [*lines, *_end_lines(summary, outcome.files)]
+    return [*lines, *end_lines(summary, outcome.files)]
 
 
 def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
     """The same after a choice of ε; it ends with what to type next."""
     summary = outcome.summary
-    lines = [*outcome.choice.lines(), *_choice_lines(summary)]
-    lines += _end_lines(summary, outcome.files)
+    lines = [*outcome.choice.lines(), *choice_lines(summary)]
+    lines += end_lines(summary, outcome.files)
     if summary.command is None:
         return lines
     return [
@@ -449,27 +431,3 @@ def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
         f"Next: release a model at epsilon = {summary.recommended:g}, and profile it",
         f"  {summary.command}",
     ]
-
-
-def _choice_lines(summary: "Summary | EpsilonSummary") -> list[str]:
-    width = max(len(choice.name) for choice in summary.choices)
-    return [
-        "",
-        "Choices",
-        *(
-            f"  {choice.name:<{width}}  {choice.value}  ({choice.origin.value})"
-            for choice in summary.choices
-        ),
-    ]
-
-
-def _end_lines(summary: "Summary | EpsilonSummary", files: dict[str, Path]) -> list[str]:
-    """What to know, and where everything is."""
-    from expost._groups import printable
-
-    lines = []
-    if summary.notices:
-        lines += ["", "Notices"]
-        lines += [f"  {printable(notice, _LONGEST_NOTICE)}" for notice in summary.notices]
-    lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
-    return [*lines, "", f"Report: {files['report'].resolve()}"]

@@ -22,6 +22,12 @@ _RESULTS = tuple(
         ("epsilon", "parquet"),
         ("transition", "png"),
         ("report", "html"),
+        ("report", "md"),
+        ("audit", "json"),
+        ("audit", "parquet"),
+        ("figures", "json"),
+        ("roc", "png"),
+        ("exposure", "png"),
         ("comparison", "json"),
         ("comparison", "parquet"),
     )

@@ -14,13 +14,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from expost._recommend import rounded_down
 from expost.report import wording
+from expost.report.audit_chart import roc_chart, scatter_chart
+from expost.report.audit_summary import AuditSummary
 from expost.report.chart import profile_chart
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
 from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
-__all__ = ["render_epsilon_html", "render_html"]
+__all__ = ["render_audit_html", "render_epsilon_html", "render_html"]
 
 
 def render_html(summary: Summary) -> str:
@@ -31,6 +33,12 @@ def render_html(summary: Summary) -> str:
 def render_epsilon_html(summary: EpsilonSummary) -> str:
     """The page of a choice of ε; the same summary gives the same bytes."""
     return _filled("epsilon_page.html", summary=summary, panels=epsilon_panels(summary))
+
+
+def render_audit_html(summary: AuditSummary) -> str:
+    """The page of an audit; the same summary gives the same bytes."""
+    charts = {"roc": roc_chart(summary), "scatter": scatter_chart(summary)}
+    return _filled("audit_page.html", summary=summary, **charts)
 
 
 def _filled(template: str, **content: Any) -> str:

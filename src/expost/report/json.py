@@ -7,19 +7,26 @@ from enum import Enum
 from typing import Any
 
 from expost._groups import Explanation, Grouping
+from expost.report.audit_summary import AuditSummary
 from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
-__all__ = ["EPSILON_FORMAT", "FORMAT", "render_json"]
+__all__ = ["AUDIT_FORMAT", "EPSILON_FORMAT", "FORMAT", "render_json"]
 
 FORMAT = "expost-report/1"
 EPSILON_FORMAT = "expost-epsilon-report/1"
+AUDIT_FORMAT = "expost-audit-report/1"
+_FORMATS: dict[type, str] = {
+    Summary: FORMAT,
+    EpsilonSummary: EPSILON_FORMAT,
+    AuditSummary: AUDIT_FORMAT,
+}
 
 
-def render_json(summary: Summary | EpsilonSummary) -> str:
+def render_json(summary: Summary | EpsilonSummary | AuditSummary) -> str:
     """Every field of the summary by its name; infinities are words, NaN does not occur."""
     content = {
-        "format": FORMAT if isinstance(summary, Summary) else EPSILON_FORMAT,
+        "format": _FORMATS[type(summary)],
         "audience": summary.audience.value,
         "meaning": summary.audience.meaning,
         **_plain(summary),

@@ -1,0 +1,193 @@
+"""The command that attacks a model and says what the attacks get out of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expost import _cli_options as options
+from expost._cli_lines import choice_lines, end_lines, print_json
+from expost._cli_options import DATA, MODEL, OUTPUT, QUESTION
+from expost._cli_progress import progress
+
+__all__ = ["audit_command"]
+
+
+def audit_command(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="The rows that the model was trained on; with --estimator and without --holdout"
+            " the rows of which coins give it half. CSV, TSV or Parquet, or a glob of them."
+        ),
+    ] = None,
+    *,
+    target: Annotated[
+        str | None,
+        typer.Option(help="The column that the model predicts.", rich_help_panel=DATA),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of rows like those, on which the model was not trained.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    population: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of rows that are in nobody's training, to compare with.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    id_column: options.IdColumn = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column by which the attack is told; repeat. By class it always is.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Attack this model.json; no second one is drawn.", rich_help_panel=MODEL),
+    ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS[:PARAM=VALUE,…]",
+            help="Attack a model of this class with fit and predict_proba, trained here.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    arrays: Annotated[
+        Path | None,
+        typer.Option(
+            help="Attack answers that were computed elsewhere: npz, CSV or Parquet of losses,"
+            " probabilities or log odds, and who was a member.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    references: Annotated[
+        int | None,
+        typer.Option(
+            help="Models trained like it, for the attacker to compare with (default: 64).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An attack to make; repeat (default: all that can be made).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="The delta at which epsilon is bounded from below (default: 1e-05).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Of every interval and bound (default: 0.95).", rich_help_panel=QUESTION),
+    ] = None,
+    coins: Annotated[
+        bool,
+        typer.Option(
+            "--coins",
+            help="State that a fair coin for each row decided who is in DATA and who in --holdout:"
+            " epsilon is then bounded by this one model.",
+            rich_help_panel=QUESTION,
+        ),
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The same seed, the same figures.", rich_help_panel=QUESTION),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes that train references, -1 for all processors (default: one).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that keeps references that are finished; needs --seed.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the references of --checkpoint, where a run was interrupted.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    out: options.Out,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Attack a model: say who can be found to have been in its training data, and how surely.
+
+    Membership inference by thresholds, shadow models, LiRA and RMIA, on a released model.json, any
+    scikit-learn class, or answers computed elsewhere. This is an attack, not a guarantee: what
+    these attacks miss, another may find.
+
+    For the curator only: DIR/report.CURATOR-ONLY.html is the page to read (.md the same as text),
+    roc and exposure its pictures, audit.CURATOR-ONLY.json and .parquet hold a line for each row,
+    figures.CURATOR-ONLY.json the figures without rows, for a review.
+
+    Examples:
+
+    `expost audit people.csv --target income --estimator sklearn.tree.DecisionTreeClassifier --out
+    audit`
+
+    `expost audit people.csv --target income --model report/model.json --holdout others.csv
+    --group sex --out audit`
+
+    `expost audit --arrays losses.npz --out audit`
+    """
+    from expost._jobs import audit as job_of_audit
+
+    source = next((str(one) for one in (data, arrays) if one is not None), "")
+    job = job_of_audit.AuditJob(
+        out=out,
+        name=Path(source).name,
+        source=data,
+        target=target,
+        model=model,
+        estimator=estimator,
+        arrays=arrays,
+        holdout=holdout,
+        population=population,
+        id_column=id_column,
+        groups=tuple(group or ()),
+        drop=tuple(drop) if drop else None,
+        missing=tuple(missing) if missing else None,
+        references=references,
+        attacks=tuple(attack) if attack else None,
+        delta=delta,
+        confidence=confidence,
+        coins=coins,
+        seed=seed,
+        workers=workers,
+        checkpoint=checkpoint,
+        resume=resume,
+        force=force,
+    )
+    with progress(job_of_audit.phases(job), quiet=as_json) as phase:
+        outcome = job_of_audit.run(job, phase)
+    if as_json:
+        print_json(outcome.summary, outcome.files)
+        return
+    # Notices stand at the end, with those of the tables.
+    said = [line for line in outcome.audit.lines() if not line.startswith("notice ")]
+    lines = [*said, *choice_lines(outcome.summary)]
+    print("\n".join([*lines, *end_lines(outcome.summary, outcome.files)]))

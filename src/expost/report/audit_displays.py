@@ -1,0 +1,180 @@
+"""The figures of an audit: ROC curves on log scales, exposures beside attacks, accuracy by epochs.
+
+The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and computes
+nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of. All of them are
+for the curator only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost._audit_result import Audit
+from expost.errors import InvalidInput
+from expost.report.audit_chart import roc_floor
+from expost.report.audit_summary import AuditSummary, CurvePoint, ScatterPoint, collect_audit
+from expost.report.displays import _axes, _Display
+from expost.report.paper_displays import BLUE, GREY, INK
+from expost.types import FloatArray
+
+__all__ = ["EpochsDisplay", "ExposureDisplay", "RocDisplay"]
+
+# Okabe and Ito's colours and dashes: the first line is the best attack.
+_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
+_DASHES: tuple[Any, ...] = ("-", "--", (0, (2, 2)), "-.", (0, (8, 3)), (0, (4, 1, 1, 1)), ":")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RocDisplay(_Display):
+    """Curves by name, the best first; ``promised`` is what the promise allows, or empty.
+
+    ``floor`` is where both log axes begin; rates of 0 stand there.
+    """
+
+    curves: Mapping[str, tuple[CurvePoint, ...]]
+    promised: tuple[CurvePoint, ...]
+    floor: float
+
+    @classmethod
+    def from_audit(cls, audit: Audit) -> "RocDisplay":
+        """All attacks of an audit."""
+        return cls.from_summary(collect_audit(audit))
+
+    @classmethod
+    def from_summary(cls, summary: AuditSummary) -> "RocDisplay":
+        """All attacks of a summary."""
+        curves = {f"{one.name}, AUC {one.auc.value:.3f}": one.curve for one in summary.attacks}
+        return cls(curves=curves, promised=summary.promised, floor=roc_floor(summary))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curves, the coin, and the promise."""
+        ax = _axes(ax, (6.4, 5.6))
+        for place, (name, curve) in enumerate(self.curves.items()):
+            style = {
+                "color": _COLOURS[place % len(_COLOURS)],
+                "ls": _DASHES[(place + place // len(_COLOURS)) % len(_DASHES)],
+                "lw": 2.4 if place == 0 else 1.5,
+                "zorder": 4 - place / len(self.curves),
+            }
+            ax.plot(*self._rates(curve), label=_plain(name), **style)
+        if self.promised:
+            label = "allowed by the promise, on average"
+            ax.plot(*self._rates(self.promised), color=INK, lw=1.2, ls=(0, (10, 2)), label=label)
+        ax.plot([self.floor, 1], [self.floor, 1], color=GREY, ls=":", lw=1.4, label="a coin")
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlim=(self.floor, 1),
+            ylim=(self.floor, 1.05),
+            xlabel="false positive rate",
+            ylabel="true positive rate: members found",
+        )
+        ax.grid(color="#DDDDDD", lw=0.7)
+        ax.set_axisbelow(True)
+        ax.legend(loc="lower right", fontsize="small")
+        return ax
+
+    def _rates(self, curve: tuple[CurvePoint, ...]) -> tuple[list[float], list[float]]:
+        return (
+            [max(point.false_positive_rate, self.floor) for point in curve],
+            [max(point.true_positive_rate, self.floor) for point in curve],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExposureDisplay(_Display):
+    """Members by what theory says and by how often they are told apart; ``title`` names ρ."""
+
+    points: tuple[ScatterPoint, ...]
+    measure: str
+    title: str = ""
+
+    @classmethod
+    def from_audit(cls, audit: Audit) -> "ExposureDisplay":
+        """The members of an audit of whom both are known."""
+        return cls.from_summary(collect_audit(audit))
+
+    @classmethod
+    def from_summary(cls, summary: AuditSummary) -> "ExposureDisplay":
+        """The members of a summary."""
+        if not summary.scatter or summary.measure is None:
+            raise InvalidInput(
+                "audit: knows no exposures, or has no references; audit an expost model with"
+                " references."
+            )
+        title = "; ".join(
+            f"{one.what}: {one.value:.2f}"
+            for one in summary.correlations
+            if one.what.endswith("told apart")
+        )
+        return cls(points=summary.scatter, measure=summary.measure, title=title)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a dot a member, and the coin."""
+        ax = _axes(ax, (6.4, 4.2))
+        measured = [point.measured for point in self.points]
+        told = [point.told_apart for point in self.points]
+        ax.plot(measured, told, ls="", marker="o", ms=3.5, mew=0, color=BLUE, alpha=0.5)
+        ax.axhline(0.5, color=GREY, ls=":", lw=1.4, label="a coin")
+        ax.set(
+            xscale="log",
+            xlabel=self.measure,
+            ylabel="told apart by references",
+            ylim=(min(0.4, *told) - 0.02, 1.02),
+        )
+        if self.title:
+            ax.set_title(_plain(self.title), fontsize="medium")
+        ax.legend(loc="upper left", fontsize="small")
+        return ax
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EpochsDisplay(_Display):
+    """What an observer of several snapshots reaches: the lecture's table, as lines.
+
+    ``observed``  (k,) how many snapshots each figure used, or which epoch was the last.
+    ``accuracy``  by name, (k,) each;  ``low``, ``high`` by the same names, where known.
+    """
+
+    observed: FloatArray
+    accuracy: Mapping[str, FloatArray]
+    low: Mapping[str, FloatArray]
+    high: Mapping[str, FloatArray]
+    xlabel: str = "observed epochs"
+
+    def __post_init__(self) -> None:
+        for name, values in {**self.accuracy, **self.low, **self.high}.items():
+            if np.shape(values) != np.shape(self.observed):
+                raise InvalidInput(
+                    f"{name}: must have one value for each of {len(self.observed)} observations."
+                )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the lines with their intervals, and the coin."""
+        ax = _axes(ax, (6.4, 4.0))
+        for place, (name, values) in enumerate(self.accuracy.items()):
+            colour = _COLOURS[place % len(_COLOURS)]
+            if name in self.low and name in self.high:
+                ends = (self.low[name], self.high[name])
+                ax.fill_between(self.observed, *ends, color=colour, alpha=0.15, lw=0)
+            ax.plot(
+                self.observed,
+                values,
+                color=colour,
+                ls=_DASHES[place % len(_DASHES)],
+                marker="o",
+                ms=4,
+                label=_plain(name),
+            )
+        ax.axhline(0.5, color=GREY, ls=":", lw=1.4, label="a coin")
+        ax.set(xlabel=self.xlabel, ylabel="accuracy of the attack")
+        ax.legend(loc="best", fontsize="small")
+        return ax
+
+
+def _plain(text: str) -> str:
+    """A name that matplotlib does not read as mathematics, and does not hide."""
+    shown = text.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown

@@ -1,0 +1,220 @@
+"""The summary of an audit as Markdown, for an assessment; charts are left to the page."""
+
+from collections.abc import Callable, Iterator
+
+from expost._recommend import rounded_down
+from expost.attacks.roc import Interval
+from expost.report.audit_summary import AuditSummary, DisparityTable
+from expost.report.markdown import escaped, section, table
+from expost.report.wording import count, figure, number, percent, share
+
+__all__ = ["render_audit_markdown"]
+
+
+def render_audit_markdown(summary: AuditSummary) -> str:
+    """The text; the same summary gives the same bytes."""
+    return "\n".join(_lines(summary)) + "\n"
+
+
+def _lines(summary: AuditSummary) -> Iterator[str]:
+    mark = summary.audience
+    yield f"> **{mark.value.upper()}** {mark.meaning}"
+    yield ""
+    yield f"# What attacks get out of a model of {count(summary.members)} rows"
+    yield ""
+    origin = [escaped(text) for text in (summary.source, summary.made) if text]
+    if origin:
+        yield from (", ".join(origin), "")
+    for sentence in summary.answer:
+        yield from (escaped(sentence), "")
+    yield from (f"**{summary.warning}**", "")
+    if summary.notices:
+        yield from section("What to know first", [f"- {escaped(n)}" for n in summary.notices])
+    yield from section("The attacks in numbers", _attacks(summary))
+    yield from section("Which rows are vulnerable", _rows(summary))
+    for disparity in summary.disparity:
+        yield from section(f"By {escaped(disparity.column)}", _groups(disparity))
+    if summary.measure is not None:
+        yield from section("Beside what theory says of each row", _exposures(summary))
+    yield from section("What is proved about ε", _bounds(summary))
+    questions = [
+        line
+        for entry in summary.questions
+        for line in (f"**{entry.question}** {escaped(' '.join(entry.answer))}", "")
+    ]
+    yield from section("For a data-protection impact assessment", questions[:-1])
+    if summary.choices:
+        rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
+        yield from section(
+            "Choices made",
+            table(("setting", "value", "where from"), [[*map(escaped, row)] for row in rows]),
+        )
+    yield from (escaped(summary.model), "")
+    yield ", ".join(f"{escaped(name)} {escaped(value)}" for name, value in summary.versions)
+
+
+def _attacks(summary: AuditSummary) -> list[str]:
+    headings = (
+        "attack",
+        "AUC",
+        "balanced accuracy",
+        "advantage",
+        "members found at 1 % of the others",
+        "at 0.1 %",
+    )
+    rows = [
+        [
+            escaped(one.name),
+            _interval(one.auc),
+            _interval(one.accuracy),
+            _interval(one.advantage),
+            _rate(one.tpr_at_1_percent),
+            _rate(one.tpr_at_01_percent),
+        ]
+        for one in summary.attacks
+    ]
+    skipped = [
+        line
+        for name, why in summary.skipped
+        for line in ("", f"Not made: {escaped(name)} ({escaped(why)}).")
+    ]
+    said = f"Intervals at {share(summary.confidence)}, over the rows of this one model."
+    return [*table(headings, rows), "", said, *skipped]
+
+
+def _interval(one: Interval | None) -> str:
+    if one is None:
+        return "too few"
+    return f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})".replace("-", "−")
+
+
+def _rate(one: Interval | None) -> str:
+    if one is None:
+        return "too few"
+    return f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
+
+
+def _rows(summary: AuditSummary) -> list[str]:
+    names = ["rank", "member"]
+    if summary.average is not None:
+        names += ["told apart", "standard error", "times the average, beyond a coin"]
+    names.append("others that score as high")
+    names += ["exposure (nats)"] if summary.exposed else []
+    names += [] if summary.measure is None else [summary.measure]
+    rows = []
+    for row in summary.vulnerable:
+        cells = [str(row.rank), escaped(row.key)]
+        if summary.average is not None:
+            beyond = row.beyond_average
+            cells += [
+                _or_unknown(row.told_apart, percent),
+                _or_unknown(row.error, percent),
+                "unknown" if beyond is None else f"{beyond:.1f}".replace("-", "−"),
+            ]
+        cells.append(percent(row.as_high))
+        cells += [_or_unknown(row.exposure)] if summary.exposed else []
+        cells += [] if summary.measure is None else [_or_unknown(row.measured)]
+        rows.append(cells)
+    lines = table(names, rows)
+    if summary.average is None:
+        return lines
+    levels = [[share(one.level), count(one.members), count(one.mirrored)] for one in summary.levels]
+    return [
+        f"The average member is told apart {percent(summary.average)} of the time; a coin gets"
+        f" {percent(0.5)}.",
+        "",
+        *table(("told apart at least", "members", "about as many by luck"), levels),
+        "",
+        *lines,
+    ]
+
+
+def _or_unknown(value: float | None, form: Callable[[float], str] = figure) -> str:
+    return "unknown" if value is None else form(value)
+
+
+def _groups(found: DisparityTable) -> list[str]:
+    headings = (
+        escaped(found.column),
+        "members",
+        "others",
+        f"AUC of {escaped(found.attack)}",
+        f"members found at {share(found.false_positive_rate)} of all others",
+        "others taken for members",
+    )
+    rows = [
+        [
+            escaped(one.label),
+            count(one.members),
+            count(one.others),
+            _interval(one.auc),
+            _rate(one.found),
+            _rate(one.accused),
+        ]
+        for one in found.groups
+    ]
+    notices = [line for notice in found.notices for line in ("", escaped(notice))]
+    return [*table(headings, rows), *notices]
+
+
+def _exposures(summary: AuditSummary) -> list[str]:
+    correlations = [
+        [
+            escaped(one.what),
+            f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f})".replace("-", "−"),
+            count(one.rows),
+        ]
+        for one in summary.correlations
+    ]
+    rows = [
+        [
+            escaped(row.key),
+            _or_unknown(row.measured),
+            count(row.measured_rank),
+            _or_unknown(row.told_apart, percent),
+            count(row.attack_rank),
+        ]
+        for row in summary.disagreements
+    ]
+    measure = summary.measure or ""
+    headings = ("member", measure, "rank by theory", "told apart", "rank by attacks")
+    return [
+        *table(("rank correlation of", "Spearman's ρ", "members"), correlations),
+        "",
+        "Where they disagree most:",
+        "",
+        *table(headings, rows),
+    ]
+
+
+def _bounds(summary: AuditSummary) -> list[str]:
+    promise = (
+        "No promise is known of this model."
+        if summary.promise is None
+        else f"Promised: {escaped(summary.promise)}; "
+        + ("refuted." if summary.promise_refuted else "not refuted.")
+    )
+    rows = [
+        [
+            escaped(one.method),
+            figure(rounded_down(one.epsilon)),
+            figure(one.most),
+            number(one.delta),
+            "nothing" if one.promised is None else figure(one.promised),
+            share(one.confidence),
+            escaped(one.sentence),
+        ]
+        for one in summary.bounds
+    ]
+    if not rows:
+        return [promise, "", "No bound could be proved with this evidence."]
+    headings = (
+        "how",
+        "ε is at least",
+        "could be shown",
+        "at δ",
+        "promised there",
+        "confidence",
+        "in words",
+    )
+    return [promise, "", *table(headings, rows)]
