@@ -1,5 +1,6 @@
 """Targets: every kind is asked and trained as a person would do it by hand."""
 
+import functools
 import pickle
 import threading
 import warnings
@@ -494,3 +495,49 @@ def test_a_description_says_how_and_not_where_in_memory():
     assert "C=3.0" in one
     named = FunctionTransformer(lambda X: X)
     assert "0x" not in target_of(make_pipeline(named, LogisticRegression()), y).description
+
+
+def made(C, scale=None):
+    """A training function that closes over its settings."""
+
+    def train(X, y, seed, tolerance=1e-4):
+        return LogisticRegression(C=C, tol=tolerance).fit(X * scale[0] if scale else X, y)
+
+    return train
+
+
+class Trainer:
+    def __init__(self, C):
+        self.C = C
+
+    def __call__(self, X, y, seed):
+        return LogisticRegression(C=self.C).fit(X, y)
+
+    def method(self, X, y, seed):
+        return self(X, y, seed)
+
+
+def test_a_description_tells_training_functions_apart():
+    _, y = table()
+    functions = {
+        "one": made(1.0),
+        "two": made(2.0),
+        "list": made(1.0, scale=[2.0]),
+        "lambda": lambda X, y, seed: made(1.0)(X, y, seed),
+        "other lambda": lambda X, y, seed: made(3.0)(X, y, seed),
+        "partial": functools.partial(made(1.0), tolerance=1e-3),
+        "other partial": functools.partial(made(1.0), tolerance=1e-5),
+        "object": Trainer(1.0),
+        "other object": Trainer(2.0),
+        "method": Trainer(1.0).method,
+        "other method": Trainer(2.0).method,
+        "unpicklable": made(threading.Lock()),
+    }
+    told = {name: target_of(function, y).description for name, function in functions.items()}
+    assert len(set(told.values())) == len(told)
+    assert told["one"] == target_of(made(1.0), y).description
+    assert told["object"] == target_of(Trainer(1.0), y).description
+    assert told["partial"] == (
+        target_of(functools.partial(made(1.0), tolerance=1e-3), y).description
+    )
+    assert told["unpicklable"] == target_of(made(threading.Lock()), y).description

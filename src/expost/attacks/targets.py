@@ -18,7 +18,6 @@ predict_proba, with ``train=``        such a model that is there already
 differ from each other and come out the same again.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from expost import _validate
 from expost.attacks import _rows, signals
 from expost.attacks._answers import Labels, Signals
+from expost.attacks._fingerprint import fingerprint, without_addresses
 from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import seeded
 from expost.errors import ExpostError, InvalidInput
@@ -54,8 +54,6 @@ __all__ = [
 
 # Parameters of an estimator are told in full up to this many characters.
 _TOLD = 10**6
-# Of an object without a repr of its own: another one in every process.
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Target(Protocol):
@@ -124,7 +122,7 @@ class EstimatorTarget:
         model = self.estimator
         whole = isinstance(model, BaseEstimator)
         told = model.__repr__(N_CHAR_MAX=_TOLD) if whole else repr(model)
-        return f"{type(model).__module__}: {_ADDRESS.sub('', ' '.join(told.split()))}"
+        return f"{type(model).__module__}: {without_addresses(' '.join(told.split()))}"
 
     def signals(self, X: Any, y: Any) -> Signals:
         """What the attacker sees of these rows with these labels."""
@@ -267,10 +265,11 @@ class FunctionTarget:
 
     @property
     def description(self) -> str:
-        """The function's name; of what it does, only the user knows."""
+        """The function's name, and a fingerprint of what it does."""
         function = self.train if self.train is not None else self.model
         named = function if hasattr(function, "__qualname__") else type(function)
-        return f"training function {named.__module__}.{named.__qualname__}"
+        name = f"{named.__module__}.{named.__qualname__}"
+        return f"training function {name} ({fingerprint(function)})"
 
     def signals(self, X: Any, y: Any) -> Signals:
         """What the attacker sees of these rows with these labels."""
