@@ -10,8 +10,13 @@ Nasr, Shokri and Houmansadr (2018) play the game
 
     min_f max_h  L_D(f) + λ·G(f, h),   G = ½ mean_D log h(f(x), y) + ½ mean_D' log(1 − h(f(x), y)),
 
-by turns (their Algorithm 1): h ascends G for k steps on batches of D and D', then f descends
-mean[loss + λ·log h] on a batch of D. G is −log 2 where h knows nothing, and 0 where it knows all.
+by turns: h ascends G for k steps on batches of D and D', then f descends loss + λ·log h on a batch
+of D (their Algorithm 1: the part of the game that D takes part in, doubled). G is −log 2 where h
+knows nothing, and 0 where it knows all.
+
+With ``through_reference`` f descends all of L + λ·G. The part that they leave out pulls f on D' to
+where members are, that is to the labels of D': f learns from them, tests better for it, and gives
+D' away too.
 
 It is a defence by example. f learns to fool this h, on these reference rows; a row that it still
 gives away to another attacker is not seen, and nothing is promised: no ε follows from λ.
@@ -77,7 +82,9 @@ class AdversarialTraining:
     ``inference``  h as it stood at the end: it was trained on who was a member.
     ``weight``     λ.
     ``losses``     (epochs,) the mean of f's own loss over D's batches.
-    ``gains``      (epochs,) G over the same batches, before h's turn: ``KNOWS_NOTHING`` to 0.
+    ``gains``      (epochs,) G on the batches drawn for h, before each step of it: about
+                   ``KNOWS_NOTHING`` to 0, and a little below where f has just fooled it. NaN where
+                   ``weight`` is 0: there is no h to ask.
     """
 
     module: torch.nn.Module
@@ -93,10 +100,10 @@ class AdversarialTraining:
         return probabilities(self.module, X)
 
     def __repr__(self) -> str:
+        gain = f", gain {self.gains[-1]:.3g} of {KNOWS_NOTHING:.3g} … 0" if self.weight else ""
         return (
             f"AdversarialTraining(weight={self.weight:g}, {len(self.gains)} epochs, loss"
-            f" {self.losses[-1]:.3g}, gain {self.gains[-1]:.3g} of {KNOWS_NOTHING:.3g} … 0;"
-            " no promise)"
+            f" {self.losses[-1]:.3g}{gain}; no promise)"
         )
 
 
@@ -112,8 +119,9 @@ def adversarial_regularization(
     batch_rows: int = 64,
     learning_rate: float = 1e-3,
     inference_steps: int = 1,
-    inference_learning_rate: float = 1e-3,
+    inference_learning_rate: float = 1e-2,
     inference: torch.nn.Module | None = None,
+    through_reference: bool = False,
     loss: Callable[[Any, Any], torch.Tensor] = functional.cross_entropy,
     random_state: int = 0,
 ) -> AdversarialTraining:
@@ -126,6 +134,8 @@ def adversarial_regularization(
     ``batch_rows``       of D, and of D', in a step.
     ``inference_steps``  k, h's steps before each of f's.
     ``inference``        h, called with (outputs, labels) for log odds; :class:`InferenceModel`.
+    ``through_reference``  whether f also learns to make reference rows look like members: then
+                         they must be such that may be trained on, and known to have been.
     ``loss``             of (outputs, labels) for a batch, its mean.
     ``random_state``     of the batches and of h's first parameters; the module's are those it has.
     """
@@ -141,6 +151,7 @@ def adversarial_regularization(
         ),
         inference_steps=_validate.whole("inference_steps", inference_steps, least=1),
         inference=inference,
+        through_reference=bool(through_reference),
         loss=loss,
         seed=_validate.whole("random_state", random_state, least=0),
     )
@@ -173,12 +184,13 @@ class _Game:
         rates: tuple[float, float],
         inference_steps: int,
         inference: torch.nn.Module | None,
+        through_reference: bool,
         loss: Callable[[Any, Any], torch.Tensor],
         seed: int,
     ) -> None:
         self.members, self.others = members, others
         self.weight, self.batch_rows, self.loss = weight, batch_rows, loss
-        self.inference_steps = inference_steps
+        self.inference_steps, self.through_reference = inference_steps, through_reference
         self.draws = torch.Generator().manual_seed(seed)
         self.f = copy.deepcopy(module)
         self.h = self._inference(inference, seed)
@@ -199,46 +211,51 @@ class _Game:
 
     def _epoch(self) -> tuple[float, float]:
         """Mean loss and gain over one pass through D."""
-        seen = []
+        losses, gains, rows = 0.0, [], 0
         for batch in self._batches(self.members):
             # A defence that is not paid for needs no attacker, and is as fast as plain training.
-            gains = [self._attack() for _ in range(self.inference_steps if self.weight else 0)]
-            loss, count = self._defend(batch), len(batch[0])
-            seen.append((count * loss, count * (gains[0] if gains else KNOWS_NOTHING), count))
-        losses, gain, rows = np.sum(seen, axis=0)
+            gains += [self._attack() for _ in range(self.inference_steps if self.weight else 0)]
+            losses += self._defend(batch) * len(batch[0])
+            rows += len(batch[0])
+        gain = math.fsum(gains) / len(gains) if gains else 0.0
         if not math.isfinite(losses) or not math.isfinite(gain):
             raise ConvergenceError(
                 "the training against an attacker left the finite numbers; lower learning_rate,"
                 " inference_learning_rate or weight."
             )
-        return losses / rows, gain / rows
+        return losses / rows, gain if gains else math.nan
 
     def _attack(self) -> float:
         """One step of h up G; f stands still. Returns G before it."""
         (inside, y_inside), (outside, y_outside) = self._draw(self.members), self._draw(self.others)
         with torch.no_grad():
             members, others = self.f(inside), self.f(outside)
-        gain = (
-            functional.logsigmoid(self.h(members, y_inside)).mean()
-            + functional.logsigmoid(-self.h(others, y_outside)).mean()
-        ) / 2
+        gain = (self._log_h(members, y_inside) + self._log_h(others, y_outside, -1)) / 2
         self._ascends.zero_grad()
         (-gain).backward()
         self._ascends.step()
         return float(gain.detach())
 
     def _defend(self, batch: Rows) -> float:
-        """One step of f down loss + λ·log h on a batch of D; h stands still."""
+        """One step of f down loss + λ·log h on a batch of D, or down L + λ·G; h stands still."""
         rows, labels = batch
         outputs = self.f(rows)
         loss = self.loss(outputs, labels)
         total = loss
-        if self.weight:
-            total = loss + self.weight * functional.logsigmoid(self.h(outputs, labels)).mean()
+        if self.weight and self.through_reference:
+            others, their_labels = self._draw(self.others)
+            gain = self._log_h(outputs, labels) + self._log_h(self.f(others), their_labels, -1)
+            total = loss + self.weight / 2 * gain
+        elif self.weight:
+            total = loss + self.weight * self._log_h(outputs, labels)
         self._descends.zero_grad()
         total.backward()
         self._descends.step()
         return float(loss.detach())
+
+    def _log_h(self, outputs: torch.Tensor, labels: torch.Tensor, sign: int = 1) -> torch.Tensor:
+        """The mean of log h, or of log(1 − h) for −1."""
+        return functional.logsigmoid(sign * self.h(outputs, labels)).mean()
 
     def _batches(self, data: Rows) -> Iterator[Rows]:
         order = torch.randperm(len(data[0]), generator=self.draws)

@@ -129,7 +129,8 @@ class AdversarialDefence:
     batch_rows: int = 64
     learning_rate: float = 1e-3
     inference_steps: int = 1
-    inference_learning_rate: float = 1e-3
+    inference_learning_rate: float = 1e-2
+    through_reference: bool = False
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -145,7 +146,8 @@ class AdversarialDefence:
         """As it stands in the table."""
         if not self.weight:
             return f"{self.network}, no defence"
-        return f"adversarial regularisation, {self.network}, λ = {self.weight:g}"
+        also = ", through reference rows" if self.through_reference else ""
+        return f"adversarial regularisation, {self.network}, λ = {self.weight:g}{also}"
 
     def attack_limit(self, X: Any, y: Any) -> None:
         """None: nothing is promised."""
@@ -170,6 +172,7 @@ class AdversarialDefence:
             learning_rate=self.learning_rate,
             inference_steps=self.inference_steps,
             inference_learning_rate=self.inference_learning_rate,
+            through_reference=self.through_reference,
             random_state=seed,
         )
         return _predicts(training.module, self.scale)
