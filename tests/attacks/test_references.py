@@ -250,6 +250,11 @@ def test_foreign_files_are_refused(tmp_path):
         train_references(target, X, y, **common)
 
 
+def test_what_a_crash_has_left_does_not_matter(tmp_path):
+    (tmp_path / ".settings.json.abc.part").write_text("{")
+    assert same(trained(checkpoint=tmp_path), trained())
+
+
 def test_folders_of_something_else_are_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(InvalidInput, match="empty"):

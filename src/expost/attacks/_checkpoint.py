@@ -52,7 +52,8 @@ class Checkpoint:
             return cls(folder=folder, digest=digest, entropy=int(kept["entropy"]))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            # A crash may have left a beginning of a file, whose name starts with a dot.
+            if any(not path.name.startswith(".") for path in folder.iterdir()):
                 raise InvalidInput(f"{where}: holds other files; name a folder that is empty.")
             content = {"format": _FORMAT, "digest": digest, "entropy": str(fresh)}
             write_json(settings, Audience.FAIL, content)

@@ -62,7 +62,13 @@ def _cell(cell: Any) -> Any:
 
 
 def _code(code: CodeType) -> Any:
-    constants = [
-        _code(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts
-    ]
-    return code.co_code, constants, code.co_names, code.co_varnames
+    return code.co_code, [_constant(part) for part in code.co_consts], code.co_names
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code(value)
+    if isinstance(value, frozenset):
+        # Its order is another one in every process.
+        return sorted(repr(part) for part in value)
+    return repr(value)
