@@ -132,14 +132,14 @@ class AttackFigures:
 
 def roc(scores: Any, truth: Any) -> Roc:
     """The curve of ``scores`` (n,), the larger the more likely a member, by ``truth`` (n,)."""
-    return _curve(*_counted(*_checked(scores, truth)))
+    return _curve(*_counted(*checked_scores(scores, truth)))
 
 
 def figures(
     scores: Any, truth: Any, *, confidence: float = 0.95, random_state: int = 0
 ) -> AttackFigures:
     """All figures of an attack; ``random_state`` says which rows choose the threshold."""
-    scores, truth = _checked(scores, truth)
+    scores, truth = checked_scores(scores, truth)
     confidence = _validate.probability("confidence", confidence)
     advantage = _advantage(scores, truth, confidence, random_state)
     return AttackFigures(
@@ -174,7 +174,7 @@ def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
     every pair is right they are Clopper and Pearson's for k hits of k; near ½ the interval is about
     1.5 times as wide as DeLong's, which is only asymptotic and has no width at all at A = 1.
     """
-    scores, truth = _checked(scores, truth)
+    scores, truth = checked_scores(scores, truth)
     miss = (1 - _validate.probability("confidence", confidence)) / 2
     _, true, false = _counted(scores, truth)
     fewer = int(min(true[-1], false[-1]))
@@ -221,7 +221,7 @@ def _tail(mean: float, terms: int, total: float, places: FloatArray) -> float:
 
 def threshold_at(scores: Any, truth: Any, rate: float) -> float:
     """The least t with at most the share ``rate`` of the others above it; −∞ if all may be."""
-    scores, truth = _checked(scores, truth)
+    scores, truth = checked_scores(scores, truth)
     return _threshold(_falling(scores[~truth]), _validate.probability("rate", rate))
 
 
@@ -234,7 +234,7 @@ def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) ->
     both by Clopper and Pearson; each of the four may miss with (1 − confidence)/4. The lower end is
     0 with fewer than some four times 1/rate others: so few do not show how rare a false hit is.
     """
-    scores, truth = _checked(scores, truth)
+    scores, truth = checked_scores(scores, truth)
     rate = _validate.probability("rate", rate)
     miss = (1 - _validate.probability("confidence", confidence)) / 4
     members, others = scores[truth], _falling(scores[~truth])
@@ -320,7 +320,7 @@ def _best_threshold(scores: FloatArray, truth: Flags) -> float:
 # -- counting --------------------------------------------------------------------------------------
 
 
-def _checked(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
+def checked_scores(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
     scores = _validate.vector(scores, name="scores")
     truth = np.asarray(truth)
     if truth.dtype != np.bool_ or truth.shape != scores.shape:
