@@ -35,6 +35,10 @@ class Counting:
     def __init__(self, fails_at=None):
         self.seeds, self.fails_at = [], fails_at
 
+    def __getstate__(self):
+        # What it has counted does not change what it trains.
+        return {}
+
     def __call__(self, X, y, seed):
         if self.fails_at is not None and len(self.seeds) == self.fails_at:
             raise ConvergenceError("stop")
