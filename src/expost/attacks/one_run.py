@@ -26,6 +26,7 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
+from expost import _validate
 from expost._numerics import bracket_root
 from expost.attacks.evidence import Flags
 from expost.attacks.lower_bounds import LowerBound, checked, epsilon_of_mu
@@ -74,6 +75,7 @@ def epsilon_lower_bound(
     delta: float = 1e-5,
     confidence: float = 0.95,
     gaussian: bool = False,
+    chosen_from: int = 1,
     random_state: int = 0,
 ) -> LowerBound:
     """From one training: ``scores`` (m,) of the canaries, ``truth`` (m,) whether the coin said in.
@@ -84,7 +86,8 @@ def epsilon_lower_bound(
 
     The highest scores are guessed "in", the lowest "out", in five amounts that are fixed here; the
     best of the five is shown, each at a fifth of what may be missed. Ties are broken by
-    ``random_state``, not by the order of the rows, which may know the coins.
+    ``random_state``, not by the order of the rows, which may know the coins. Scores that were
+    ``chosen_from`` several attacks by their success on these rows share what may be missed.
 
     ``gaussian``: the hypothesis is that training is μ-GDP; the answer is the ε(δ) of the least μ.
     """
@@ -95,7 +98,7 @@ def epsilon_lower_bound(
             f"coins={coins!r}: rows of one model bound ε only where a fair coin of its own decided"
             " about each; pass coins=True if so, else use expost.attacks.lower_bounds."
         )
-    miss = (1 - confidence) / len(_SHARES)
+    miss = (1 - confidence) / len(_SHARES) / _validate.whole("chosen_from", chosen_from, least=1)
     tried = _guess(scores, truth, random_state)
     epsilon, best = _most_refuted(tried, delta, miss, gaussian)
     perfect = [guesses._replace(right=guesses.guesses) for guesses in tried]

@@ -31,7 +31,7 @@ from expost.types import FloatArray, IntArray
 __all__ = ["AttackFigures", "Interval", "Roc", "auc", "figures", "roc", "threshold_at", "tpr_at"]
 
 # Places at which the bound on a tail is tried; any of them gives a valid one.
-_PLACES = 200
+_PLACES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +201,7 @@ def _least_mean(value: float, terms: int, miss: float) -> float:
     def too_likely(mean: FloatArray) -> FloatArray:
         return np.asarray(_tail(float(mean), terms, total, places) - miss)
 
-    below, _ = bracket_root(too_likely, 0.0, value)
+    below, _ = bracket_root(too_likely, 0.0, value, halvings=40)
     return float(below)
 
 
