@@ -30,7 +30,7 @@ from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import seeded
 from expost.attacks.evidence import LARGEST
 from expost.attacks.targets import ReleaseTarget, target_of
-from expost.errors import InvalidInput, SeededReleaseWarning
+from expost.errors import BudgetWarning, InvalidInput, SeededReleaseWarning
 from expost.mechanisms import Release
 
 ROWS = 120
@@ -541,3 +541,29 @@ def test_a_description_tells_training_functions_apart():
         target_of(functools.partial(made(1.0), tolerance=1e-3), y).description
     )
     assert told["unpicklable"] == target_of(made(threading.Lock()), y).description
+
+
+def test_an_audit_does_not_use_up_the_warning_of_a_search():
+    X, y = table()
+    private = PrivateLogisticRegression(1.0, data_norm=5.0, classes=(0, 1))
+    nested = make_pipeline(StandardScaler(), private)
+    for model in (private, nested):
+        target = target_of(model, y)
+        for seed in range(3):
+            target.trained(X, y, seed)
+    clone(private)  # the first copy, of which nothing is said
+    with pytest.warns(BudgetWarning):
+        clone(nested)
+
+
+def test_what_workers_are_given_is_small():
+    X, y = table()
+    forest = RandomForestClassifier(50, random_state=np.random.RandomState(1)).fit(X, y)
+    target = target_of(forest, y)
+    assert len(pickle.dumps(target.untrained)) < 0.05 * len(pickle.dumps(target))
+    assert not target.untrained.is_fitted
+    trained = target.trained(X, y, 1)
+    assert trained.description == target.description == target.untrained.description
+    function = target_of(forest.predict_proba, y, train=train)
+    assert not function.untrained.is_fitted
+    assert function.untrained.description == function.description

@@ -1,11 +1,39 @@
-"""One seed for everything random inside an estimator."""
+"""Copies of an estimator to be fitted: what is random inside them, from one seed."""
 
 import copy
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-__all__ = ["seeded"]
+from expost.attacks._quiet import without_warnings
+
+__all__ = ["prototype", "seeded"]
+
+# expost's estimators count their copies, to warn of a search (estimators, ``__sklearn_clone__``).
+_COUNT = "_copies"
+
+
+def prototype(estimator: Any) -> Any:
+    """An unfitted copy without any random state; ``estimator`` does not count it among its copies.
+
+    None where there is no such copy: not scikit-learn's interface.
+    """
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        return None
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    counts = [(part, getattr(part, _COUNT)) for part in parts if hasattr(part, _COUNT)]
+    fresh = [part for part in parts if hasattr(part, "get_params") and not hasattr(part, _COUNT)]
+    try:
+        with without_warnings():
+            found = clone(estimator)
+    except (TypeError, RuntimeError):
+        return None
+    for part, count in counts:
+        setattr(part, _COUNT, count)
+    for part in fresh:
+        vars(part).pop(_COUNT, None)
+    return found.set_params(**dict.fromkeys(_stateful(found)))
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -15,8 +43,7 @@ def seeded(estimator: Any, seed: int) -> Any:
     copied with another state. Names are gone through in order, so that the same estimator gets the
     same states.
     """
-    parameters = estimator.get_params(deep=True)
-    stateful = [name for name in sorted(parameters) if name.split("__")[-1] == "random_state"]
+    parameters, stateful = estimator.get_params(deep=True), _stateful(estimator)
     splitters = [
         name
         for name, value in sorted(parameters.items())
@@ -34,3 +61,9 @@ def seeded(estimator: Any, seed: int) -> Any:
             changed[name] = copy.copy(parameters[name])
             changed[name].random_state = state
     return estimator.set_params(**changed) if changed else estimator
+
+
+def _stateful(estimator: Any) -> list[str]:
+    """The names of the random states in it."""
+    names = sorted(estimator.get_params(deep=True))
+    return [name for name in names if name.split("__")[-1] == "random_state"]

@@ -63,7 +63,7 @@ class References:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Game:
-    """What every worker is given: the rows, and how models are trained."""
+    """What every worker is given: the rows, and how models are trained, without the target's."""
 
     target: Target
     X: Any
@@ -194,12 +194,12 @@ def _game(target: Target, X: Any, y: Any, population: tuple[Any, Any] | None) ->
     if _rows.count(X) != len(labels):
         raise InvalidInput(f"y has {len(labels)} entries: must have one for each row of X.")
     if population is None:
-        return _Game(target=target, X=X, y=labels, population=None)
+        return _Game(target=target.untrained, X=X, y=labels, population=None)
     outside, theirs = _rows.whole(population[0], name="population"), _column(population[1])
     target.labels.numbers(theirs)
     if _rows.count(outside) != len(theirs):
         raise InvalidInput("population: must have one label for each of its rows.")
-    return _Game(target=target, X=X, y=labels, population=(outside, theirs))
+    return _Game(target=target.untrained, X=X, y=labels, population=(outside, theirs))
 
 
 def _column(y: Any) -> NDArray[Any]:

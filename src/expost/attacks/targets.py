@@ -35,7 +35,7 @@ from expost.attacks import _rows, signals
 from expost.attacks._answers import Labels, Signals
 from expost.attacks._fingerprint import fingerprint, without_addresses
 from expost.attacks._quiet import without_warnings
-from expost.attacks._seeding import seeded
+from expost.attacks._seeding import prototype, seeded
 from expost.errors import ExpostError, InvalidInput
 from expost.glm import minimise
 from expost.mechanisms import Mechanism, OutputPerturbation, Release
@@ -86,6 +86,10 @@ class Target(Protocol):
     def description(self) -> str:
         """One line that says how models like it are made."""
 
+    @property
+    def untrained(self) -> "Target":
+        """The same without a model to be asked, where it can do without: for those who train."""
+
     def signals(self, X: Any, y: Any) -> Signals:
         """What the attacker sees of these rows with these labels."""
 
@@ -95,9 +99,13 @@ class Target(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimatorTarget:
-    """An object of scikit-learn's interface."""
+    """An object of scikit-learn's interface.
+
+    ``prototype``  what is cloned and fitted; None where it cannot be.
+    """
 
     estimator: Any
+    prototype: Any
     labels: Labels
     name: str = "the target"
 
@@ -114,12 +122,17 @@ class EstimatorTarget:
     @property
     def can_train(self) -> bool:
         """Whether it can be cloned and fitted."""
-        return hasattr(self.estimator, "fit") and hasattr(self.estimator, "get_params")
+        return self.prototype is not None
+
+    @property
+    def untrained(self) -> "EstimatorTarget":
+        """The prototype alone."""
+        return replace(self, estimator=self.prototype) if self.can_train else self
 
     @property
     def description(self) -> str:
-        """Its class, and every parameter that is not a default."""
-        model = self.estimator
+        """Its class, and every parameter that is not a default; random states are none."""
+        model = self.prototype if self.can_train else self.estimator
         whole = isinstance(model, BaseEstimator)
         told = model.__repr__(N_CHAR_MAX=_TOLD) if whole else repr(model)
         return f"{type(model).__module__}: {without_addresses(' '.join(told.split()))}"
@@ -144,11 +157,11 @@ class EstimatorTarget:
         """A clone, seeded and fitted to these rows."""
         if not self.can_train:
             raise InvalidInput(
-                f"model: {type(self.estimator).__name__} has no fit and get_params, so nothing like"
-                " it can be trained; pass train=, a function (X, y, seed) -> predict_proba."
+                f"model: {type(self.estimator).__name__} is not to be cloned by scikit-learn and"
+                " fitted; pass train=, a function (X, y, seed) -> predict_proba."
             )
         with without_warnings(), _training(name):
-            fitted = seeded(clone(self.estimator), seed)
+            fitted = seeded(clone(self.prototype), seed)
             fitted.fit(X, y)
         return replace(self, estimator=fitted, name=name)
 
@@ -175,6 +188,11 @@ class ReleaseTarget:
     def can_train(self) -> bool:
         """model.json says how it was made."""
         return True
+
+    @property
+    def untrained(self) -> "ReleaseTarget":
+        """Itself: how it was made stands beside θ."""
+        return self
 
     @property
     def description(self) -> str:
@@ -264,6 +282,11 @@ class FunctionTarget:
         return self.train is not None
 
     @property
+    def untrained(self) -> "FunctionTarget":
+        """The training function alone."""
+        return replace(self, model=None) if self.can_train else self
+
+    @property
     def description(self) -> str:
         """The function's name, and a fingerprint of what it does."""
         function = self.train if self.train is not None else self.model
@@ -348,14 +371,13 @@ def _estimator_target(model: Any, y: Any, regression: bool | None) -> EstimatorT
             f"model: {kind} has neither predict_proba nor decision_function, nor is it a regressor;"
             " wrap it in sklearn.calibration.CalibratedClassifierCV, or pass a training function."
         )
-    if numbers:
-        return EstimatorTarget(estimator=model, labels=Labels.of_numbers(y))
     known = None
-    if _is_fitted(model):
+    if not numbers and _is_fitted(model):
         known = getattr(model, "classes_", None)
         if known is None:
             raise InvalidInput(f"model: {kind} has no classes_; pass its predict_proba and train=.")
-    return EstimatorTarget(estimator=model, labels=Labels.of_classes(y, known))
+    labels = Labels.of_numbers(y) if numbers else Labels.of_classes(y, known)
+    return EstimatorTarget(estimator=model, prototype=prototype(model), labels=labels)
 
 
 def _predicts_numbers(model: Any) -> bool:
