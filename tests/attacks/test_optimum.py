@@ -37,7 +37,7 @@ def against_the_optimum(targets, *, seed=SEED, unlike=False, **settings):
             else:
                 scores = ATTACKS[name](made)
             found.append(fast_auc(scores, truth))
-    return {name: float(np.mean(found)) for name, found in areas.items()}
+    return {name: round(float(np.mean(found)), 4) for name, found in areas.items()}
 
 
 def enumerated(X, theta, noise):
@@ -89,7 +89,7 @@ def test_what_offline_attacks_lack_where_rows_are_unlike():
     """Rows of lengths 0.2, 1 and 3 move by as much: only models with the row tell by how much."""
     areas = against_the_optimum(5, unlike=True)
     for name in ONLINE:
-        assert areas[name] > areas["optimum"] - 0.025, name
+        assert areas[name] > areas["optimum"] - 0.02, name
     for name in OFFLINE:
         assert areas["optimum"] - 0.15 < areas[name] < areas["optimum"] - 0.03, name
 
@@ -206,10 +206,10 @@ def test_the_laws_at_full_counts():
         areas = against_the_optimum(40, **settings)
         figures["mean model"][name] = areas
         for attack in ONLINE if settings.get("models", 64) >= 16 else ():
-            assert areas[attack] > areas["optimum"] - 0.025, (name, attack)
+            assert areas[attack] > areas["optimum"] - 0.02, (name, attack)
     for count in (30, 100):
         made, truth = trained_game(trees(count), *adult(3000), models=64, strangers=1000, seed=SEED)
-        areas = {name: fast_auc(attack(made), truth) for name, attack in ATTACKS.items()}
+        areas = {name: round(fast_auc(attack(made), truth), 4) for name, attack in ATTACKS.items()}
         figures["memory"][f"{count} trees"] = areas
         assert min(areas[name] for name in (*ONLINE, *OFFLINE)) > 0.9
     games = 200
@@ -227,7 +227,7 @@ def test_the_laws_at_full_counts():
         "games": games,
         "outside the 99 % interval": outside,
         "allowed (99.9 %)": allowed,
-        "mean AUC": sums,
+        "mean AUC": {name: round(mean, 4) for name, mean in sums.items()},
     }
     assert max(outside.values()) <= allowed
     assert all(abs(mean - 0.5) < 0.01 for mean in sums.values())

@@ -14,6 +14,7 @@ Zarifzadeh, Liu, Shokri (2024), *Low-cost high-power membership inference attack
 
 The score increases with the ratio p(x ∣ θ)/p(x): γ and the population set its scale (what share of
 strangers the row beats γ-fold), the ratio its order. Ties of the share are ordered by the ratio.
+With γ = 1 and a population, 1 − score is about the chance of a stranger to do as well as the row.
 
     online    p(x) = ½ (p_in + p_out), means over the references with and without x
     offline   p(x) = ½ ((1 + a) p_out + (1 − a)), as though p_in = a·p_out + (1 − a)
@@ -46,8 +47,8 @@ _GRID = tuple(step / 10 for step in range(11))
 # References that are attacked to choose a: each costs a sort of all rows for every a.
 _SIMULATED = 4
 _DEFAULT = 0.3
-# Rows that a is chosen on, at most.
-_MOST_ROWS = 2**16
+# Answers that a is chosen on, at most.
+_MOST_VALUES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +159,7 @@ def _chosen(evidence: Evidence) -> float:
 
     The larger a among equals: it assumes less.
     """
-    rows = slice(None, None, max(1, -(-evidence.rows // _MOST_ROWS)))
+    rows = slice(None, None, max(1, -(-evidence.rows * evidence.models // _MOST_VALUES)))
     probability = expit(np.asarray(evidence.references[:, rows], dtype=np.float64))
     outside = ~np.asarray(evidence.inside[:, rows])
     total, count = (probability * outside).sum(axis=0), outside.sum(axis=0)

@@ -20,7 +20,7 @@ __all__ = ["ClassThresholds", "LossThreshold", "Population", "best_cut", "share_
 
 # Values that a class's threshold is chosen on, at most: past it the threshold is as good, and the
 # sort is all that grows.
-_MOST_VALUES = 2**22
+_MOST_VALUES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class LossThreshold:
     """−loss: a row the model fits well was probably among its rows.
 
     Yeom, Giacomelli, Fredrikson, Jha (2018), *Privacy risk in machine learning: analyzing the
-    connection to overfitting*, Adversary 2 and its threshold form: answer "member" where the loss
-    lies below a threshold (there: the mean loss of training). It does not know which rows are easy
-    for every model, which is what references are for.
+    connection to overfitting*, Adversary 2 (threshold): answer "member" where a loss this small is
+    likelier for a member, for laws of losses that cross once where it lies below a threshold. It
+    does not know which rows are easy for every model, which is what references are for.
     """
 
     @property
@@ -53,9 +53,9 @@ class LossThreshold:
 class ClassThresholds:
     """φ − τ_c: the confidence over the threshold that serves the row's class best.
 
-    Song, Mittal (2021), *Systematic evaluation of privacy risks of machine learning models*,
-    section 3: a threshold for each class, learned on shadow models, since classes differ in how
-    well any model fits them. τ_c maximises TPR − FPR over the references' own members and others
+    Song, Mittal (2021), *Systematic evaluation of privacy risks of machine learning models*:
+    a threshold for each class, learned on shadow models, since classes differ in how well any model
+    fits them. τ_c maximises TPR − FPR over the references' own members and others
     of the class; a class without both takes the threshold of all rows.
     """
 
