@@ -206,7 +206,7 @@ def evidence(confidence, references):
 def test_attack_and_threshold_are_judged_on_rows_that_did_not_choose_them():
     rng = np.random.default_rng(2)
     right, flattered = [], []
-    for seed in range(60):
+    for seed in range(40):
         truth = rng.permutation(np.arange(60) % 2 == 0)
         held = evidence(rng.standard_normal(60), rng.standard_normal((4, 60)))
         said, names = strongest_attack(held, truth, seed)
@@ -214,7 +214,7 @@ def test_attack_and_threshold_are_judged_on_rows_that_did_not_choose_them():
         assert len(names) == 5
         scores = np.sort(held.confidence)
         flattered.append(max(np.mean((held.confidence >= cut) == truth) for cut in scores))
-    error = np.std(right) / math.sqrt(60)
+    error = np.std(right) / math.sqrt(40)
     # Guessing, to four standard errors; chosen on the same rows it would look better by far.
     assert abs(np.mean(right) - 0.5) < 4 * error
     assert np.mean(flattered) > 0.5 + 5 * error
@@ -239,23 +239,25 @@ def test_memory_is_told_and_ignorance_is_not():
     assert (found.members, found.others) == (150, 150)
 
 
-def test_more_penalty_takes_from_the_attack_what_it_takes_from_training():
-    X, y = overfitted(400)
+def test_more_penalty_takes_the_gap_from_the_loss_threshold_but_not_from_references():
+    X, y = overfitted(300, seed=1, classes=5)
     defences = [LogisticDefence(regularization=one) for one in (1e-6, 1e-1)]
-    free, held = compare_defences(X, y, defences=defences, references=8, random_state=1).rows
-    assert free.train.value > 0.98
-    assert free.gap > held.gap + 0.1
-    assert free.attack.over_rows.low > 0.6
-    assert held.attack.over_rows.high < free.attack.over_rows.low
+    free, held = compare_defences(X, y, defences=defences, references=0, random_state=1).rows
+    assert free.train.value == 1.0
+    assert free.gap > held.gap + 0.2
     assert held.test.value > free.test.value - 0.05
+    assert held.attack.over_rows.high < free.attack.over_rows.low
+    # An exact minimiser moves with every row; who has models without it sees how.
+    _, seen = compare_defences(X, y, defences=defences, references=4, random_state=1).rows
+    assert seen.attack.over_rows.low > held.attack.over_rows.high
+    assert (held.by, seen.by) == ("loss", "lira-online")
 
 
 def test_no_attack_beats_a_promise():
-    X, y = overfitted(300, classes=2)
+    X, y = overfitted(200, classes=2)
     norm = float(np.linalg.norm(X, axis=1).max())
     defences = [
-        LogisticDefence(regularization=1e-3, epsilon=e, mechanism=how, data_norm=norm)
-        for how in ("output",)
+        LogisticDefence(regularization=1e-3, epsilon=e, mechanism="output", data_norm=norm)
         for e in (0.1, 1.0, 1e6)
     ]
     found = compare_defences(X, y, defences=defences, references=4, repetitions=2)
@@ -355,11 +357,11 @@ def test_a_person_can_read_it():
     text = str(table())
     lines = text.splitlines()
     assert lines[0].endswith("100 members and 100 others, parted 2 times")
-    assert lines[2].split()[:1] == ["defence"]
+    assert lines[2].split()[:1] == ["accuracy,"]
     assert lines[3].startswith("none")
-    assert "0.995 (0.946 … 1.000) ±0.064" in lines[3]
+    assert "99.5 (94.6 … 100.0) ±6.4" in lines[3]
     assert lines[3].endswith("—")
-    assert lines[4].endswith("0.700")
+    assert lines[4].endswith(" 70.0")
     assert lines[5] == "! a & b"
     assert lines[-1] == f"mark: review: {Audience.REVIEW.meaning}"
     assert "not guarantees" in lines[-2]

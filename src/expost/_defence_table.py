@@ -93,11 +93,13 @@ class Cell:
         )
 
     def __str__(self) -> str:
+        """Per cent, as in the lecture."""
         rows, repeated = self.over_rows, self.over_repetitions
-        text = f"{self.value:.3f} ({rows.low:.3f} … {rows.high:.3f})"
+        text = f"{100 * self.value:.1f} ({100 * rows.low:.1f} … {100 * rows.high:.1f})"
         if repeated is None:
             return text
-        return f"{text} ±{max(repeated.high - self.value, self.value - repeated.low):.3f}"
+        width = max(repeated.high - self.value, self.value - repeated.low)
+        return f"{text} ±{100 * width:.1f}"
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name."""
@@ -134,6 +136,11 @@ class DefenceRow:
     def gap(self) -> float:
         """Train less test accuracy."""
         return self.train.value - self.test.value
+
+    @property
+    def limit_in_words(self) -> str:
+        """Per cent, rounded up: a limit that is shown holds."""
+        return "—" if self.limit is None else f"{math.ceil(1000 * self.limit) / 10:.1f}"
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name."""
@@ -213,12 +220,12 @@ class DefenceTable(RowTable):
         ]
 
     def _table_lines(self) -> list[str]:
-        head = ("defence", "training accuracy", "testing accuracy", "attack accuracy", "at most")
+        head = ("accuracy, %", "training", "testing", "attack", "at most")
         body = [
             (
                 row.name,
                 *(str(getattr(row, measure)) for measure in MEASURES),
-                "—" if row.limit is None else f"{row.limit:.3f}",
+                row.limit_in_words,
             )
             for row in self.rows
         ]
@@ -231,12 +238,12 @@ class DefenceTable(RowTable):
     def _repr_html_(self) -> str:
         head = "".join(
             f'<th scope="col">{name}</th>'
-            for name in ("defence", "training", "testing", "attack", "at most")
+            for name in ("accuracy, %", "training", "testing", "attack", "at most")
         )
         body = "".join(
             f'<tr><th scope="row">{html.escape(row.name)}</th>'
             + "".join(f"<td>{html.escape(str(getattr(row, name)))}</td>" for name in MEASURES)
-            + f"<td>{'—' if row.limit is None else f'{row.limit:.3f}'}</td></tr>"
+            + f"<td>{row.limit_in_words}</td></tr>"
             for row in self.rows
         )
         first, second, *_ = self.lines()

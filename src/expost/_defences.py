@@ -422,7 +422,7 @@ def _networks(
     epsilons: tuple[float, ...],
     notices: list[str],
 ) -> list[Defence]:
-    """Softmax regressions like the others, trained by gradient steps."""
+    """Softmax regression by DP-SGD; a network plain, and against an attacker in two ways."""
     made = import_module("expost.torch._defences")
     # Entries of about 1, whatever the unit of the data.
     scale = float(np.sqrt(X.shape[1])) / data_norm
@@ -433,9 +433,9 @@ def _networks(
             " neither trained on nor judged on."
         )
         return found
-    for weight in (0.0, 1.0):
-        found.append(made.AdversarialDefence(weight=weight, reference=reference, scale=scale))
-    return found
+    plain = made.AdversarialDefence(weight=0.0, reference=reference, scale=scale)
+    both_ways = replace(plain, weight=10.0, through_reference=True)
+    return [*found, plain, replace(plain, weight=1.0), both_ways]
 
 
 # -- what is passed in -----------------------------------------------------------------------------

@@ -46,9 +46,7 @@ class Perceptron:
         return torch.nn.Sequential(*layers, torch.nn.Linear(features, classes))
 
     def __str__(self) -> str:
-        if not self.hidden:
-            return "softmax regression"
-        return f"network of {' and '.join(map(str, self.hidden))} units"
+        return f"{' and '.join(map(str, self.hidden))} units" if self.hidden else "linear"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class DPSGDDefence:
     @property
     def name(self) -> str:
         """As it stands in the table."""
-        return f"DP-SGD, {self.network}, ε = {self.epsilon:g}, δ = {self.delta:g}"
+        return f"DP-SGD, ε = {self.epsilon:g}, δ = {self.delta:g}, {self.network}"
 
     @property
     def noise_multiplier(self) -> float:
@@ -145,9 +143,9 @@ class AdversarialDefence:
     def name(self) -> str:
         """As it stands in the table."""
         if not self.weight:
-            return f"{self.network}, no defence"
-        also = ", through reference rows" if self.through_reference else ""
-        return f"adversarial regularisation, {self.network}, λ = {self.weight:g}{also}"
+            return f"no defence, {self.network}"
+        kind = "adversarial, both ways" if self.through_reference else "adversarial"
+        return f"{kind}, λ = {self.weight:g}, {self.network}"
 
     def attack_limit(self, X: Any, y: Any) -> None:
         """None: nothing is promised."""
