@@ -7,6 +7,7 @@ every row a score. Nothing that they see says who is a member.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from expost._audit_result import Audit, Exposures
 from expost._disparity import disparity
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
+from expost.attacks import lower_bounds, one_run
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.evidence import Attack, Evidence, Flags, missing
+from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.references import evidence_of, no_references, train_references
 from expost.attacks.roc import figures
 from expost.attacks.targets import target_of
 from expost.attacks.told_apart import told_apart
 from expost.errors import InvalidInput
-from expost.risk import Guarantee
+from expost.risk import GaussianNoise, Guarantee
 from expost.types import FloatArray
 
 __all__ = ["Options", "audit", "audit_evidence"]
@@ -173,7 +176,7 @@ def audit_evidence(
         scores=scores,
         figures=found,
         told_apart=told_apart(evidence.references, evidence.inside) if evidence.models else None,
-        bounds=(),
+        bounds=_bounds(evidence, scores, truth, best, guarantee, options),
         guarantee=guarantee,
         exposures=exposures,
         disparity=tuple(
@@ -210,6 +213,46 @@ def _scores(
         if score.shape != (evidence.rows,) or not np.all(np.isfinite(score)):
             raise InvalidInput(f"attacks: {name} did not give each row a finite score.")
     return scores, skipped
+
+
+def _bounds(
+    evidence: Evidence,
+    scores: Mapping[str, FloatArray],
+    truth: Flags,
+    best: str,
+    guarantee: Guarantee | None,
+    options: Options,
+) -> tuple[LowerBound, ...]:
+    """What is proved about ε: from all trainings, and from the one where coins chose the members.
+
+    All hold together at the confidence. Gaussian noise is refuted by its own curve, which is
+    sharper than one point of it.
+    """
+    methods: list[Callable[..., LowerBound]] = []
+    if evidence.models >= lower_bounds.LEAST_MODELS:
+        methods.append(
+            partial(lower_bounds.epsilon_lower_bound, evidence.references, evidence.inside)
+        )
+    if options.coins:
+        methods.append(
+            partial(
+                one_run.epsilon_lower_bound,
+                scores[best],
+                truth,
+                coins=True,
+                chosen_from=len(scores),
+                random_state=options.seed,
+            )
+        )
+    miss = (1 - options.confidence) / max(len(methods), 1)
+    return tuple(
+        method(
+            delta=options.delta,
+            confidence=1 - miss,
+            gaussian=isinstance(guarantee, GaussianNoise),
+        )
+        for method in methods
+    )
 
 
 def _chosen(attacks: Sequence[str | Attack] | None) -> tuple[Attack, ...] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm, rankdata
@@ -18,13 +18,11 @@ from expost._disparity import Disparity
 from expost._files import write_bytes
 from expost._table import RowTable
 from expost.attacks.evidence import Flags
+from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures, Roc, roc
 from expost.attacks.told_apart import ToldApart
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from expost.attacks.lower_bounds import LowerBound
 
 __all__ = ["WARNING", "Audit", "Correlation", "Exposures"]
 
@@ -97,7 +95,7 @@ class Audit(RowTable):
     scores: Mapping[str, FloatArray]
     figures: Mapping[str, AttackFigures]
     told_apart: ToldApart | None
-    bounds: "tuple[LowerBound, ...]"
+    bounds: tuple[LowerBound, ...]
     guarantee: Guarantee | None
     exposures: Exposures | None
     disparity: tuple[Disparity, ...]
@@ -254,7 +252,8 @@ class Audit(RowTable):
         if self.told_apart is not None:
             columns["told_apart"] = self.told_apart.value
             columns["told_apart_error"] = self.told_apart.error
-        return columns | {name: np.asarray(one) for name, one in self.scores.items()}
+        # An attack may be called like a column: there is one called loss.
+        return columns | {f"score_{name}": np.asarray(one) for name, one in self.scores.items()}
 
     def _spread(self, of_members: FloatArray) -> FloatArray:
         found = np.full(len(self), np.nan)

@@ -26,8 +26,11 @@ from expost.errors import InvalidInput
 from expost.risk import epsilon_from_mu
 from expost.types import FloatArray
 
-__all__ = ["LowerBound", "epsilon_lower_bound", "epsilon_of_mu", "epsilon_of_rates", "least_rate"]
+__all__ = ["LEAST_MODELS", "LowerBound", "epsilon_lower_bound", "epsilon_of_mu"]
+__all__ += ["epsilon_of_rates", "least_rate"]
 
+# Fewer trainings prove nothing.
+LEAST_MODELS = 8
 # The share of the trainings that chooses the row and the threshold.
 _CHOOSING = 1 / 3
 _THRESHOLDS = 101
@@ -216,10 +219,10 @@ def _checked_trainings(signals: Any, inside: Any) -> tuple[Confidences, Flags]:
             f"signals, inside: have the shapes {signals.shape} and {inside.shape}; must both be"
             " (models, rows), and inside must hold bools."
         )
-    if len(signals) < 8:
+    if len(signals) < LEAST_MODELS:
         raise InvalidInput(
-            f"signals: are of {len(signals)} model(s), must be of at least 8 independent trainings;"
-            " rows of one model share its noise and are no independent trials, use"
+            f"signals: are of {len(signals)} model(s), must be of at least {LEAST_MODELS}"
+            " independent trainings; rows of one model share its noise and are no independent trials, use"
             " expost.attacks.one_run where their membership was decided by coins."
         )
     return signals, inside

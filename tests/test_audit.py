@@ -1,0 +1,343 @@
+"""expost.audit: the game, its result, and what is refused."""
+
+import json
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+import expost
+from expost import PrivateLogisticRegression, audit, audit_sweep
+from expost._audit import Options, audit_evidence
+from expost.attacks.arrays import arrays_of
+from expost.attacks.catalogue import ATTACKS
+from expost.errors import InvalidInput
+from expost.risk import EpsilonDelta
+from expost.types import Audience
+
+RNG = np.random.default_rng(0)
+X, y = load_breast_cancer(return_X_y=True)
+X = StandardScaler().fit_transform(X)[:240, :6]
+y = np.where(y[:240] == 1, "benign", "malignant")
+PUBLIC = {"data_norm": 15.0, "classes": ("benign", "malignant"), "regularization": 0.01}
+FEW = {"references": 8, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def released():
+    return PrivateLogisticRegression(epsilon=10.0, **PUBLIC).fit(X[:120], y[:120])
+
+
+@pytest.fixture(scope="module")
+def found(released):
+    return audit(released, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
+
+
+def test_members_come_first_and_every_figure_is_there(found):
+    assert len(found) == 240
+    assert np.array_equal(found.truth, np.arange(240) < 120)
+    assert {"loss", "lira-online", "rmia-online", "gradient-norm"} <= set(found.scores)
+    assert set(found.scores) == set(found.figures)
+    assert set(found.skipped) == set(ATTACKS) - set(found.scores) == {"population"}
+    for name, score in found.scores.items():
+        area = roc_auc_score(found.truth, score)
+        assert found.figures[name].auc.value == pytest.approx(area)
+    assert found.best == max(found.figures, key=lambda name: found.figures[name].auc.value)
+    assert found.roc().area == pytest.approx(found.figures[found.best].auc.value)
+    assert found.models == 8
+
+
+def test_the_same_seed_gives_the_same_audit(released, found):
+    again = audit(released, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
+    assert again.to_json() == found.to_json()
+    other = audit(released, X[:120], y[:120], X[120:], y[120:], references=8, random_state=1)
+    assert not np.array_equal(other.scores["lira-online"], found.scores["lira-online"])
+
+
+def test_exposures_stand_beside_the_attacks(released, found):
+    profile = expost.profile(released, X[:120], y[:120])
+    assert np.array_equal(found.exposures.loss, profile.loss)
+    assert np.array_equal(found.exposures.typical, profile.typical)
+    assert found.advantage_bound == released.release_.mechanism.guarantee.advantage
+    of_loss, of_typical, of_apart = found.correlations
+    best = found.scores[found.best][:120]
+    assert of_loss.value == pytest.approx(spearmanr(profile.loss, best).statistic)
+    assert of_typical.value == pytest.approx(spearmanr(profile.typical, best).statistic)
+    apart = found.told_apart.value[:120]
+    assert of_apart.value == pytest.approx(spearmanr(profile.typical, apart).statistic)
+    for one in found.correlations:
+        assert one.low < one.value < one.high
+        assert one.rows == 120
+    columns = found.columns()
+    assert np.array_equal(columns["exposure"][:120], profile.exposure)
+    assert np.isnan(columns["exposure"][120:]).all()
+
+
+def test_who_is_vulnerable_and_where_theory_and_attack_disagree(found):
+    apart = found.told_apart.value
+    most = found.vulnerable(7)
+    assert np.all(found.truth[most])
+    assert np.all(np.diff(apart[found.ranking]) <= 0)
+    assert len(found.ranking) == 120
+    far = found.disagreements(5)
+    typical = pd.Series(found.exposures.typical).rank()
+    gap = np.abs(typical - pd.Series(apart[:120]).rank()).to_numpy()
+    assert gap[far] == pytest.approx(np.sort(gap)[::-1][:5])
+
+
+def test_what_is_not_known_of_a_row_does_not_read_as_private(found):
+    value = found.told_apart.value.copy()
+    value[3] = np.nan
+    unknown = replace(found, told_apart=replace(found.told_apart, value=value))
+    assert unknown.vulnerable(1)[0] == 3
+
+
+def test_what_is_proved_about_epsilon(found):
+    # Members were given: no coins, so that only the trainings speak.
+    assert [one.confidence for one in found.bounds] == [0.95]
+    assert not found.promise_refuted
+    assert "nothing is proved" in str(found) or "at least" in str(found)
+    labels = RNG.choice(["a", "b"], size=240)
+    tossed = audit(ExtraTreesClassifier(30), X, labels, references=32, random_state=0)
+    both = tossed.bounds
+    assert [one.confidence for one in both] == [0.975, 0.975]
+    assert min(one.epsilon for one in both) > 0.5
+    refuted = replace(tossed, guarantee=EpsilonDelta(epsilon=0.3))
+    assert refuted.promise_refuted
+    assert "REFUTED" in str(refuted)
+    assert not replace(tossed, guarantee=EpsilonDelta(epsilon=30.0)).promise_refuted
+    stated = audit(
+        ExtraTreesClassifier(30).fit(X[:120], labels[:120]),
+        X[:120],
+        labels[:120],
+        X[120:],
+        labels[120:],
+        coins=True,
+        references=0,
+    )
+    assert len(stated.bounds) == 1
+
+
+def test_gaussian_noise_is_refuted_by_its_curve():
+    model = PrivateLogisticRegression(epsilon=5.0, noise="gaussian", delta=1e-6, **PUBLIC)
+    found = audit(model, X, y, **FEW)
+    assert len(found.bounds) == 2
+    assert all("GDP" in one.assumption or "Gaussian" in one.assumption for one in found.bounds)
+
+
+def test_by_class_and_by_group(found):
+    by_class, by_size = found.disparity
+    assert by_class.column == "class"
+    assert {one.label for one in by_class} == {"benign", "malignant"}
+    assert by_size.column == "size"
+    assert len(by_size) == 4
+    assert by_class.attack == found.best
+
+
+def test_words_and_data(found):
+    text = str(found)
+    assert text.startswith("Audit of 120 members and 120 others, 8 reference models")
+    assert "not a guarantee" in text
+    assert "epsilon = 10: advantage at most" in text
+    assert "fail: For the curator only" in text
+    assert found.audience is Audience.FAIL
+    assert repr(found).startswith("Audit(240 rows")
+    data = json.loads(found.to_json())
+    assert data["audience"] == "fail"
+    assert data["rows"]["exposure"][120] is None
+    assert found.aggregate()["audience"] == "review"
+    assert "rows" not in found.aggregate()
+    assert found.to_frame().shape[0] == 240
+    assert "<strong>Audit of" in found._repr_html_()
+
+
+def test_the_table_is_written_for_the_curator(found, tmp_path):
+    assert found.to_json(tmp_path / "audit.json").name == "audit.CURATOR-ONLY.json"
+    assert found.to_parquet(tmp_path / "audit.parquet").name == "audit.CURATOR-ONLY.parquet"
+
+
+def test_model_json_is_asked_as_it_is(released, found, tmp_path):
+    path = released.release_.save(tmp_path / "model.json")
+    before = path.read_bytes()
+    again = audit(path, X[:120], y[:120], X[120:], y[120:], groups={"size": X[:, 0]}, **FEW)
+    assert path.read_bytes() == before
+    assert np.array_equal(again.scores["loss"], found.scores["loss"])
+
+
+def test_a_coin_for_each_row_of_a_model_that_is_not_fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = audit(PrivateLogisticRegression(epsilon=5.0, **PUBLIC), X, y, **FEW)
+    assert len(found) == 240
+    assert 90 < np.count_nonzero(found.truth) < 150
+    assert not np.array_equal(found.truth, np.sort(found.truth)[::-1])
+    assert len(found.exposures.loss) == np.count_nonzero(found.truth)
+    assert found.notices == ()
+    # The coins are the seed's alone.
+    other = audit(LogisticRegression(), X, y, **FEW)
+    assert np.array_equal(other.truth, found.truth)
+    assert other.exposures is None
+    assert "none is known" in str(other)
+
+
+def test_a_model_that_memorises_is_found_out():
+    labels = RNG.choice(["a", "b"], size=240)
+    found = audit(ExtraTreesClassifier(30, bootstrap=False), X, labels, **FEW)
+    assert found.figures["loss"].auc.value > 0.95
+    assert found.figures[found.best].auc.low > 0.85
+    assert np.median(found.told_apart.value) > 0.95
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        LinearSVC(),
+        make_pipeline(StandardScaler(), PrivateLogisticRegression(**PUBLIC)),
+    ],
+)
+def test_any_estimator(model):
+    found = audit(model, pd.DataFrame(X, columns=list("abcdef")), pd.Series(y), **FEW)
+    assert np.isfinite(found.figures[found.best].auc.value)
+
+
+def test_a_regression():
+    found = audit(Ridge(), X, X[:, 0] + RNG.normal(size=240), **FEW)
+    assert found.disparity == ()
+    assert "lira-online" in found.scores
+
+
+def test_a_training_function():
+    def train(rows, labels, seed):
+        return LogisticRegression(random_state=seed).fit(rows, labels).predict_proba
+
+    found = audit(train, X, y, **FEW)
+    same = audit(LogisticRegression(), X, y, **FEW)
+    assert np.array_equal(found.scores["lira-online"], same.scores["lira-online"])
+
+
+def test_a_model_without_noise_is_compared_by_distances():
+    model = LogisticRegression().fit(X[:120], y[:120])
+    given = expost.profile(model, X[:120], y[:120])
+    found = audit(model, X[:120], y[:120], X[120:], y[120:], exposure=given, **FEW)
+    assert found.exposures.is_noiseless
+    assert [one.what.split(" and ")[0] for one in found.correlations] == ["distance", "distance"]
+
+
+def test_rows_that_the_model_was_not_trained_on_have_no_exposures(released):
+    found = audit(released, X[:100], y[:100], X[120:], y[120:], **FEW)
+    assert found.exposures is None
+    assert any("Exposures are not shown" in notice for notice in found.notices)
+    assert found.guarantee is not None
+
+
+def test_without_references(released):
+    found = audit(released, X[:120], y[:120], X[120:], y[120:], references=0)
+    assert found.told_apart is None
+    assert "loss" in found.scores
+    assert found.skipped["lira-online"] == "needs both, references"
+    assert len(found.vulnerable(3)) == 3
+
+
+def test_a_population_serves_the_attacks_that_need_one(released):
+    found = audit(
+        released, X[:120], y[:120], X[120:200], y[120:200], population=(X[200:], y[200:]), **FEW
+    )
+    assert "population" in found.scores
+    assert found.skipped == {}
+
+
+def test_chosen_attacks(released):
+    def lengths(evidence):
+        return np.asarray(evidence.confidence, dtype=np.float64)
+
+    class Mine:
+        name, needs = "mine", frozenset()
+
+        def __call__(self, evidence):
+            return lengths(evidence)
+
+    rows = (X[:120], y[:120], X[120:], y[120:])
+    found = audit(released, *rows, attacks=["loss", Mine()], references=0)
+    assert list(found.scores) == ["loss", "mine"]
+    with pytest.raises(InvalidInput, match="lira-online needs both, references"):
+        audit(released, *rows, attacks=["lira-online"], references=0)
+    with pytest.raises(InvalidInput, match="attacks='liar'"):
+        audit(released, *rows, attacks=["liar"], references=0)
+    with pytest.raises(InvalidInput, match="attacks: must be a list"):
+        audit(released, *rows, attacks="loss")
+
+    class Broken(Mine):
+        def __call__(self, evidence):
+            return np.full(evidence.rows, np.nan)
+
+    with pytest.raises(InvalidInput, match="finite score"):
+        audit(released, *rows, attacks=[Broken()], references=0)
+
+
+def test_what_is_refused(released):
+    rows = (X[:120], y[:120])
+    with pytest.raises(InvalidInput, match="X_out, y_out: must be given"):
+        audit(released, *rows)
+    with pytest.raises(InvalidInput, match="the model is not fitted"):
+        audit(LogisticRegression(), *rows, X[120:], y[120:])
+    with pytest.raises(InvalidInput, match="y has 119 entries"):
+        audit(LogisticRegression(), X[:120], y[:119])
+    with pytest.raises(InvalidInput, match="references"):
+        audit(LogisticRegression(), *rows, references=-1)
+    with pytest.raises(InvalidInput, match="confidence"):
+        audit(LogisticRegression(), *rows, confidence=math.nan)
+    with pytest.raises(InvalidInput, match="random_state"):
+        audit(LogisticRegression(), *rows, random_state=-1)
+    with pytest.raises(InvalidInput, match="size"):
+        audit(LogisticRegression(), *rows, groups={"size": [1, 2]}, **FEW)
+    with pytest.raises(InvalidInput, match="ids has 3 entries"):
+        audit(LogisticRegression(), *rows, ids=[1, 2, 3], **FEW)
+    with pytest.raises(InvalidInput, match="members"):
+        audit(LogisticRegression(), X[:1], y[:1])
+
+
+def test_keys_of_rows(released):
+    keys = [f"p{number}" for number in range(240)]
+    found = audit(released, X[:120], y[:120], X[120:], y[120:], ids=keys, references=0)
+    assert found.key(5) == "p5"
+    assert found.columns()["id"][5] == "p5"
+
+
+def test_answers_from_elsewhere(found):
+    evidence = arrays_of(confidence=found.scores["loss"]).evidence
+    alone = audit_evidence(evidence, found.truth, options=Options(confidence=0.9))
+    assert alone.figures["loss"].auc.value == found.figures["loss"].auc.value
+    with pytest.raises(InvalidInput, match="truth"):
+        audit_evidence(evidence, found.truth[:-1])
+    with pytest.raises(InvalidInput, match="truth"):
+        audit_evidence(evidence, found.truth.astype(float))
+
+
+def test_over_epsilon():
+    sweep = audit_sweep(PrivateLogisticRegression(**PUBLIC), X, y, epsilons=(100.0, 0.1), **FEW)
+    assert sweep.epsilons == (0.1, 100.0)
+    low, high = sweep.audits
+    assert np.array_equal(low.truth, high.truth)
+    assert low.advantage_bound < high.advantage_bound
+    assert sweep.beaten == ()
+    assert len(sweep.correlations) == 2
+    assert "allowed" in str(sweep)
+    assert sweep.to_json()["audits"][1]["epsilon"] == 100.0
+    with pytest.raises(InvalidInput, match="parameter epsilon"):
+        audit_sweep(LogisticRegression(), X, y)
+    with pytest.raises(InvalidInput, match="epsilons"):
+        audit_sweep(PrivateLogisticRegression(**PUBLIC), X, y, epsilons=())
+    with pytest.raises(InvalidInput, match="epsilons"):
+        audit_sweep(PrivateLogisticRegression(**PUBLIC), X, y, epsilons=(0.0,))
