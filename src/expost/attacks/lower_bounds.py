@@ -222,8 +222,8 @@ def _checked_trainings(signals: Any, inside: Any) -> tuple[Confidences, Flags]:
     if len(signals) < LEAST_MODELS:
         raise InvalidInput(
             f"signals: are of {len(signals)} model(s), must be of at least {LEAST_MODELS}"
-            " independent trainings; rows of one model share its noise and are no independent trials,"
-            " use expost.attacks.one_run where their membership was decided by coins."
+            " independent trainings; rows of one model share its noise and are no independent"
+            " trials, use expost.attacks.one_run where their membership was decided by coins."
         )
     return signals, inside
 
