@@ -1,12 +1,12 @@
 """Audits to report on: put together by hand, of every kind that a page must cope with."""
 
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 
 from expost._audit_result import Audit, Exposures
 from expost._disparity import disparity
+from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import figures
 from expost.attacks.told_apart import told_apart
 from expost.risk import EpsilonDelta
@@ -16,16 +16,15 @@ MEMBERS, OTHERS, MODELS = 120, 140, 32
 
 
 def bound(epsilon, delta=1e-5, method="one run"):
-    """What a proved bound has, without a proof."""
-    sentence = f"epsilon is at least {epsilon:g} at delta = {delta:g}."
-    return SimpleNamespace(
+    """A bound that nobody proved."""
+    return LowerBound(
         epsilon=epsilon,
-        most=4.25,
         delta=delta,
         confidence=0.95,
         method=method,
-        sentence=sentence,
-        to_json=lambda: {"epsilon": epsilon, "delta": delta, "method": method},
+        detail="20 of 21 guesses right",
+        most=4.25,
+        assumption="fair coins",
     )
 
 

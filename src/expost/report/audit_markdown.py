@@ -202,7 +202,7 @@ def _bounds(summary: AuditSummary) -> list[str]:
             number(one.delta),
             "nothing" if one.promised is None else figure(one.promised),
             share(one.confidence),
-            escaped(one.sentence),
+            escaped(one.rests_on),
         ]
         for one in summary.bounds
     ]
@@ -215,6 +215,6 @@ def _bounds(summary: AuditSummary) -> list[str]:
         "at δ",
         "promised there",
         "confidence",
-        "in words",
+        "rests on",
     )
     return [promise, "", *table(headings, rows)]

@@ -155,7 +155,8 @@ class DisagreeingRow:
 class BoundLine:
     """What is proved about ε at δ, beside the ε that was promised there (None: no promise).
 
-    ``most``  the largest ε that so many trials could have shown.
+    ``most``     the largest ε that so many trials could have shown.
+    ``rests_on`` the counts behind it, and what it takes for granted.
     """
 
     epsilon: float
@@ -163,6 +164,7 @@ class BoundLine:
     delta: float
     confidence: float
     method: str
+    rests_on: str
     sentence: str
     promised: float | None
     refutes: bool
@@ -319,6 +321,9 @@ def _bounds(audit: Audit) -> Iterator[BoundLine]:
             delta=float(one.delta),
             confidence=float(one.confidence),
             method=one_line(one.method),
+            rests_on=one_line(
+                f"{one.detail}; given {one.assumption}" if one.assumption else one.detail
+            ),
             sentence=one_line(one.sentence),
             promised=promised,
             refutes=promised is not None and one.epsilon > promised,

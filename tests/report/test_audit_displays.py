@@ -1,0 +1,89 @@
+"""The figures of an audit: what is drawn is what the audit holds, and nothing else changes."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+
+from expost.errors import InvalidInput
+from expost.report import collect_audit
+from expost.report.audit_displays import EpochsDisplay, ExposureDisplay, RocDisplay
+from expost.types import Audience
+
+from .audits import KINDS, audited
+
+
+def line(ax, start):
+    return next(one for one in ax.lines if one.get_label().strip().startswith(start))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_curve_is_drawn(kind):
+    audit = audited(kind)
+    before = dict(rcParams)
+    display = RocDisplay.from_audit(audit)
+    ax = display.plot()
+    ax.figure.canvas.draw()
+    assert dict(rcParams) == before
+    assert display.audience is Audience.FAIL
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    for one in collect_audit(audit).attacks:
+        drawn = line(ax, one.name.replace("$", r"\$"))
+        expected = [max(p.true_positive_rate, display.floor) for p in one.curve]
+        np.testing.assert_array_equal(drawn.get_ydata(), expected)
+        expected = [max(p.false_positive_rate, display.floor) for p in one.curve]
+        np.testing.assert_array_equal(drawn.get_xdata(), expected)
+    extra = 2 if audit.guarantee is not None else 1
+    assert len(ax.lines) == len(audit.figures) + extra
+    looks = [(one.get_color(), one.get_linestyle(), one.get_linewidth()) for one in ax.lines]
+    assert len(set(looks)) == len(looks)
+
+
+def test_members_are_drawn_by_theory_and_by_attacks():
+    audit = audited()
+    ax = Figure().add_subplot()
+    display = ExposureDisplay.from_audit(audit)
+    assert display.plot(ax) is ax
+    dots = ax.lines[0]
+    drawn = set(zip(dots.get_xdata(), dots.get_ydata(), strict=True))
+    told = audit.told_apart.value[audit.truth]
+    assert drawn == set(zip(audit.exposures.typical, told, strict=True))
+    assert "typical exposure and told apart" in ax.get_title()
+    assert ax.get_xlabel() == "typical exposure (nats)"
+    for kind in ("memorised", "one attack"):
+        with pytest.raises(InvalidInput, match="expost model with references"):
+            ExposureDisplay.from_audit(audited(kind))
+
+
+def test_accuracy_by_observed_epochs():
+    epochs = np.array([5.0, 10, 15])
+    rising = np.array([0.6, 0.7, 0.74])
+    display = EpochsDisplay(
+        observed=epochs,
+        accuracy={"passive": rising, "_active": rising + 0.05},
+        low={"passive": rising - 0.02},
+        high={"passive": rising + 0.02},
+    )
+    ax = display.plot()
+    np.testing.assert_array_equal(line(ax, "passive").get_ydata(), rising)
+    np.testing.assert_array_equal(line(ax, "_active").get_ydata(), rising + 0.05)
+    assert len(ax.collections) == 1
+    # A name that begins with an underscore is not left out of the legend.
+    shown = [text.get_text().strip() for text in ax.get_legend().get_texts()]
+    assert shown == ["passive", "_active", "a coin"]
+    with pytest.raises(InvalidInput, match="one value for each of 3"):
+        EpochsDisplay(observed=epochs, accuracy={"short": rising[:2]}, low={}, high={})
+
+
+def test_a_picture_is_a_png():
+    content = RocDisplay.from_audit(audited())._repr_png_()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) < 200_000
+
+
+def test_matplotlib_is_imported_only_when_drawing():
+    script = "import sys, expost.report.audit_displays;assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -1,0 +1,444 @@
+"""``expost audit`` as a new user meets it: the answer, the page, mistakes, and going on."""
+
+import inspect
+import json
+import re
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from expost import _files
+from expost._jobs import audit as audit_job
+from expost._jobs.audit_model import named_estimator
+from expost.errors import InvalidInput
+from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
+
+RESULTS = {
+    "audit.CURATOR-ONLY.json",
+    "audit.CURATOR-ONLY.parquet",
+    "figures.CURATOR-ONLY.json",
+    "report.CURATOR-ONLY.html",
+    "report.CURATOR-ONLY.md",
+    "roc.CURATOR-ONLY.png",
+}
+TREE = "sklearn.tree.DecisionTreeClassifier"
+SIGNATURE = inspect.signature(expost.audit)
+
+
+def others(rows=60, seed=1):
+    """People like the others, with other numbers."""
+    table = people(rows, seed)
+    return [table[0], *(["q" + line[0][1:], *line[1:]] for line in table[1:])]
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Without drawing, for speed: the first test draws, in a process of its own."""
+    monkeypatch.setattr(audit_job, "_drawn", lambda display: b"\x89PNG")
+
+
+@pytest.fixture
+def others_csv(tmp_path):
+    path = tmp_path / "others.csv"
+    path.write_text(text(others()))
+    return path
+
+
+@pytest.fixture
+def ask(program, people_csv, tmp_path):
+    """Run ``expost audit`` on the people, with few references; results go to tmp_path/o."""
+
+    def call(options: str = "", *more: object, data=people_csv, out="o", model=TREE) -> Ran:
+        few = [] if "--references" in options else ["--references", "4"]
+        what = [] if model is None else ["--estimator", model]
+        where = (data, "--target", "income", "--out", tmp_path / out)
+        return program("audit", *where, *what, *few, *options.split(), *more)
+
+    return call
+
+
+def result_of(folder) -> dict:
+    return json.loads((folder / "audit.CURATOR-ONLY.json").read_text())
+
+
+def page_of(folder) -> str:
+    return (folder / "report.CURATOR-ONLY.html").read_text()
+
+
+def labels() -> np.ndarray:
+    return np.array([line[-1] for line in people()[1:]])
+
+
+# The main job ----------------------------------------------------------------------------------
+
+
+def test_the_answer_is_that_of_python(people_csv, tmp_path):
+    out = tmp_path / "new" / "audit"
+    asked = ["audit", str(people_csv), "--target", "income", "--id", "number", "--seed", "3"]
+    asked += ["--estimator", f"{TREE}:max_depth=5", "--references", "6", "--group", "city"]
+    done = finished([sys.executable, str(PROGRAM), *asked, "--out", str(out)])
+    assert (done.code, done.err) == (0, "")
+    assert names(out) == RESULTS
+    assert {mode(path) for path in out.iterdir()} == {0o600}
+
+    X, _ = naive_features(people())
+    tree = named_estimator(f"{TREE}:max_depth=5")
+    cells = [line[2] for line in people()[1:]]
+    groups = {"city": cells}
+    audit = expost.audit(tree, X, labels(), references=6, groups=groups, random_state=3)
+    found = result_of(out)
+    assert found["rows"]["member"] == audit.truth.tolist()
+    for name, scores in audit.scores.items():
+        np.testing.assert_allclose(found["rows"][f"score_{name}"], scores, rtol=1e-5, err_msg=name)
+    for name, one in audit.figures.items():
+        assert found["attacks"][name]["auc"]["value"] == pytest.approx(one.auc.value)
+    assert [one["column"] for one in found["disparity"]] == ["class", "city"]
+    # Power: another seed is another game.
+    other = expost.audit(tree, X, labels(), references=6, random_state=4)
+    assert other.truth.tolist() != found["rows"]["member"]
+
+    # Every row's figure is keyed by its id, in the order of the file.
+    table = pq.read_table(out / "audit.CURATOR-ONLY.parquet")
+    assert table["id"].to_pylist() == [line[0] for line in people()[1:]]
+    np.testing.assert_allclose(table["told_apart"].to_numpy(), audit.told_apart.value)
+    assert (out / "roc.CURATOR-ONLY.png").read_bytes().startswith(b"\x89PNG")
+
+    # What a person reads.
+    page = page_of(out)
+    for name, value, origin in (
+        ("estimator", re.escape(f"{TREE}:max_depth=5"), "given"),
+        ("target", "income", "given"),
+        ("members", "a fair coin for each row of the table, tossed here", "default"),
+        ("groups", "city", "given"),
+        ("references", "6", "given"),
+        ("attacks", "all that can be made", "default"),
+        ("delta", "1e-05", "default"),
+        ("confidence", "0.95", "default"),
+        ("seed", "3", "given"),
+    ):
+        assert re.search(rf"^  {name} +{value}  \({origin}\)$", done.out, re.MULTILINE), name
+        assert name in page
+    assert "This is an attack, not a guarantee" in done.out
+    assert f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}" in done.out
+    assert audit.best in page
+    # The figures without rows hold no key and no score.
+    figures = (out / "figures.CURATOR-ONLY.json").read_text()
+    assert "p003" not in figures
+    assert "rows" not in json.loads(figures)
+    assert json.loads(figures)["audience"] in ("review", "fail")
+
+
+def test_a_released_model_with_rows_it_was_not_trained_on(
+    ask, program, people_csv, others_csv, tmp_path
+):
+    asked = ("profile", people_csv, "--target", "income", "--id", "number", "--epsilon", "50")
+    assert program(*asked, "--out", tmp_path / "p").code == 0
+    model = tmp_path / "p" / "model.json"
+    before = model.read_bytes()
+    done = ask("--id number --seed 2 --coins --model", model, "--holdout", others_csv, model=None)
+    assert done.code == 0, done.err
+    assert model.read_bytes() == before
+    assert names(tmp_path / "o") == RESULTS | {"exposure.CURATOR-ONLY.png"}
+    found = result_of(tmp_path / "o")
+    assert found["rows"]["member"] == [True] * 60 + [False] * 60
+    assert found["rows"]["id"] == [line[0] for line in (*people()[1:], *others()[1:])]
+    profile = pq.read_table(tmp_path / "p" / "profile.CURATOR-ONLY.parquet")
+    np.testing.assert_allclose(found["rows"]["loss"][:60], profile["loss"].to_numpy(), rtol=1e-6)
+    assert found["rows"]["loss"][60:] == [None] * 60
+    assert "epsilon = 50" in found["promise"]
+    assert found["lower_bounds"]
+    page = page_of(tmp_path / "o")
+    assert "Beside what theory says of each row" in page
+    assert "said to be chosen by fair coins" in page
+    # The same in Python.
+    again = expost.audit(
+        model,
+        naive_features(people())[0],
+        labels(),
+        _encoded_like_people(others()),
+        np.array([line[-1] for line in others()[1:]]),
+        references=4,
+        coins=True,
+        random_state=2,
+    )
+    np.testing.assert_allclose(found["rows"]["loss"][:60], again.exposures.loss, rtol=1e-6)
+    np.testing.assert_allclose(
+        found["rows"]["score_lira-online"], again.scores["lira-online"], rtol=1e-3
+    )
+
+
+def _encoded_like_people(table):
+    """By the means, scales and medians of the people: one column after the other."""
+    base = {column[0]: np.array(column[1:]) for column in zip(*people(), strict=True)}
+    cells = {column[0]: np.array(column[1:]) for column in zip(*table, strict=True)}
+    features = []
+    for name in ("age", "city", "smoker", "hours"):
+        if name in ("city", "smoker"):
+            features += [(cells[name] == level).astype(float) for level in sorted(set(base[name]))]
+            continue
+        known = base[name][base[name] != "?"].astype(float)
+        missing = cells[name] == "?"
+        values = np.where(
+            missing, np.median(known), np.where(missing, "0", cells[name]).astype(float)
+        )
+        features.append((values - known.mean()) / known.std())
+        if (base[name] == "?").any():
+            features.append(missing.astype(float))
+    return np.column_stack(features)
+
+
+def test_an_estimator_with_a_holdout_is_trained_on_all_of_the_data(ask, others_csv, tmp_path):
+    done = ask("--id number --seed 2 --group city --holdout", others_csv)
+    assert done.code == 0, done.err
+    found = result_of(tmp_path / "o")
+    assert found["rows"]["member"] == [True] * 60 + [False] * 60
+    (_, city) = found["disparity"]
+    assert sum(group["members"] for group in city["groups"]) == 60
+    assert sum(group["others"] for group in city["groups"]) == 60
+    # An unpruned tree knows its own rows by heart.
+    assert found["attacks"]["loss"]["auc"]["value"] > 0.6
+
+
+def test_a_population_and_more_classes_than_two(program, tmp_path, others_csv):
+    """Three classes, one of them called like a script."""
+    name = "<script>alert(1)</script>"
+    for path, seed in (("many.csv", 0), ("population.csv", 5)):
+        table = people(60, seed)
+        table[0][2] = name
+        for row, line in enumerate(table[1:]):
+            line[-1] = ("low", "high", name)[row % 3]
+        (tmp_path / path).write_text(text(table))
+    done = program(
+        "audit", tmp_path / "many.csv", "--target", "income", "--drop", "number",
+        "--population", tmp_path / "population.csv", "--group", name, "--seed", "1",
+        "--estimator", f"{TREE}:max_depth=4", "--references", "4", "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = result_of(tmp_path / "o")
+    assert "population" in found["attacks"]
+    assert {group["label"] for group in found["disparity"][0]["groups"]} == {"low", "high", name}
+    assert found["disparity"][1]["column"] == name
+    page = page_of(tmp_path / "o")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text().replace(
+        "\\<script", ""
+    )
+
+
+def test_answers_that_were_computed_elsewhere(program, tmp_path):
+    rng = np.random.default_rng(0)
+    member = np.arange(80) < 40
+    losses = rng.exponential(np.where(member, 0.3, 1.0))
+    np.savez(tmp_path / "losses.npz", losses=losses, member=member)
+    done = program("audit", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "o", "--json")
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    assert content["summary"]["format"] == "expost-audit-report/1"
+    (attack,) = content["summary"]["attacks"]
+    # Naively: of each pair, how often the member has the smaller loss.
+    pairs = [(a < b) + 0.5 * (a == b) for a in losses[member] for b in losses[~member]]
+    assert attack["auc"]["value"] == pytest.approx(np.mean(pairs), abs=1e-3)
+    assert content["summary"]["average"] is None
+    assert set(content["files"]) == {"audit", "rows", "figures", "report", "text", "roc"}
+
+    np.savez(tmp_path / "nobody.npz", losses=losses)
+    bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")
+    refused(bad, tmp_path / "p", "nobody.npz | who was a member | 'member'")
+    both = ("audit", "data.csv", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "p")
+    refused(program(*both), tmp_path / "p", "DATA | leave DATA out")
+
+
+EVERY_OPTION = {
+    "--references": ("references", "5", 5),
+    "--delta": ("delta", "1e-06", 1e-6),
+    "--confidence": ("confidence", "0.9", 0.9),
+    "--seed": ("random_state", "11", 11),
+    "--workers": ("workers", "1", 1),
+    "--attack": ("attacks", "lira-online", ("lira-online",)),
+}
+
+
+def test_every_option_reaches_the_audit(ask, tmp_path, monkeypatch):
+    told = {}
+
+    def listening(*arguments, **options):
+        told.update(options)
+        return expost.audit(*arguments, **options)
+
+    monkeypatch.setattr(audit_job, "audit", listening)
+    asked = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
+    done = ask(f"{asked} --id number --checkpoint {tmp_path / 'kept'}")
+    assert done.code == 0, done.err
+    for name, _, value in EVERY_OPTION.values():
+        assert told[name] == value, name
+    assert told["checkpoint"] == tmp_path / "kept"
+    assert told["ids"] == [line[0] for line in people()[1:]]
+    assert [*result_of(tmp_path / "o")["attacks"]] == ["lira-online"]
+
+    # A seed that nobody gave is drawn and told.
+    told.clear()
+    assert ask("--references 2", out="p").code == 0
+    assert f"{told['random_state']}, drawn" in page_of(tmp_path / "p")
+    assert (told["workers"], told["attacks"], told["ids"]) == (None, None, None)
+
+
+def test_the_help_says_the_defaults_of_the_function(program):
+    helped = " ".join(re.sub("[│╭╮╰╯─]", " ", program("audit", "--help").out).split())
+    for name in ("references", "delta", "confidence"):
+        said = re.search(rf"--{name} \S+ .*?\(default: ([\de.-]+)\)", helped)
+        assert float(said[1]) == SIGNATURE.parameters[name].default, name
+    for word in ("an attack, not a guarantee", "Examples", "curator only", "predict_proba"):
+        assert word in helped, word
+
+
+# Going on --------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on(ask, tmp_path):
+    kept = tmp_path / "kept"
+    whole = ask("--seed 4 --references 4")
+    assert whole.code == 0, whole.err
+    expected = result_of(tmp_path / "o")
+
+    stopped = ask(f"--seed 4 --references 4 --checkpoint {kept}", out="p")
+    assert stopped.code == 0, stopped.err
+    for file in sorted(kept.glob("reference-*"))[2:]:
+        file.unlink()
+    refused(
+        ask(f"--seed 4 --references 4 --checkpoint {kept}", out="q"),
+        tmp_path / "q",
+        "kept | pass --resume",
+    )
+    phases = []
+    job = audit_job.AuditJob(
+        out=tmp_path / "q",
+        name="people.csv",
+        source=tmp_path / "people.csv",
+        target="income",
+        estimator=TREE,
+        references=4,
+        seed=4,
+        checkpoint=kept,
+        resume=True,
+    )
+    outcome = audit_job.run(job, phases.append)
+    assert outcome.audit.scores["lira-online"].tolist() == expected["rows"]["score_lira-online"]
+    assert result_of(tmp_path / "q")["rows"] == expected["rows"]
+    assert len(phases) == audit_job.phases(job)
+    assert "trained 4 of 4 reference models" in phases
+
+    other = ask(f"--seed 5 --references 4 --resume --checkpoint {kept}", out="r")
+    refused(other, tmp_path / "r", "kept | other data")
+    nothing = ask(f"--seed 5 --resume --checkpoint {tmp_path / 'new'}", out="r")
+    refused(nothing, tmp_path / "r", "nothing to go on with")
+    refused(ask("--resume", out="r"), tmp_path / "r", "--resume | --checkpoint")
+
+
+# Mistakes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("os.system", "is no class"),
+        ("os.path.join", "is no class"),
+        ("collections.OrderedDict", "has no fit"),
+        ("sklearn.svm.SVC", "has no predict_proba | pass probability=True"),
+        ("sklearn.linear_model.Ridge", "has no predict_proba"),
+        ("nosuch.module.Model", "'nosuch.module' cannot be imported"),
+        ("sklearn.tree.NoTree", "has no 'NoTree'"),
+        ("LogisticRegression", "a class with its module"),
+        ("sklearn.tree; import os", "a class with its module"),
+        (f"{TREE}:max_depth", "param=value"),
+        (f"{TREE}:**{{}}", "param=value"),
+        (f"{TREE}:max_depth=3)+(4", "param=value"),
+        (f"{TREE}:depth=3", "does not take these parameters"),
+        (f"{TREE}:max_depth=open('x')", "'max_depth' is no literal"),
+    ],
+)
+def test_what_is_no_estimator_is_refused(ask, tmp_path, model, words):
+    refused(ask("--estimator", model, model=None), tmp_path / "o", f"--estimator | {words}")
+
+
+def test_parameters_are_literals_or_words():
+    forest = named_estimator(
+        "sklearn.ensemble.RandomForestClassifier:n_estimators=7,max_features=sqrt,max_depth=None"
+    )
+    assert (forest.n_estimators, forest.max_features, forest.max_depth) == (7, "sqrt", None)
+    net = named_estimator("sklearn.neural_network.MLPClassifier:hidden_layer_sizes=(5, 3)")
+    assert net.hidden_layer_sizes == (5, 3)
+    with pytest.raises(InvalidInput, match="in quotes"):
+        named_estimator("sklearn.linear_model.LogisticRegression:solver=newton-cg")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--attack gossip", "attack='gossip' | 'lira-online'"),
+        ("--references -1", "references=-1"),
+        ("--delta 2", "delta=2.0"),
+        ("--confidence nan", "confidence=nan"),
+        ("--seed -1", "seed=-1"),
+        ("--workers 0", "workers=0"),
+        ("--coins", "--coins | leave it out"),
+        ("--checkpoint kept", "--checkpoint | --seed"),
+        ("--arrays x.npz", "--estimator, --arrays: name exactly one"),
+        ("--id nokey", "nokey"),
+        ("--group nogroup", "nogroup"),
+        ("--drop nocolumn", "nocolumn"),
+        ("--drop income", "income"),
+        ("--population nofile.csv", "nofile.csv"),
+        ("--holdout nofile.csv", "nofile.csv"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_nothing_is_written(ask, tmp_path, options, words):
+    refused(ask(options), tmp_path / "o", words)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_other_mistakes(ask, program, people_csv, others_csv, tmp_path):
+    out = tmp_path / "o"
+    refused(program("audit", "--estimator", TREE, "--out", out), out, "DATA | --target")
+    refused(ask(model=None), out, "name exactly one")
+    refused(ask("--holdout", people_csv), out, "holds the rows of DATA")
+    refused(ask("--id number --holdout", people_csv), out, "60 of its ids")
+    asked = ("profile", people_csv, "--target", "income", "--out", tmp_path / "p")
+    assert program(*asked).code == 0
+    model = tmp_path / "p" / "model.json"
+    refused(ask("--model", model, model=None), out, "--holdout | was not trained on")
+    both = ("--holdout", others_csv)
+    refused(ask("--drop city --model", model, *both, model=None), out, "--drop | has its own")
+    wrong = ("audit", people_csv, "--target", "city", "--model", model, *both, "--out", out)
+    refused(program(*wrong), out, "the model predicts 'income'")
+    # A cell that is no number, or a label that is missing, is not shown.
+    for change in ("kanarie", "?"):
+        table = people()
+        table[9][-1 if change == "?" else 1] = change
+        path = tmp_path / "bad.csv"
+        path.write_text(text(table))
+        refused(ask("--holdout", path), out, "bad.csv" if change != "?" else "is missing")
+
+
+def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypatch):
+    written = _files.write_with
+
+    def full(path, *arguments, **options):
+        if path.suffix == ".md":
+            raise OSError(28, "No space left on device")
+        return written(path, *arguments, **options)
+
+    monkeypatch.setattr(_files, "write_with", full)
+    refused(ask("--seed 1"), tmp_path / "o", "out= | No space left | nothing is left")
+    monkeypatch.undo()
+    monkeypatch.setattr(audit_job, "_drawn", lambda display: b"\x89PNG")
+    assert ask("--seed 1").code == 0
+    again = ask("--seed 1")
+    assert (again.code, "is not empty" in again.message) == (2, True)
+    # What another command left there is not read as this one's.
+    (tmp_path / "o" / "exposure.CURATOR-ONLY.png").write_bytes(b"old")
+    assert ask("--seed 1 --force").code == 0
+    assert names(tmp_path / "o") == RESULTS
