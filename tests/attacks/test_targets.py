@@ -4,7 +4,7 @@ import functools
 import pickle
 import threading
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -506,6 +506,23 @@ def made(C, scale=None):
     return train
 
 
+def endless(C):
+    """A training function that calls itself."""
+
+    def train(X, y, seed):
+        return train(X, y, 0) if seed else LogisticRegression(C=C).fit(X, y)
+
+    return train
+
+
+@dataclass(frozen=True)
+class Recipe:
+    C: float
+
+    def __call__(self, X, y, seed):
+        return LogisticRegression(C=self.C).fit(X, y)
+
+
 class Trainer:
     def __init__(self, C):
         self.C = C
@@ -532,6 +549,10 @@ def test_a_description_tells_training_functions_apart():
         "method": Trainer(1.0).method,
         "other method": Trainer(2.0).method,
         "unpicklable": made(threading.Lock()),
+        "endless": endless(1.0),
+        "other endless": endless(2.0),
+        "recipe": Recipe(1.0),
+        "other recipe": Recipe(2.0),
     }
     told = {name: target_of(function, y).description for name, function in functions.items()}
     assert len(set(told.values())) == len(told)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from expost import _validate
 from expost.attacks import _rows, signals
 from expost.attacks._checkpoint import Checkpoint
+from expost.attacks._fingerprint import fingerprint
 from expost.attacks._quiet import one_thread, without_warnings
 from expost.attacks.evidence import Confidences, Evidence, Flags
 from expost.attacks.targets import Target
@@ -212,16 +213,17 @@ def _width(target: Target) -> int:
 
 
 def _digest(game: _Game, models: int, share: float, shadows: int) -> str:
-    """Of all that a result depends on but the seed; a training function counts by its name."""
+    """Of all that a result depends on but the seed."""
     labels = game.target.labels
-    parts = [game.target.description, labels.scale, models, share, shadows, joblib.hash(game.X)]
+
+    def told(y: NDArray[Any]) -> NDArray[Any]:
+        return labels.numbers(y) if labels.classes is not None else y.astype(np.float64)
+
+    parts = [game.target.description, labels.scale, models, share, shadows]
+    parts += [fingerprint(game.X), fingerprint(told(game.y))]
     parts.append(None if labels.classes is None else labels.classes.tolist())
-    numeric = labels.classes is None
-    parts.append(joblib.hash(game.y.astype(float) if numeric else labels.numbers(game.y)))
     if game.population is not None:
-        outside, theirs = game.population
-        parts.append(joblib.hash(outside))
-        parts.append(joblib.hash(theirs.astype(float) if numeric else labels.numbers(theirs)))
+        parts += [fingerprint(game.population[0]), fingerprint(told(game.population[1]))]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
