@@ -142,10 +142,11 @@ class AdversarialDefence:
     @property
     def name(self) -> str:
         """As it stands in the table."""
+        network = f"{self.network}, {self.epochs} epochs"
         if not self.weight:
-            return f"no defence, {self.network}"
+            return f"no defence, {network}"
         kind = "adversarial, both ways" if self.through_reference else "adversarial"
-        return f"{kind}, λ = {self.weight:g}, {self.network}"
+        return f"{kind}, λ = {self.weight:g}, {network}"
 
     def attack_limit(self, X: Any, y: Any) -> None:
         """None: nothing is promised."""
