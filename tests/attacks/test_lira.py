@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from attacks.games import evidence, made_up, naive_auc
+from attacks.games import balanced, evidence, made_up, naive_auc
 from expost.attacks.lira import LiraOffline, LiraOnline, _prior
 from expost.errors import InvalidInput
 
@@ -89,6 +89,36 @@ def test_moderated_estimates_follow_the_module(seed, models, share):
     np.testing.assert_allclose(LiraOnline()(made), moderated(made), rtol=1e-8, atol=1e-9)
 
 
+def alike(seed, *, rows=30, models=8):
+    """Every row has the same spread and the same gap."""
+    rng = np.random.default_rng(seed)
+    inside = balanced(rng, models, rows)
+    phi = rng.normal(size=(models + 1, rows)) + rng.normal(size=rows)
+    phi[1:] += inside
+    return evidence(phi[0], phi[1:], inside)
+
+
+# Of variances and of gaps: spread in neither, in the first, in the second, in both.
+@pytest.mark.parametrize("seed", [5, 8, 9, 0])
+def test_moderated_estimates_of_rows_that_agree(seed):
+    made = alike(seed)
+    np.testing.assert_allclose(LiraOnline()(made), moderated(made), rtol=1e-8, atol=1e-9)
+
+
+def test_rows_that_agree_in_all_are_judged_by_one_rule():
+    """The score is then one parabola in φ less the row's mean over all references."""
+    made = alike(5)
+    pairs = [sides(made, row) for row in range(made.rows)]
+    rho = np.divide(
+        *(np.mean([side.var(ddof=1) for side in both]) for both in zip(*pairs, strict=True))
+    )
+    centre = [(a.mean() / rho + b.mean()) / (1 / rho + 1) for a, b in pairs]
+    scores, distance = LiraOnline()(made), made.confidence - np.array(centre)
+    parabola = np.polyfit(distance, scores, 2)
+    np.testing.assert_allclose(np.polyval(parabola, distance), scores, atol=1e-6)
+    assert parabola[1] > 0.3
+
+
 def test_moderated_offline_counts_the_error_of_the_mean():
     made, _ = made_up(6)
     outer = [sides(made, row)[1] for row in range(made.rows)]
@@ -163,6 +193,23 @@ def test_one_model_serves_the_offline_attack():
         np.argsort(scores), np.argsort(made.confidence.astype(float) - made.references[0])
     )
     assert naive_auc(scores, truth) > 0.6
+
+
+def test_two_models_give_one_rule_for_all_rows():
+    """Once in and once out, nothing is known of a row's own gap: φ less the mean of both decides."""
+    made, _ = made_up(14, rows=200, models=2)
+    distance = made.confidence - made.references.mean(axis=0, dtype=float)
+    assert np.array_equal(np.argsort(LiraOnline()(made)), np.argsort(distance))
+
+
+@pytest.mark.parametrize("estimates", ["moderated", "row", "pooled"])
+def test_rounding_of_float32_is_no_evidence(estimates):
+    rng = np.random.default_rng(15)
+    above = np.nextafter(np.float32(35), np.float32(36))
+    phi = np.where(rng.random((17, 50)) < 0.5, np.float32(35), above)
+    made = evidence(phi[0], phi[1:], balanced(rng, 16, 50))
+    for attack in (LiraOnline(estimates=estimates), LiraOffline(estimates=estimates)):
+        assert np.abs(attack(made)).max() < 1
 
 
 def certain(seed, *, rows=400, models=10, wrong=0.4):

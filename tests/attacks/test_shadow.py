@@ -53,8 +53,9 @@ def naive(made, trees):
     return scores
 
 
-def test_one_attack_model_a_class():
-    made, truth = shadows(1)
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_one_attack_model_a_class(share):
+    made, truth = shadows(1, share=share)
     scores = Shadow(trees=10)(made)
     np.testing.assert_allclose(scores, naive(made, 10), rtol=1e-9, atol=1e-12)
     # The classes are lifted in opposite directions: no common threshold sees it.

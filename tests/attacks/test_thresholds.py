@@ -103,6 +103,11 @@ def test_rows_beyond_all_strangers_keep_their_order():
     assert scores[2] < scores[3] < 1 / 3 < 2 / 3 < scores[0] < scores[1] < 1
 
 
+def test_strangers_at_the_same_value_count():
+    scores = share_at_most(np.array([1.0, 0.9]), np.array([0.0, 1.0, 1.0, 2.0]))
+    assert np.floor(scores * 5).tolist() == [3, 1]
+
+
 def test_a_share_of_nothing_is_the_order_itself():
     assert np.all(np.diff(share_at_most(np.array([-3.0, 0.0, 2.0]), np.array([]))) > 0)
 
