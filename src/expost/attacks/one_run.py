@@ -18,8 +18,7 @@ Mahloujifar, Melis and Chaudhuri (2024), for more events than theirs.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,30 +134,28 @@ def _most_refuted(
     """The largest ε that one of the guesses refutes at ``miss`` (0 if none), and which one did."""
     largest, best = 0.0, tried[0]
     for guesses in tried:
-        if gaussian:
-            p_of = partial(gaussian_p_value, guesses, near=miss)
-        else:
-            p_of = partial(p_value, guesses, delta=delta)
-        found = _largest_refuted(p_of, miss, largest)
-        if found > largest:
-            largest, best = found, guesses
+        # Most need no search: they do not refute what another already has.
+        if _surplus(guesses, largest + _RESOLUTION, delta, miss, gaussian) <= 0:
+            found = _largest_refuted(guesses, delta, miss, gaussian)
+            largest, best = max((largest, best), (found, guesses))
     return (epsilon_of_mu(largest, delta) if gaussian else largest), best
 
 
-def _largest_refuted(p_of: Callable[[float], float], miss: float, start: float) -> float:
-    """The lower end of the bracket, which is refuted itself; a smaller promise implies it.
-
-    ``start`` where nothing beyond it is refuted.
-    """
+@lru_cache(maxsize=2**12)
+def _largest_refuted(guesses: Guesses, delta: float, miss: float, gaussian: bool) -> float:
+    """An ε (or μ) that is refuted itself, and with it every smaller one, which promises more."""
 
     def surplus(value: FloatArray) -> FloatArray:
-        return np.asarray(p_of(float(value)) * (1 + _SLACK) - miss)
+        return np.asarray(_surplus(guesses, float(value), delta, miss, gaussian))
 
-    low = start + _RESOLUTION
-    if not surplus(np.asarray(low)) <= 0:
-        return start
-    below, _ = bracket_root(surplus, low, _LARGEST, halvings=_HALVINGS)
+    below, _ = bracket_root(surplus, _RESOLUTION, _LARGEST, halvings=_HALVINGS)
     return float(below)
+
+
+def _surplus(guesses: Guesses, value: float, delta: float, miss: float, gaussian: bool) -> float:
+    """Above 0 where ε (or μ) = ``value`` is not refuted."""
+    bound = gaussian_p_value(guesses, value, miss) if gaussian else p_value(guesses, value, delta)
+    return bound * (1 + _SLACK) - miss
 
 
 # -- (ε, δ) ----------------------------------------------------------------------------------------
