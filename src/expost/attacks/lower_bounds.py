@@ -118,10 +118,18 @@ def epsilon_lower_bound(
     miss = (1 - confidence) / 2
     means = _means(signals[:choosing], inside[:choosing])
     row = _told_apart_best(means, counted)
+    method = "Many trainings of one row" + (", Gaussian noise" if gaussian else "")
+    assumption = "that the noise is Gaussian" if gaussian else ""
     if row is None:
-        raise InvalidInput(
-            f"inside: no row lies in some and is left out of others of both the first {choosing}"
-            f" and the last {models - choosing} models; train more, each with half of the rows."
+        return LowerBound(
+            epsilon=0.0,
+            delta=delta,
+            confidence=confidence,
+            method=method,
+            detail=f"no row is in some and left out of others of both {choosing} and"
+            f" {models - choosing} models",
+            most=0.0,
+            assumption=assumption,
         )
     with_row = np.asarray(counted[:, row])
     trials = _Trials(int(with_row.sum()), int((~with_row).sum()), miss, delta, gaussian)
@@ -132,13 +140,13 @@ def epsilon_lower_bound(
         epsilon=trials.epsilon(true, false),
         delta=delta,
         confidence=confidence,
-        method="Many trainings of one row" + (", Gaussian noise" if gaussian else ""),
+        method=method,
         detail=(
             f"{true} of {trials.true} models with it and {false} of {trials.false} without it"
             " were taken for models with it"
         ),
         most=trials.epsilon(trials.true, 0),
-        assumption="that the noise is Gaussian" if gaussian else "",
+        assumption=assumption,
     )
 
 
