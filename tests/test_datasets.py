@@ -19,7 +19,14 @@ import pytest
 
 from expost import datasets
 from expost.data import Encoding, open_table
-from expost.datasets import Dataset, Digits, load_adult, load_credit_default, load_mnist
+from expost.datasets import (
+    Dataset,
+    Digits,
+    load_adult,
+    load_credit_default,
+    load_location30,
+    load_mnist,
+)
 from expost.errors import InvalidInput, PrivacyLeakWarning
 
 LOADERS = {
@@ -175,6 +182,35 @@ def test_digits(digits, tmp_path):
             load_mnist(tmp_path / "m.npz")
 
 
+def test_locations(tmp_path):
+    """Of made-up rows: the real ones have no carrier."""
+    rng = np.random.default_rng(30)
+    parts = {
+        "X": (rng.random((5_010, 446)) < 0.1).astype(np.uint8),
+        "y": (np.arange(5_010) % 30).astype(np.uint8),
+    }
+    np.savez(tmp_path / "l.npz", **parts)
+    found = load_location30(tmp_path / "l.npz")
+    assert np.array_equal(found.X, parts["X"])
+    assert np.array_equal(found.y, parts["y"])
+    assert repr(found).startswith("Locations(5,010 rows, 446 columns, 30 classes; ")
+    for change, why in (
+        ({"X": parts["X"][:10]}, "5,010 × 446"),
+        ({"y": parts["y"][:10]}, "5,010 × 446"),
+        ({"X": parts["X"].astype(float)}, "uint8"),
+        ({"X": parts["X"] * 2}, "0 and 1"),
+        ({"y": parts["y"] % 29}, "classes 0 … 29"),
+    ):
+        np.savez(tmp_path / "l.npz", **parts | change)
+        with pytest.raises(InvalidInput, match=why):
+            load_location30(tmp_path / "l.npz")
+    np.savez(tmp_path / "l.npz", X=parts["X"])
+    np.save(tmp_path / "l.npy", parts["X"])
+    for path in ("l.npz", "l.npy"):
+        with pytest.raises(InvalidInput, match="X and y"):
+            load_location30(tmp_path / path)
+
+
 def test_digits_from_openml(monkeypatch):
     pixels = np.random.default_rng(8).integers(0, 256, size=(60_002, 784), dtype=np.uint8)
     frame = pd.DataFrame(pixels, columns=[f"pixel{i}" for i in range(1, 785)])
@@ -221,7 +257,7 @@ def test_bad_paths(tmp_path):
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"a,b\n1,2\n")[:-4])
     (tmp_path / "bytes").write_bytes(b"\xff\x00\xfe")
     paths = ["absent", "", "empty.zip", "text.csv", "cut.gz", "bytes"]
-    for loader in (load_adult, load_credit_default, load_mnist):
+    for loader in (load_adult, load_credit_default, load_mnist, load_location30):
         for path in paths:
             with pytest.raises(InvalidInput):
                 loader(tmp_path / path)

