@@ -295,6 +295,28 @@ def test_the_help_says_the_defaults_of_the_function(program):
         assert word in helped, word
 
 
+def test_no_cell_of_the_table_is_shown(program, tmp_path):
+    """Ids and classes are; numbers and texts of rows are in no file and not on the screen."""
+    rng = np.random.default_rng(3)
+    lines = ["who,size,town,outcome"]
+    cells = []
+    for row in range(60):
+        size, town = f"{rng.uniform(1e5, 9e5):.7f}", f"town-{rng.integers(10**9)}"
+        cells += [size, town]
+        lines.append(f"person-{row},{size},{town},{'yes' if row % 2 else 'no'}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    done = program(
+        "audit", tmp_path / "t.csv", "--target", "outcome", "--id", "who", "--group", "size",
+        "--estimator", f"{TREE}:max_depth=2", "--references", "3", "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    said = done.out.encode() + b"".join(path.read_bytes() for path in (tmp_path / "o").iterdir())
+    assert b"person-7" in said
+    for cell in cells:
+        # Edges of bins are rounded: a whole cell is not among them.
+        assert cell.rstrip("0").encode() not in said
+
+
 # Going on --------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,11 @@ import pytest
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
+from expost._audit_sweep import AuditSweep
 from expost.errors import InvalidInput
 from expost.report import collect_audit
 from expost.report.audit_displays import EpochsDisplay, ExposureDisplay, RocDisplay
+from expost.report.audit_sweep_display import AuditSweepDisplay
 from expost.types import Audience
 
 from .audits import KINDS, audited
@@ -87,3 +89,23 @@ def test_a_picture_is_a_png():
 def test_matplotlib_is_imported_only_when_drawing():
     script = "import sys, expost.report.audit_displays;assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_audits_over_epsilon():
+    few = tuple(audited(kind) for kind in ("nothing", "promised", "memorised"))
+    sweep = AuditSweep(epsilons=(0.1, 1.0, 10.0), audits=few)
+    display = AuditSweepDisplay.from_sweep(sweep)
+    reached, related = display.plot()
+    assert display.audience is Audience.REVIEW
+    best = [one.figures[one.best].advantage.value for one in few]
+    np.testing.assert_array_equal(line(reached, "reached").get_ydata(), best)
+    np.testing.assert_array_equal(
+        line(reached, "allowed").get_ydata(), [np.nan, few[1].advantage_bound, np.nan]
+    )
+    np.testing.assert_array_equal(
+        line(related, "with its").get_ydata(), [np.nan, few[1].correlations[-1].value, np.nan]
+    )
+    assert related.get_xscale() == "log"
+    reached.figure.canvas.draw()
+    with pytest.raises(InvalidInput, match="2 panels"):
+        display.plot([reached])

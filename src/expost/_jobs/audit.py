@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
-from expost._audit import Options, audit, audit_evidence
+from expost._audit import audit, audit_arrays
 from expost._audit_result import Audit
 from expost._files import write_bytes, write_json
 from expost._jobs.audit_model import named_estimator
@@ -233,21 +233,13 @@ class _Answers:
         return cls(job=job, seed=seed, content=content)
 
     def attacked(self, phase: Callable[[str], None]) -> Audit:
-        job, content = self.job, self.content
-        labels = content.evidence.labels
-        classes = {} if content.classes is None else {"class": content.classes[labels]}
-        return audit_evidence(
-            content.evidence,
-            content.member,
-            options=Options(
-                attacks=None if job.attacks is None else tuple(ATTACKS[a] for a in job.attacks),
-                delta=_asked(job, "delta"),
-                confidence=_asked(job, "confidence"),
-                coins=job.coins,
-                seed=self.seed,
-            ),
-            groups=classes,
-            ids=content.ids,
+        return audit_arrays(
+            self.content,
+            attacks=self.job.attacks,
+            coins=self.job.coins,
+            delta=_asked(self.job, "delta"),
+            confidence=_asked(self.job, "confidence"),
+            random_state=self.seed,
         )
 
 

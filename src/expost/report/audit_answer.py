@@ -4,7 +4,8 @@ How much an attack finds is judged by intervals that hold for all attacks togeth
 many is flattered, and so each interval is taken at 1 − (1 − confidence)/(2·attacks), two figures
 of each attack being looked at.
 
-NOTHING   neither the AUC passes ½ nor the share of members found passes 1 % at a 1 % FPR.
+NOTHING   neither the AUC passes ½ nor the share of members found passes 1 % at a 1 % FPR, and
+          no ε > 0 is proved.
 MUCH      the AUC surely passes ¾, or a tenth of the members is surely found at a 1 % FPR.
 SOME      in between.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from expost._audit_result import Audit
 from expost._recommend import rounded_down
+from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval, auc, tpr_at
 from expost.report.audit_words import is_white_box
 from expost.report.parts import one_line
@@ -53,7 +55,7 @@ def finding(audit: Audit) -> Finding:
     found = tpr_at(audit.scores[_finder(audit)], audit.truth, 0.01, confidence=sure)
     if area.low > _MUCH_AUC or found.low > _MUCH_FOUND:
         return Finding.MUCH
-    if area.low > 0.5 or found.low > 0.01:
+    if area.low > 0.5 or found.low > 0.01 or any(one.epsilon > 0 for one in audit.bounds):
         return Finding.SOME
     return Finding.NOTHING
 
@@ -76,8 +78,8 @@ def _attack_sentence(audit: Audit, found: Finding) -> str:
     start = {
         Finding.NOTHING: "Somebody who has the model and a person's row learns nothing that these"
         " attacks could show about whether she was in the data",
-        Finding.SOME: "Somebody who has the model and a person's row can guess better than a coin"
-        " whether she was in the data",
+        Finding.SOME: "Somebody who has the model and a person's row can guess better than a coin,"
+        " of some persons at least, whether they were in the data",
         Finding.MUCH: "Somebody who has the model and a person's row can often tell that she was in"
         " the data",
     }[found]
@@ -85,7 +87,7 @@ def _attack_sentence(audit: Audit, found: Finding) -> str:
     who = "" if finder == audit.best else f"{one_line(finder)} "
     best = "the one attack" if many == 1 else f"the best of {many} attacks"
     return (
-        f"{start}: {one_line(audit.best)}, {best}, picks the member out of a member and another row"
+        f"{start}: {one_line(audit.best)}, {best}, picks the member out of a pair"
         f" {percent(audit.figures[audit.best].auc.value)} of the time (a coin: {share_text(0.5)}),"
         f" and {who}finds {percent(audit.figures[finder].tpr_at_1_percent.value)} of the members"
         f" while taking {share_text(0.01)} of the others for members."
@@ -93,10 +95,12 @@ def _attack_sentence(audit: Audit, found: Finding) -> str:
 
 
 def _promise_sentence(audit: Audit) -> str:
+    proved = max(audit.bounds, key=lambda one: one.epsilon, default=None)
     if audit.guarantee is None:
+        least = "" if proved is None or proved.epsilon == 0 else _proved(proved)
         return (
             "No promise of privacy is known of this model, so there is none to refute, and none"
-            " that would cover what these attacks miss."
+            f" that would cover what these attacks miss{least}."
         )
     promise = one_line(audit.guarantee.describe())
     if audit.promise_refuted:
@@ -110,15 +114,21 @@ def _promise_sentence(audit: Audit) -> str:
             f" {number(worst.delta)}, proved with {share_text(worst.confidence)} confidence, where"
             f" {number(audit.guarantee.epsilon(worst.delta))} was promised."
         )
-    proved = max((one.epsilon for one in audit.bounds), default=None)
     said = (
         "nothing was proved about ε"
-        if proved is None
-        else f"the attacks prove no more than ε ≥ {number(rounded_down(proved))}"
+        if proved is None or proved.epsilon == 0
+        else f"the attacks prove no more than ε ≥ {number(rounded_down(proved.epsilon))}"
     )
     return (
         f"The promise, {promise}, is not refuted: {said}, and that no attack refutes it is no proof"
         f" that it is kept.{_passed(audit)}"
+    )
+
+
+def _proved(bound: LowerBound) -> str:
+    return (
+        f"; they prove that ε would be at least {number(rounded_down(bound.epsilon))} at δ ="
+        f" {number(bound.delta)}"
     )
 
 

@@ -18,8 +18,9 @@ __all__ = ["AuditChart", "Curve", "Dot", "roc_chart", "scatter_chart"]
 WIDTH = 640
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 18, 16, 58
 _ROC_HEIGHT, _SCATTER_HEIGHT = 460, 320
-# Lines that the style sheet tells apart by colour and dash; more attacks take turns.
-_STYLES = 8
+# Lines that the style sheet tells apart by colour and dash: the best attack has one of its own,
+# and past the last the others take turns.
+_STYLES = 12
 # Ticks as a share of rows are written in per cent down to here.
 _SHORTEST = 1e-4
 
@@ -78,7 +79,7 @@ def roc_chart(summary: AuditSummary) -> AuditChart:
     y = LogScale(low=low, high=1.0, start=_ROC_HEIGHT - _BOTTOM, end=_TOP)
     curves = [
         Curve(
-            style=f"attack attack-{place % _STYLES}",
+            style=f"attack attack-{place if place == 0 else 1 + (place - 1) % (_STYLES - 1)}",
             points=_line(attack.curve, x, y),
             name=f"{attack.name}, AUC {attack.auc.value:.3f}",
         )

@@ -16,6 +16,8 @@ _WORDS = {
 }
 # Beginnings of the names of signals from inside of a model.
 _INSIDE = {
+    "gradient-norm": "how short the row's own gradient is in the model's parameters (Nasr 2019)",
+    "gradient-inner-product": "how the row's own gradient lies to the parameters (Nasr 2019)",
     "gradient": "the row's own gradient in the model's parameters (Nasr 2019)",
     "snapshot": "the fit in several snapshots of the training, combined (Nasr 2019)",
 }
