@@ -197,6 +197,7 @@ def test_an_interrupted_training_goes_on(tmp_path):
     )
     assert same(found, expected)
     assert rest.seeds == whole.seeds[4:]
+    assert len(set(whole.seeds)) == MODELS
     assert seen == [4, 5, 6]
     idle = Counting()
     assert same(trained(target_of(idle, y), checkpoint=tmp_path), expected)
