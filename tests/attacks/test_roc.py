@@ -1,5 +1,6 @@
 """Figures of an attack: against counting pair by pair, and how often their intervals miss."""
 
+import importlib
 import json
 import math
 from functools import cache
@@ -11,9 +12,11 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from evidence import record
 from expost._counts import lower_limit
-from expost.attacks import roc as module
 from expost.attacks.roc import Interval, auc, figures, roc, threshold_at, tpr_at
 from expost.errors import InvalidInput
+
+# The package exports the function of that name.
+module = importlib.import_module("expost.attacks.roc")
 
 
 def draw(rng, members, others, shift, *, ties=False):
