@@ -164,6 +164,7 @@ def gradient_ratio(
     within: int | None = None,
     total: Any = None,
     noise_variance: float = 0.0,
+    most_rows: int = MOST_ROWS,
 ) -> FloatArray:
     """(n,) Eq. 2: the log likelihood ratio of a model at which its members' gradients sum to S.
 
@@ -176,6 +177,7 @@ def gradient_ratio(
     ``within``          how many of them are in question; None for all.
     ``total``           (D,) S; None for 0.
     ``noise_variance``  s², the variance of each coordinate of noise on S.
+    ``most_rows``       of the population, from which C is estimated; ḡ is that of all.
     """
     n = _validate.whole("members", members, least=1)
     if not 0 <= noise_variance < np.inf:
@@ -184,7 +186,12 @@ def gradient_ratio(
     known = np.zeros(size) if total is None else _validate.vector(total, name="total", length=size)
     inside = n if within is None else _validate.whole("within", within, least=0)
     centre, reference = _centre(gradients, population, inside, known / n)
-    law = _OthersLaw.of(reference, centre, n, noise_variance, known - n * centre)
+    grown = n * (1 + n / reference.rows)
+    if reference.rows > _validate.whole("most_rows", most_rows, least=2):
+        # Spread over all of them: files are often sorted.
+        places = np.linspace(0, reference.rows - 1, most_rows).astype(np.int64)
+        reference = reference.take(places)
+    law = _OthersLaw.of(reference, centre, grown, noise_variance, known - n * centre)
     scores = np.empty(gradients.rows)
     for block in row_blocks(gradients.rows, reference.rows):
         scores[block] = law.ratio(gradients.take(np.arange(block.start, block.stop)))
@@ -232,20 +239,15 @@ class _OthersLaw:
         cls,
         population: Gradients,
         centre: FloatArray,
-        members: int,
+        grown: float,
         noise_variance: float,
         gap: FloatArray,
     ) -> "_OthersLaw":
-        """ḡ is itself an estimate of k rows, which makes M larger by the factor 1 + n/k."""
-        rows = population.rows
-        if rows > MOST_ROWS:
-            # Spread over all of them: files are often sorted.
-            population = population.take(np.linspace(0, rows - 1, MOST_ROWS).astype(np.int64))
+        """``grown``: n(1 + n/k), since ḡ is itself an estimate of k rows."""
         along = population.along(centre)
         square = float(centre @ centre)
         gram = population.gram(population) - along[:, None] - along[None, :] + square
         shrinkage, mean = _ledoit_wolf(gram, population.dimension)
-        grown = members * (1 + members / rows)
         even = grown * shrinkage * mean + noise_variance
         if not even > 0:
             raise InvalidInput(

@@ -150,8 +150,15 @@ def gradient_scores(
                      of any other model it is ``members``.
 
     {} for a model that is not linear; ``gradient-norm``; and ``gradient-inner-product`` where it is
-    known what the model minimises.
+    known what the model minimises. A model that has a method of this name speaks for itself (that
+    of a torch module does: :class:`expost.torch.TorchModel`).
     """
+    own = getattr(model, "gradient_scores", None)
+    if callable(own):
+        told: dict[str, FloatArray] = own(
+            X, y, members=members, population=population, trained_on=trained_on
+        )
+        return told
     rows = linear_gradients(model, X, y)
     if rows is None:
         return {}
