@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import expost
-from expost import PrivateLogisticRegression, audit, audit_sweep
+from expost import PrivateLogisticRegression, audit, audit_arrays, audit_sweep
 from expost._audit import Options, audit_evidence
 from expost.attacks.arrays import arrays_of
 from expost.attacks.catalogue import ATTACKS
@@ -323,6 +323,20 @@ def test_answers_from_elsewhere(found):
         audit_evidence(evidence, found.truth[:-1])
     with pytest.raises(InvalidInput, match="truth"):
         audit_evidence(evidence, found.truth.astype(float))
+
+
+def test_a_file_of_answers(found, tmp_path):
+    table = pd.DataFrame(
+        {"confidence": found.scores["loss"], "member": found.truth.astype(int), "label": y}
+    )
+    table.to_csv(tmp_path / "answers.csv", index=False)
+    alone = audit_arrays(tmp_path / "answers.csv", description="mine")
+    assert alone.description == "mine"
+    assert alone.figures["loss"].auc.value == found.figures["loss"].auc.value
+    assert alone.disparity[0].column == "class"
+    assert {one.label for one in alone.disparity[0]} == {"benign", "malignant"}
+    with pytest.raises(InvalidInput, match="must say who was a member"):
+        audit_arrays(arrays_of(losses=np.ones(4)))
 
 
 def test_over_epsilon():

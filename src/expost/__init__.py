@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from expost._audit import audit
+    from expost._audit import audit, audit_arrays
     from expost._audit_result import Audit
     from expost._audit_sweep import AuditSweep, audit_sweep
     from expost._blackbox import BlackBox
@@ -65,6 +65,7 @@ _CONTENTS = {
     "SelectedRegularization": "_tuning",
     "SelectionCost": "_selection",
     "audit": "_audit",
+    "audit_arrays": "_audit",
     "audit_sweep": "_audit_sweep",
     "choose_epsilon": "_epsilon",
     "compare_defences": "_defences",
@@ -120,6 +121,7 @@ __all__ = [
     "SelectedRegularization",
     "SelectionCost",
     "audit",
+    "audit_arrays",
     "audit_sweep",
     "choose_epsilon",
     "compare_defences",

@@ -20,6 +20,7 @@ from expost._disparity import disparity
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
 from expost.attacks import lower_bounds, one_run
+from expost.attacks.arrays import Arrays, read_arrays
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.evidence import Attack, Evidence, Flags, missing
 from expost.attacks.lower_bounds import LowerBound
@@ -31,7 +32,7 @@ from expost.errors import InvalidInput
 from expost.risk import GaussianNoise, Guarantee
 from expost.types import FloatArray
 
-__all__ = ["Options", "audit", "audit_evidence"]
+__all__ = ["Options", "audit", "audit_arrays", "audit_evidence"]
 
 # By what rows are grouped where nothing else is asked for.
 _CLASS = "class"
@@ -145,6 +146,47 @@ class Options:
     seed: int = 0
 
 
+def audit_arrays(
+    answers: Arrays | str | Path,
+    *,
+    attacks: Sequence[str | Attack] | None = None,
+    groups: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    coins: bool = False,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> Audit:
+    """What attacks get out of answers that were computed elsewhere.
+
+    ``answers``  losses, probabilities or log odds of the rows, who was a member, and of references
+                 where there are some: :func:`expost.attacks.arrays_of`, or the path of an npz
+                 file, a CSV or a Parquet table (:mod:`expost.attacks.arrays` says how they are
+                 laid out). The other arguments are those of :func:`audit`.
+    """
+    found = answers if isinstance(answers, Arrays) else read_arrays(answers)
+    if found.member is None:
+        raise InvalidInput("answers: must say who was a member (member, 0 or 1 for each row).")
+    by_class = {}
+    if found.classes is not None:
+        by_class[_CLASS] = np.asarray(found.classes)[found.evidence.labels]
+    what = "a model of which only answers are known" if description is None else description
+    return audit_evidence(
+        found.evidence,
+        found.member,
+        options=Options(
+            attacks=_chosen(attacks),
+            delta=_validate.probability("delta", delta),
+            confidence=_validate.probability("confidence", confidence),
+            coins=coins,
+            seed=_validate.whole("random_state", random_state, least=0),
+        ),
+        description=what,
+        groups=by_class | dict(groups or {}),
+        ids=None if found.ids is None else list(found.ids),
+    )
+
+
 def audit_evidence(
     evidence: Evidence,
     truth: Any,
@@ -157,11 +199,7 @@ def audit_evidence(
     guarantee: Guarantee | None = None,
     notices: tuple[str, ...] = (),
 ) -> Audit:
-    """Every attack that ``evidence`` suffices for, judged by ``truth`` (n,), who was a member.
-
-    ``evidence`` may be made of losses or probabilities that were computed elsewhere
-    (:func:`expost.attacks.arrays.read_arrays`).
-    """
+    """Every attack that ``evidence`` suffices for, judged by ``truth`` (n,), who was a member."""
     options = Options() if options is None else options
     truth = _flags(truth, evidence.rows)
     scores, skipped = _scores(evidence, options.attacks)
