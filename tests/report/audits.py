@@ -68,9 +68,11 @@ def audited(kind="promised"):
         scores=scores,
         figures=found,
         told_apart=None if kind in ("bare", "one attack") else references(3 * shift),
-        bounds={"refuted": (bound(3.5), bound(0.5, method="many trainings")), "bare": ()}.get(
-            kind, (bound(0.25),)
-        ),
+        bounds={
+            "refuted": (bound(3.5), bound(0.5, method="many trainings")),
+            "nothing": (bound(0.0),),
+            "bare": (),
+        }.get(kind, (bound(0.25),)),
         guarantee=EpsilonDelta(epsilon=1.0, delta=1e-6) if promised else None,
         exposures=Exposures(loss=loss, typical=typical, distance=typical / 2) if promised else None,
         disparity=() if kind == "bare" else tuple(tables),

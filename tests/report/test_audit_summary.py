@@ -222,6 +222,15 @@ def test_the_answer_is_three_sentences(kind, found, start, promise, advice):
     assert f"{100 * area:.1f}\xa0%" in answer[0]
 
 
+def test_what_is_proved_is_not_called_nothing():
+    audit = dataclasses.replace(audited("nothing"), bounds=(bound(0.0), bound(0.972)))
+    assert finding(audit) is Finding.SOME
+    answer = collect_audit(audit).answer
+    assert "of some persons at least" in answer[0]
+    assert "they prove that ε would be at least 0.972" in answer[1]
+    assert "prove" not in collect_audit(audited("nothing")).answer[1]
+
+
 def test_a_bound_is_never_told_larger_than_it_is():
     audit = dataclasses.replace(audited("refuted"), bounds=(bound(1.23999),))
     summary = collect_audit(audit)
