@@ -8,6 +8,8 @@ import joblib
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 from expost import _defences
 from expost._counts import Share
@@ -284,6 +286,27 @@ def test_neither_workers_nor_repetitions_change_a_figure():
     assert one != three
 
 
+def test_estimators_and_functions_go_by_name():
+    X, y = overfitted(200, classes=2)
+    found = compare_defences(
+        X,
+        y,
+        defences={
+            "tree": DecisionTreeClassifier(),
+            "stump": DecisionTreeClassifier(max_depth=1),
+            "function": lambda X, y, seed: GaussianNB().fit(X, y),
+            "private": PrivateLogisticRegression(epsilon=1.0),
+        },
+        references=0,
+    )
+    tree, stump = found["tree"], found["stump"]
+    assert tree.train.value == 1.0
+    # It says "member" of every row that it gets right: right with (1 + error)/2.
+    assert tree.attack.value == pytest.approx((2 - tree.test.value) / 2, abs=1e-9)
+    assert stump.attack.value < tree.attack.value
+    assert [row.limit for row in found.rows] == [None] * 4
+
+
 def test_progress_counts_every_model():
     X, y = overfitted(60)
     seen = []
@@ -434,6 +457,7 @@ X40, Y40 = overfitted(40)
         (X40, Y40, {"defences": []}, "defences"),
         (X40, Y40, {"defences": [lambda X, y, seed: None]}, "defences"),
         (X40, Y40, {"defences": [Memory(), Memory()]}, "1 names"),
+        (X40, Y40, {"defences": {"trees": 5}}, r"defences\['trees'\]: is a int"),
         (X40, Y40, {"reference": X40}, "a pair"),
         (X40, Y40, {"reference": (X40, Y40 + 7)}, "classes of y"),
         (X40, Y40, {"regularizations": (-1.0,)}, "regularization=-1.0"),

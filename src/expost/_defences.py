@@ -13,18 +13,21 @@ advantage of that relation. A promise for a row more or less gives at most ½ + 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from expost import _validate
 from expost._counts import Share
 from expost._defence_table import Cell, DefenceRow, DefenceTable
 from expost._optional import require
+from expost.attacks._quiet import without_warnings
+from expost.attacks._seeding import seeded
 from expost.attacks.catalogue import available
 from expost.attacks.evidence import Evidence, Flags
 from expost.attacks.references import References, evidence_of, no_references, train_references
@@ -149,11 +152,31 @@ class LogisticDefence:
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Named:
+    """Any estimator of scikit-learn's, or function (X, y, seed) -> predict_proba, under a name."""
+
+    name: str
+    how: Any
+
+    def attack_limit(self, X: Any, y: Any) -> None:
+        """None: nothing is known of it."""
+
+    def trained(self, X: Any, y: Any, seed: int) -> Predict:
+        """predict_proba of a seeded clone, or of what the function gives."""
+        if hasattr(self.how, "fit"):
+            predict: Predict = seeded(clone(self.how), seed).fit(X, y).predict_proba
+            return predict
+        model = self.how(X, y, seed)
+        found: Predict = getattr(model, "predict_proba", model)
+        return found
+
+
 def compare_defences(
     X: Any,
     y: Any,
     *,
-    defences: Sequence[Defence] | None = None,
+    defences: Sequence[Defence] | Mapping[str, Any] | None = None,
     regularization: float = 1e-6,
     regularizations: Iterable[float] = (1e-3, 1e-2, 1e-1),
     epsilons: Iterable[float] = (1.0, 10.0, 100.0),
@@ -169,7 +192,9 @@ def compare_defences(
     """Train, test and attack accuracy without a defence and with each (the lecture's table).
 
     ``X, y``             the pool: half of it is trained on, half is tested on, all is attacked.
-    ``defences``         the rows of the table, the model without a defence first; None: logistic
+    ``defences``         the rows of the table, the model without a defence first: ``Defence``
+                         values, or by name estimators with ``predict_proba`` and functions
+                         (X, y, seed) -> predict_proba, y the numbers of classes. None: logistic
                          regression with ``regularization``, with stronger ``regularizations``, by
                          output (two classes) and objective perturbation and by DP-SGD at each of
                          ``epsilons``, and by adversarial regularisation where there are
@@ -303,7 +328,8 @@ class _Game:
     def _repetition(
         self, defence: "_Complete", references: References, members: Flags, seed: int
     ) -> "_Repetition":
-        model = defence.trained(self.X[members], self.y[members], seed)
+        with without_warnings():
+            model = defence.trained(self.X[members], self.y[members], seed)
         self.counted.one_more()
         right = np.argmax(model(self.X), axis=1) == self.y
         target = target_of(model, self.y, train=defence.trained)
@@ -473,12 +499,20 @@ def _referred(reference: tuple[Any, Any], labels: NDArray[Any]) -> tuple[FloatAr
     return rows, np.searchsorted(classes, theirs).astype(np.int64)
 
 
-def _checked(defences: Sequence[Defence]) -> tuple[Defence, ...]:
+def _checked(defences: Sequence[Defence] | Mapping[str, Any]) -> tuple[Defence, ...]:
+    if isinstance(defences, Mapping):
+        for name, how in defences.items():
+            if not (hasattr(how, "predict_proba") and hasattr(how, "fit")) and not callable(how):
+                raise InvalidInput(
+                    f"defences[{name!r}]: is a {type(how).__name__}; must have fit and"
+                    " predict_proba, or be a function (X, y, seed) -> predict_proba."
+                )
+        defences = [_Named(name=str(name), how=how) for name, how in defences.items()]
     found = tuple(defences)
     if not found or not all(isinstance(one, Defence) for one in found):
         raise InvalidInput(
             "defences: must be at least one, each with a name, attack_limit(X, y) and"
-            " trained(X, y, seed) -> predict_proba."
+            " trained(X, y, seed) -> predict_proba; estimators go by name, {name: estimator}."
         )
     names = [one.name for one in found]
     if len(set(names)) < len(names):
