@@ -177,7 +177,7 @@ def trainings(rng, audits, models, rows, *, confidence):
 
 
 def test_bounds_pass_the_truth_no_more_often_than_they_may():
-    """At 80 %; more than 21 of 60 have a chance of 1 in 200 where the share is 0.2."""
+    """At 80 %; more than 21 of 60 have a chance of 1 in 400 where the share is 0.2."""
     shown = trainings(np.random.default_rng(5), 60, 60, 5, confidence=0.8)
     assert max(case["share above it"] for case in shown.values()) <= 21 / 60
     assert shown["randomised response, ε = 1"]["mean bound"] > 0.15

@@ -274,7 +274,7 @@ def exceeded(audits, truth):
 
 
 def test_bounds_pass_the_truth_no_more_often_than_they_may():
-    """At 80 %; more than 13 of 30 have a chance of 1 in 500 where the share is 0.2."""
+    """At 80 %; more than 13 of 30 have a chance of 1 in 1,000 where the share is 0.2."""
     rng = np.random.default_rng(7)
     settings = {"coins": True, "confidence": 0.8}
     for mechanism, epsilon in ((responses, 1.0), (laplace, 0.5)):

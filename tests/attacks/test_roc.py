@@ -145,9 +145,9 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_miss_no_more_than_they_may(case):
-    """60 audits at 80 %: a share above 0.38 has a chance of 1 in 1,000 where 0.2 is the truth."""
-    missed, _ = coverage(np.random.default_rng(20261116), *case, repeats=60)
-    assert max(missed.values()) <= 0.38
+    """40 audits at 80 %: more than 16 have a chance of 1 in 1,000 where 0.2 is the truth."""
+    missed, _ = coverage(np.random.default_rng(20261116), *case, repeats=40)
+    assert max(missed.values()) <= 0.4
 
 
 @pytest.mark.long

@@ -169,11 +169,11 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
     v, r = guesses.right, guesses.guesses
     if v == 0:
         return 1.0
-    q = float(expit(epsilon))
     # P(B ≥ v) and P(B < v) as beta integrals.
-    beta, rest = float(betainc(v, r - v + 1, q)), float(betainc(r - v + 1, v, 1 - q))
-    if rest == 0:
-        return 1.0
+    beta = float(betainc(v, r - v + 1, expit(epsilon)))
+    rest = float(betainc(r - v + 1, v, expit(-epsilon)))
+    if rest == 0 or delta == 0:
+        return beta
     ratio = float(_tail_over_term(v, r, np.asarray(math.exp(epsilon))))
     return min(1.0, beta + guesses.weight * delta * rest * ratio / v)
 
