@@ -105,7 +105,7 @@ class ExposureDisplay(_Display):
                 " references."
             )
         title = "; ".join(
-            f"{one.what}: {one.value:.2f}"
+            f"rank correlation of {one.what}: {one.value:.2f}"
             for one in summary.correlations
             if one.what.endswith("told apart")
         )
@@ -124,6 +124,8 @@ class ExposureDisplay(_Display):
             ylabel="told apart by references",
             ylim=(min(0.4, *told) - 0.02, 1.02),
         )
+        if max(measured) < 1000 * min(measured):
+            _few_ticks(ax.xaxis)
         if self.title:
             ax.set_title(_plain(self.title), fontsize="medium")
         ax.legend(loc="upper left", fontsize="small")
@@ -172,6 +174,15 @@ class EpochsDisplay(_Display):
         ax.set(xlabel=self.xlabel, ylabel="accuracy of the attack")
         ax.legend(loc="best", fontsize="small")
         return ax
+
+
+def _few_ticks(axis: Any) -> None:
+    """1, 2 and 5 on a short log axis, where matplotlib's own labels run into one another."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
 
 
 def _plain(text: str) -> str:
