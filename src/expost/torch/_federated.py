@@ -25,6 +25,7 @@ active        raises the loss of the rows in question by gradient ascent, Î¸ + Î
               which she keeps still and watches.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,8 +201,8 @@ def federated_rounds(
             "updates=True: needs a population, local_epochs=1 and batch_size=None (FedSGD), for an"
             " upload is a sum of gradients only then."
         )
-    if fresh:
-        module = fresh_copy(module, np.random.default_rng(np.random.SeedSequence(entropy)))
+    rng = np.random.default_rng(np.random.SeedSequence(entropy))
+    module = fresh_copy(module, rng) if fresh else copy.deepcopy(module)
     run = _Simulation(
         gradients=RowGradients(module, loss, np.inf),
         module=module,
