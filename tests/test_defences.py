@@ -1,8 +1,11 @@
 """The table of defences: its figures against naive ones, its games against known answers."""
 
+import doctest
 import json
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -476,3 +479,36 @@ def test_a_class_that_a_half_may_miss_is_refused():
         compare_defences(X40, y, defences=[Memory()], references=16)
     found = compare_defences(X40, y, defences=[Memory()], references=0)
     assert found.rows[0].train.value == 1.0
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[1] / "docs" / "defences.md"
+
+
+def test_the_page_runs():
+    (block,) = re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest(block, {}, "page", str(PAGE), 0)
+    runner = doctest.DocTestRunner()
+    runner.run(test)
+    assert runner.summarize().failed == 0
+    assert runner.summarize().attempted >= 6
+
+
+def test_the_table_of_the_page_is_that_of_the_evidence():
+    found = json.loads((PAGE.parent / "evidence" / "defences.json").read_text())["figures"]
+
+    def shown(figure):
+        repeated = figure["over_repetitions"]
+        value = figure["value"]
+        width = max(repeated["high"] - value, value - repeated["low"])
+        return f"{100 * value:.1f} ± {100 * width:.1f}"
+
+    lines = PAGE.read_text().splitlines()
+    pairs = zip(found["0 references"], found["8 references"], strict=True)
+    for weak, strong in pairs:
+        line = next(one for one in lines if one.startswith(f"| {weak['defence']} |"))
+        cells = [one.strip() for one in line.split("|")[2:6]]
+        assert cells == [
+            shown(one) for one in (weak["train"], weak["test"], weak["attack"], strong["attack"])
+        ]
