@@ -187,20 +187,23 @@ def test_beyond_the_memory_they_lie_in_a_file(tmp_path):
 def test_an_interrupted_training_goes_on(tmp_path):
     _, y = rows()
     whole = Counting()
-    expected = trained(target_of(whole, y))
+    expected = trained(target_of(whole, y), shadows=2)
     with pytest.raises(ConvergenceError):
-        trained(target_of(Counting(fails_at=4), y), checkpoint=tmp_path)
+        trained(target_of(Counting(fails_at=4), y), checkpoint=tmp_path, shadows=2)
     assert len(list(tmp_path.glob("reference-*.npz"))) == 4
     rest, seen = Counting(), []
     found = trained(
-        target_of(rest, y), checkpoint=tmp_path, progress=lambda done, _: seen.append(done)
+        target_of(rest, y),
+        checkpoint=tmp_path,
+        shadows=2,
+        progress=lambda done, _: seen.append(done),
     )
     assert same(found, expected)
     assert rest.seeds == whole.seeds[4:]
     assert len(set(whole.seeds)) == MODELS
     assert seen == [4, 5, 6]
     idle = Counting()
-    assert same(trained(target_of(idle, y), checkpoint=tmp_path), expected)
+    assert same(trained(target_of(idle, y), checkpoint=tmp_path, shadows=2), expected)
     assert idle.seeds == []
     for path in tmp_path.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -30,7 +30,12 @@ from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import seeded
 from expost.attacks.evidence import LARGEST
 from expost.attacks.targets import ReleaseTarget, target_of
-from expost.errors import BudgetWarning, InvalidInput, SeededReleaseWarning
+from expost.errors import (
+    BudgetWarning,
+    InvalidInput,
+    RaisedRegularizationWarning,
+    SeededReleaseWarning,
+)
 from expost.mechanisms import Release
 
 ROWS = 120
@@ -289,6 +294,17 @@ def test_references_of_a_release_are_simulations_of_its_mechanism(how):
     assert np.array_equal(target.trained(X[part], y[part], 4).release.theta, by_hand.release_.theta)
     other = target.trained(X[part], y[part], seed=5)
     assert not np.array_equal(other.release.theta, by_hand.release_.theta)
+
+
+def test_references_of_a_release_raise_the_penalty_as_their_rows_ask():
+    X, y = table()
+    settings = {"mechanism": "objective", "regularization": 1e-4}
+    with pytest.warns(RaisedRegularizationWarning):
+        private = model_of(X, y, **settings)
+    reference = target_of(private, y).trained(X[:40], y[:40], seed=4)
+    with pytest.warns((RaisedRegularizationWarning, SeededReleaseWarning)):
+        by_hand = model_of(X[:40], y[:40], random_state=4, **settings)
+    np.testing.assert_array_equal(reference.release.theta, by_hand.release_.theta)
 
 
 def test_releases_of_every_loss():
@@ -568,11 +584,16 @@ def test_an_audit_does_not_use_up_the_warning_of_a_search():
     X, y = table()
     private = PrivateLogisticRegression(1.0, data_norm=5.0, classes=(0, 1))
     nested = make_pipeline(StandardScaler(), private)
-    for model in (private, nested):
-        target = target_of(model, y)
-        for seed in range(3):
-            target.trained(X, y, seed)
+
+    def audited():
+        for model in (private, nested):
+            target = target_of(model, y)
+            for seed in range(3):
+                target.trained(X, y, seed)
+
+    audited()
     clone(private)  # the first copy, of which nothing is said
+    audited()
     with pytest.warns(BudgetWarning):
         clone(nested)
 

@@ -65,8 +65,8 @@ def confidence_of_losses(losses: Any, *, name: str = "the model") -> Confidences
             " label, at least 0."
         )
     with np.errstate(divide="ignore", over="ignore"):
-        # −log(e^ℓ − 1) = −ℓ − log(1 − e^−ℓ): no overflow where ℓ is large.
-        return _clipped(-loss - np.log(-np.expm1(-loss)))
+        # Where e^ℓ overflows φ is past its end anyway.
+        return _clipped(-np.log(np.expm1(loss)))
 
 
 def confidence_of_squares(
