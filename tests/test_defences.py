@@ -16,8 +16,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from expost import _defences
 from expost._counts import Share
+from expost._defence import LogisticDefence
 from expost._defence_table import Cell, DefenceRow, DefenceTable
-from expost._defences import LogisticDefence, compare_defences, strongest_attack
+from expost._defences import compare_defences, strongest_attack
 from expost.attacks.evidence import Evidence
 from expost.errors import InvalidInput, MissingExtra, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression

@@ -7,27 +7,27 @@ repetition, the same for every defence. A model is trained on the members. An at
 know them, scores every row; attack and threshold are chosen on four fifths of the rows, of which he
 is told the truth, and judged on the fifth that is left, in turn.
 
-No promise is beaten by this in expectation. Who exchanges one member for one other row of the pool
-plays the game of a replaced row, so that the accuracy is at most (1 + advantage)/2 with the
-advantage of that relation. A promise for a row more or less gives at most ½ + advantage: two steps.
+No promise is beaten by this in expectation. A row is a member as often as not; where it is none,
+another row of its class and of its fifth is one in its place, and nothing else is different. That
+is the game of a row replaced, so that the accuracy is at most (1 + advantage)/2 with the advantage
+of that relation. A promise for a row more or less gives at most ½ + advantage: two steps.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from expost import _validate
 from expost._counts import Share
+from expost._defence import Defence, LogisticDefence, NamedDefence, Predict
 from expost._defence_table import Cell, DefenceRow, DefenceTable
 from expost._optional import require
 from expost.attacks._quiet import without_warnings
-from expost.attacks._seeding import seeded
 from expost.attacks.catalogue import available
 from expost.attacks.evidence import Evidence, Flags
 from expost.attacks.references import References, evidence_of, no_references, train_references
@@ -35,141 +35,15 @@ from expost.attacks.targets import target_of
 from expost.attacks.thresholds import best_cut
 from expost.data import UnitBall
 from expost.errors import InvalidInput, MissingExtra
-from expost.estimators import PrivateLogisticRegression
-from expost.glm import minimise
-from expost.mechanisms import OutputPerturbation, Release
-from expost.mechanisms.output import TOLERANCE
-from expost.softmax import two_classes_only
 from expost.types import FloatArray, IntArray
 
-__all__ = ["Defence", "LogisticDefence", "compare_defences"]
+__all__ = ["compare_defences"]
 
-Predict = Callable[[Any], FloatArray]
 Progress = Callable[[int, int], None]
 
 _FOLDS = 5
 # Members and others by whom an attack is chosen and judged: fewer say nothing.
 _LEAST_ROWS = 20
-
-
-@runtime_checkable
-class Defence(Protocol):
-    """A way to train a classifier.
-
-    The law: ``trained`` depends on its arguments alone. Labels are the numbers of the classes, from
-    0; answers are probabilities, a column a class.
-    """
-
-    @property
-    def name(self) -> str:
-        """As it stands in the table."""
-
-    def attack_limit(self, X: Any, y: Any) -> float | None:
-        """The accuracy that no attack on a training of so many rows passes; None: no promise."""
-
-    def trained(self, X: Any, y: Any, seed: int) -> Predict:
-        """predict_proba of a model of these rows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogisticDefence:
-    """Logistic regression (softmax for more classes): plain, with a larger Λ, or perturbed.
-
-    ``epsilon``         inf: the exact minimiser, no defence but Λ.
-    ``regularization``  Λ, or "auto": from n, d and ε alone.
-    ``mechanism``       "output" (two classes) or "objective", as of the estimators.
-    ``data_norm``       None reads it from the rows that are trained on: then nothing is promised.
-
-    A training is a simulation, its noise from a seed; it is no release and warns of nothing.
-    """
-
-    regularization: float | str
-    epsilon: float = np.inf
-    delta: float | None = None
-    mechanism: str = "objective"
-    noise: str = "laplace"
-    data_norm: float | None = None
-
-    def __post_init__(self) -> None:
-        _validate.positive("epsilon", self.epsilon, finite=False)
-        _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
-        if isinstance(self.regularization, str):
-            _validate.one_of("regularization", self.regularization, ("auto",))
-        else:
-            _validate.regularization(self.regularization)
-
-    @property
-    def name(self) -> str:
-        """As it stands in the table."""
-        penalty = "" if isinstance(self.regularization, str) else f"Λ = {self.regularization:g}"
-        if not self.epsilon < np.inf:
-            return f"logistic regression, {penalty or 'Λ = 1/n'}"
-        noise = "" if self.noise == "laplace" else f", {self.noise}"
-        promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
-        return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
-
-    def attack_limit(self, X: Any, y: Any) -> float | None:
-        """By the mechanism's promise to two sets of rows of which one is exchanged."""
-        if not self.epsilon < np.inf or self.data_norm is None:
-            return None
-        how = self._estimator(y).prepared(X, y).mechanism
-        advantage = how.guarantee.advantage
-        # Gaussian noise on the objective promises for a row more or less alone.
-        exchanged = isinstance(how, OutputPerturbation) or how.noise == "laplace"
-        return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)
-
-    def trained(self, X: Any, y: Any, seed: int) -> Predict:
-        """predict_proba of a model whose noise comes from ``seed``."""
-        prepared = self._estimator(y).prepared(X, y)
-        how = prepared.mechanism
-        rng = np.random.default_rng(seed) if how.is_private else None
-        if isinstance(how, OutputPerturbation):
-            base = minimise(two_classes_only(prepared.objective), tolerance=TOLERANCE)
-            theta = how.release(base, rng)
-        else:
-            theta = how.release(prepared.objective, rng)
-        release = Release(
-            theta=theta,
-            mechanism=how,
-            ball=prepared.ball,
-            classes=prepared.classes,
-            feature_names=None,
-            read_from_data=(),
-            seeded=True,
-        )
-        predict: Predict = PrivateLogisticRegression.from_release(release).predict_proba
-        return predict
-
-    def _estimator(self, y: Any) -> PrivateLogisticRegression:
-        return PrivateLogisticRegression(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            noise=self.noise,
-            regularization=self.regularization,
-            data_norm=self.data_norm,
-            classes=tuple(range(int(np.max(y)) + 1)),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Named:
-    """Any estimator of scikit-learn's, or function (X, y, seed) -> predict_proba, under a name."""
-
-    name: str
-    how: Any
-
-    def attack_limit(self, X: Any, y: Any) -> None:
-        """None: nothing is known of it."""
-
-    def trained(self, X: Any, y: Any, seed: int) -> Predict:
-        """predict_proba of a seeded clone, or of what the function gives."""
-        if hasattr(self.how, "fit"):
-            predict: Predict = seeded(clone(self.how), seed).fit(X, y).predict_proba
-            return predict
-        model = self.how(X, y, seed)
-        found: Predict = getattr(model, "predict_proba", model)
-        return found
 
 
 def compare_defences(
@@ -507,7 +381,7 @@ def _checked(defences: Sequence[Defence] | Mapping[str, Any]) -> tuple[Defence, 
                     f"defences[{name!r}]: is a {type(how).__name__}; must have fit and"
                     " predict_proba, or be a function (X, y, seed) -> predict_proba."
                 )
-        defences = [_Named(name=str(name), how=how) for name, how in defences.items()]
+        defences = [NamedDefence(name=str(name), how=how) for name, how in defences.items()]
     found = tuple(defences)
     if not found or not all(isinstance(one, Defence) for one in found):
         raise InvalidInput(

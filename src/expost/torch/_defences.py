@@ -115,8 +115,8 @@ class AdversarialDefence:
     """Min–max adversarial regularisation; see :func:`expost.torch.adversarial_regularization`.
 
     ``weight``     λ; 0 is the same network without a defence, to compare with.
-    ``reference``  (X, y) rows of the same source that are neither members nor judged on; needed
-                   where ``weight`` > 0.
+    ``reference``  (X, y) rows of the same source that are neither members nor judged on, y the
+                   numbers of classes; needed where ``weight`` > 0.
     ``scale``      rows are multiplied by it first.
     """
 
