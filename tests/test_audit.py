@@ -335,6 +335,14 @@ def test_a_file_of_answers(found, tmp_path):
     assert alone.figures["loss"].auc.value == found.figures["loss"].auc.value
     assert alone.disparity[0].column == "class"
     assert {one.label for one in alone.disparity[0]} == {"benign", "malignant"}
+    # Who says nothing of coins gets no bound.
+    inside = RNG.random((8, 240)) < 0.5
+    phi = RNG.normal(size=(8, 240))
+    answers = arrays_of(
+        confidence=found.scores["loss"], member=found.truth, references=phi, inside=inside
+    )
+    assert audit_arrays(answers).bounds == ()
+    assert len(audit_arrays(answers, coins=True).bounds) == 2
     with pytest.raises(InvalidInput, match="must say who was a member"):
         audit_arrays(arrays_of(losses=np.ones(4)))
 

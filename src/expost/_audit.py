@@ -120,7 +120,7 @@ def audit(
     return audit_evidence(
         replace(evidence, extras=white_box(game, population)),
         game.truth,
-        options=replace(options, coins=coins or game.tossed, seed=_number(seeds[2])),
+        options=replace(options, coins=coins or game.tossed, spread=True, seed=_number(seeds[2])),
         description=theory.description,
         groups=({} if game.target.classes is None else {_CLASS: game.y}) | dict(groups or {}),
         ids=ids,
@@ -136,6 +136,7 @@ class Options:
 
     ``attacks``  None: all that the evidence suffices for.
     ``coins``    whether independent fair coins chose the members.
+    ``spread``   whether chance alone put rows into references, each row on its own.
     ``seed``     deals rows and references to those that choose and those that judge.
     """
 
@@ -143,6 +144,7 @@ class Options:
     delta: float = 1e-5
     confidence: float = 0.95
     coins: bool = False
+    spread: bool = False
     seed: int = 0
 
 
@@ -163,6 +165,8 @@ def audit_arrays(
                  where there are some: :func:`expost.attacks.arrays_of`, or the path of an npz
                  file, a CSV or a Parquet table (:mod:`expost.attacks.arrays` says how they are
                  laid out). The other arguments are those of :func:`audit`.
+    ``coins``    state that independent fair coins chose the members, and the rows of each
+                 reference: without that nothing is proved about ε.
     """
     found = answers if isinstance(answers, Arrays) else read_arrays(answers)
     if found.member is None:
@@ -179,6 +183,7 @@ def audit_arrays(
             delta=_validate.probability("delta", delta),
             confidence=_validate.probability("confidence", confidence),
             coins=coins,
+            spread=coins,
             seed=_validate.whole("random_state", random_state, least=0),
         ),
         description=what,
@@ -267,7 +272,7 @@ def _bounds(
     sharper than one point of it.
     """
     methods: list[Callable[..., LowerBound]] = []
-    if evidence.models >= lower_bounds.LEAST_MODELS:
+    if options.spread and evidence.models >= lower_bounds.LEAST_MODELS:
         methods.append(
             partial(lower_bounds.epsilon_lower_bound, evidence.references, evidence.inside)
         )

@@ -114,7 +114,8 @@ def white_box(game: Game, population: tuple[Any, Any] | None) -> dict[str, Float
     """Scores of who sees the parameters of a linear model; none of another."""
     if game.model is None:
         return {}
-    members = int(np.count_nonzero(game.truth))
+    # Where coins decided, their number is one of theirs: it is no one's to know.
+    members = len(game.truth) // 2 if game.tossed else int(np.count_nonzero(game.truth))
     return gradient_scores(game.model, game.X, game.y, members=members, population=population)
 
 

@@ -4,7 +4,8 @@ Conventions
 -----------
 Limits are Clopper and Pearson's (1934): for every true probability they miss at most as often as
 ``confidence`` allows. Hits whose probabilities differ spread less than hits of one probability
-(Hoeffding 1956), so that the limits hold for a mixture of trials too.
+(Hoeffding 1956), so that the limits hold for a mixture of trials too, but for the lower limit of a
+single hit, which may then miss with −log(1 − miss) instead of miss (attacks.lower_bounds mends it).
 """
 
 import math
