@@ -191,6 +191,17 @@ def test_a_coin_for_each_row_of_a_model_that_is_not_fitted():
     assert "none is known" in str(other)
 
 
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_second_call_goes_on_from_the_checkpoint(seed, released, tmp_path):
+    rows = (X[:120], y[:120], X[120:], y[120:])
+    kept = {"references": 8, "random_state": seed, "checkpoint": tmp_path / "kept"}
+    first = audit(released, *rows, **kept)
+    told = []
+    second = audit(released, *rows, progress=lambda done, all_: told.append(done), **kept)
+    assert told == [8]
+    assert np.array_equal(first.scores["lira-online"], second.scores["lira-online"])
+
+
 def test_a_model_that_memorises_is_found_out():
     labels = RNG.choice(["a", "b"], size=240)
     found = audit(ExtraTreesClassifier(30, bootstrap=False), X, labels, **FEW)

@@ -109,7 +109,8 @@ def audit(
             game.y,
             models=references,
             share=0.5 if game.tossed else float(np.mean(game.truth)),
-            random_state=_number(seeds[1]),
+            # Without a seed a checkpoint has its own, and goes on with it.
+            random_state=None if random_state is None else _number(seeds[1]),
             workers=workers,
             checkpoint=checkpoint,
             progress=progress,
