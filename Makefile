@@ -52,6 +52,7 @@ bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
 	$(BIN)/python bench/epsilon.py
 	$(BIN)/python bench/objective.py
+	$(BIN)/python bench/audit.py
 	.venv-torch/bin/python bench/tracking.py
 	.venv-torch/bin/python bench/adversary.py
 
