@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from expost._blackbox import BlackBox
     from expost._choice import EpsilonChoice
     from expost._coverage import Coverage, empirical_coverage
+    from expost._defence import Defence, LogisticDefence
     from expost._defence_table import DefenceTable
     from expost._defences import compare_defences
     from expost._epsilon import choose_epsilon
@@ -44,11 +45,13 @@ _CONTENTS = {
     "AuditSweep": "_audit_sweep",
     "BlackBox": "_blackbox",
     "Coverage": "_coverage",
+    "Defence": "_defence",
     "DefenceTable": "_defence_table",
     "EpsilonChoice": "_choice",
     "EstimatedLosses": "_sampled",
     "Identifiability": "risk.answer",
     "Ledger": "_ledger",
+    "LogisticDefence": "_defence",
     "Neighbouring": "types",
     "Neighbours": "_neighbours",
     "ObjectivePerturbation": "mechanisms",
@@ -100,11 +103,13 @@ __all__ = [
     "AuditSweep",
     "BlackBox",
     "Coverage",
+    "Defence",
     "DefenceTable",
     "EpsilonChoice",
     "EstimatedLosses",
     "Identifiability",
     "Ledger",
+    "LogisticDefence",
     "Neighbouring",
     "Neighbours",
     "ObjectivePerturbation",
