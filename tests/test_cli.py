@@ -991,7 +991,7 @@ def test_the_version_and_the_bare_program(program):
 def test_the_page_of_the_command_line_knows_every_option(program):
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
     commands = ([], ["profile"], ["epsilon"], ["publish"], ["lookup"], ["ledger"], ["demo"])
-    commands += (["risk"],)
+    commands += (["risk"], ["audit"])
     commands += tuple(["reproduce", paper] for paper in ("leblond", "redberg-wang", "d5.3"))
     helped = "".join(program(*command, "--help").out for command in commands)
     option = r"(?<![\w-])--[a-z]+(?:-[a-z]+)*"

@@ -207,20 +207,21 @@ def test_a_population_and_more_classes_than_two(program, tmp_path, others_csv):
     name = "<script>alert(1)</script>"
     for path, seed in (("many.csv", 0), ("population.csv", 5)):
         table = people(60, seed)
-        table[0][2] = name
+        table[0][2:4] = [name, "class"]
         for row, line in enumerate(table[1:]):
             line[-1] = ("low", "high", name)[row % 3]
         (tmp_path / path).write_text(text(table))
     done = program(
         "audit", tmp_path / "many.csv", "--target", "income", "--drop", "number",
-        "--population", tmp_path / "population.csv", "--group", name, "--seed", "1",
+        "--population", tmp_path / "population.csv", "--group", name, "--group", "class", "--seed", "1",
         "--estimator", f"{TREE}:max_depth=4", "--references", "4", "--out", tmp_path / "o",
     )  # fmt: skip
     assert done.code == 0, done.err
     found = result_of(tmp_path / "o")
     assert "population" in found["attacks"]
     assert {group["label"] for group in found["disparity"][0]["groups"]} == {"low", "high", name}
-    assert found["disparity"][1]["column"] == name
+    # A column that is called class is not taken for the target.
+    assert [one["column"] for one in found["disparity"]] == ["class", name, "column class"]
     page = page_of(tmp_path / "o")
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -402,6 +403,7 @@ def test_parameters_are_literals_or_words():
     [
         ("--attack gossip", "attack='gossip' | 'lira-online'"),
         ("--references -1", "references=-1"),
+        ("--references 1", "references=1"),
         ("--delta 2", "delta=2.0"),
         ("--confidence nan", "confidence=nan"),
         ("--seed -1", "seed=-1"),

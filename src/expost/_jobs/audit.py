@@ -140,7 +140,8 @@ def _check(job: AuditJob) -> None:
         raise InvalidInput(
             "--model, --estimator, --arrays: name exactly one; it says what is attacked."
         )
-    _validate.whole("references", _asked(job, "references"), least=0)
+    if _validate.whole("references", _asked(job, "references"), least=0) == 1:
+        raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
     _validate.probability("delta", _asked(job, "delta"))
     _validate.probability("confidence", _asked(job, "confidence"))
     for name in job.attacks or ():

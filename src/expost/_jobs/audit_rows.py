@@ -148,7 +148,9 @@ def group_columns(
         return {}
     wanted = list(dict.fromkeys(names))
     tables = [open_table(source, columns=wanted, missing=missing) for source in sources]
-    return {name: _stacked([table.column(name) for table in tables]) for name in wanted}
+    # By class the attack is told anyhow, and under that name.
+    shown = {name: f"column {name}" if name == "class" else name for name in wanted}
+    return {shown[name]: _stacked([table.column(name) for table in tables]) for name in wanted}
 
 
 def _stacked(parts: list[Any]) -> Any:
