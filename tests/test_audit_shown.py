@@ -255,7 +255,7 @@ def test_promises_at_full_counts():
     X, y = within_the_ball(300)
     figures = {}
     for name, model in MECHANISMS.items():
-        sweep = audit_sweep(model, X, y, references=256, confidence=0.9995, random_state=SEED)
+        sweep = audit_sweep(model, X, y, references=128, confidence=0.9995, random_state=SEED)
         print(name, sweep, sep="\n")
         related = [one.value for one in sweep.correlations]
         figures[name] = {
@@ -272,9 +272,10 @@ def test_promises_at_full_counts():
             for (epsilon, one), value in zip(sweep, related, strict=True)
         }
         assert sweep.beaten == ()
-        # Of 150 members: a standard error of about 0.08.
-        assert max(abs(related[0]), abs(related[1])) < 0.25 < 0.4 < min(related[3:]), name
-        assert related[2] > max(related[:2]) - 0.1, name
+        # Of 150 members, a standard error of about 0.08 each: it rises, but for that.
+        assert max(abs(related[0]), abs(related[1])) < 0.25, name
+        assert related[-1] > 0.3 + related[0], name
+        assert min(np.diff(related)) > -0.12, name
     record("audit-promises", command=COMMAND, seed=SEED, figures=figures)
 
 
@@ -371,7 +372,7 @@ def test_location30_at_full_counts(tmp_path):
         references=64,
         random_state=SEED,
         checkpoint=tmp_path / "references",
-        workers=2,
+        workers=1,
     )
     print(found)
     figures = {
