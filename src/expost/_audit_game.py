@@ -111,12 +111,14 @@ def _check(game: Game) -> None:
 
 
 def white_box(game: Game, population: tuple[Any, Any] | None) -> dict[str, FloatArray]:
-    """Scores of who sees the parameters of a linear model; none of another."""
-    if game.model is None:
+    """Scores of who sees the parameters of a linear model or a torch module; none of another."""
+    # What a training function has made may speak for itself, as a torch module does.
+    model = getattr(game.target, "model", None) if game.model is None else game.model
+    if model is None:
         return {}
     # Where coins decided, their number is one of theirs: it is no one's to know.
     members = len(game.truth) // 2 if game.tossed else int(np.count_nonzero(game.truth))
-    return gradient_scores(game.model, game.X, game.y, members=members, population=population)
+    return gradient_scores(model, game.X, game.y, members=members, population=population)
 
 
 @dataclass(frozen=True, kw_only=True)
