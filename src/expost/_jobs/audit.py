@@ -4,7 +4,6 @@ Nothing is released and no released model is drawn again. What is written is for
 or not at all; references that are finished are kept where a checkpoint was asked for.
 """
 
-import inspect
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
 from expost._audit import audit, audit_arrays
 from expost._audit_result import Audit
 from expost._files import write_bytes, write_json
+from expost._jobs.audit_asked import AuditJob, asked, check_job
 from expost._jobs.audit_model import named_estimator
 from expost._jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, group_columns
-from expost._jobs.folder import check_folder, remove_stale, writing
+from expost._jobs.folder import remove_stale, writing
 from expost._jobs.table import MISSING, noted
 from expost.attacks.arrays import read_arrays
-from expost.attacks.catalogue import ATTACKS
 from expost.attacks.targets import EstimatorTarget, target_of
 from expost.data import Encoding
 from expost.errors import InvalidInput
@@ -42,52 +40,8 @@ from expost.types import Audience
 
 __all__ = ["AuditJob", "Outcome", "phases", "run"]
 
-_DEFAULTS = {name: p.default for name, p in inspect.signature(audit).parameters.items()}
 # How often `run` reports a phase, beside once a reference.
 _PHASES = 4
-# The options that a file of answers has settled.
-_OF_TABLES = (
-    *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
-    *("references", "workers", "checkpoint"),
-)
-# The file by which a checkpoint is known.
-_SETTINGS = "settings.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditJob:
-    """A model of a table and what is asked of the attacks; None where a default stands.
-
-    One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
-    ``arrays`` (a file of answers that were computed elsewhere) is what is attacked.
-    ``source``   the rows that it was trained on; of an estimator without ``holdout`` the pool, of
-                 which coins take half.
-    ``coins``    state that independent fair coins chose the members.
-    """
-
-    out: Path
-    name: str
-    source: Any = None
-    target: str | None = None
-    model: Path | None = None
-    estimator: str | None = None
-    arrays: Path | None = None
-    holdout: Any = None
-    population: Any = None
-    id_column: str | None = None
-    groups: tuple[str, ...] = ()
-    drop: tuple[str, ...] | None = None
-    missing: tuple[str, ...] | None = None
-    references: int | None = None
-    attacks: tuple[str, ...] | None = None
-    delta: float | None = None
-    confidence: float | None = None
-    coins: bool = False
-    seed: int | None = None
-    workers: int | None = None
-    checkpoint: Path | None = None
-    resume: bool = False
-    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +55,13 @@ class Outcome:
 
 def phases(job: AuditJob) -> int:
     """How often ``run`` reports a phase."""
-    return _PHASES + (0 if job.arrays is not None else _asked(job, "references"))
+    return _PHASES + (0 if job.arrays is not None else asked(job, "references"))
 
 
 def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
     """Do the job; ``phase`` is told what is being done."""
     with noted() as notes:
-        _check(job)
+        check_job(job)
         seed = secrets.randbits(32) if job.seed is None else job.seed
         phase("reading the answers" if job.arrays is not None else "reading the tables")
         found = _Answers.of(job, seed) if job.arrays is not None else _Rows.of(job, seed)
@@ -124,91 +78,6 @@ def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outc
         phase("writing the report")
         files = _write(job, result, summary)
     return Outcome(audit=result, summary=summary, files=files)
-
-
-# -- what is refused before anything is read -------------------------------------------------------
-
-
-def _asked(job: AuditJob, name: str) -> Any:
-    given = getattr(job, name)
-    return _DEFAULTS[name] if given is None else given
-
-
-def _check(job: AuditJob) -> None:
-    given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
-    if len(given) != 1:
-        raise InvalidInput(
-            "--model, --estimator, --arrays: name exactly one; it says what is attacked."
-        )
-    if _validate.whole("references", _asked(job, "references"), least=0) == 1:
-        raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
-    _validate.probability("delta", _asked(job, "delta"))
-    _validate.probability("confidence", _asked(job, "confidence"))
-    for name in job.attacks or ():
-        _validate.one_of("attack", name, tuple(ATTACKS))
-    if job.seed is not None:
-        _validate.whole("seed", job.seed, least=0)
-    if job.workers is not None and job.workers != -1:
-        _validate.whole("workers", job.workers, least=1)
-    _check_sources(job)
-    _check_checkpoint(job)
-    check_folder(job.out, force=job.force)
-
-
-def _check_sources(job: AuditJob) -> None:
-    """Which options go together."""
-    if job.arrays is not None:
-        for name in _OF_TABLES:
-            if getattr(job, name) not in (None, ()):
-                raise InvalidInput(
-                    f"{_option(name)}: a file of --arrays holds all that is attacked; leave"
-                    f" {_option(name)} out."
-                )
-        return
-    if job.source is None or job.target is None:
-        raise InvalidInput(
-            "DATA, --target: name the table that the model is of, and the column to predict."
-        )
-    if job.model is not None:
-        for name in ("drop", "missing"):
-            if getattr(job, name) is not None:
-                raise InvalidInput(f"--{name}: the model has its own; leave --{name} out.")
-        if job.holdout is None:
-            raise InvalidInput(
-                "--holdout: a model that exists is attacked with rows that it was not trained on"
-                " beside its own; name a table of such rows."
-            )
-    if job.coins and job.holdout is None:
-        raise InvalidInput("--coins: are tossed here where there is no --holdout; leave it out.")
-
-
-def _option(name: str) -> str:
-    names = {"source": "DATA", "id_column": "--id", "groups": "--group"}
-    return names.get(name, f"--{name}")
-
-
-def _check_checkpoint(job: AuditJob) -> None:
-    """A checkpoint is started once, and gone on with only where that was asked for."""
-    if job.checkpoint is None:
-        if job.resume:
-            raise InvalidInput("--resume: name the --checkpoint to go on with.")
-        return
-    if job.seed is None:
-        raise InvalidInput(
-            "--checkpoint: needs --seed, so that the run that goes on with it is the same run."
-        )
-    if job.checkpoint.resolve() == job.out.resolve():
-        raise InvalidInput("--checkpoint: must not be the folder of the results; name another.")
-    begun = (job.checkpoint / _SETTINGS).exists()
-    if begun and not job.resume:
-        raise InvalidInput(
-            f"checkpoint={str(job.checkpoint)!r}: holds references already; pass --resume to go on"
-            " with them, or name another folder."
-        )
-    if job.resume and not begun:
-        raise InvalidInput(
-            f"checkpoint={str(job.checkpoint)!r}: holds nothing to go on with; leave --resume out."
-        )
 
 
 # -- what is attacked ------------------------------------------------------------------------------
@@ -238,8 +107,8 @@ class _Answers:
             self.content,
             attacks=self.job.attacks,
             coins=self.job.coins,
-            delta=_asked(self.job, "delta"),
-            confidence=_asked(self.job, "confidence"),
+            delta=asked(self.job, "delta"),
+            confidence=asked(self.job, "confidence"),
             random_state=self.seed,
         )
 
@@ -305,12 +174,12 @@ class _Rows:
             None if others is None else others.labels,
             population=None if outside is None else (outside.X, outside.labels),
             attacks=job.attacks,
-            references=_asked(job, "references"),
+            references=asked(job, "references"),
             groups=self.groups,
             ids=keys or None,
             coins=job.coins,
-            delta=_asked(job, "delta"),
-            confidence=_asked(job, "confidence"),
+            delta=asked(job, "delta"),
+            confidence=asked(job, "confidence"),
             random_state=self.seed,
             workers=job.workers,
             checkpoint=job.checkpoint,
@@ -391,11 +260,11 @@ def _choices(job: AuditJob, seed: int) -> tuple[Choice, ...]:
     if job.groups:
         told.append(choice("groups", ", ".join(job.groups), True))
     if job.arrays is None:
-        told.append(choice("references", _asked(job, "references"), job.references is not None))
+        told.append(choice("references", asked(job, "references"), job.references is not None))
     attacks = "all that can be made" if job.attacks is None else ", ".join(job.attacks)
     told.append(choice("attacks", attacks, job.attacks is not None))
     for name in ("delta", "confidence"):
-        told.append(choice(name, f"{_asked(job, name):g}", getattr(job, name) is not None))
+        told.append(choice(name, f"{asked(job, name):g}", getattr(job, name) is not None))
     told.append(
         choice("seed", seed if job.seed is not None else f"{seed}, drawn", job.seed is not None)
     )

@@ -6,8 +6,9 @@ same text. The figures are in :mod:`expost.report.displays`, :mod:`expost.report
 and :mod:`expost.report.audit_displays`, which import matplotlib when they draw.
 """
 
+from expost.report.audit_collect import collect_audit
 from expost.report.audit_markdown import render_audit_markdown
-from expost.report.audit_summary import AuditSummary, collect_audit
+from expost.report.audit_summary import AuditSummary
 from expost.report.epsilon_markdown import render_epsilon_markdown
 from expost.report.epsilon_summary import EpsilonSummary, collect_epsilon
 from expost.report.html import render_audit_html, render_epsilon_html, render_html

@@ -14,7 +14,8 @@ import numpy as np
 from expost._audit_result import Audit
 from expost.errors import InvalidInput
 from expost.report.audit_chart import roc_floor
-from expost.report.audit_summary import AuditSummary, CurvePoint, ScatterPoint, collect_audit
+from expost.report.audit_collect import collect_audit
+from expost.report.audit_summary import AuditSummary, CurvePoint, ScatterPoint
 from expost.report.displays import _axes, _Display
 from expost.report.paper_displays import BLUE, GREY, INK
 from expost.types import FloatArray
