@@ -16,7 +16,7 @@ from expost.report.wording import count, number, percent
 __all__ = ["AuditChart", "Curve", "Dot", "roc_chart", "scatter_chart"]
 
 WIDTH = 640
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 18, 16, 58
+_LEFT, _RIGHT, _TOP, _BOTTOM = 96, 18, 16, 58
 _ROC_HEIGHT, _SCATTER_HEIGHT = 460, 320
 # Lines that the style sheet tells apart by colour and dash: the best attack has one of its own,
 # and past the last the others take turns.
@@ -102,8 +102,8 @@ def roc_chart(summary: AuditSummary) -> AuditChart:
         height=_ROC_HEIGHT,
         x_ticks=_share_ticks(x),
         y_ticks=_share_ticks(y),
-        x_label="others taken for members (false positive rate, log scale)",
-        y_label="members found (true positive rate, log scale)",
+        x_label="others taken for members (log scale)",
+        y_label="members found (log scale)",
         curves=tuple(curves),
     )
 
