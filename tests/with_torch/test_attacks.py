@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+import expost
 import expost.torch._attacks as module_under_test
 from expost.attacks.linear import gradient_scores as scores_of_any
 from expost.attacks.targets import target_of
@@ -189,6 +190,17 @@ def test_it_is_a_target():
     present = target_of(model, labels, train=how)
     assert present.is_fitted
     np.testing.assert_allclose(present.signals(X, labels).confidence, phi)
+
+
+def test_an_audit_takes_the_gradients_of_a_module():
+    X, y = data(rows=40)
+    how = training()
+    model = how(X[:20], LABELS[y[:20]], 1)
+    halves = (X[:20], LABELS[y[:20]], X[20:], LABELS[y[20:]])
+    found = expost.audit(model, *halves, train=how, references=2, random_state=0, workers=1)
+    norms = np.linalg.norm(autograd(model.module, X, y), axis=1)
+    np.testing.assert_allclose(found.scores["gradient-norm"], -norms, rtol=1e-10)
+    assert np.all(np.isfinite(found.scores["gradient-inner-product"]))
 
 
 def test_modules_are_asked_in_evaluation_mode_and_left_as_they_were():

@@ -201,8 +201,7 @@ def federated_rounds(
             "updates=True: needs a population, local_epochs=1 and batch_size=None (FedSGD), for an"
             " upload is a sum of gradients only then."
         )
-    rng = np.random.default_rng(np.random.SeedSequence(entropy))
-    module = fresh_copy(module, rng) if fresh else copy.deepcopy(module)
+    module = fresh_copy(module, _rng(entropy)) if fresh else copy.deepcopy(module)
     run = _Simulation(
         gradients=RowGradients(module, loss, np.inf),
         module=module,
@@ -300,7 +299,7 @@ class _Simulation:
     def _local(self, theta: torch.Tensor, k: int, number: int) -> torch.Tensor:
         """What participant k comes to, by batches in an order of its own."""
         X, y = self.participants[k]
-        rng = np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number, k)))
+        rng = _rng(self.entropy, number, k)
         for _ in range(self.epochs):
             if self.batch is None:
                 theta = theta - self.rate * self._slope(theta, X, y)
@@ -365,21 +364,18 @@ def federated_game(
     n = len(rows)
     if labels.shape != (n,) or not n >= 2 * count:
         raise InvalidInput(f"X, y: must be at least {2 * count} rows with a label each.")
+    # Each thing that is drawn has a seed of its own: the target is the same with any references.
     entropy = _entropy(random_state)
-    rng = np.random.default_rng(np.random.SeedSequence(entropy))
-    truth = rng.permutation(n) < n // 2
-    inside = rng.permuted(np.tile(np.arange(models) < models // 2, (n, 1)), axis=1).T
-    seeds = rng.integers(2**62, size=models + 1)
+    truth = _rng(entropy, 0).permutation(n) < n // 2
+    inside = _rng(entropy, 1).permuted(np.tile(np.arange(models) < models // 2, (n, 1)), axis=1).T
     runs, owners = [], []
     for number, members in enumerate([truth, *inside]):
+        rng = _rng(entropy, 2, number)
         owner = np.full(n, -1)
         owner[rng.permutation(np.flatnonzero(members))] = np.arange(members.sum()) % count
         dealt = [(rows[owner == k], labels[owner == k]) for k in range(count)]
-        runs.append(
-            federated_rounds(
-                module, dealt, (rows, labels), random_state=int(seeds[number]), **options
-            )
-        )
+        seed = int(rng.integers(2**62))
+        runs.append(federated_rounds(module, dealt, (rows, labels), random_state=seed, **options))
         owners.append(owner)
         if progress is not None:
             progress(number + 1, models + 1)
@@ -395,6 +391,10 @@ def federated_game(
         population=seen.population,
     )
     return FederatedGame(truth=truth, owner=owners[0], snapshots=snapshots, target=target)
+
+
+def _rng(entropy: int, *key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=key))
 
 
 def _entropy(random_state: int | None) -> int:
