@@ -8,6 +8,7 @@ import math
 import os
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -347,6 +348,16 @@ def test_location30_end_to_end():
     )
     assert min(areas(found).values()) > 0.75
     assert areas(found)["lira-online"] > 0.9
+    (by_class,) = found.disparity
+    assert {one.label for one in by_class} == {str(label) for label in range(30)}
+
+
+def test_classes_with_numbers_for_names_are_no_numbers():
+    rng = np.random.default_rng(SEED)
+    y = np.arange(240) % 12
+    X = rng.normal(size=(240, 12)) + 2 * np.eye(12)[y]
+    (by_class,) = audit(LogisticRegression(), X, y, references=0, random_state=SEED).disparity
+    assert {one.label for one in by_class} == {str(label) for label in range(12)}
 
 
 def told(one):
@@ -371,7 +382,8 @@ def test_location30_at_full_counts(tmp_path):
         population=population,
         references=64,
         random_state=SEED,
-        checkpoint=tmp_path / "references",
+        # Given a folder that stays, a run that was interrupted goes on where it was.
+        checkpoint=Path(os.environ.get("EXPOST_CHECKPOINTS", tmp_path)) / "location30",
         workers=1,
     )
     print(found)

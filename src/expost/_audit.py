@@ -123,7 +123,7 @@ def audit(
         game.truth,
         options=replace(options, coins=coins or game.tossed, spread=True, seed=_number(seeds[2])),
         description=theory.description,
-        groups=({} if game.target.classes is None else {_CLASS: game.y}) | dict(groups or {}),
+        groups=_by_class(None if game.target.classes is None else game.y) | dict(groups or {}),
         ids=ids,
         exposures=theory.exposures,
         guarantee=theory.guarantee,
@@ -172,9 +172,9 @@ def audit_arrays(
     found = answers if isinstance(answers, Arrays) else read_arrays(answers)
     if found.member is None:
         raise InvalidInput("answers: must say who was a member (member, 0 or 1 for each row).")
-    by_class = {}
+    classes = None
     if found.classes is not None:
-        by_class[_CLASS] = np.asarray(found.classes)[found.evidence.labels]
+        classes = np.asarray(found.classes)[found.evidence.labels]
     what = "a model of which only answers are known" if description is None else description
     return audit_evidence(
         found.evidence,
@@ -188,7 +188,7 @@ def audit_arrays(
             seed=_validate.whole("random_state", random_state, least=0),
         ),
         description=what,
-        groups=by_class | dict(groups or {}),
+        groups=_by_class(classes) | dict(groups or {}),
         ids=None if found.ids is None else list(found.ids),
     )
 
@@ -308,6 +308,11 @@ def _chosen(attacks: Sequence[str | Attack] | None) -> tuple[Attack, ...] | None
         if isinstance(attack, str):
             _validate.one_of("attacks", attack, tuple(ATTACKS))
     return tuple(ATTACKS[one] if isinstance(one, str) else one for one in attacks)
+
+
+def _by_class(labels: Any) -> dict[str, Any]:
+    """Classes as words: those with numbers for names have no order that bins would follow."""
+    return {} if labels is None else {_CLASS: np.asarray(labels).astype(str)}
 
 
 def _flags(truth: Any, rows: int) -> Flags:
