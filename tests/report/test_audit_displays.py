@@ -9,6 +9,7 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 
 from expost._audit_sweep import AuditSweep
+from expost.attacks.snapshots import EpochTable, ObservedEpochs
 from expost.errors import InvalidInput
 from expost.report import collect_audit
 from expost.report.audit_displays import EpochsDisplay, ExposureDisplay, RocDisplay
@@ -60,24 +61,39 @@ def test_members_are_drawn_by_theory_and_by_attacks():
             ExposureDisplay.from_audit(audited(kind))
 
 
-def test_accuracy_by_observed_epochs():
-    epochs = np.array([5.0, 10, 15])
-    rising = np.array([0.6, 0.7, 0.74])
-    display = EpochsDisplay(
-        observed=epochs,
-        accuracy={"passive": rising, "_active": rising + 0.05},
-        low={"passive": rising - 0.02},
-        high={"passive": rising + 0.02},
+def table_of(*kinds, epochs=((5,), (5, 10))):
+    lines = zip(epochs, kinds, strict=True)
+    return EpochTable(
+        lines=tuple(
+            ObservedEpochs(epochs=seen, figures=audited(kind).figures["lira-online"])
+            for seen, kind in lines
+        ),
+        score="mean",
     )
-    ax = display.plot()
-    np.testing.assert_array_equal(line(ax, "passive").get_ydata(), rising)
-    np.testing.assert_array_equal(line(ax, "_active").get_ydata(), rising + 0.05)
-    assert len(ax.collections) == 1
+
+
+def test_accuracy_by_observed_epochs():
+    tables = {
+        "passive": table_of("nothing", "promised"),
+        "_active": table_of("promised", "memorised"),
+    }
+    ax = EpochsDisplay.from_tables(tables).plot()
+    for name, kinds in (
+        ("passive", ("nothing", "promised")),
+        ("_active", ("promised", "memorised")),
+    ):
+        expected = [audited(kind).figures["lira-online"].accuracy for kind in kinds]
+        np.testing.assert_array_equal(line(ax, name).get_ydata(), [one.value for one in expected])
+    assert len(ax.collections) == 2
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["5", "5, 10"]
     # A name that begins with an underscore is not left out of the legend.
     shown = [text.get_text().strip() for text in ax.get_legend().get_texts()]
     assert shown == ["passive", "_active", "a coin"]
-    with pytest.raises(InvalidInput, match="one value for each of 3"):
-        EpochsDisplay(observed=epochs, accuracy={"short": rising[:2]}, low={}, high={})
+    with pytest.raises(InvalidInput, match="for each of 2 observations"):
+        EpochsDisplay(observed=("5", "10"), accuracy={"short": np.zeros((1, 3))})
+    other = table_of("nothing", "promised", epochs=((1,), (2,)))
+    with pytest.raises(InvalidInput, match="same sets of epochs"):
+        EpochsDisplay.from_tables(tables | {"other": other})
 
 
 def test_a_picture_is_a_png():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from expost._audit_result import Audit
+from expost.attacks.snapshots import EpochTable
 from expost.errors import InvalidInput
 from expost.report.audit_chart import roc_floor
 from expost.report.audit_collect import collect_audit
@@ -135,36 +136,52 @@ class ExposureDisplay(_Display):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EpochsDisplay(_Display):
-    """What an observer of several snapshots reaches: the lecture's table, as lines.
+    """What observers of several snapshots reach: the lecture's table, as lines.
 
-    ``observed``  (k,) how many snapshots each figure used, or which epoch was the last.
-    ``accuracy``  by name, (k,) each;  ``low``, ``high`` by the same names, where known.
+    ``observed``  the sets of epochs that were seen, in words: k of them, from left to right.
+    ``accuracy``  (k, 3) value, low and high of each attack, by its name.
     """
 
-    observed: FloatArray
+    observed: tuple[str, ...]
     accuracy: Mapping[str, FloatArray]
-    low: Mapping[str, FloatArray]
-    high: Mapping[str, FloatArray]
-    xlabel: str = "observed epochs"
 
     def __post_init__(self) -> None:
-        for name, values in {**self.accuracy, **self.low, **self.high}.items():
-            if np.shape(values) != np.shape(self.observed):
+        for name, values in self.accuracy.items():
+            if np.shape(values) != (len(self.observed), 3):
                 raise InvalidInput(
-                    f"{name}: must have one value for each of {len(self.observed)} observations."
+                    f"{name}: must have a value, its low and its high end for each of"
+                    f" {len(self.observed)} observations."
                 )
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, EpochTable]) -> "EpochsDisplay":
+        """Tables of the same sets of epochs, by the names of their attacks."""
+        sets = {tuple(line.epochs for line in table.lines) for table in tables.values()}
+        if len(sets) != 1:
+            raise InvalidInput("tables: must be of the same sets of epochs, one table at least.")
+        return cls(
+            observed=tuple(", ".join(map(str, epochs)) for epochs in sets.pop()),
+            accuracy={
+                name: np.array(
+                    [
+                        (one.value, one.low, one.high)
+                        for one in (line.figures.accuracy for line in table.lines)
+                    ]
+                )
+                for name, table in tables.items()
+            },
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the lines with their intervals, and the coin."""
         ax = _axes(ax, (6.4, 4.0))
+        places = np.arange(len(self.observed))
         for place, (name, values) in enumerate(self.accuracy.items()):
             colour = _COLOURS[place % len(_COLOURS)]
-            if name in self.low and name in self.high:
-                ends = (self.low[name], self.high[name])
-                ax.fill_between(self.observed, *ends, color=colour, alpha=0.15, lw=0)
+            ax.fill_between(places, values[:, 1], values[:, 2], color=colour, alpha=0.15, lw=0)
             ax.plot(
-                self.observed,
-                values,
+                places,
+                values[:, 0],
                 color=colour,
                 ls=_DASHES[place % len(_DASHES)],
                 marker="o",
@@ -172,7 +189,8 @@ class EpochsDisplay(_Display):
                 label=_plain(name),
             )
         ax.axhline(0.5, color=GREY, ls=":", lw=1.4, label="a coin")
-        ax.set(xlabel=self.xlabel, ylabel="accuracy of the attack")
+        ax.set_xticks(places, self.observed)
+        ax.set(xlabel="observed epochs", ylabel="balanced accuracy of the attack")
         ax.legend(loc="best", fontsize="small")
         return ax
 
