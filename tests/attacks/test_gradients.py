@@ -361,6 +361,8 @@ def test_what_cannot_be_done_is_refused():
     rows = linear_gradients(model, X, y)
     with pytest.raises(InvalidInput, match="X has 2 columns"):
         linear_gradients(model, X[:, :2], y)
+    with pytest.raises(InvalidInput, match="is not fitted"):
+        linear_gradients(LogisticRegression(), X, y)
     with pytest.raises(InvalidInput, match="labels beside"):
         linear_gradients(model, X, y + 5)
     with pytest.raises(InvalidInput, match="pass a population"):
@@ -373,6 +375,8 @@ def test_what_cannot_be_done_is_refused():
         gradient_ratio(rows, rows.take(np.array([0, 0])), members=5)
     with pytest.raises(InvalidInput, match="noise_variance=nan"):
         gradient_ratio(rows, members=5, noise_variance=math.nan)
+    with pytest.raises(InvalidInput, match="most_rows=1"):
+        gradient_ratio(rows, members=5, most_rows=1)
     with pytest.raises(InvalidInput, match="members=0"):
         gradient_ratio(rows, members=0)
     with pytest.raises(InvalidInput, match="update has 2 entries"):

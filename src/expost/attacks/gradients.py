@@ -164,7 +164,7 @@ def gradient_ratio(
     within: int | None = None,
     total: Any = None,
     noise_variance: float = 0.0,
-    most_rows: int = MOST_ROWS,
+    most_rows: int | None = None,
 ) -> FloatArray:
     """(n,) Eq. 2: the log likelihood ratio of a model at which its members' gradients sum to S.
 
@@ -177,7 +177,8 @@ def gradient_ratio(
     ``within``          how many of them are in question; None for all.
     ``total``           (D,) S; None for 0.
     ``noise_variance``  s², the variance of each coordinate of noise on S.
-    ``most_rows``       of the population, from which C is estimated; ḡ is that of all.
+    ``most_rows``       of the population, from which C is estimated; ḡ is that of all. None: eight
+                        a coordinate, 512 at least and ``MOST_ROWS`` at most.
     """
     n = _validate.whole("members", members, least=1)
     if not 0 <= noise_variance < np.inf:
@@ -187,9 +188,10 @@ def gradient_ratio(
     inside = n if within is None else _validate.whole("within", within, least=0)
     centre, reference = _centre(gradients, population, inside, known / n)
     grown = n * (1 + n / reference.rows)
-    if reference.rows > _validate.whole("most_rows", most_rows, least=2):
+    most = min(MOST_ROWS, max(512, 8 * size)) if most_rows is None else most_rows
+    if reference.rows > _validate.whole("most_rows", most, least=2):
         # Spread over all of them: files are often sorted.
-        places = np.linspace(0, reference.rows - 1, most_rows).astype(np.int64)
+        places = np.linspace(0, reference.rows - 1, most).astype(np.int64)
         reference = reference.take(places)
     law = _OthersLaw.of(reference, centre, grown, noise_variance, known - n * centre)
     scores = np.empty(gradients.rows)

@@ -200,11 +200,11 @@ def linear_gradients(model: Any, X: Any, y: Any) -> LinearGradients | None:
         return None
     if isinstance(model, RidgeClassifier | LinearSVC):
         slope = _squared_slope if isinstance(model, RidgeClassifier) else _hinge_slope(model)
-        rows = _fitted(model, X, model.coef_)
+        rows = _fitted(model, X)
         target = _one_against_rest(y, model.classes_)
         return rows.result(slope(rows.predictors, target))
     if isinstance(model, Ridge | LinearRegression):
-        rows = _fitted(model, X, model.coef_)
+        rows = _fitted(model, X)
         target = _validate.matrix(_columns(np.asarray(y)), name="y", min_rows=1)
         if target.shape != rows.predictors.shape:
             raise InvalidInput(f"y: must have {rows.predictors.shape[1]} value(s) for each row.")
@@ -257,7 +257,7 @@ def _mean_square_curvature(X: FloatArray, curvature: FloatArray, regularization:
 
 
 def _logistic(model: LogisticRegression, X: Any, y: Any) -> LinearGradients:
-    rows = _fitted(model, X, model.coef_)
+    rows = _fitted(model, X)
     if len(model.classes_) == 2:
         slope = Logistic().slope(rows.predictors[:, 0], signs(y, model.classes_))
     else:
@@ -278,9 +278,11 @@ class _Fitted:
         return LinearGradients(features=self.features, residuals=_columns(slope), total=self.total)
 
 
-def _fitted(model: Any, X: Any, coef: Any) -> _Fitted:
+def _fitted(model: Any, X: Any) -> _Fitted:
+    if not hasattr(model, "coef_"):
+        raise InvalidInput(f"model: {type(model).__name__} is not fitted; call its fit first.")
     features = _validate.matrix(X, min_rows=1)
-    weights = np.atleast_2d(np.asarray(coef, dtype=np.float64))
+    weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if features.shape[1] != weights.shape[1]:
         raise InvalidInput(
             f"X has {features.shape[1]} columns: the model was fitted on {weights.shape[1]}."
