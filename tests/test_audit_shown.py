@@ -282,12 +282,12 @@ def test_promises_at_full_counts():
 
 @pytest.mark.long
 def test_promises_over_many_trainings():
-    """Intervals of one model are over its rows; here advantages are averaged over 40 models."""
+    """Intervals of one model are over its rows; here advantages are averaged over 24 models."""
     X, y = within_the_ball(300)
-    models, figures = 40, {}
+    models, figures = 24, {}
     for name in ("output, Laplace", "objective, Laplace"):
         figures[name] = {}
-        for epsilon in (0.1, 1.0, 10.0):
+        for epsilon in (0.1, 1.0):
             found, bound = {}, 0.0
             for seed in range(models):
                 (one,) = audit_sweep(
@@ -309,7 +309,7 @@ def test_promises_over_many_trainings():
             }
             print(name, epsilon, figures[name][f"{epsilon:g}"])
             for attack, (mean, error) in means.items():
-                # 60 of them: past 3.5 standard errors by chance in about 1.5 % of all seeds.
+                # 36 of them: past 3.5 standard errors by chance in about 3 % of all seeds.
                 assert mean < bound + 3.5 * error, (name, epsilon, attack)
     record("audit-promises-trainings", command=COMMAND, seed=0, figures=figures)
 
