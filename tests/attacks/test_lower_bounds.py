@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy.stats import binom
 
 from attacks import known_mechanisms as known
@@ -232,10 +233,28 @@ def test_rows_of_one_model_are_refused():
         epsilon_lower_bound(signals, inside.astype(int))
     with pytest.raises(InvalidInput, match="not finite"):
         epsilon_lower_bound(np.full_like(signals, np.nan), inside)
+    # Also where only a model that is counted does not answer: that is no "without".
+    silent = signals.copy()
+    silent[-1] = np.nan
+    with pytest.raises(InvalidInput, match="not finite"):
+        epsilon_lower_bound(silent, inside)
     with pytest.raises(InvalidInput, match="delta"):
         epsilon_lower_bound(signals, inside, delta=-0.1)
     with pytest.raises(InvalidInput, match="at least"):
         epsilon_lower_bound(signals, inside, confidence=0.4)
+
+
+@pytest.mark.parametrize(
+    ("mu", "delta"), [(2.6e-5, 1e-5), (0.1, 0.01), (0.5, 0.1), (1.0, 0.3), (2.0, 1e-5), (5.0, 0.3)]
+)
+def test_epsilon_of_mu_is_rounded_down(mu, delta):
+    """At what is returned the mechanism's δ is still at least the one asked for."""
+    with mp.workdps(50):
+        epsilon = mp.mpf(epsilon_of_mu(mu, delta))
+        reached = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+        assert reached >= delta
+        assert reached <= delta * (1 + mp.mpf("1e-9"))
+    assert epsilon_of_mu(mu, 1 - 2.0**-53) == 0
 
 
 def test_constant_signals_prove_nothing():

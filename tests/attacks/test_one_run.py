@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from attacks.known_mechanisms import all_or_nothing, gaussian_sums, laplace, responses
 from expost._counts import Share
+from expost.attacks import one_run as module
 from expost.attacks.lower_bounds import epsilon_of_rates
 from expost.attacks.one_run import Guesses, epsilon_lower_bound, gaussian_p_value, p_value
 from expost.errors import InvalidInput
@@ -370,6 +371,20 @@ def test_the_order_of_rows_betrays_nothing():
     assert perfect.most == perfect.epsilon
     assert perfect.epsilon < logit(0.01 ** (1 / 400))
     assert "400 of 400 guesses right" in str(perfect)
+
+
+def test_ties_are_broken_by_a_stream_of_their_own():
+    """Members drawn by the same seed: the order of ties must not follow them.
+
+    Broken by ``default_rng(seed).permutation`` itself, 0.5 too many were right: 4.6 errors.
+    """
+    right = []
+    for seed in range(2000):
+        truth = np.random.default_rng(seed).permutation(100) < 50
+        right.append(module._guess(np.zeros(100), truth, seed)[0].right)
+    assert abs(np.mean(right) - 50) < 3 * np.std(right) / math.sqrt(2000)
+    truth = np.arange(100) < 50
+    assert module._guess(np.zeros(100), truth, 1) == module._guess(np.zeros(100), truth, 1)
 
 
 def test_what_proves_nothing_is_refused():

@@ -134,7 +134,7 @@ def epsilon_lower_bound(
     with_row = np.asarray(counted[:, row])
     trials = _Trials(int(with_row.sum()), int((~with_row).sum()), miss, delta, gaussian)
     sign, threshold = _best_threshold(means, row, trials)
-    said = sign * np.asarray(signals[choosing:, row], dtype=np.float64) > threshold
+    said = sign * _finite(signals[choosing:, row]) > threshold
     true, false = int(said[with_row].sum()), int(said[~with_row].sum())
     return LowerBound(
         epsilon=trials.epsilon(true, false),
@@ -171,8 +171,14 @@ def epsilon_of_rates(true: float, false: float, delta: float) -> float:
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """ε(δ) of Gaussian noise, rounded down, where the library elsewhere rounds up."""
-    return epsilon_from_mu(mu, delta=delta) * (1 - 1e-12) if mu > 0 else 0.0
+    """ε(δ) of Gaussian noise, rounded down, where the library elsewhere rounds up.
+
+    What is added to δ is more than its own rounding, by which ε there is too large.
+    """
+    more = delta * (1 + 1e-10)
+    if not (mu > 0 and more < 1):
+        return 0.0
+    return epsilon_from_mu(mu, delta=more) * (1 - 1e-12)
 
 
 def checked(delta: float, confidence: float, gaussian: bool) -> tuple[float, float]:
@@ -241,9 +247,7 @@ def _means(signals: Confidences, inside: Flags) -> _Means:
     rows = signals.shape[1]
     count, total, square = np.zeros((2, rows)), np.zeros((2, rows)), np.zeros((2, rows))
     for signal, within in zip(signals, inside, strict=True):
-        value = np.asarray(signal, dtype=np.float64)
-        if not np.all(np.isfinite(value)):
-            raise InvalidInput("signals: hold values that are not finite; no threshold sorts them.")
+        value = _finite(signal)
         for place, part in enumerate((within, ~within)):
             count[place] += part
             total[place] += np.where(part, value, 0.0)
@@ -252,6 +256,13 @@ def _means(signals: Confidences, inside: Flags) -> _Means:
     mean = total / least
     variance = np.maximum(square / least - mean**2, 0.0) * least / np.maximum(least - 1, 1)
     return _Means(count, mean, variance)
+
+
+def _finite(signals: Any) -> FloatArray:
+    values = np.asarray(signals, dtype=np.float64)
+    if not np.all(np.isfinite(values)):
+        raise InvalidInput("signals: hold values that are not finite; no threshold sorts them.")
+    return values
 
 
 def _told_apart_best(means: _Means, counted: Flags) -> int | None:

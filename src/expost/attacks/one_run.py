@@ -37,6 +37,7 @@ __all__ = ["Guesses", "epsilon_lower_bound", "gaussian_p_value", "p_value"]
 # (share of the canaries guessed "in", share guessed "out"): all that is tried, before any coin is
 # looked at; each has its part of what may be missed.
 _SHARES = ((0.5, 0.5), (0.25, 0.25), (0.1, 0.1), (0.03, 0.03), (0.05, 0.0))
+_TIES = 1
 # No ε or μ beyond this is refuted; below, to five digits or so.
 _LARGEST = 64.0
 _HALVINGS = 24
@@ -117,7 +118,9 @@ def epsilon_lower_bound(
 def _guess(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
     """The guesses in each amount, none of them made by looking at ``truth``."""
     count = len(scores)
-    order = np.random.default_rng(seed).permutation(count)
+    # A stream of its own: whoever tossed the coins may have used this very seed.
+    ties = np.random.SeedSequence(seed, spawn_key=(_TIES,))
+    order = np.random.default_rng(ties).permutation(count)
     falling = truth[order[np.argsort(-scores[order], kind="stable")]]
     tried = []
     for share_in, share_out in _SHARES:
