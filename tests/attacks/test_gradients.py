@@ -398,3 +398,15 @@ def test_even_noise_alone_makes_the_plain_inner_product():
     rows = DenseGradients(vectors=g - g.mean(axis=0))
     found = gradient_ratio(rows, rows, members=2, total=total, noise_variance=1e8)
     np.testing.assert_allclose(found, update_ratio(rows, total, scale=1e4), rtol=1e-5)
+
+
+class Speaks:
+    """A model that knows its own gradients."""
+
+    def gradient_scores(self, X, y, *, members, population, trained_on):
+        return {"gradient-norm": np.full(len(X), float(members))}
+
+
+def test_a_model_may_speak_for_itself():
+    X, y = sample(5, 3)
+    assert gradient_scores(Speaks(), X, y, members=2)["gradient-norm"].tolist() == [2.0] * 5
