@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
-from expost._audit_game import both, known, play, white_box
+from expost._audit_game import both, enough, known, play, white_box
 from expost._audit_result import Audit, Exposures
 from expost._disparity import disparity
 from expost._privacy_profile import PrivacyProfile
@@ -92,7 +92,9 @@ def audit(
         delta=_validate.probability("delta", delta),
         confidence=_validate.probability("confidence", confidence),
     )
-    _validate.whole("references", references, least=0)
+    if _validate.whole("references", references, least=0) == 1:
+        raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
+    _check_kinds(population, groups, exposure)
     seeds = np.random.SeedSequence(
         None if random_state is None else _validate.whole("random_state", random_state, least=0)
     ).spawn(4)
@@ -101,7 +103,11 @@ def audit(
     game = play(
         target_of(model, every, train=train, regression=regression), X, y, X_out, y_out, seeds[0]
     )
+    # All that is asked of the target comes first: it must not fail after hours of training.
     found = no_references(game.target, game.X, game.y, population)
+    evidence = evidence_of(game.target, found, game.X, game.y, population)
+    gradients, left_out = white_box(game, population)
+    theory = known(game, exposure)
     if references > 0:
         found = train_references(
             game.target,
@@ -116,10 +122,15 @@ def audit(
             progress=progress,
             population=population,
         )
-    evidence = evidence_of(game.target, found, game.X, game.y, population)
-    theory = known(game, exposure)
     return audit_evidence(
-        replace(evidence, extras=white_box(game, population)),
+        replace(
+            evidence,
+            references=found.confidence,
+            inside=found.inside,
+            population_references=found.population,
+            reference_views=found.views,
+            extras=gradients,
+        ),
         game.truth,
         options=replace(options, coins=coins or game.tossed, spread=True, seed=_number(seeds[2])),
         description=theory.description,
@@ -127,7 +138,7 @@ def audit(
         ids=ids,
         exposures=theory.exposures,
         guarantee=theory.guarantee,
-        notices=theory.notices,
+        notices=(*theory.notices, *left_out),
     )
 
 
@@ -172,6 +183,7 @@ def audit_arrays(
     found = answers if isinstance(answers, Arrays) else read_arrays(answers)
     if found.member is None:
         raise InvalidInput("answers: must say who was a member (member, 0 or 1 for each row).")
+    enough("member", found.member)
     classes = None
     if found.classes is not None:
         classes = np.asarray(found.classes)[found.evidence.labels]
@@ -246,7 +258,7 @@ def _scores(
     for attack in ATTACKS.values() if chosen is None else chosen:
         why = missing(attack, evidence)
         if why is None:
-            scores[attack.name] = attack(evidence)
+            scores[attack.name] = np.asarray(attack(evidence))
         elif chosen is None:
             skipped[attack.name] = why
         else:
@@ -307,7 +319,26 @@ def _chosen(attacks: Sequence[str | Attack] | None) -> tuple[Attack, ...] | None
     for attack in attacks:
         if isinstance(attack, str):
             _validate.one_of("attacks", attack, tuple(ATTACKS))
+        elif not all(hasattr(attack, part) for part in ("name", "needs", "__call__")):
+            raise InvalidInput(
+                f"attacks: has a {type(attack).__name__}; must be names, or functions with a name"
+                " and needs (expost.attacks.evidence.Attack)."
+            )
     return tuple(ATTACKS[one] if isinstance(one, str) else one for one in attacks)
+
+
+def _check_kinds(population: Any, groups: Any, exposure: Any) -> None:
+    if population is not None and not (
+        isinstance(population, tuple | list) and len(population) == 2
+    ):
+        raise InvalidInput("population: must be a pair (rows, labels).")
+    if groups is not None and not isinstance(groups, Mapping):
+        raise InvalidInput("groups: must be columns by their names, {name: cells}.")
+    if exposure is not None and not isinstance(exposure, PrivacyProfile):
+        raise InvalidInput(
+            f"exposure: is a {type(exposure).__name__}; must be what expost.profile gives of the"
+            " members."
+        )
 
 
 def _by_class(labels: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from expost.mechanisms import Release
 from expost.risk import Guarantee
 from expost.types import FloatArray
 
-__all__ = ["Game", "Known", "both", "known", "play", "white_box"]
+__all__ = ["Game", "Known", "both", "enough", "known", "play", "white_box"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,19 +106,47 @@ def _check(game: Game) -> None:
         raise InvalidInput(
             f"y has {len(game.y)} entries: must have one for each of {_rows.count(game.X)} rows."
         )
-    if not 0 < np.count_nonzero(game.truth) < len(game.truth):
-        raise InvalidInput("X: an audit needs members and others; give more rows.")
+    enough("X", game.truth)
 
 
-def white_box(game: Game, population: tuple[Any, Any] | None) -> dict[str, FloatArray]:
-    """Scores of who sees the parameters of a linear model or a torch module; none of another."""
+def enough(name: str, truth: Flags) -> None:
+    """Before hours of training: a threshold is chosen by some of each kind, judged by others."""
+    members = int(np.count_nonzero(truth))
+    if not 2 <= members <= len(truth) - 2:
+        raise InvalidInput(
+            f"{name}: {members} members and {len(truth) - members} others: an audit needs at least"
+            " two of each; give more rows."
+        )
+
+
+def white_box(
+    game: Game, population: tuple[Any, Any] | None
+) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
+    """Scores of who sees the parameters of a linear model or a torch module; none of another.
+
+    Where such a model's gradients cannot be had, the notice that says why: the others go on.
+    """
     # What a training function has made may speak for itself, as a torch module does.
     model = getattr(game.target, "model", None) if game.model is None else game.model
     if model is None:
-        return {}
+        return {}, ()
+    told = "The attacks on gradients were left out: "
+    if _is_unheard(model, game.y if population is None else both(game.y, population[1])):
+        return {}, (f"{told}the model has not seen every class of these rows.",)
     # Where coins decided, their number is one of theirs: it is no one's to know.
     members = len(game.truth) // 2 if game.tossed else int(np.count_nonzero(game.truth))
-    return gradient_scores(model, game.X, game.y, members=members, population=population)
+    try:
+        scores = gradient_scores(model, game.X, game.y, members=members, population=population)
+    except ExpostError as error:
+        return {}, (f"{told}{error}",)
+    return scores, ()
+
+
+def _is_unheard(model: Any, labels: NDArray[Any]) -> bool:
+    """Whether some label is none of the classes that the model tells apart."""
+    known = getattr(model, "classes", None) if isinstance(model, Release) else None
+    known = getattr(model, "classes_", known)
+    return known is not None and not bool(np.all(np.isin(labels, np.asarray(known))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,9 @@ def audit_sweep(
         raise InvalidInput("model: must be an estimator with the parameter epsilon.")
     if "checkpoint" in options or "exposure" in options or "X_out" in options:
         raise InvalidInput("options: checkpoint, exposure and X_out are those of one audit.")
-    asked = sorted({_validate.positive("epsilons", float(one)) for one in epsilons})
+    if isinstance(epsilons, str) or not hasattr(epsilons, "__iter__"):
+        raise InvalidInput(f"epsilons={epsilons!r}: must be a list of numbers.")
+    asked = sorted({_validate.positive("epsilons", one) for one in epsilons})
     if not asked:
         raise InvalidInput("epsilons: must name at least one.")
     seed = random_state

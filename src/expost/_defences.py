@@ -83,17 +83,22 @@ def compare_defences(
     ``progress``         called with (models trained, models in all).
     """
     rows, labels = _pool(X, y)
+    repetitions = _validate.whole("repetitions", repetitions, least=1)
+    epsilons, regularizations = (
+        _listed("epsilons", epsilons),
+        _listed("regularizations", regularizations),
+    )
     numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     notices: list[str] = []
     if defences is None:
-        others = None if reference is None else _referred(reference, labels)
+        others = None if reference is None else _referred(reference, rows, labels)
         chosen = _default_defences(
             rows,
             numbers,
             others,
             data_norm=data_norm,
             regularizations=(regularization, *regularizations),
-            epsilons=tuple(epsilons),
+            epsilons=epsilons,
             notices=notices,
         )
     else:
@@ -107,7 +112,7 @@ def compare_defences(
         workers=workers,
         counted=_Counted(progress, len(chosen), references, repetitions),
     )
-    partings = game.partings(_validate.whole("repetitions", repetitions, least=1))
+    partings = game.partings(repetitions)
     return DefenceTable(
         rows=tuple(game.play(place, one, partings) for place, one in enumerate(chosen)),
         members=int(partings[0].sum()),
@@ -362,11 +367,17 @@ def _pool(X: Any, y: Any) -> tuple[FloatArray, NDArray[Any]]:
     return rows, labels
 
 
-def _referred(reference: tuple[Any, Any], labels: NDArray[Any]) -> tuple[FloatArray, IntArray]:
+def _referred(
+    reference: tuple[Any, Any], pool: FloatArray, labels: NDArray[Any]
+) -> tuple[FloatArray, IntArray]:
     """The reference rows, their labels numbered as those of the pool."""
     if not isinstance(reference, tuple | list) or len(reference) != 2:
         raise InvalidInput("reference: must be a pair (X, y).")
     rows = _validate.matrix(reference[0], name="reference")
+    if rows.shape[1] != pool.shape[1]:
+        raise InvalidInput(
+            f"reference: has {rows.shape[1]} columns: must have the {pool.shape[1]} of X."
+        )
     theirs, classes = np.asarray(reference[1]), np.unique(labels)
     if theirs.shape != (len(rows),) or not np.all(np.isin(theirs, classes)):
         raise InvalidInput("reference: must have one label a row, of the classes of y.")
@@ -382,7 +393,7 @@ def _checked(defences: Sequence[Defence] | Mapping[str, Any]) -> tuple[Defence, 
                     " predict_proba, or be a function (X, y, seed) -> predict_proba."
                 )
         defences = [NamedDefence(name=str(name), how=how) for name, how in defences.items()]
-    found = tuple(defences)
+    found = tuple(defences) if hasattr(defences, "__iter__") else ()
     if not found or not all(isinstance(one, Defence) for one in found):
         raise InvalidInput(
             "defences: must be at least one, each with a name, attack_limit(X, y) and"
@@ -392,6 +403,12 @@ def _checked(defences: Sequence[Defence] | Mapping[str, Any]) -> tuple[Defence, 
     if len(set(names)) < len(names):
         raise InvalidInput(f"defences: {len(names)} have {len(set(names))} names; name each apart.")
     return found
+
+
+def _listed(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InvalidInput(f"{name}={values!r}: must be a list of numbers.")
+    return tuple(values)
 
 
 def _references(value: Any) -> int:

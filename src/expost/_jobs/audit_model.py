@@ -24,10 +24,10 @@ def named_estimator(text: str) -> Any:
     settings = _parameters(parameters, name) if colon else {}
     try:
         estimator = model(**settings)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         raise InvalidInput(
             f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
-        ) from None
+        ) from error
     for method in ("fit", "predict_proba", "get_params"):
         if not hasattr(estimator, method):
             hint = "; pass probability=True" if "probability" in _settings(estimator) else ""
@@ -58,8 +58,19 @@ def _imported(path: str, name: str) -> type:
         ) from None
     except AttributeError:
         raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.") from None
+    except Exception as error:
+        raise InvalidInput(
+            f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
+            " mend it."
+        ) from error
     if not isinstance(found, type):
         raise InvalidInput(f"{name}: is no class; name one that is fitted by fit(X, y).")
+    if not hasattr(found, "fit"):
+        # Before there is an instance: to make one of subprocess.Popen is to run a program.
+        raise InvalidInput(
+            f"{name}: has no fit: an audit needs a class of scikit-learn's interface that gives"
+            " probabilities."
+        )
     return found
 
 
@@ -76,6 +87,8 @@ def _parameters(text: str, name: str) -> dict[str, Any]:
     for keyword in call.keywords:
         if keyword.arg is None:
             raise InvalidInput(f"{name}: {remedy}.")
+        if keyword.arg in found:
+            raise InvalidInput(f"{name}: gives {keyword.arg!r} twice; give it once.")
         if isinstance(keyword.value, ast.Name):
             found[keyword.arg] = keyword.value.id
             continue

@@ -96,7 +96,10 @@ class Labels:
     def _all_columns(self, p: Any, known: Any, rows: int, name: str) -> NDArray[Any]:
         """(rows, K), zeros for the classes that the model has not seen."""
         assert self.classes is not None
-        found = np.asarray(p)
+        try:
+            found = np.asarray(p)
+        except ValueError:
+            raise InvalidInput(f"{name}: answers rows with lists of different lengths.") from None
         if found.shape != (rows, len(known)):
             raise InvalidInput(
                 f"{name}: answers {rows} rows with shape {found.shape}; must be ({rows},"

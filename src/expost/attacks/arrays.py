@@ -90,7 +90,8 @@ def arrays_of(
             "population_references: what the references say of the population; give it exactly"
             " where both are given."
         )
-    quantity, values = named[0], np.asarray(given[named[0]])
+    quantity = named[0]
+    values = _array(quantity, given[quantity])
     wide = quantity == "probabilities" and values.ndim == 2
     numbers, outside, classes = _numbered(labels, population_labels, values.shape[1] if wide else 0)
     target = _confidence(quantity, values, numbers, "the target")
@@ -107,7 +108,8 @@ def arrays_of(
             population=known,
             population_labels=np.zeros(k, dtype=np.int32) if outside is None else outside,
             population_references=(
-                np.empty((m, 0), dtype=np.float32)
+                # Without references nothing is said of the population either.
+                np.empty((m, k), dtype=np.float32)
                 if population_references is None
                 else _of_models(quantity, population_references, outside, k)
             ),
@@ -116,12 +118,17 @@ def arrays_of(
         ),
         member=None if member is None else _of_length("member", _flags("member", member), n),
         classes=classes,
-        ids=None if ids is None else _of_length("ids", np.asarray(ids), n),
+        ids=None if ids is None else _of_length("ids", _array("ids", ids), n),
     )
 
 
 def read_arrays(path: str | Path) -> Arrays:
     """The evidence in an npz file, a CSV or a Parquet table (module docstring)."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput(
+            f"answers: is a {type(path).__name__}; must be the path of a file, or what"
+            " expost.attacks.arrays_of makes of arrays."
+        )
     path = Path(path)
     found = _read_npz(path) if path.suffix == ".npz" else _read_table(path)
     try:
@@ -160,7 +167,7 @@ def _confidence(
     quantity: str, values: Any, numbers: NDArray[np.int32] | None, name: str
 ) -> Confidences:
     """(n,) φ of one model's answers."""
-    found = np.asarray(values)
+    found = _array(quantity, values)
     if found.ndim == 2 and quantity == "probabilities":
         if numbers is None:
             raise InvalidInput(f"labels: are needed with probabilities of every class of {name}.")
@@ -188,6 +195,8 @@ def _of_models(
     quantity: str, values: Any, numbers: NDArray[np.int32] | None, rows: int
 ) -> Confidences:
     """(m, rows) φ of the answers of m models."""
+    if values is not None and np.ndim(_array("references", values)) < 2:
+        raise InvalidInput("references: must have a line for each reference, a number a row.")
     each = [
         _of_length(
             f"reference {number}",
@@ -207,10 +216,24 @@ def _views(references: Any, shape: tuple[int, ...]) -> Confidences:
 
 
 def _flags(name: str, values: Any) -> Flags:
-    found = np.asarray(values)
+    found = _array(name, values)
+    if found.dtype == object or found.dtype.kind in "SU":
+        # As tables write them.
+        words = np.char.lower(found.astype(str))
+        if np.all((words == "true") | (words == "false")):
+            return np.asarray(words == "true")
     if found.dtype.kind not in "biuf" or not np.all((found == 0) | (found == 1)):
         raise InvalidInput(f"{name}: must be true or false, or 1 or 0, everywhere.")
     return found.astype(np.bool_)
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidInput(
+            f"{name}: has lines of different lengths; must have equal ones."
+        ) from None
 
 
 def _of_length(name: str, values: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -225,6 +248,8 @@ def _read_npz(path: Path) -> dict[str, Any]:
             found = {name: file[name] for name in file.files}
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+    except MemoryError:
+        raise InvalidInput(f"{path}: says that it holds more than fits in memory.") from None
     except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
         raise InvalidInput(f"{path}: is not an npz file of plain arrays.") from None
     unknown = sorted(set(found) - {*_COLUMNS.values(), *_MORE})

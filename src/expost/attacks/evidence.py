@@ -118,7 +118,7 @@ def missing(attack: Attack, evidence: Evidence) -> str | None:
         "views": evidence.views.shape[1] > 0 and len(evidence.reference_views) > 0,
         "extras": bool(evidence.extras),
     }
-    lacking = sorted(need for need in attack.needs if not have[need])
+    lacking = sorted(need for need in attack.needs if not have.get(need))
     return f"needs {', '.join(lacking)}" if lacking else None
 
 

@@ -122,6 +122,8 @@ def train_references(
     share = _validate.probability("share", share)
     kept = min(_validate.whole("shadows", shadows, least=0), m)
     seed = None if random_state is None else _validate.whole("random_state", random_state, least=0)
+    if workers is not None:
+        _check_workers(workers)
     if not target.can_train:
         raise InvalidInput("references: nothing like this target can be trained; pass train=.")
     game = _game(target, X, y, population)
@@ -196,6 +198,8 @@ def _game(target: Target, X: Any, y: Any, population: tuple[Any, Any] | None) ->
         raise InvalidInput(f"y has {len(labels)} entries: must have one for each row of X.")
     if population is None:
         return _Game(target=target.untrained, X=X, y=labels, population=None)
+    if not isinstance(population, tuple | list) or len(population) != 2:
+        raise InvalidInput("population: must be a pair (rows, labels).")
     outside, theirs = _rows.whole(population[0], name="population"), _column(population[1])
     target.labels.numbers(theirs)
     if _rows.count(outside) != len(theirs):
@@ -229,10 +233,26 @@ def _digest(game: _Game, models: int, share: float, shadows: int) -> str:
 
 def _room(shape: tuple[int, ...], kind: Any, most: int, folder: Path | None) -> NDArray[Any]:
     """Memory, or a file without a name that goes with the array, for more than ``most`` bytes."""
-    if math.prod(shape) * np.dtype(kind).itemsize <= most:
+    size = math.prod(shape) * np.dtype(kind).itemsize
+    if size <= most:
         return np.empty(shape, dtype=kind)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return np.memmap(file, dtype=kind, mode="w+", shape=shape)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return np.memmap(file, dtype=kind, mode="w+", shape=shape)
+    except (OSError, OverflowError, ValueError):
+        raise InvalidInput(
+            f"references={shape[0]}: {size / 2**30:.3g} GiB of answers do not fit on the disk; take"
+            " fewer, or fewer rows."
+        ) from None
+
+
+def _check_workers(workers: Any) -> None:
+    whole = isinstance(workers, int | np.integer) and not isinstance(workers, bool)
+    if not whole or workers == 0:
+        raise InvalidInput(
+            f"workers={workers!r}: must be a whole number of at least 1, -1 for all processors, or"
+            " None."
+        )
 
 
 def _spread(inside: Flags, share: float, entropy: int) -> None:

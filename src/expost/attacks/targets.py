@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.exceptions import NotFittedError
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from expost import _validate
@@ -142,9 +143,10 @@ class EstimatorTarget:
         model = self.estimator
         if not self.is_fitted:
             raise InvalidInput(f"{self.name}: {type(model).__name__} is not fitted; call its fit.")
-        if self.classes is None:
-            return self.labels.of_predictions(model.predict, X, y, self.name)
-        return self.labels.of_probabilities(self._ask, X, y, self.name)
+        with _asking(self.name):
+            if self.classes is None:
+                return self.labels.of_predictions(model.predict, X, y, self.name)
+            return self.labels.of_probabilities(self._ask, X, y, self.name)
 
     def _ask(self, X: Any) -> tuple[Any, Any]:
         model = self.estimator
@@ -298,12 +300,13 @@ class FunctionTarget:
         """What the attacker sees of these rows with these labels."""
         if self.model is None:
             raise InvalidInput(f"{self.name}: is a training function; train a model first.")
-        if self.classes is None:
-            predict = getattr(self.model, "predict", self.model)
-            return self.labels.of_predictions(predict, X, y, self.name)
-        ask = getattr(self.model, "predict_proba", self.model)
-        known = getattr(self.model, "classes_", self.classes)
-        return self.labels.of_probabilities(lambda part: (ask(part), known), X, y, self.name)
+        with _asking(self.name):
+            if self.classes is None:
+                predict = getattr(self.model, "predict", self.model)
+                return self.labels.of_predictions(predict, X, y, self.name)
+            ask = getattr(self.model, "predict_proba", self.model)
+            known = getattr(self.model, "classes_", self.classes)
+            return self.labels.of_probabilities(lambda part: (ask(part), known), X, y, self.name)
 
     def trained(self, X: Any, y: Any, seed: int, *, name: str = "a reference") -> "FunctionTarget":
         """What the function makes of these rows."""
@@ -414,13 +417,34 @@ def _is_torch(model: Any) -> bool:
 
 @contextmanager
 def _training(name: str) -> Iterator[None]:
-    """What goes wrong is said of the model by its name; why, stands in the error's cause."""
+    """What goes wrong is said of the model by its name; why, stands in the error's cause.
+
+    Its words are not repeated, for they may show cells; of a parameter they do not.
+    """
+    try:
+        yield
+    except ExpostError:
+        raise
+    except InvalidParameterError as error:
+        raise InvalidInput(f"{name}: could not be trained: {error}") from error
+    except Exception as error:
+        raise InvalidInput(
+            f"{name}: could not be trained (its fit raised {type(error).__name__}): it must take"
+            " rows like these, of numbers and without gaps where it asks for that, and a random"
+            " part of them, in which every class needs enough rows."
+        ) from error
+
+
+@contextmanager
+def _asking(name: str) -> Iterator[None]:
+    """The same of a model that is asked."""
     try:
         yield
     except ExpostError:
         raise
     except Exception as error:
         raise InvalidInput(
-            f"{name}: could not be trained ({type(error).__name__}, told above); the rows of a"
-            " reference are a random part of all, so every class needs enough of them."
+            f"{name}: could not answer (it raised {type(error).__name__}): it must take every row"
+            " in question, of the columns that it was trained with, and give each a probability"
+            " for every class."
         ) from error
