@@ -22,6 +22,7 @@ from expost import PrivateLogisticRegression, audit, audit_arrays, audit_sweep
 from expost._audit import Options, audit_evidence
 from expost.attacks.arrays import arrays_of
 from expost.attacks.catalogue import ATTACKS
+from expost.attacks.roc import figures
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta
 from expost.types import Audience
@@ -365,6 +366,14 @@ def test_over_epsilon():
     assert np.array_equal(low.truth, high.truth)
     assert low.advantage_bound < high.advantage_bound
     assert sweep.beaten == ()
+    allowed = replace(low, guarantee=EpsilonDelta(epsilon=0.1))
+    for share, beaten in ((0.08, ()), (1.0, ((0.1, "loss"),))):
+        score = np.where(RNG.random(240) < share, low.truth, RNG.random(240) < 0.5) + 0.0
+        made = figures(score, low.truth)
+        one = replace(
+            allowed, scores=low.scores | {"loss": score}, figures=low.figures | {"loss": made}
+        )
+        assert replace(sweep, audits=(one, high)).beaten == beaten
     assert len(sweep.correlations) == 2
     assert "allowed" in str(sweep)
     assert sweep.to_json()["audits"][1]["epsilon"] == 100.0

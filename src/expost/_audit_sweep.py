@@ -13,6 +13,7 @@ from expost import _validate
 from expost._audit import audit
 from expost._audit_result import WARNING, Audit, Correlation
 from expost.attacks._quiet import without_warnings
+from expost.attacks.roc import Interval, figures
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -46,12 +47,19 @@ class AuditSweep:
 
     @property
     def beaten(self) -> tuple[tuple[float, str], ...]:
-        """(ε, attack) of every advantage whose interval lies above what the promise allows."""
+        """(ε, attack) of every advantage whose interval lies above what the promise allows.
+
+        Of so many intervals some would by chance: they are taken so wide (Bonferroni) that all
+        of them hold together at the confidence that was asked for.
+        """
+        tried = sum(len(one.figures) for one in self.audits)
         return tuple(
             (epsilon, name)
             for epsilon, one in self
-            for name, figures in one.figures.items()
-            if one.advantage_bound is not None and figures.advantage.low > one.advantage_bound
+            for name, found in one.figures.items()
+            if one.advantage_bound is not None
+            and found.advantage.low > one.advantage_bound
+            and _widened(one, name, tried).low > one.advantage_bound
         )
 
     def __str__(self) -> str:
@@ -67,13 +75,13 @@ class AuditSweep:
         )
         lines = [head]
         for epsilon, one in self:
-            figures, related = one.figures[one.best], _last(one)
+            best, related = one.figures[one.best], _last(one)
             bound = "none" if one.advantage_bound is None else f"{one.advantage_bound:.3f}"
             shown = "" if related is None else f"{related.value:.2f}"
             if related is not None:
                 shown += f" ({related.low:.2f} … {related.high:.2f})"
             lines.append(
-                f"{epsilon:>8g}  {one.best:<22}  {figures.auc!s:>21}  {figures.advantage!s:>22}"
+                f"{epsilon:>8g}  {one.best:<22}  {best.auc!s:>21}  {best.advantage!s:>22}"
                 f"  {bound:>7}  {shown}"
             )
         return lines
@@ -132,6 +140,12 @@ def _at(model: Any, epsilon: float) -> Any:
         fresh = clone(model)
     (fresh[-1] if isinstance(fresh, Pipeline) else fresh).set_params(epsilon=epsilon)
     return fresh
+
+
+def _widened(one: Audit, name: str, tried: int) -> Interval:
+    """The attack's advantage with the interval of one of ``tried``."""
+    confidence = 1 - (1 - one.confidence) / tried
+    return figures(one.scores[name], one.truth, confidence=confidence).advantage
 
 
 def _last(one: Audit) -> Correlation | None:
