@@ -14,7 +14,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 import expost
@@ -22,6 +22,7 @@ from expost import PrivateLogisticRegression, audit, audit_arrays, audit_sweep
 from expost._audit import Options, audit_evidence
 from expost.attacks.arrays import arrays_of
 from expost.attacks.catalogue import ATTACKS
+from expost.attacks.references import train_references
 from expost.attacks.roc import figures
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta
@@ -135,6 +136,46 @@ def test_gaussian_noise_is_refuted_by_its_curve():
     found = audit(model, X, y, **FEW)
     assert len(found.bounds) == 2
     assert all("GDP" in one.assumption or "Gaussian" in one.assumption for one in found.bounds)
+
+
+def test_a_promise_that_does_not_cover_every_step_is_not_shown():
+    private = PrivateLogisticRegression(epsilon=5.0, noise="gaussian", delta=1e-6, **PUBLIC)
+    learned = audit(make_pipeline(StandardScaler(), private), X, y, **FEW)
+    assert learned.guarantee is None
+    assert learned.exposures is not None
+    assert "steps before it learned from the rows" in learned.notices[0]
+    assert not any(one.assumption for one in learned.bounds)
+    fixed = audit(make_pipeline(Normalizer(), "passthrough", private), X, y, **FEW)
+    assert fixed.guarantee is not None
+    assert fixed.notices == ()
+    assert all(one.assumption for one in fixed.bounds)
+
+
+def test_what_was_read_from_the_data_is_said_of_a_simulation_too():
+    found = audit(PrivateLogisticRegression(epsilon=5.0, classes=PUBLIC["classes"]), X, y, **FEW)
+    assert any("Read from the data" in notice for notice in found.notices)
+    assert not any("seed" in notice for notice in found.notices)
+
+
+def test_no_attack_is_told_how_many_heads_there_were(monkeypatch):
+    """As where the coins are tossed here: not by the references' size, nor as a number."""
+    told = []
+
+    def scores(*args, members, **options):
+        told.append(members)
+        return {}
+
+    def trained(*args, share, **options):
+        told.append(share)
+        return train_references(*args, share=share, **options)
+
+    monkeypatch.setattr("expost._audit_game.gradient_scores", scores)
+    monkeypatch.setattr("expost._audit.train_references", trained)
+    rows = (X[:110], y[:110], X[110:], y[110:])
+    model = LogisticRegression().fit(X[:110], y[:110])
+    audit(model, *rows, coins=True, references=2, random_state=0)
+    audit(model, *rows, references=2, random_state=0)
+    assert told == [120, 0.5, 110, 110 / 240]
 
 
 def test_by_class_and_by_group(found):

@@ -106,7 +106,9 @@ def audit(
     # All that is asked of the target comes first: it must not fail after hours of training.
     found = no_references(game.target, game.X, game.y, population)
     evidence = evidence_of(game.target, found, game.X, game.y, population)
-    gradients, left_out = white_box(game, population)
+    # The number of heads is one of the coins' too: neither the share nor a score may know it.
+    fair = coins or game.tossed
+    gradients, left_out = white_box(game, population, coins=fair)
     theory = known(game, exposure)
     if references > 0:
         found = train_references(
@@ -114,7 +116,7 @@ def audit(
             game.X,
             game.y,
             models=references,
-            share=0.5 if game.tossed else float(np.mean(game.truth)),
+            share=0.5 if fair else float(np.mean(game.truth)),
             # Without a seed a checkpoint has its own, and goes on with it.
             random_state=None if random_state is None else _number(seeds[1]),
             workers=workers,
@@ -132,7 +134,7 @@ def audit(
             extras=gradients,
         ),
         game.truth,
-        options=replace(options, coins=coins or game.tossed, spread=True, seed=_number(seeds[2])),
+        options=replace(options, coins=fair, spread=True, seed=_number(seeds[2])),
         description=theory.description,
         groups=_by_class(None if game.target.classes is None else game.y) | dict(groups or {}),
         ids=ids,

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from expost._audit_result import Exposures
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
+from expost._target import SEEDED
 from expost.attacks import _rows
 from expost.attacks._quiet import one_thread, without_warnings
 from expost.attacks.evidence import Flags
@@ -21,6 +24,11 @@ from expost.risk import Guarantee
 from expost.types import FloatArray
 
 __all__ = ["Game", "Known", "both", "enough", "known", "play", "white_box"]
+
+_UNCOVERED = (
+    "The model's promise is not shown: it is that of the last step alone, and steps before it"
+    " learned from the rows, which it does not cover."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +128,7 @@ def enough(name: str, truth: Flags) -> None:
 
 
 def white_box(
-    game: Game, population: tuple[Any, Any] | None
+    game: Game, population: tuple[Any, Any] | None, *, coins: bool
 ) -> tuple[dict[str, FloatArray], tuple[str, ...]]:
     """Scores of who sees the parameters of a linear model or a torch module; none of another.
 
@@ -134,7 +142,7 @@ def white_box(
     if _is_unheard(model, game.y if population is None else both(game.y, population[1])):
         return {}, (f"{told}the model has not seen every class of these rows.",)
     # Where coins decided, their number is one of theirs: it is no one's to know.
-    members = len(game.truth) // 2 if game.tossed else int(np.count_nonzero(game.truth))
+    members = len(game.truth) // 2 if coins else int(np.count_nonzero(game.truth))
     try:
         scores = gradient_scores(model, game.X, game.y, members=members, population=population)
     except ExpostError as error:
@@ -173,18 +181,31 @@ def known(game: Game, exposure: PrivacyProfile | None) -> Known:
     if release is None:
         return Known(description=described)
     guarantee = release.mechanism.guarantee if release.mechanism.is_private else None
+    notices: tuple[str, ...] = ()
+    if guarantee is not None and _learns_before(game.model):
+        guarantee, notices = None, (_UNCOVERED,)
     try:
         with without_warnings():
             found = profile(game.model, *game.members)
     except ExpostError as error:
         notice = f"Exposures are not shown beside the attacks: {error}"
-        return Known(description=described, guarantee=guarantee, notices=(notice,))
+        return Known(description=described, guarantee=guarantee, notices=(*notices, notice))
     return Known(
         description=found.description,
         exposures=_exposures(game, found),
         guarantee=guarantee,
         # A target that was trained here is a simulation: that it has a seed is as it should be.
-        notices=() if game.tossed else found.notices,
+        notices=(*notices, *(one for one in found.notices if not (game.tossed and one == SEEDED))),
+    )
+
+
+def _learns_before(model: Any) -> bool:
+    """Whether a step before the last of a Pipeline learns from the rows it is fitted to."""
+    steps = [step for _, step in model.steps[:-1]] if isinstance(model, Pipeline) else []
+    return any(
+        not isinstance(step, FrozenEstimator) and get_tags(step).requires_fit
+        for step in steps
+        if step not in (None, "passthrough")
     )
 
 

@@ -27,7 +27,9 @@ from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_sof
 from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["Target", "find_target", "losses_of"]
+__all__ = ["SEEDED", "Target", "find_target", "losses_of"]
+
+SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
 
 # So many of the constants that were read from the data are named; the rest are counted.
 _NAMED = 4
@@ -227,5 +229,5 @@ def _notices(release: Release) -> tuple[str, ...]:
             f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}."
         )
     if release.seeded:
-        notices.append("The noise was drawn from a seed: whoever knows it can take it off.")
+        notices.append(SEEDED)
     return tuple(notices)

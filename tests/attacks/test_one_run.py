@@ -333,7 +333,7 @@ def test_gaussian_is_tighter_where_the_noise_is():
     sharper = epsilon_lower_bound(scores, truth, coins=True, gaussian=True)
     assert 1.5 < plain.epsilon < 0.8 * sharper.epsilon
     assert sharper.epsilon < epsilon_from_mu(2.0, delta=1e-5)
-    assert "given that the noise is Gaussian" in sharper.sentence
+    assert "given that training is μ-GDP, as Gaussian noise" in sharper.sentence
 
 
 def test_limits_over_the_rows_of_one_model_would_be_wrong():

@@ -119,7 +119,7 @@ def epsilon_lower_bound(
     means = _means(signals[:choosing], inside[:choosing])
     row = _told_apart_best(means, counted)
     method = "Many trainings of one row" + (", Gaussian noise" if gaussian else "")
-    assumption = "that the noise is Gaussian" if gaussian else ""
+    assumption = "that training is μ-GDP, as Gaussian noise alone makes it" if gaussian else ""
     if row is None:
         return LowerBound(
             epsilon=0.0,

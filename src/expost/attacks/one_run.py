@@ -111,7 +111,7 @@ def epsilon_lower_bound(
             " coins"
         ),
         most=_most_refuted(perfect, delta, miss, gaussian)[0],
-        assumption="that the noise is Gaussian" if gaussian else "",
+        assumption="that training is μ-GDP, as Gaussian noise alone makes it" if gaussian else "",
     )
 
 
