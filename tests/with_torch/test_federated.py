@@ -338,7 +338,8 @@ def test_she_who_meddles_sees_more_than_she_who_looks():
 
 @pytest.mark.long
 def test_observers_over_many_seeds():
-    seeds = range(16)
+    # The attacker's rate was tried out on the draws of 0 to 5.
+    seeds = range(6, 22)
     found = {name: [areas(seed, how) for seed in seeds] for name, how in ATTACKERS.items()}
     scores = list(found["passive"][0])
     quiet = {score: np.array([one[score] for one in found["passive"]]) for score in scores}
@@ -363,11 +364,11 @@ def test_observers_over_many_seeds():
     figures["passive server, FedSGD"] = {
         name: interval([one[name] for one in steps]) for name in steps[0]
     }
-    tables = [epochs_table(seed) for seed in range(3)]
+    tables = [epochs_table(seed) for seed in seeds[:3]]
     evidence.record(
         "federated",
         command="pytest -m long tests/with_torch/test_federated.py",
-        seed=0,
+        seed=seeds[0],
         figures={
             "auc": figures,
             "gain_over_passive": gains,
