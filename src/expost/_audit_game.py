@@ -202,11 +202,17 @@ def known(game: Game, exposure: PrivacyProfile | None) -> Known:
 def _learns_before(model: Any) -> bool:
     """Whether a step before the last of a Pipeline learns from the rows it is fitted to."""
     steps = [step for _, step in model.steps[:-1]] if isinstance(model, Pipeline) else []
-    return any(
-        not isinstance(step, FrozenEstimator) and get_tags(step).requires_fit
-        for step in steps
-        if step not in (None, "passthrough")
-    )
+    return any(_learns(step) for step in steps if step not in (None, "passthrough"))
+
+
+def _learns(step: Any) -> bool:
+    if isinstance(step, FrozenEstimator):
+        return False
+    try:
+        return bool(get_tags(step).requires_fit)
+    except (AttributeError, TypeError):
+        # It does not say: then it may.
+        return True
 
 
 def _exposures(game: Game, found: PrivacyProfile) -> Exposures:
