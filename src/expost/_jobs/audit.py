@@ -5,7 +5,7 @@ or not at all; references that are finished are kept where a checkpoint was aske
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,9 +151,12 @@ class _Rows:
     @property
     def notices(self) -> tuple[str, ...]:
         parts = (self.members, self.others, self.population)
-        return tuple(
-            dict.fromkeys(notice for part in parts if part is not None for notice in part.notices)
-        )
+        told = [notice for part in parts if part is not None for notice in part.notices]
+        if self.others is not None and self.others.ids is None:
+            told += _alike("--holdout", self.others, self.members)
+        if self.population is not None:
+            told += _alike("--population", self.population, self.members)
+        return tuple(dict.fromkeys(told))
 
     def attacked(self, phase: Callable[[str], None]) -> Audit:
         job, members, others, outside = self.job, self.members, self.others, self.population
@@ -235,6 +238,22 @@ def _check_apart(members: Part, others: Part) -> None:
     same = (members.X.shape, members.labels.shape) == (others.X.shape, others.labels.shape)
     if same and np.array_equal(members.X, others.X):
         raise InvalidInput("--holdout: holds the rows of DATA; name a table of other rows.")
+
+
+def _alike(option: str, part: Part, members: Part) -> list[str]:
+    """How many rows stand in both tables; some may by chance, so that it is said and no more."""
+    known = set(_rows_of(members))
+    same = sum(row in known for row in _rows_of(part))
+    if not same:
+        return []
+    return [
+        f"{option}: {same} of its {len(part.X)} rows are in DATA too, cell for cell; leave out"
+        " those that are of the same persons."
+    ]
+
+
+def _rows_of(part: Part) -> Iterator[tuple[bytes, Any]]:
+    return ((x.tobytes(), y) for x, y in zip(part.X, part.labels.tolist(), strict=True))
 
 
 # -- what is told ----------------------------------------------------------------------------------
