@@ -427,6 +427,7 @@ def _training(name: str) -> Iterator[None]:
         raise
     except InvalidParameterError as error:
         raise InvalidInput(f"{name}: could not be trained: {error}") from error
+    # The user's own code, or a library's, runs here: it may raise anything.
     except Exception as error:
         raise InvalidInput(
             f"{name}: could not be trained (its fit raised {type(error).__name__}): it must take"
@@ -442,6 +443,7 @@ def _asking(name: str) -> Iterator[None]:
         yield
     except ExpostError:
         raise
+    # As above.
     except Exception as error:
         raise InvalidInput(
             f"{name}: could not answer (it raised {type(error).__name__}): it must take every row"

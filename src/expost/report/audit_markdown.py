@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
 from expost.report.audit_summary import AuditSummary, DisparityTable
-from expost.report.markdown import escaped, section, table
+from expost.report.markdown import escaped, head, section, table
 from expost.report.wording import count, figure, number, percent, share
 
 __all__ = ["render_audit_markdown"]
@@ -17,16 +17,7 @@ def render_audit_markdown(summary: AuditSummary) -> str:
 
 
 def _lines(summary: AuditSummary) -> Iterator[str]:
-    mark = summary.audience
-    yield f"> **{mark.value.upper()}** {mark.meaning}"
-    yield ""
-    yield f"# What attacks get out of a model of {count(summary.members)} rows"
-    yield ""
-    origin = [escaped(text) for text in (summary.source, summary.made) if text]
-    if origin:
-        yield from (", ".join(origin), "")
-    for sentence in summary.answer:
-        yield from (escaped(sentence), "")
+    yield from head(summary, f"What attacks get out of a model of {count(summary.members)} rows")
     yield from (f"**{summary.warning}**", "")
     if summary.notices:
         yield from section("What to know first", [f"- {escaped(n)}" for n in summary.notices])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from expost._recommend import rounded_down
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_summary import EpsilonRow, EpsilonSummary
-from expost.report.markdown import escaped, section, table
+from expost.report.markdown import escaped, head, section, table
 from expost.report.wording import count, figure, number, percent, share
 
 __all__ = ["render_epsilon_markdown"]
@@ -17,16 +17,7 @@ def render_epsilon_markdown(summary: EpsilonSummary) -> str:
 
 
 def _lines(summary: EpsilonSummary) -> Iterator[str]:
-    mark = summary.audience
-    yield f"> **{mark.value.upper()}** {mark.meaning}"
-    yield ""
-    yield f"# Which ε for a model of {count(summary.rows)} rows?"
-    yield ""
-    origin = [escaped(text) for text in (summary.source, summary.made) if text]
-    if origin:
-        yield from (", ".join(origin), "")
-    for sentence in summary.answer:
-        yield from (escaped(sentence), "")
+    yield from head(summary, f"Which ε for a model of {count(summary.rows)} rows?")
     yield from section("What to know first", [f"- {escaped(text)}" for text in summary.notices])
     if summary.command is not None:
         # Indented, it is code: shown as it stands.

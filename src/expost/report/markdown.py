@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from expost._groups import Explanation, Grouping, printable
 from expost.report.summary import ExposedRow, Summary
 from expost.report.wording import count, figure, percent, share
+from expost.types import Audience
 
-__all__ = ["escaped", "render_markdown", "section", "table"]
+__all__ = ["escaped", "head", "render_markdown", "section", "table"]
 
 # What could begin markup, a tag, an entity, a link or a table cell anywhere in a line.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
@@ -21,17 +23,42 @@ def render_markdown(summary: Summary) -> str:
     return "\n".join(_lines(summary)) + "\n"
 
 
-def _lines(summary: Summary) -> Iterator[str]:
+class Headed(Protocol):
+    """What every summary begins with."""
+
+    @property
+    def audience(self) -> Audience:
+        """For whom the page is."""
+
+    @property
+    def source(self) -> str | None:
+        """What was read."""
+
+    @property
+    def made(self) -> str | None:
+        """When."""
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """In a few sentences."""
+
+
+def head(summary: Headed, title: str) -> Iterator[str]:
+    """The mark, the title, where it comes from, and the answer."""
     mark = summary.audience
     yield f"> **{mark.value.upper()}** {mark.meaning}"
     yield ""
-    yield f"# Privacy profile of {summary.heading}"
+    yield f"# {title}"
     yield ""
     origin = [escaped(text) for text in (summary.source, summary.made) if text]
     if origin:
         yield from (", ".join(origin), "")
     for sentence in summary.answer:
         yield from (escaped(sentence), "")
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    yield from head(summary, f"Privacy profile of {summary.heading}")
     if summary.persons is not None:
         yield from (summary.persons.sentence, "")
     if summary.notices:
