@@ -32,17 +32,21 @@ test test-torch test-long: export OMP_NUM_THREADS = 1
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH) 'opacus>=1.6'
 	touch $@
 
+# A Chromium or Chrome for the tests of the pages: one that is here, else Debian's, else playwright's.
+.venv/.browser: .venv/.dev
+	$(BIN)/python tests/browser/finding.py --install
+
 demo: .venv/.user
 	$(BIN)/expost demo --out demo-report --force
 
-test: .venv/.dev
+test: .venv/.dev .venv/.browser
 	$(BIN)/python -m pytest -n auto
 	$(MAKE) test-torch
 
 test-torch: .venv-torch/.ready
 	.venv-torch/bin/python -m pytest -n auto tests/with_torch
 
-test-long: .venv-torch/.ready
+test-long: .venv-torch/.ready .venv/.browser
 	.venv-torch/bin/python -m pytest -m long -s
 
 check: .venv/.dev
