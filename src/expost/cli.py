@@ -14,6 +14,7 @@ import typer
 
 from expost import _cli_options as options
 from expost._cli_audit import audit_command
+from expost._cli_doctor import doctor_command
 from expost._cli_ledger import ledger_command
 from expost._cli_lines import choice_lines, end_lines, print_json
 from expost._cli_options import MODEL, QUESTION
@@ -330,6 +331,7 @@ app.command("lookup")(lookup_command)
 app.command("ledger")(ledger_command)
 app.command("risk")(risk_command)
 app.command("audit")(audit_command)
+app.command("doctor")(doctor_command)
 
 
 @app.command("demo")
@@ -406,7 +408,7 @@ def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:
     """What a person reads at the end of a run."""
     summary = outcome.summary
     lines = [*outcome.profile.lines(), *choice_lines(summary)]
-    score = summary.accuracy
+    score = None if summary.profile is None else summary.profile.accuracy
     if score is not None and score.noiseless is not None:
         form = ".1%" if score.measure == "accuracy" else ".3f"
         lines += [
@@ -423,11 +425,12 @@ def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
     summary = outcome.summary
     lines = [*outcome.choice.lines(), *choice_lines(summary)]
     lines += end_lines(summary, outcome.files)
-    if summary.command is None:
+    choice = summary.epsilon
+    if choice is None or choice.command is None:
         return lines
     return [
         *lines,
         "",
-        f"Next: release a model at epsilon = {summary.recommended:g}, and profile it",
-        f"  {summary.command}",
+        f"Next: release a model at epsilon = {choice.recommended:g}, and profile it",
+        f"  {choice.command}",
     ]
