@@ -534,7 +534,7 @@ def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
     assert names(tmp_path / "o") == {"thesis.txt"}
 
 
-@pytest.mark.parametrize("stage", ["choose_epsilon", "collect_epsilon", "render_epsilon_html"])
+@pytest.mark.parametrize("stage", ["choose_epsilon", "collect", "render_html"])
 def test_a_failure_on_the_way_writes_nothing(ask, tmp_path, monkeypatch, stage):
     def planted(*_, **__):
         raise InvalidInput("planted.")

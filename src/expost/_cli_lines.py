@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from expost.report import AuditSummary, EpsilonSummary, Summary
-
-    AnySummary = Summary | EpsilonSummary | AuditSummary
+    from expost.report import Summary
 
 __all__ = ["choice_lines", "end_lines", "print_json"]
 
@@ -16,7 +14,7 @@ __all__ = ["choice_lines", "end_lines", "print_json"]
 _LONGEST_NOTICE = 400
 
 
-def print_json(summary: "AnySummary", files: dict[str, Path], **more: Sequence[str] | None) -> None:
+def print_json(summary: "Summary", files: dict[str, Path], **more: Sequence[str] | None) -> None:
     """What a program reads at the end of a run."""
     from expost.report import render_json
 
@@ -28,7 +26,7 @@ def print_json(summary: "AnySummary", files: dict[str, Path], **more: Sequence[s
     print(json.dumps(content, indent=1, allow_nan=False))
 
 
-def choice_lines(summary: "AnySummary") -> list[str]:
+def choice_lines(summary: "Summary") -> list[str]:
     """Every choice and where it came from."""
     width = max(len(choice.name) for choice in summary.choices)
     return [
@@ -41,7 +39,7 @@ def choice_lines(summary: "AnySummary") -> list[str]:
     ]
 
 
-def end_lines(summary: "AnySummary", files: dict[str, Path]) -> list[str]:
+def end_lines(summary: "Summary", files: dict[str, Path]) -> list[str]:
     """What to know, and where everything is."""
     from expost._groups import printable
 

@@ -27,15 +27,14 @@ from expost.data import Encoding
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report import (
-    AuditSummary,
     Choice,
     Origin,
-    collect_audit,
-    render_audit_html,
-    render_audit_markdown,
+    Summary,
+    collect,
+    render_html,
+    render_markdown,
 )
 from expost.report.audit_displays import ExposureDisplay, RocDisplay
-from expost.report.paper_displays import png
 from expost.types import Audience
 
 __all__ = ["AuditJob", "Outcome", "phases", "run"]
@@ -49,7 +48,7 @@ class Outcome:
     """What came of it: the result, its summary, and the files that hold them."""
 
     audit: Audit
-    summary: AuditSummary
+    summary: Summary
     files: dict[str, Path]
 
 
@@ -68,7 +67,7 @@ def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outc
         phase("attacking")
         result = found.attacked(phase)
         phase("collecting the report")
-        summary = collect_audit(
+        summary = collect(
             result,
             choices=_choices(job, seed),
             notices=(*found.notices, *notes()),
@@ -304,16 +303,17 @@ def _chosen_by(job: AuditJob) -> tuple[str, bool]:
     return "as given, by no known coins", True
 
 
-def _write(job: AuditJob, result: Audit, summary: AuditSummary) -> dict[str, Path]:
+def _write(job: AuditJob, result: Audit, summary: Summary) -> dict[str, Path]:
     """The curator's files: all of them whole, or none."""
-    out, mark = job.out, summary.audience
+    out, mark, part = job.out, summary.audience, summary.audit
+    assert part is not None
     pages = {
-        "report": ("report", "html", render_audit_html(summary).encode()),
-        "text": ("report", "md", render_audit_markdown(summary).encode()),
-        "roc": ("roc", "png", _drawn(RocDisplay.from_summary(summary))),
+        "report": ("report", "html", render_html(summary).encode()),
+        "text": ("report", "md", render_markdown(summary).encode()),
+        "roc": ("roc", "png", _drawn(RocDisplay.from_part(part))),
     }
-    if summary.scatter:
-        pages["exposure"] = ("exposure", "png", _drawn(ExposureDisplay.from_summary(summary)))
+    if part.scatter:
+        pages["exposure"] = ("exposure", "png", _drawn(ExposureDisplay.from_part(part)))
     files: dict[str, Path] = {}
     with writing(out, "nothing is left of this run; free some space, or name another folder"):
         try:
@@ -335,7 +335,7 @@ def _write(job: AuditJob, result: Audit, summary: AuditSummary) -> dict[str, Pat
 
 
 def _drawn(display: RocDisplay | ExposureDisplay) -> bytes:
-    return png(display.plot().figure)
+    return display.png()
 
 
 def _aggregate(result: Audit) -> dict[str, Any]:

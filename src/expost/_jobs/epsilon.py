@@ -24,7 +24,7 @@ from expost._sweep import OutputSweep
 from expost.data import Encoding
 from expost.mechanisms import Mechanism
 from expost.mechanisms.sampling import ObjectiveSampler
-from expost.report import Choice, EpsilonSummary, collect_epsilon, render_epsilon_html
+from expost.report import Choice, Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 
 __all__ = ["PHASES", "EpsilonJob", "Outcome", "run"]
@@ -70,7 +70,7 @@ class Outcome:
     """What came of it; ``command`` is what to type next, or None."""
 
     choice: EpsilonChoice
-    summary: EpsilonSummary
+    summary: Summary
     command: tuple[str, ...] | None
     files: dict[str, Path]
 
@@ -86,7 +86,7 @@ def run(job: EpsilonJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         choice = choose_epsilon(rows.encoded.X, rows.labels, **_options(job, rows))
         phase("collecting the report")
         command = _command(job, choice)
-        summary = collect_epsilon(
+        summary = collect(
             choice,
             command=None if command is None else shlex.join(command),
             choices=_choices(job, rows.encoding, choice),
@@ -189,12 +189,13 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
 
 
 def _write(
-    job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice, summary: EpsilonSummary
+    job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice, summary: Summary
 ) -> dict[str, Path]:
     """The curator's files: all of them whole, or none."""
     out = job.out
-    page = render_epsilon_html(summary).encode()
-    picture = TransitionDisplay(summary=summary).png()
+    page = render_html(summary).encode()
+    assert summary.epsilon is not None
+    picture = TransitionDisplay(part=summary.epsilon).png()
     mark = summary.audience
     files: dict[str, Path] = {}
     with writing(out, "nothing is left of this run; free some space, or name another folder"):

@@ -1,36 +1,38 @@
-"""One summary of a result, collected once, and pages that show it.
+"""One summary of any results, collected once, and pages that show it.
 
-``collect`` gathers a typed :class:`Summary` of a profile, ``collect_epsilon`` one of a choice of ε,
-``collect_audit`` one of an audit; the renderers are pure functions of them: the same summary, the
-same text. The figures are in :mod:`expost.report.displays`, :mod:`expost.report.transition_display`
-and :mod:`expost.report.audit_displays`, which import matplotlib when they draw.
+``collect`` gathers a typed :class:`Summary`, made of one part for each result; the renderers are
+pure functions of it: the same summary, the same text. The figures are in
+:mod:`expost.report.displays` and the other modules of displays, which import matplotlib when they
+draw.
 """
 
 from expost.report.audit_collect import collect_audit
-from expost.report.audit_markdown import render_audit_markdown
-from expost.report.audit_summary import AuditSummary
-from expost.report.epsilon_markdown import render_epsilon_markdown
-from expost.report.epsilon_summary import EpsilonSummary, collect_epsilon
-from expost.report.html import render_audit_html, render_epsilon_html, render_html
+from expost.report.audit_part import AuditPart
+from expost.report.collect import collect
+from expost.report.epsilon_part import EpsilonPart, collect_epsilon
+from expost.report.html import render_html
 from expost.report.json import render_json
 from expost.report.markdown import render_markdown
-from expost.report.parts import Choice, Origin
-from expost.report.summary import Accuracy, Summary, collect
+from expost.report.parts import Choice, Context, Headline, Origin, Part
+from expost.report.profile_collect import collect_profile
+from expost.report.profile_part import Accuracy, ProfilePart
+from expost.report.summary import Summary
 
 __all__ = [
     "Accuracy",
-    "AuditSummary",
+    "AuditPart",
     "Choice",
-    "EpsilonSummary",
+    "Context",
+    "EpsilonPart",
+    "Headline",
     "Origin",
+    "Part",
+    "ProfilePart",
     "Summary",
     "collect",
     "collect_audit",
     "collect_epsilon",
-    "render_audit_html",
-    "render_audit_markdown",
-    "render_epsilon_html",
-    "render_epsilon_markdown",
+    "collect_profile",
     "render_html",
     "render_json",
     "render_markdown",

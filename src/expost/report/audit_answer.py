@@ -21,11 +21,11 @@ from expost._recommend import rounded_down
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval, auc, tpr_at
 from expost.report.audit_words import is_white_box
-from expost.report.parts import one_line
+from expost.report.parts import Headline, one_line
 from expost.report.wording import count, number, percent
 from expost.report.wording import share as share_text
 
-__all__ = ["Finding", "Question", "audit_answer", "audit_questions", "finding", "is_spread"]
+__all__ = ["Finding", "Question", "audit_headline", "audit_questions", "finding", "is_spread"]
 
 _MUCH_AUC, _MUCH_FOUND = 0.75, 0.1
 # Attacks that are named in one sentence.
@@ -68,10 +68,15 @@ def _finder(audit: Audit) -> str:
     return next(name for name, one in audit.figures.items() if one.tpr_at_1_percent.value == most)
 
 
-def audit_answer(audit: Audit) -> tuple[str, ...]:
-    """How well the best attack does and what that means; the promise; what to do."""
+def audit_headline(audit: Audit) -> Headline:
+    """The promise; how well the best attack does and what that means; what to do."""
     found = finding(audit)
-    return (_attack_sentence(audit, found), _promise_sentence(audit), _advice(audit, found))
+    return Headline(
+        epsilon=_promise_sentence(audit),
+        exposed=_attack_sentence(audit, found),
+        advice=_advice(audit, found),
+        alarm=audit.promise_refuted or found is Finding.MUCH,
+    )
 
 
 def _attack_sentence(audit: Audit, found: Finding) -> str:

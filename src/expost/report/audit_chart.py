@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from expost.report.audit_summary import AuditSummary, CurvePoint
+from expost.report.audit_part import AuditPart, CurvePoint
 from expost.report.axes import LinearScale, LogScale, Tick, linear_ticks, log_ticks, points
 from expost.report.wording import count, number, percent
 
@@ -72,9 +72,9 @@ class AuditChart:
         return WIDTH, self.height
 
 
-def roc_chart(summary: AuditSummary) -> AuditChart:
+def roc_chart(part: AuditPart) -> AuditChart:
     """All attacks, the coin, and what the promise allows."""
-    low = roc_floor(summary)
+    low = roc_floor(part)
     x = LogScale(low=low, high=1.0, start=_LEFT, end=WIDTH - _RIGHT)
     y = LogScale(low=low, high=1.0, start=_ROC_HEIGHT - _BOTTOM, end=_TOP)
     curves = [
@@ -83,13 +83,13 @@ def roc_chart(summary: AuditSummary) -> AuditChart:
             points=_line(attack.curve, x, y),
             name=f"{attack.name}, AUC {attack.auc.value:.3f}",
         )
-        for place, attack in enumerate(summary.attacks)
+        for place, attack in enumerate(part.attacks)
     ]
-    if summary.promised:
+    if part.promised:
         curves.append(
             Curve(
                 style="noiseless",
-                points=_line(summary.promised, x, y),
+                points=_line(part.promised, x, y),
                 name="the most that the promise allows on average",
             )
         )
@@ -98,7 +98,7 @@ def roc_chart(summary: AuditSummary) -> AuditChart:
     return AuditChart(
         key="roc",
         title="How many members each attack finds, by how many others it takes for members",
-        description=_roc_words(summary),
+        description=_roc_words(part),
         height=_ROC_HEIGHT,
         x_ticks=_share_ticks(x),
         y_ticks=_share_ticks(y),
@@ -108,9 +108,9 @@ def roc_chart(summary: AuditSummary) -> AuditChart:
     )
 
 
-def roc_floor(summary: AuditSummary) -> float:
+def roc_floor(part: AuditPart) -> float:
     """Where the log axes begin: at one row of those that are fewer in number, or below."""
-    fewest = min(summary.members, summary.others)
+    fewest = min(part.members, part.others)
     return 10.0 ** -max(1, math.ceil(math.log10(fewest)))
 
 
@@ -133,23 +133,23 @@ def _share_text(share: float) -> str:
     return f"{100 * share:g}\N{NO-BREAK SPACE}%" if share >= _SHORTEST else number(share)
 
 
-def _roc_words(summary: AuditSummary) -> str:
+def _roc_words(part: AuditPart) -> str:
     each = "; ".join(
         f"{one.name}: {percent(one.tpr_at_1_percent.value)} of the members at 1 % of the others,"
         f" {percent(one.tpr_at_01_percent.value)} at 0.1 %"
-        for one in summary.attacks
+        for one in part.attacks
     )
     return f"A coin finds as many members as others. {each}."
 
 
-def scatter_chart(summary: AuditSummary) -> AuditChart | None:
+def scatter_chart(part: AuditPart) -> AuditChart | None:
     """How often each member is told apart, over what theory says of it; None without either."""
-    if len(summary.scatter) < 2 or summary.measure is None:
+    if len(part.scatter) < 2 or part.measure is None:
         return None
-    measured = [one.measured for one in summary.scatter]
+    measured = [one.measured for one in part.scatter]
     least, most = min(measured), max(measured)
     x = LogScale(low=least / 1.2, high=most * 1.2, start=_LEFT, end=WIDTH - _RIGHT)
-    floor = min(0.4, min(one.told_apart for one in summary.scatter))
+    floor = min(0.4, min(one.told_apart for one in part.scatter))
     low = math.floor(10 * floor) / 10
     y = LinearScale(low=low, high=1.0, start=_SCATTER_HEIGHT - _BOTTOM, end=_TOP)
     coin = points([x.low, x.high], [0.5, 0.5], x, y)
@@ -157,21 +157,20 @@ def scatter_chart(summary: AuditSummary) -> AuditChart | None:
         key="scatter",
         title="What theory says of each member, and how often attacks tell it apart",
         description=(
-            f"{count(len(summary.scatter))} members, their {summary.measure} from {number(least)}"
-            f" to {number(most)}; {' '.join(_correlated(summary))}"
+            f"{count(len(part.scatter))} members, their {part.measure} from {number(least)}"
+            f" to {number(most)}; {' '.join(_correlated(part))}"
         ).strip(),
         height=_SCATTER_HEIGHT,
         x_ticks=log_ticks(x, most=8),
         y_ticks=linear_ticks(y, percent=True),
-        x_label=f"{summary.measure}, log scale",
+        x_label=f"{part.measure}, log scale",
         y_label="told apart",
         curves=(Curve(style="worst", points=coin, name="a coin"),),
         dots=tuple(
-            Dot(x=round(x(one.measured), 1), y=round(y(one.told_apart), 1))
-            for one in summary.scatter
+            Dot(x=round(x(one.measured), 1), y=round(y(one.told_apart), 1)) for one in part.scatter
         ),
     )
 
 
-def _correlated(summary: AuditSummary) -> list[str]:
-    return [f"rank correlation of {one.what} {one.value:.2f}." for one in summary.correlations]
+def _correlated(part: AuditPart) -> list[str]:
+    return [f"rank correlation of {one.what} {one.value:.2f}." for one in part.correlations]

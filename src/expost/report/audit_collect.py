@@ -1,7 +1,7 @@
 """The summary of an audit, collected once."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.stats import rankdata
@@ -10,10 +10,10 @@ from expost._audit_result import WARNING, Audit
 from expost._counts import Share
 from expost._disparity import Disparity
 from expost.attacks.roc import Interval, Roc
-from expost.report.audit_answer import audit_answer, audit_questions, is_spread
-from expost.report.audit_summary import (
+from expost.report.audit_answer import audit_headline, audit_questions, is_spread
+from expost.report.audit_part import (
     AttackLine,
-    AuditSummary,
+    AuditPart,
     BoundLine,
     CorrelationLine,
     CurvePoint,
@@ -25,7 +25,7 @@ from expost.report.audit_summary import (
     VulnerableRow,
 )
 from expost.report.audit_words import words
-from expost.report.parts import Choice, installed, one_line, shown_choices
+from expost.report.parts import Context, one_line
 from expost.types import FloatArray, IntArray
 
 __all__ = ["collect_audit"]
@@ -38,27 +38,20 @@ _POINTS, _PROMISED, _SCATTERED = 160, 32, 1000
 _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.99)
 
 
-def collect_audit(
-    audit: Audit,
-    *,
-    choices: Sequence[Choice] = (),
-    notices: Sequence[str] = (),
-    source: str | None = None,
-    made: str | None = None,
-    versions: Mapping[str, str] | None = None,
-) -> AuditSummary:
-    """Gather the figures of an audit; the arguments mean what they mean for ``collect``."""
+def collect_audit(audit: Audit, *, context: Context | None = None) -> AuditPart:
+    """Gather the figures of an audit."""
+    context = context or Context()
     inside = int(np.count_nonzero(audit.truth))
     average, unknown = _average(audit)
     scatter, placed = _scatter(audit)
-    return AuditSummary(
+    return AuditPart(
         model=one_line(audit.description),
         members=inside,
         others=len(audit) - inside,
         references=audit.models,
         confidence=audit.confidence,
         best=one_line(audit.best),
-        answer=audit_answer(audit),
+        headline=audit_headline(audit),
         warning=WARNING,
         attacks=tuple(_attacks(audit)),
         skipped=tuple((one_line(name), one_line(why)) for name, why in audit.skipped.items()),
@@ -80,11 +73,7 @@ def collect_audit(
         placed=placed,
         disagreements=tuple(_disagreements(audit)),
         questions=audit_questions(audit),
-        choices=shown_choices(choices),
-        notices=tuple(dict.fromkeys(one_line(notice) for notice in (*audit.notices, *notices))),
-        versions=tuple((installed() if versions is None else dict(versions)).items()),
-        source=None if source is None else one_line(source),
-        made=None if made is None else one_line(made),
+        **context.fields(audit.notices),
     )
 
 

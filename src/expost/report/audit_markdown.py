@@ -1,50 +1,37 @@
-"""The summary of an audit as Markdown, for an assessment; charts are left to the page."""
+"""An audit as Markdown, for an assessment; charts are left to the page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
-from expost.report.audit_summary import AuditSummary, DisparityTable
-from expost.report.markdown import escaped, head, section, table
+from expost.report.audit_part import AuditPart, DisparityTable
+from expost.report.markup import escaped, section, table
 from expost.report.wording import count, figure, number, percent, share
 
-__all__ = ["render_audit_markdown"]
+__all__ = ["audit_markdown"]
 
 
-def render_audit_markdown(summary: AuditSummary) -> str:
-    """The text; the same summary gives the same bytes."""
-    return "\n".join(_lines(summary)) + "\n"
-
-
-def _lines(summary: AuditSummary) -> Iterator[str]:
-    yield from head(summary, f"What attacks get out of a model of {count(summary.members)} rows")
-    yield from (f"**{summary.warning}**", "")
-    if summary.notices:
-        yield from section("What to know first", [f"- {escaped(n)}" for n in summary.notices])
-    yield from section("The attacks in numbers", _attacks(summary))
-    yield from section("Which rows are vulnerable", _rows(summary))
-    for disparity in summary.disparity:
+def audit_markdown(part: AuditPart, lead: Sequence[str]) -> Iterator[str]:
+    """Its sections; ``lead`` are sentences that open them."""
+    yield from section(
+        "What attacks find", [f"**{part.warning}**", *(f"\n{escaped(text)}" for text in lead)]
+    )
+    yield from section("The attacks in numbers", _attacks(part))
+    yield from section("Which rows are vulnerable", _rows(part))
+    for disparity in part.disparity:
         yield from section(f"By {escaped(disparity.column)}", _groups(disparity))
-    if summary.measure is not None:
-        yield from section("Beside what theory says of each row", _exposures(summary))
-    yield from section("What is proved about ε", _bounds(summary))
+    if part.measure is not None:
+        yield from section("Beside what theory says of each row", _exposures(part))
+    yield from section("What is proved about ε", _bounds(part))
     questions = [
         line
-        for entry in summary.questions
+        for entry in part.questions
         for line in (f"**{entry.question}** {escaped(' '.join(entry.answer))}", "")
     ]
     yield from section("For a data-protection impact assessment", questions[:-1])
-    if summary.choices:
-        rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
-        yield from section(
-            "Choices made",
-            table(("setting", "value", "where from"), [[*map(escaped, row)] for row in rows]),
-        )
-    yield from (escaped(summary.model), "")
-    yield ", ".join(f"{escaped(name)} {escaped(value)}" for name, value in summary.versions)
 
 
-def _attacks(summary: AuditSummary) -> list[str]:
+def _attacks(part: AuditPart) -> list[str]:
     headings = (
         "attack",
         "AUC",
@@ -62,14 +49,14 @@ def _attacks(summary: AuditSummary) -> list[str]:
             _rate(one.tpr_at_1_percent),
             _rate(one.tpr_at_01_percent),
         ]
-        for one in summary.attacks
+        for one in part.attacks
     ]
     skipped = [
         line
-        for name, why in summary.skipped
+        for name, why in part.skipped
         for line in ("", f"Not made: {escaped(name)} ({escaped(why)}).")
     ]
-    said = f"Intervals at {share(summary.confidence)}, over the rows of this one model."
+    said = f"Intervals at {share(part.confidence)}, over the rows of this one model."
     return [*table(headings, rows), "", said, *skipped]
 
 
@@ -85,17 +72,17 @@ def _rate(one: Interval | None) -> str:
     return f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
 
 
-def _rows(summary: AuditSummary) -> list[str]:
+def _rows(part: AuditPart) -> list[str]:
     names = ["rank", "member"]
-    if summary.average is not None:
+    if part.average is not None:
         names += ["told apart", "standard error", "times the average, beyond a coin"]
     names.append("others that score as high")
-    names += ["exposure (nats)"] if summary.exposed else []
-    names += [] if summary.measure is None else [summary.measure]
+    names += ["exposure (nats)"] if part.exposed else []
+    names += [] if part.measure is None else [part.measure]
     rows = []
-    for row in summary.vulnerable:
+    for row in part.vulnerable:
         cells = [str(row.rank), escaped(row.key)]
-        if summary.average is not None:
+        if part.average is not None:
             beyond = row.beyond_average
             cells += [
                 _or_unknown(row.told_apart, percent),
@@ -103,15 +90,15 @@ def _rows(summary: AuditSummary) -> list[str]:
                 "unknown" if beyond is None else f"{beyond:.1f}".replace("-", "−"),
             ]
         cells.append(percent(row.as_high))
-        cells += [_or_unknown(row.exposure)] if summary.exposed else []
-        cells += [] if summary.measure is None else [_or_unknown(row.measured)]
+        cells += [_or_unknown(row.exposure)] if part.exposed else []
+        cells += [] if part.measure is None else [_or_unknown(row.measured)]
         rows.append(cells)
     lines = table(names, rows)
-    if summary.average is None:
+    if part.average is None:
         return lines
-    levels = [[share(one.level), count(one.members), count(one.mirrored)] for one in summary.levels]
+    levels = [[share(one.level), count(one.members), count(one.mirrored)] for one in part.levels]
     return [
-        f"The average member is told apart {percent(summary.average)} of the time; a coin gets"
+        f"The average member is told apart {percent(part.average)} of the time; a coin gets"
         f" {percent(0.5)}.",
         "",
         *table(("told apart at least", "members", "about as many by luck"), levels),
@@ -148,14 +135,14 @@ def _groups(found: DisparityTable) -> list[str]:
     return [*table(headings, rows), *notices]
 
 
-def _exposures(summary: AuditSummary) -> list[str]:
+def _exposures(part: AuditPart) -> list[str]:
     correlations = [
         [
             escaped(one.what),
             f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f})".replace("-", "−"),
             count(one.rows),
         ]
-        for one in summary.correlations
+        for one in part.correlations
     ]
     rows = [
         [
@@ -165,9 +152,9 @@ def _exposures(summary: AuditSummary) -> list[str]:
             _or_unknown(row.told_apart, percent),
             count(row.attack_rank),
         ]
-        for row in summary.disagreements
+        for row in part.disagreements
     ]
-    measure = summary.measure or ""
+    measure = part.measure or ""
     headings = ("member", measure, "rank by theory", "told apart", "rank by attacks")
     return [
         *table(("rank correlation of", "Spearman's ρ", "members"), correlations),
@@ -178,12 +165,12 @@ def _exposures(summary: AuditSummary) -> list[str]:
     ]
 
 
-def _bounds(summary: AuditSummary) -> list[str]:
+def _bounds(part: AuditPart) -> list[str]:
     promise = (
         "No promise is known of this model."
-        if summary.promise is None
-        else f"Promised: {escaped(summary.promise)}; "
-        + ("refuted." if summary.promise_refuted else "not refuted.")
+        if part.promise is None
+        else f"Promised: {escaped(part.promise)}; "
+        + ("refuted." if part.promise_refuted else "not refuted.")
     )
     rows = [
         [
@@ -195,7 +182,7 @@ def _bounds(summary: AuditSummary) -> list[str]:
             share(one.confidence),
             escaped(one.rests_on),
         ]
-        for one in summary.bounds
+        for one in part.bounds
     ]
     if not rows:
         return [promise, "", "No bound could be proved with this evidence."]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from expost.report.axes import LogScale, Tick, log_ticks, points
-from expost.report.summary import Summary
+from expost.report.profile_part import ProfilePart
 from expost.report.wording import count, number
 
 __all__ = ["Chart", "profile_chart"]
@@ -43,12 +43,12 @@ class Chart:
         return WIDTH, HEIGHT
 
 
-def profile_chart(summary: Summary) -> Chart | None:
-    """The chart of a summary's curve, or None where every score is 0."""
-    curve = summary.curve
+def profile_chart(part: ProfilePart) -> Chart | None:
+    """The chart of a part's curve, or None where every score is 0."""
+    curve = part.curve
     series = [point.score for point in curve]
     typical = [point.typical for point in curve if point.typical is not None]
-    promise = summary.worst_case if math.isfinite(summary.worst_case) else None
+    promise = part.worst_case if math.isfinite(part.worst_case) else None
     positive = [value for value in (*series, *typical) if value > 0]
     if not positive:
         return None
@@ -56,7 +56,7 @@ def profile_chart(summary: Summary) -> Chart | None:
     x = LogScale(low=1, high=max(curve[-1].rank, 2), start=_LEFT, end=WIDTH - _RIGHT)
     y = LogScale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
     ranks = [point.rank for point in curve]
-    unit = "" if summary.is_noiseless else " (nats)"
+    unit = "" if part.is_noiseless else " (nats)"
     return Chart(
         left=_LEFT,
         right=WIDTH - _RIGHT,
@@ -64,13 +64,13 @@ def profile_chart(summary: Summary) -> Chart | None:
         bottom=HEIGHT - _BOTTOM,
         x_ticks=_rank_ticks(curve[-1].rank, x),
         y_ticks=log_ticks(y),
-        x_label=f"rank of the {summary.unit}, most exposed first (log scale)",
-        y_label=f"{summary.measure}{unit}",
+        x_label=f"rank of the {part.unit}, most exposed first (log scale)",
+        y_label=f"{part.measure}{unit}",
         scores=points(ranks, series, x, y),
         typical=points(ranks, typical, x, y) if typical else None,
         worst_case=None if promise is None else round(y(promise), 1),
         description=(
-            f"The {summary.measure} of {count(curve[-1].rank)} {summary.unit}s by rank: the largest"
+            f"The {part.measure} of {count(curve[-1].rank)} {part.unit}s by rank: the largest"
             f" is {number(series[0])}, the smallest {number(series[-1])}."
         ),
     )

@@ -13,28 +13,47 @@ from expost._recommend import rounded_down
 from expost._sweep import OutputSweep
 from expost._utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
-from expost.report.parts import one_line
+from expost.report.parts import Headline, one_line
 from expost.report.wording import count, number, percent
 from expost.report.wording import share as share_text
 
-__all__ = ["MEASURE_NAMES", "epsilon_answer", "score_text", "uncertain"]
+__all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text", "uncertain"]
 
 # Nineteen releases of twenty.
 _UNLUCKY = 0.95
 MEASURE_NAMES = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss", "r2": "R²"}
 
 
-def epsilon_answer(choice: EpsilonChoice) -> tuple[str, ...]:
-    """Which ε, how sure an attacker gets there, what it costs, and where the transition is."""
+def epsilon_headline(choice: EpsilonChoice, *, command: bool) -> Headline:
+    """Which ε, how sure an attacker gets there, what to do; ``command``: one is shown."""
     if choice.recommended is None:
-        # The last sentences say which bound fails, and by how much.
-        return ("No ε is recommended.", *(one_line(reason) for reason in choice.reasons[-2:]))
-    sentences = [f"Use ε = {_short(choice.recommended)}.", _belief_sentence(choice)]
-    utility = choice.utility
-    if utility is not None and choice.recommended in utility.epsilons:
-        place = int(np.searchsorted(utility.epsilons, choice.recommended))
-        sentences.append(_utility_sentence(utility, place))
-        sentences += _cheaper_sentence(utility, place)
+        return Headline(
+            epsilon="No ε is recommended.",
+            # The last sentences say which bound fails, and by how much.
+            exposed=" ".join(one_line(reason) for reason in choice.reasons[-2:]),
+            advice=(
+                "Allow an attacker more (a higher belief), ask less of the model, gather more rows,"
+                " or do not release one."
+            ),
+        )
+    typed = "the command below does" if command else "expost profile does"
+    return Headline(
+        epsilon=f"Use ε = {_short(choice.recommended)}.",
+        exposed=_belief_sentence(choice),
+        advice=(
+            f"If that is sure enough for you to accept, release one model at this ε ({typed}, and"
+            " says what it gives away); if not, ask again with a lower belief."
+        ),
+    )
+
+
+def epsilon_answer(choice: EpsilonChoice) -> tuple[str, ...]:
+    """What it costs, and where the transition is."""
+    sentences: list[str] = []
+    utility, chosen = choice.utility, choice.recommended
+    if utility is not None and chosen is not None and chosen in utility.epsilons:
+        place = int(np.searchsorted(utility.epsilons, chosen))
+        sentences = [_utility_sentence(utility, place), *_cheaper_sentence(utility, place)]
     return (*sentences, _transition_sentence(choice))
 
 

@@ -12,7 +12,7 @@ from expost._recommend import rounded_down
 from expost.report.axes import LinearScale, LogScale, Tick, linear_ticks, log_ticks, points
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_curves import is_shown
-from expost.report.epsilon_summary import EpsilonSummary, UtilityCurve
+from expost.report.epsilon_part import EpsilonPart, UtilityCurve
 from expost.report.wording import number, percent, share
 
 __all__ = ["Line", "Mark", "Panel", "epsilon_panels", "utility_limits"]
@@ -80,16 +80,16 @@ class _Shared:
         return points([self.x.low, self.x.high], [height, height], self.x, scale)
 
 
-def epsilon_panels(summary: EpsilonSummary) -> tuple[Panel, ...]:
+def epsilon_panels(part: EpsilonPart) -> tuple[Panel, ...]:
     """Two panels, and a third where the utility was measured."""
-    low, high = summary.axis
+    low, high = part.axis
     x = LogScale(low=low, high=high, start=_LEFT, end=WIDTH - _RIGHT)
     shared = _Shared(
-        x=x, x_ticks=log_ticks(x, most=8), shade=_shade(summary, x), marks=_marks(summary, x)
+        x=x, x_ticks=log_ticks(x, most=8), shade=_shade(part, x), marks=_marks(part, x)
     )
-    panels = [_belief_panel(summary, shared), _way_panel(summary, shared)]
-    if summary.utility is not None:
-        panels.append(_utility_panel(summary.utility, shared))
+    panels = [_belief_panel(part, shared), _way_panel(part, shared)]
+    if part.utility is not None:
+        panels.append(_utility_panel(part.utility, shared))
     return tuple(panels)
 
 
@@ -97,21 +97,21 @@ def _scale(low: float, high: float) -> LinearScale:
     return LinearScale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
 
 
-def _shade(summary: EpsilonSummary, x: LogScale) -> tuple[float, float] | None:
-    if summary.low is None or summary.high is None or not summary.low < summary.high:
+def _shade(part: EpsilonPart, x: LogScale) -> tuple[float, float] | None:
+    if part.low is None or part.high is None or not part.low < part.high:
         return None
-    left, right = x(max(summary.low, x.low)), x(min(summary.high, x.high))
+    left, right = x(max(part.low, x.low)), x(min(part.high, x.high))
     return round(left, 1), round(right - left, 1)
 
 
-def _marks(summary: EpsilonSummary, x: LogScale) -> tuple[Mark, ...]:
+def _marks(part: EpsilonPart, x: LogScale) -> tuple[Mark, ...]:
     """The recommended ε, and the bound's own where that is another."""
     marks = []
-    limit = None if summary.limit is None else rounded_down(summary.limit)
-    if limit is not None and is_shown(limit) and limit != summary.recommended:
+    limit = None if part.limit is None else rounded_down(part.limit)
+    if limit is not None and is_shown(limit) and limit != part.recommended:
         marks.append(_mark("limit", limit, "belief bound", x))
-    if summary.recommended is not None:
-        marks.append(_mark("chosen", summary.recommended, "recommended", x))
+    if part.recommended is not None:
+        marks.append(_mark("chosen", part.recommended, "recommended", x))
     if len(marks) == 2 and abs(marks[0].at - marks[1].at) < 190:
         # Two labels at one place: let them hang on either side.
         first, second = sorted(marks, key=lambda mark: mark.at)
@@ -153,8 +153,8 @@ def _panel(
     )
 
 
-def _belief_panel(summary: EpsilonSummary, shared: _Shared) -> Panel:
-    curve, bound = summary.curve, summary.bound
+def _belief_panel(part: EpsilonPart, shared: _Shared) -> Panel:
+    curve, bound = part.curve, part.bound
     epsilons = [point.epsilon for point in curve]
     y = _scale(min(bound.prior, 1.0), 1.0)
     lines = [
@@ -194,8 +194,8 @@ def _belief_panel(summary: EpsilonSummary, shared: _Shared) -> Panel:
     )
 
 
-def _way_panel(summary: EpsilonSummary, shared: _Shared) -> Panel:
-    curve = summary.curve
+def _way_panel(part: EpsilonPart, shared: _Shared) -> Panel:
+    curve = part.curve
     y = _scale(0.0, 1.0)
     lines, said = [], []
     for style, name, value in (
@@ -215,7 +215,7 @@ def _way_panel(summary: EpsilonSummary, shared: _Shared) -> Panel:
         shared,
         key="way",
         title="How much of the noise's protection a row has lost"
-        if summary.is_way
+        if part.is_way
         else "How one-sided the evidence about a row is",
         description="; ".join(said) + ".",
         y_ticks=linear_ticks(y, percent=True),

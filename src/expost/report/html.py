@@ -1,4 +1,4 @@
-"""Summaries as self-contained pages: no script, nothing from the network.
+"""Summaries as self-contained pages: nothing comes from the network.
 
 Everything that came from outside is escaped by Jinja. The content policy allows nothing but the
 page's own style sheet, by its hash; a style that was smuggled in would not apply either.
@@ -15,30 +15,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from expost._recommend import rounded_down
 from expost.report import wording
 from expost.report.audit_chart import roc_chart, scatter_chart
-from expost.report.audit_summary import AuditSummary
 from expost.report.chart import profile_chart
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
-from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
-__all__ = ["render_audit_html", "render_epsilon_html", "render_html"]
+__all__ = ["render_html"]
 
 
 def render_html(summary: Summary) -> str:
-    """The page of a profile; the same summary gives the same bytes."""
-    return _filled("page.html", summary=summary, chart=profile_chart(summary))
-
-
-def render_epsilon_html(summary: EpsilonSummary) -> str:
-    """The page of a choice of ε; the same summary gives the same bytes."""
-    return _filled("epsilon_page.html", summary=summary, panels=epsilon_panels(summary))
-
-
-def render_audit_html(summary: AuditSummary) -> str:
-    """The page of an audit; the same summary gives the same bytes."""
-    charts = {"roc": roc_chart(summary), "scatter": scatter_chart(summary)}
-    return _filled("audit_page.html", summary=summary, **charts)
+    """The page; the same summary gives the same bytes."""
+    return _filled("page.html", summary=summary)
 
 
 def _filled(template: str, **content: Any) -> str:
@@ -70,6 +57,13 @@ def _environment() -> Environment:
         "score": lambda value, measure: score_text(measure, value),
         "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),
         "share": wording.share,
+    }
+    # A section draws its own charts from its part alone.
+    environment.globals |= {
+        "epsilon_panels": epsilon_panels,
+        "profile_chart": profile_chart,
+        "roc_chart": roc_chart,
+        "scatter_chart": scatter_chart,
     }
     return environment
 

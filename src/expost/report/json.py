@@ -7,28 +7,21 @@ from enum import Enum
 from typing import Any
 
 from expost._groups import Explanation, Grouping
-from expost.report.audit_summary import AuditSummary
-from expost.report.epsilon_summary import EpsilonSummary
 from expost.report.summary import Summary
 
-__all__ = ["AUDIT_FORMAT", "EPSILON_FORMAT", "FORMAT", "render_json"]
+__all__ = ["FORMAT", "render_json"]
 
-FORMAT = "expost-report/1"
-EPSILON_FORMAT = "expost-epsilon-report/1"
-AUDIT_FORMAT = "expost-audit-report/1"
-_FORMATS: dict[type, str] = {
-    Summary: FORMAT,
-    EpsilonSummary: EPSILON_FORMAT,
-    AuditSummary: AUDIT_FORMAT,
-}
+FORMAT = "expost-report/2"
 
 
-def render_json(summary: Summary | EpsilonSummary | AuditSummary) -> str:
+def render_json(summary: Summary) -> str:
     """Every field of the summary by its name; infinities are words, NaN does not occur."""
     content = {
-        "format": _FORMATS[type(summary)],
+        "format": FORMAT,
         "audience": summary.audience.value,
         "meaning": summary.audience.meaning,
+        "title": summary.title,
+        "answer": list(summary.answer),
         **_plain(summary),
     }
     # The pairs of the summary keep their order.

@@ -1,14 +1,26 @@
 """What the summaries of all reports share."""
 
 import platform
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import version
+from typing import Any
 
 from expost._groups import printable
+from expost.types import Audience
 
-__all__ = ["Choice", "Origin", "installed", "one_line", "shown_choices"]
+__all__ = [
+    "Choice",
+    "Context",
+    "Headline",
+    "Origin",
+    "Part",
+    "installed",
+    "one_line",
+    "shown_choices",
+]
 
 _PACKAGES = ("expost", "numpy", "scipy", "scikit-learn")
 _LONGEST_TEXT = 2000
@@ -31,6 +43,69 @@ class Choice:
     name: str
     value: str
     origin: Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """What a part has to say to the three questions of a page; None: nothing.
+
+    ``epsilon``  which ε was, or is to be, used;  ``exposed`` how sure an attacker gets of the most
+    exposed row;  ``advice`` what to do.  ``alarm``: the advice comes before that of other parts.
+    """
+
+    epsilon: str | None = None
+    exposed: str | None = None
+    advice: str | None = None
+    alarm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(ABC):
+    """What one result brings to a report; every part of a page has these.
+
+    ``model``     the model in one line.
+    ``headline``  its sentences for the top of the page.
+    ``answer``    further sentences, with which its own sections begin.
+    ``source``, ``made``  a file name and a date, if the caller gave them.
+    ``audience``  for whom it is.
+    """
+
+    model: str
+    headline: Headline
+    answer: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    notices: tuple[str, ...] = ()
+    source: str | None = None
+    made: str | None = None
+    audience: Audience = Audience.FAIL
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What stands above the page where this is its only part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What whoever reports a result says of it: settings, warnings, a file name and a date.
+
+    The clock is not read, so that the same input gives the same page.
+    """
+
+    choices: Sequence[Choice] = ()
+    notices: Sequence[str] = ()
+    source: str | None = None
+    made: str | None = None
+
+    def fields(self, *own: Iterable[str]) -> dict[str, Any]:
+        """The fields of a :class:`Part` that say it, after the result's ``own`` notices."""
+        notices = [notice for some in (*own, self.notices) for notice in some]
+        return {
+            "choices": shown_choices(self.choices),
+            "notices": tuple(dict.fromkeys(one_line(notice) for notice in notices)),
+            "source": None if self.source is None else one_line(self.source),
+            "made": None if self.made is None else one_line(self.made),
+        }
 
 
 def one_line(value: object) -> str:

@@ -1,432 +1,137 @@
-"""Everything that a report shows, collected once; renderers only lay it out.
+"""One summary of any results, made of parts; renderers only lay it out.
 
-A summary holds figures, keys of rows and names, and no row's values: of the table only the names
-of levels, and the edges of bins and conditions, in groupings that its maker asked for. Text that
-came from outside is one line and printable; each renderer escapes it for its own format.
+A part is what one result brings (see :class:`~expost.report.parts.Part`). Parts know nothing of
+each other; what a page says about all of them is said here.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
-import numpy as np
-from scipy.special import expit
-
-from expost._groups import Explanation, Grouping, printable
-from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
-from expost.mechanisms import Release
-from expost.report.parts import Choice, installed, one_line, shown_choices
-from expost.report.wording import count, number, percent
-from expost.types import Audience, FloatArray, Neighbouring
+from expost.report.audit_part import AuditPart
+from expost.report.epsilon_part import EpsilonPart
+from expost.report.parts import Choice, Headline, Part, installed
+from expost.report.profile_part import ProfilePart
+from expost.types import Audience
 
-__all__ = [
-    "Accuracy",
-    "CurvePoint",
-    "ExposedRow",
-    "PersonFigures",
-    "Quantile",
-    "Summary",
-    "collect",
-]
+__all__ = ["Summary"]
 
-_TOP_ROWS = 20
-_CURVE_POINTS = 400
-_SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accuracy:
-    """How useful the released model is, beside one that knows nothing and one without noise.
-
-    ``measure``    "accuracy", or "R²" for a regression.
-    ``base_rate``  what the most frequent label (the mean) achieves.
-    ``noiseless``  what ε = ∞ would achieve on the same rows: not released, not private.
-    ``rows``       which rows it was measured on, in words.
-    """
-
-    released: float
-    base_rate: float
-    noiseless: float | None = None
-    measure: str = "accuracy"
-    rows: str = "the training rows"
-
-    def __post_init__(self) -> None:
-        figures = (self.released, self.base_rate, self.noiseless)
-        if not all(figure is None or math.isfinite(figure) for figure in figures):
-            raise InvalidInput("accuracy: its figures must be finite numbers.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantile:
-    """At least ``share`` of the rows have at most this ``score``, and this ``typical`` exposure."""
-
-    share: float
-    score: float
-    typical: float | None
-
-    @property
-    def certainty(self) -> float:
-        """sigmoid(score): how sure an undecided attacker gets at this exposure, in or out."""
-        return _sure(self.score)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint:
-    """The ``rank``-th largest score, and the ``rank``-th largest typical exposure."""
-
-    rank: int
-    score: float
-    typical: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExposedRow:
-    """One of the most exposed rows, by its key; ``low`` and ``high`` are the loss's interval.
-
-    ``rows``  how many a person has, where it is one.
-    """
-
-    rank: int
-    key: str
-    loss: float
-    low: float
-    high: float
-    belief: float
-    typical: float | None
-    distance: float
-    rows: int | None = None
-
-    @property
-    def exposure(self) -> float:
-        """∣loss∣."""
-        return abs(self.loss)
-
-    @property
-    def precision(self) -> float:
-        """The loss is proved to lie within so many nats of its figure."""
-        return max(self.high - self.loss, self.loss - self.low) if self.low < self.high else 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonFigures:
-    """Who was profiled where all rows of a person are taken out at once.
-
-    ``count``        how many persons there are.
-    ``median_rows``, ``most_rows``  how many rows half of them have at most, and any of them.
-    ``row_epsilon``  what the mechanism promises to one row; None where it is not known.
-    ``passed``       how likely it is at most that a person of ``most_rows`` rows loses more than
-                     the worst case.
-    """
-
-    count: int
-    median_rows: int
-    most_rows: int
-    row_epsilon: float | None
-    passed: float
-
-    @property
-    def anyone(self) -> str:
-        """Whom the worst case is promised to."""
-        return f"any person of up to {_rows(self.most_rows)}"
-
-    @property
-    def sentence(self) -> str:
-        """What was done, and how many rows they have."""
-        return (
-            "All rows of a person are taken out at once. Half of the persons have at most"
-            f" {_rows(self.median_rows)}, and nobody has more than {count(self.most_rows)}."
-        )
+# From the strictest to the freest.
+_STRICTNESS = (Audience.FAIL, Audience.REVIEW, Audience.PASS)
+# Whose sentence stands on top of a page, by question; the others say theirs further down.
+_EPSILON = ("epsilon", "profile", "training", "published", "risk", "audits", "audit", "beliefs")
+_EXPOSED = ("profile", "training", "epsilon", "beliefs", "published", "risk", "audit", "audits")
+_ADVICE = ("epsilon", "profile", "training", "published", "audit", "audits", "beliefs", "risk")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a report shows. For the curator only.
+    """What a report shows: the versions it was made with, and at most one part of each kind."""
 
-    ``rows``        how many rows there are, or candidates.
-    ``persons``     whose they are, where every figure is one of a person and not of a row.
-    ``measure``     "exposure" in nats; "distance" where the model carries no noise.
-    ``answer``      what was found, in three sentences.
-    ``quantiles``, ``curve``, ``top``  the profile: a few shares, a chart, the most exposed rows.
-    ``keyed``       whether rows have ids; else they are counted from 0.
-    ``precision``   every loss is proved to within this many nats, but for ``unproved`` rows.
-    ``evidence_in`` the share of rows whose loss is > 0.
-    ``seeded``      whether the noise came from a seed (None: it has no noise or is unknown).
-    ``source``, ``made``  a file name and a date, if the caller gave them.
-    """
-
-    measure: str
-    rows: int
-    relation: Neighbouring
-    answer: tuple[str, str, str]
-    model: str
-    model_audience: Audience | None
-    seeded: bool | None
-    worst_case: float
-    delta: float | None
-    accuracy: Accuracy | None
-    quantiles: tuple[Quantile, ...]
-    curve: tuple[CurvePoint, ...]
-    top: tuple[ExposedRow, ...]
-    keyed: bool
-    precision: float
-    unproved: int
-    evidence_in: float
-    groups: tuple[Grouping, ...]
-    explanation: Explanation | None
-    choices: tuple[Choice, ...]
-    notices: tuple[str, ...]
     versions: tuple[tuple[str, str], ...]
-    source: str | None
-    made: str | None
-    persons: PersonFigures | None = None
+    profile: ProfilePart | None = None
+    epsilon: EpsilonPart | None = None
+    audit: AuditPart | None = None
 
-    audience = Audience.FAIL
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InvalidInput("summary: has no part; collect it from at least one result.")
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Part], versions: Mapping[str, str] | None = None) -> Self:
+        """A summary of ``parts`` by the names of its fields."""
+        told = installed() if versions is None else versions
+        by_name: dict[str, Any] = dict(parts)
+        return cls(versions=tuple(told.items()), **by_name)
 
     @property
-    def is_noiseless(self) -> bool:
-        """Whether rows are told apart by distances alone."""
-        return self.measure == "distance"
+    def by_name(self) -> dict[str, Part]:
+        """The parts that there are, by name, in the order of the page."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: part for name, part in named if isinstance(part, Part)}
 
     @property
-    def unit(self) -> str:
-        """What every figure is of."""
-        return "row" if self.persons is None else "person"
+    def parts(self) -> tuple[Part, ...]:
+        """The same without their names."""
+        return tuple(self.by_name.values())
 
     @property
-    def heading(self) -> str:
-        """How many of them there are, in words."""
-        if self.persons is not None:
-            return f"{count(self.persons.count)} persons with {_rows(self.rows)}"
-        noun = "rows" if self.relation is Neighbouring.REMOVE else "candidates"
-        return f"{count(self.rows)} {noun}"
+    def audience(self) -> Audience:
+        """The strictest of the parts' marks."""
+        return min((part.audience for part in self.parts), key=_STRICTNESS.index)
 
+    @property
+    def title(self) -> str:
+        """What stands above the page."""
+        return self.parts[0].title
 
-def collect(
-    profile: PrivacyProfile,
-    *,
-    release: Release | None = None,
-    choices: Sequence[Choice] = (),
-    groups: Sequence[Grouping] = (),
-    explanation: Explanation | None = None,
-    accuracy: Accuracy | None = None,
-    notices: Sequence[str] = (),
-    source: str | None = None,
-    made: str | None = None,
-    versions: Mapping[str, str] | None = None,
-) -> Summary:
-    """Gather a report's figures.
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """Three sentences: which ε, how exposed the most exposed row is, what to do."""
+        parts = self.by_name
+        alarms = [part.headline for part in parts.values() if part.headline.alarm]
 
-    ``release``   the model that was profiled, for its seed flag and its δ; None if it is foreign.
-    ``choices``   every setting that the figures depend on, with where it comes from.
-    ``groups``, ``explanation``  of ``profile.by`` and ``profile.explain``.
-    ``notices``   what the reader must know beside the profile's own notices.
-    ``made``      a date to show; the clock is not read, so the same input gives the same page.
-    ``versions``  of the packages; read from what is installed if None.
-    """
-    scores = profile.distance if profile.is_noiseless else profile.exposure
-    if not np.all(scores >= 0):
-        raise ArithmeticError("an exposure is not a number")
-    typical = None if profile.is_noiseless else np.sort(profile.typical)
-    mechanism = None if release is None else release.mechanism
-    private = mechanism is not None and mechanism.is_private
-    half = 0.5 * (profile.loss_high - profile.loss_low) if not profile.is_noiseless else np.zeros(1)
-    proved = np.isfinite(half)
-    persons = _persons(profile, release)
-    return Summary(
-        measure="distance" if profile.is_noiseless else "exposure",
-        rows=len(profile) if persons is None else profile.rows,
-        relation=profile.losses.relation,
-        answer=_answer(profile, None if mechanism is None else mechanism.delta, persons),
-        model=one_line(profile.description),
-        model_audience=None if release is None else release.audience,
-        seeded=release.seeded if release is not None and private else None,
-        worst_case=profile.worst_case,
-        delta=None if mechanism is None else mechanism.delta,
-        accuracy=None
-        if accuracy is None
-        else replace(accuracy, measure=one_line(accuracy.measure), rows=one_line(accuracy.rows)),
-        quantiles=_quantiles(scores, typical),
-        curve=_curve(np.sort(scores)[::-1], None if typical is None else typical[::-1]),
-        top=_top(profile),
-        keyed=profile.ids is not None,
-        precision=float(np.max(half[proved], initial=0.0)),
-        unproved=int(np.count_nonzero(~proved)),
-        evidence_in=float(np.mean(profile.loss > 0)),
-        groups=tuple(groups),
-        explanation=explanation,
-        choices=shown_choices(choices),
-        notices=tuple(dict.fromkeys(one_line(notice) for notice in (*profile.notices, *notices))),
-        versions=tuple((installed() if versions is None else dict(versions)).items()),
-        source=None if source is None else one_line(source),
-        made=None if made is None else one_line(made),
-        persons=persons,
-    )
+        def first(question: str, order: tuple[str, ...]) -> Iterator[str]:
+            headlines: list[Headline] = [parts[name].headline for name in order if name in parts]
+            said = [getattr(headline, question) for headline in headlines]
+            return (sentence for sentence in said if sentence is not None)
 
+        asked = (("epsilon", _EPSILON), ("exposed", _EXPOSED), ("advice", _ADVICE))
+        told = {question: next(first(question, order), None) for question, order in asked}
+        if alarms:
+            # What is wrong goes before what was found, whichever part says so.
+            told["advice"] = alarms[0].advice
+            told["epsilon"] = alarms[0].epsilon or told["epsilon"]
+        return tuple(sentence for sentence in told.values() if sentence is not None)
 
-def _persons(profile: PrivacyProfile, release: Release | None) -> PersonFigures | None:
-    if profile.sizes is None:
-        return None
-    promised = release is not None and profile.worst_case < np.inf
-    return PersonFigures(
-        count=len(profile),
-        median_rows=int(np.quantile(profile.sizes, 0.5, method="inverted_cdf")),
-        most_rows=int(np.max(profile.sizes)),
-        row_epsilon=release.mechanism.epsilon if release is not None and promised else None,
-        passed=profile.losses.worst_case_passed,
-    )
+    def lead(self, part: Part) -> tuple[str, ...]:
+        """The sentences that open a part's sections: its own, but for those on top of the page."""
+        said, top = part.headline, self.answer
+        own = (said.epsilon, said.exposed, said.advice)
+        return (*(text for text in own if text is not None and text not in top), *part.answer)
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models in one line each, once."""
+        return tuple(dict.fromkeys(part.model for part in self.parts if part.model))
 
-def _rows(number_of_rows: int) -> str:
-    return f"{count(number_of_rows)} row{'' if number_of_rows == 1 else 's'}"
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """File names and dates, once."""
+        named = [", ".join(text for text in (p.source, p.made) if text) for p in self.parts]
+        return tuple(dict.fromkeys(text for text in named if text))
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """All settings, once."""
+        return tuple(dict.fromkeys(choice for part in self.parts for choice in part.choices))
 
-def _answer(
-    profile: PrivacyProfile, delta: float | None, persons: PersonFigures | None
-) -> tuple[str, str, str]:
-    """What was found; numbers only, so that no name from outside stands in these sentences."""
-    if profile.is_noiseless:
-        return _noiseless_answer(profile, persons)
-    exposure = profile.exposure
-    largest = float(np.max(exposure))
-    # ADD and REPLACE answer for people who are not in the data.
-    noun = "row" if profile.losses.relation is Neighbouring.REMOVE else "candidate"
-    knows, whether = "all other rows", "it was"
-    if persons is not None:
-        noun, knows, whether = "person", "the rows of all others", "that person was"
-    middle, most = (float(q) for q in np.quantile(exposure, (0.5, 0.99), method="inverted_cdf"))
-    promise = profile.worst_case
-    first = (
-        f"This released model exposes its most exposed {noun} by {number(largest)} nats: somebody"
-        f" who knows {knows} and was undecided would be {percent(_sure(largest))} sure whether"
-        f" {whether} in the data (a coin toss: 50 %)."
-    )
-    second = (
-        f"Half of the {count(len(profile))} {noun}s are exposed by at most {number(middle)} nats"
-        f" ({percent(_sure(middle))} sure), and 99 of 100 by at most {number(most)} nats"
-        f" ({percent(_sure(most))} sure)."
-    )
-    if not promise < np.inf:
-        third = (
-            "The mechanism promises no ε for this loss: what it gives away is known only for this"
-            " model."
-        )
-    elif persons is not None:
-        third = _promise_to_persons(profile, delta, persons)
-    elif profile.promise_broken:
-        third = (
-            f"The promise is broken: at most {number(promise)} nats ({percent(_sure(promise))}"
-            f" sure) were promised for any row of any data, and {count(profile.rows_past_promise)}"
-            f" of the {noun}s are proved to lose more."
-        )
-    elif delta is None:
-        third = (
-            f"The mechanism promises at most {number(promise)} nats ({percent(_sure(promise))}"
-            f" sure) for any row of any data, and the most exposed {noun} here takes up"
-            f" {percent(min(largest / promise, 1.0))} of it."
-        )
-    else:
-        past = int(np.count_nonzero(exposure > promise))
-        third = (
-            f"The mechanism promises ε = {number(promise)} together with δ = {number(delta)}, so a"
-            f" row may lose more than {number(promise)} nats ({percent(_sure(promise))} sure):"
-            f" here {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
-        )
-    return first, second, third
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """All that the reader must know, once."""
+        return tuple(dict.fromkeys(notice for part in self.parts for notice in part.notices))
 
+    def public(self) -> "Summary":
+        """The same with nothing but what is marked pass."""
+        kept = {name: part.audience is Audience.PASS for name, part in self.by_name.items()}
+        if not any(kept.values()):
+            marks = ", ".join(f"{name}: {p.audience.value}" for name, p in self.by_name.items())
+            raise InvalidInput(
+                f"public: nothing here is marked pass ({marks}); publish the model with `expost"
+                " publish`, or add what `expost risk` says of its promise."
+            )
+        left_out: dict[str, Any] = {name: None for name, keep in kept.items() if not keep}
+        return replace(self, **left_out)
 
-def _promise_to_persons(
-    profile: PrivacyProfile, delta: float | None, persons: PersonFigures
-) -> str:
-    """What the promise, which is made to rows, comes to for who has most of them."""
-    promise, largest = profile.worst_case, float(np.max(profile.exposure))
-    bound = f"at most {number(promise)} nats ({percent(_sure(promise))} sure)"
-    reach = f"for {persons.anyone} of any data"
-    if profile.promise_broken:
-        return (
-            f"The promise is broken: {bound} were promised {reach}, and"
-            f" {count(profile.rows_past_promise)} of the persons are proved to lose more."
-        )
-    known = ""
-    if persons.row_epsilon is not None:
-        beside = "" if delta is None else f" with δ = {number(delta)}"
-        known = f"ε = {number(persons.row_epsilon)}{beside} for a row, and so "
-    passed = f", except with probability {number(persons.passed)}" if persons.passed > 0 else ""
-    past = int(np.count_nonzero(profile.exposure > promise))
-    here = (
-        f"and the most exposed person here takes up {percent(min(largest / promise, 1.0))} of it"
-        if past == 0
-        else f"and {count(past)} of the persons here lose more"
-    )
-    return f"The mechanism promises {known}{bound} {reach}{passed}, {here}."
-
-
-def _noiseless_answer(
-    profile: PrivacyProfile, persons: PersonFigures | None
-) -> tuple[str, str, str]:
-    noun = "row" if persons is None else "person"
-    known = "all other rows" if persons is None else "the rows of all others"
-    moved = int(np.count_nonzero(profile.loss > 0))
-    median, largest = float(np.median(profile.distance)), float(np.max(profile.distance))
-    return (
-        f"This model carries no noise: somebody who knows {known} can be certain whether a {noun}"
-        f" was in the data, for {count(moved)} of its {count(len(profile))} {noun}s.",
-        f"{noun.capitalize()}s can only be told apart by how far the model moves without them: half"
-        f" of them move it by at most {number(median)}, the one that moves it most by"
-        f" {number(largest)}.",
-        "Release a model with a finite epsilon to get losses that are finite.",
-    )
-
-
-def _sure(exposure: float) -> float:
-    return float(expit(exposure))
-
-
-def _quantiles(scores: FloatArray, typical: FloatArray | None) -> tuple[Quantile, ...]:
-    # inverted_cdf: the figure is a row's own, and at least that share of rows is at or below it.
-    own = np.quantile(scores, _SHARES, method="inverted_cdf")
-    usual = None if typical is None else np.quantile(typical, _SHARES, method="inverted_cdf")
-    return tuple(
-        Quantile(
-            share=share,
-            score=float(own[place]),
-            typical=None if usual is None else float(usual[place]),
-        )
-        for place, share in enumerate(_SHARES)
-        # With few rows the outer quantiles are the largest one again.
-        if share == 1 or len(scores) * (1 - share) >= 1
-    )
-
-
-def _curve(scores: FloatArray, typical: FloatArray | None) -> tuple[CurvePoint, ...]:
-    """At most 400 ranks of the descending scores, evenly spread on a log scale."""
-    rows = len(scores)
-    ranks = np.arange(1, rows + 1)
-    if rows > _CURVE_POINTS:
-        ranks = np.unique(np.round(np.geomspace(1, rows, _CURVE_POINTS)).astype(np.int64))
-    return tuple(
-        CurvePoint(
-            rank=int(rank),
-            score=float(scores[rank - 1]),
-            typical=None if typical is None else float(typical[rank - 1]),
-        )
-        for rank in ranks
-    )
-
-
-def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
-    belief, typical, sizes = profile.belief, profile.typical, profile.sizes
-    return tuple(
-        ExposedRow(
-            rank=place + 1,
-            key=printable(profile.key(int(row))),
-            loss=float(profile.loss[row]),
-            low=float(profile.loss_low[row]),
-            high=float(profile.loss_high[row]),
-            belief=float(belief[row]),
-            typical=None if profile.is_noiseless else float(typical[row]),
-            distance=float(profile.distance[row]),
-            rows=None if sizes is None else int(sizes[row]),
-        )
-        for place, row in enumerate(profile.ranking[:_TOP_ROWS])
-    )
+    def merged(self, other: "Summary") -> "Summary":
+        """Both in one; a kind of part that both have is refused."""
+        twice = self.by_name.keys() & other.by_name.keys()
+        if twice:
+            raise InvalidInput(
+                f"summary: there are two parts of the kind {sorted(twice)[0]!r}; a page shows one."
+            )
+        # The versions of the one that was made last are as good as any, but must not hide others.
+        versions = tuple(dict.fromkeys((*self.versions, *other.versions)))
+        parts: dict[str, Any] = dict(other.by_name)
+        return replace(self, versions=versions, **parts)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from expost.attacks.roc import Interval
 from expost.report.audit_answer import Question
-from expost.report.parts import Choice
-from expost.types import Audience
+from expost.report.parts import Part
+from expost.report.wording import count
 
 __all__ = [
     "AttackLine",
-    "AuditSummary",
+    "AuditPart",
     "BoundLine",
     "CorrelationLine",
     "CurvePoint",
@@ -154,7 +154,7 @@ class BoundLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSummary:
+class AuditPart(Part):
     """What a report on an audit shows. For the curator only.
 
     ``promise``          the model's promise in words, or None; ``promised`` its trade-off curve.
@@ -166,13 +166,11 @@ class AuditSummary:
     ``placed``           members with both figures, of whom ``scatter`` shows some.
     """
 
-    model: str
     members: int
     others: int
     references: int
     confidence: float
     best: str
-    answer: tuple[str, ...]
     warning: str
     attacks: tuple[AttackLine, ...]
     skipped: tuple[tuple[str, str], ...]
@@ -194,10 +192,8 @@ class AuditSummary:
     placed: int
     disagreements: tuple[DisagreeingRow, ...]
     questions: tuple[Question, ...]
-    choices: tuple[Choice, ...]
-    notices: tuple[str, ...]
-    versions: tuple[tuple[str, str], ...]
-    source: str | None
-    made: str | None
 
-    audience = Audience.FAIL
+    @property
+    def title(self) -> str:
+        """What stands above its page."""
+        return f"What attacks get out of a model of {count(self.members)} rows"

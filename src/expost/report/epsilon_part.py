@@ -5,7 +5,7 @@ from outside is one line and printable; each renderer escapes it for its own for
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,15 +17,21 @@ from expost._selection import selection_cost
 from expost._sweep import BeliefBound, OutputSweep
 from expost._utility import Utility
 from expost.errors import InvalidInput
-from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, uncertain
+from expost.report.epsilon_answer import (
+    MEASURE_NAMES,
+    epsilon_answer,
+    epsilon_headline,
+    uncertain,
+)
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
-from expost.report.parts import Choice, installed, one_line, shown_choices
-from expost.types import Audience, FloatArray
+from expost.report.parts import Context, Part, one_line
+from expost.report.wording import count
+from expost.types import FloatArray
 
 __all__ = [
     "CriticalShare",
+    "EpsilonPart",
     "EpsilonRow",
-    "EpsilonSummary",
     "Score",
     "TransitionPoint",
     "UtilityCurve",
@@ -115,7 +121,7 @@ class CriticalShare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonSummary:
+class EpsilonPart(Part):
     """What a report on a choice of ε shows. For the curator only.
 
     ``recommended``  an ε as it is to be typed, rounded down; None where none keeps every bound.
@@ -130,8 +136,6 @@ class EpsilonSummary:
     """
 
     rows: int
-    model: str
-    answer: tuple[str, ...]
     reasons: tuple[str, ...]
     recommended: float | None
     low: float | None
@@ -149,31 +153,27 @@ class EpsilonSummary:
     choosing: float
     lost: float
     command: str | None
-    choices: tuple[Choice, ...]
-    notices: tuple[str, ...]
-    versions: tuple[tuple[str, str], ...]
-    source: str | None
-    made: str | None
 
-    audience = Audience.FAIL
+    @property
+    def title(self) -> str:
+        """What stands above its page."""
+        return f"Which ε for a model of {count(self.rows)} rows?"
 
 
 def collect_epsilon(
     choice: EpsilonChoice,
     *,
     command: str | None = None,
-    choices: Sequence[Choice] = (),
-    notices: Sequence[str] = (),
-    source: str | None = None,
-    made: str | None = None,
-    versions: Mapping[str, str] | None = None,
-) -> EpsilonSummary:
-    """Gather the figures of a choice of ε; the arguments mean what they mean for ``collect``."""
+    context: Context | None = None,
+) -> EpsilonPart:
+    """Gather the figures of a choice of ε; ``command`` releases a model at it."""
+    context = context or Context()
     curves = epsilon_curves(choice)
     candidates = len(choice.epsilons)
-    return EpsilonSummary(
+    return EpsilonPart(
         rows=choice.sweep.rows,
         model=one_line(choice.description),
+        headline=epsilon_headline(choice, command=command is not None),
         answer=epsilon_answer(choice),
         reasons=tuple(one_line(reason) for reason in choice.reasons),
         recommended=_typed(choice.recommended),
@@ -192,11 +192,7 @@ def collect_epsilon(
         choosing=_CHOOSING,
         lost=_lost(candidates),
         command=None if command is None else printable(command, _LONGEST_COMMAND),
-        choices=shown_choices(choices),
-        notices=tuple(dict.fromkeys(one_line(notice) for notice in (*choice.notices, *notices))),
-        versions=tuple((installed() if versions is None else dict(versions)).items()),
-        source=None if source is None else one_line(source),
-        made=None if made is None else one_line(made),
+        **context.fields(choice.notices),
     )
 
 

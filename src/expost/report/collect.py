@@ -1,0 +1,85 @@
+"""Any results in one summary, collected once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from expost._audit_result import Audit
+from expost._choice import EpsilonChoice
+from expost._groups import Explanation, Grouping
+from expost._privacy_profile import PrivacyProfile
+from expost.errors import InvalidInput
+from expost.mechanisms import Release
+from expost.report.audit_collect import collect_audit
+from expost.report.epsilon_part import collect_epsilon
+from expost.report.parts import Choice, Context, Part
+from expost.report.profile_collect import collect_profile
+from expost.report.profile_part import Accuracy
+from expost.report.summary import Summary
+
+__all__ = ["collect"]
+
+
+def collect(
+    *results: Any,
+    release: Release | None = None,
+    groups: Sequence[Grouping] = (),
+    explanation: Explanation | None = None,
+    accuracy: Accuracy | None = None,
+    command: str | None = None,
+    choices: Sequence[Choice] = (),
+    notices: Sequence[str] = (),
+    source: str | None = None,
+    made: str | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Summary:
+    """Gather what a report shows of ``results``, each of another kind.
+
+    ``release``, ``groups``, ``explanation``, ``accuracy``  go with a profile.
+    ``command``   goes with a choice of ε: what to type next.
+    ``choices``   every setting that the figures depend on, with where it comes from.
+    ``notices``   what the reader must know beside the results' own notices.
+    ``made``      a date to show; the clock is not read, so the same input gives the same page.
+    ``versions``  of the packages; read from what is installed if None.
+
+    The last five are told of the first result.
+    """
+    context = Context(choices=choices, notices=notices, source=source, made=made)
+    parts: dict[str, Part] = {}
+    for result in results:
+        found = _parts(
+            result,
+            context,
+            release=release,
+            groups=groups,
+            explanation=explanation,
+            accuracy=accuracy,
+            command=command,
+        )
+        twice = parts.keys() & found.keys()
+        if twice:
+            raise InvalidInput(
+                f"results: two of them are of the kind {sorted(twice)[0]!r}; a report shows one of"
+                " each."
+            )
+        parts |= found
+        context = Context()
+    return Summary.of(parts, versions)
+
+
+def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
+    """The parts that one result brings, by the names they have in a summary."""
+    match result:
+        case PrivacyProfile():
+            names = ("release", "groups", "explanation", "accuracy")
+            own = {name: options[name] for name in names}
+            return {"profile": collect_profile(result, context=context, **own)}
+        case EpsilonChoice():
+            command = options["command"]
+            return {"epsilon": collect_epsilon(result, command=command, context=context)}
+        case Audit():
+            return {"audit": collect_audit(result, context=context)}
+        case _:
+            raise InvalidInput(
+                f"results: cannot report a {type(result).__name__}; give profiles, choices of ε,"
+                " audits and what else the verbs of expost return."
+            )

@@ -1,0 +1,191 @@
+"""What a profile answers, in sentences.
+
+Numbers only, so that no name from outside stands in these sentences.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from expost._privacy_profile import PrivacyProfile
+from expost.mechanisms import Release
+from expost.report.parts import Headline
+from expost.report.profile_part import PersonFigures
+from expost.report.wording import count, number, percent
+from expost.types import Neighbouring
+
+__all__ = ["ProfileAnswer"]
+
+# The belief that `choose_epsilon` keeps where nothing else is asked for.
+_BELIEF = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileAnswer:
+    """The sentences of one profile."""
+
+    profile: PrivacyProfile
+    release: Release | None
+    persons: PersonFigures | None
+
+    @property
+    def headline(self) -> Headline:
+        """Which ε, how exposed the most exposed is, what to do."""
+        if self.profile.is_noiseless:
+            return self._noiseless
+        return Headline(
+            epsilon=self._promise,
+            exposed=self._exposed,
+            advice=self._advice,
+            alarm=self.profile.promise_broken,
+        )
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """How the others fare."""
+        profile = self.profile
+        if profile.is_noiseless:
+            median, largest = float(np.median(profile.distance)), float(np.max(profile.distance))
+            return (
+                f"{self._noun.capitalize()}s can only be told apart by how far the model moves"
+                f" without them: half of them move it by at most {number(median)}, the one that"
+                f" moves it most by {number(largest)}.",
+            )
+        levels = np.quantile(profile.exposure, (0.5, 0.99), method="inverted_cdf")
+        middle, most = (float(level) for level in levels)
+        return (
+            f"Half of the {count(len(profile))} {self._noun}s are exposed by at most"
+            f" {number(middle)} nats ({percent(sure(middle))} sure), and 99 of 100 by at most"
+            f" {number(most)} nats ({percent(sure(most))} sure).",
+        )
+
+    @property
+    def _noun(self) -> str:
+        if self.persons is not None:
+            return "person"
+        # ADD and REPLACE answer for people who are not in the data.
+        removed = self.profile.losses.relation is Neighbouring.REMOVE
+        return "row" if removed or self.profile.is_noiseless else "candidate"
+
+    @property
+    def _known(self) -> str:
+        return "all other rows" if self.persons is None else "the rows of all others"
+
+    @property
+    def _largest(self) -> float:
+        return float(np.max(self.profile.exposure))
+
+    @property
+    def _delta(self) -> float | None:
+        return None if self.release is None else self.release.mechanism.delta
+
+    @property
+    def _exposed(self) -> str:
+        whether = "it was" if self.persons is None else "that person was"
+        return (
+            f"This released model exposes its most exposed {self._noun} by"
+            f" {number(self._largest)} nats: somebody who knows {self._known} and was undecided"
+            f" would be {percent(sure(self._largest))} sure whether {whether} in the data (a coin"
+            " toss: 50\N{NO-BREAK SPACE}%)."
+        )
+
+    @property
+    def _promise(self) -> str:
+        profile, promise = self.profile, self.profile.worst_case
+        if not promise < np.inf:
+            return (
+                "The mechanism promises no ε for this loss: what it gives away is known only for"
+                " this model."
+            )
+        if self.persons is not None:
+            return self._promise_to_persons(self.persons)
+        bound = f"at most {number(promise)} nats ({percent(sure(promise))} sure)"
+        if profile.promise_broken:
+            return (
+                f"The promise is broken: {bound} were promised for any row of any data, and"
+                f" {count(profile.rows_past_promise)} of the {self._noun}s are proved to lose more."
+            )
+        if self._delta is None:
+            return (
+                f"The mechanism promises ε = {number(promise)}, {bound} for any row of any data,"
+                f" and the most exposed {self._noun} here takes up"
+                f" {percent(min(self._largest / promise, 1.0))} of it."
+            )
+        past = int(np.count_nonzero(profile.exposure > promise))
+        return (
+            f"The mechanism promises ε = {number(promise)} together with δ ="
+            f" {number(self._delta)}, so a row may lose more than {number(promise)} nats"
+            f" ({percent(sure(promise))} sure): here"
+            f" {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
+        )
+
+    def _promise_to_persons(self, persons: PersonFigures) -> str:
+        """What the promise, which is made to rows, comes to for who has most of them."""
+        profile, promise = self.profile, self.profile.worst_case
+        bound = f"at most {number(promise)} nats ({percent(sure(promise))} sure)"
+        reach = f"for {persons.anyone} of any data"
+        if profile.promise_broken:
+            return (
+                f"The promise is broken: {bound} were promised {reach}, and"
+                f" {count(profile.rows_past_promise)} of the persons are proved to lose more."
+            )
+        known = ""
+        if persons.row_epsilon is not None:
+            beside = "" if self._delta is None else f" with δ = {number(self._delta)}"
+            known = f"ε = {number(persons.row_epsilon)}{beside} for a row, and so "
+        passed = f", except with probability {number(persons.passed)}" if persons.passed > 0 else ""
+        past = int(np.count_nonzero(profile.exposure > promise))
+        taken = percent(min(self._largest / promise, 1.0))
+        here = (
+            f"and the most exposed person here takes up {taken} of it"
+            if past == 0
+            else f"and {count(past)} of the persons here lose more"
+        )
+        return f"The mechanism promises {known}{bound} {reach}{passed}, {here}."
+
+    @property
+    def _advice(self) -> str:
+        profile = self.profile
+        if profile.promise_broken:
+            return (
+                "Do not release this model, and trust no other by the same mechanism, until it is"
+                " known why: the rows may not be those that it was trained on."
+            )
+        if self.release is not None and self.release.seeded:
+            return (
+                "Its noise came from a seed, so this is a rehearsal: release a model without one"
+                " before anything leaves the building."
+            )
+        past = int(np.count_nonzero(expit(profile.exposure) > _BELIEF))
+        limit = f"{100 * _BELIEF:g}\N{NO-BREAK SPACE}%"
+        if past:
+            many = f"{count(past)} {self._noun}{' is' if past == 1 else 's are'}"
+            return (
+                f"{many} exposed past {limit}: let expost epsilon find the largest ε at which no"
+                f" {'row' if self.persons is None else 'person'}'s typical belief passes the bound"
+                " that you set, and release at that one."
+            )
+        return (
+            f"No {self._noun} is exposed past {limit}, the bound that expost epsilon keeps unless"
+            " told otherwise: release the model if its promise is what you want, keep this page"
+            " to yourself, and let expost publish make what may be shown."
+        )
+
+    @property
+    def _noiseless(self) -> Headline:
+        moved = int(np.count_nonzero(self.profile.loss > 0))
+        noun = self._noun
+        return Headline(
+            epsilon="This model carries no noise, so no ε is promised.",
+            exposed=(
+                f"Somebody who knows {self._known} can be certain whether a {noun} was in the"
+                f" data, for {count(moved)} of its {count(len(self.profile))} {noun}s."
+            ),
+            advice="Release a model with a finite epsilon to get losses that are finite.",
+        )
+
+
+def sure(exposure: float) -> float:
+    """How sure an undecided attacker gets."""
+    return float(expit(exposure))
