@@ -1,0 +1,173 @@
+"""The universal functions of a row's loss as tables that a page carries and a browser evaluates.
+
+Conventions
+-----------
+t          separation of a row: scale(ε)·distance, scale = β under norm-Laplace noise, 1/σ under
+           Gaussian noise.
+x          log t, or log ε for the scale. Every function is analytic in it, with singularities at
+           ∣Im x∣ ≥ π/2 alone (:mod:`expost._typical`), so that Chebyshev interpolants on pieces
+           of unit length converge like 6⁻ᵏ.
+exposure   E∣ℓ∣/t.
+advantage  P(ℓ > 0) − P(ℓ < 0).
+belief     E[sigmoid(logit(prior) + ℓ)].
+scale      log(scale(ε)/ε): a constant under norm-Laplace noise.
+
+Below ``SMALLEST`` = 10⁻¹² no table is needed. With β = 1, u the direction of the shift and b the
+noise, ℓ/t = (∥b − tu∥ − ∥b∥)/t grows with t (a convex function of t over t) from −b·u/∥b∥, whose
+mean is 0; so E∣ℓ/t − (its limit)∣ = E[ℓ]/t ≤ tanh(t/2) ≤ t/2, for E[ℓ] = E[a tanh(a/2)] and
+a = ∣ℓ∣ ≤ t. Hence E∣ℓ∣/t is within t/2 of its limit, the advantage E[tanh(a/2)] within t³ of ½E∣ℓ∣,
+and the belief within t of the prior. Under Gaussian noise the same follows from the closed forms.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from expost.accounting import gaussian_scale
+from expost.mechanisms import OutputPerturbation
+from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
+from expost.types import FloatArray
+
+__all__ = ["SMALLEST", "LawTable", "Pieces", "law_table", "scale_table"]
+
+SMALLEST = 1e-12
+_DEGREE = 17
+# Coefficients that change nothing in float64 are left out.
+_NEGLIGIBLE = 1e-16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """A function of x on pieces of equal ``width`` from ``low`` on, each by its Chebyshev series.
+
+    Past either end the end's value is taken.
+    """
+
+    low: float
+    width: float
+    coefficients: tuple[tuple[float, ...], ...]
+
+    @property
+    def high(self) -> float:
+        """The end of the last piece."""
+        return self.low + self.width * len(self.coefficients)
+
+    def __call__(self, x: float) -> float:
+        """The value at ``x``."""
+        place = min(max(x, self.low), self.high) - self.low
+        piece = min(int(place / self.width), len(self.coefficients) - 1)
+        node = 2 * (place / self.width - piece) - 1
+        return float(chebyshev.chebval(node, self.coefficients[piece]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawTable:
+    """The law of a row's loss at every separation up to the tables' ends, for any ε.
+
+    ``prior``  what the attacker holds beforehand; the belief is for it alone.
+    ``error``  the largest difference from the law that was seen where the two were compared,
+               between all nodes: relative of exposures, absolute of beliefs and advantages.
+    """
+
+    prior: float
+    exposure: Pieces
+    advantage: Pieces
+    belief: Pieces
+    error: float
+
+    def exposure_at(self, separation: float) -> float:
+        """E∣ℓ∣ at one separation."""
+        return separation * self.exposure(math.log(separation)) if separation > 0 else 0.0
+
+    def advantage_at(self, separation: float) -> float:
+        """The Bayes adversary's advantage."""
+        if not separation >= SMALLEST:
+            return 0.5 * self.exposure_at(separation)
+        return min(self.advantage(math.log(separation)), 1.0)
+
+    def belief_at(self, separation: float) -> float:
+        """The typical belief."""
+        if not separation >= SMALLEST:
+            return self.prior
+        return min(self.belief(math.log(separation)), 1.0)
+
+
+def law_table(
+    mechanism: OutputPerturbation, prior: float, least: float, largest: float
+) -> LawTable:
+    """The table of the mechanism's law for separations from ``least`` to ``largest``."""
+    start = math.floor(math.log(max(min(least, largest), SMALLEST)))
+    end = math.ceil(math.log(max(largest, SMALLEST))) + 1
+    return _law_table(mechanism.noise, mechanism.dimension, prior, start, max(end, start + 1))
+
+
+@lru_cache(maxsize=16)
+def _law_table(noise: str, dimension: int, prior: float, start: int, end: int) -> LawTable:
+    def law(x: FloatArray) -> LossLaw:
+        if noise == "laplace":
+            return NormLaplaceLaw(separation=np.exp(x), dimension=dimension)
+        return GaussianLaw(separation=np.exp(x))
+
+    pieces = range(start, end)
+    exposure, first = _interpolated(
+        lambda x: law(x).expected_exposure / np.exp(x), pieces, relative=True
+    )
+    advantage, second = _interpolated(lambda x: law(x).advantage, pieces)
+    belief, third = _interpolated(lambda x: law(x).expected_belief(prior), pieces)
+    return LawTable(
+        prior=prior,
+        exposure=exposure,
+        advantage=advantage,
+        belief=belief,
+        error=max(first, second, third),
+    )
+
+
+def scale_table(mechanism: OutputPerturbation, low: float, high: float) -> tuple[Pieces, float]:
+    """log(scale(ε)/ε) over log ε for ε from ``low`` to ``high``, and its largest error seen."""
+    start, end = math.floor(math.log(low)), math.ceil(math.log(high))
+    if mechanism.noise == "laplace":
+        # β = ε/Δ.
+        rate = -math.log(mechanism.sensitivity)
+        return Pieces(low=float(start), width=float(end - start), coefficients=((rate,),)), 0.0
+    assert mechanism.delta is not None
+    return _gaussian_scale(mechanism.delta, mechanism.sensitivity, start, end)
+
+
+@lru_cache(maxsize=16)
+def _gaussian_scale(delta: float, sensitivity: float, start: int, end: int) -> tuple[Pieces, float]:
+    def logarithm(x: FloatArray) -> FloatArray:
+        scales = [gaussian_scale(math.exp(at), delta, sensitivity) for at in x]
+        return -np.log(scales) - x
+
+    # Finding a scale takes milliseconds: pieces are longer here.
+    return _interpolated(logarithm, range(start, end, 5))
+
+
+def _interpolated(
+    function: Callable[[FloatArray], FloatArray], pieces: range, *, relative: bool = False
+) -> tuple[Pieces, float]:
+    """Interpolants of degree 17 on ``pieces``, and their largest error seen between the nodes."""
+    nodes = chebyshev.chebpts1(_DEGREE + 1)
+    between = np.cos(np.pi * np.arange(_DEGREE + 2) / (_DEGREE + 1))
+    half, series, error = 0.5 * pieces.step, [], 0.0
+    for piece in pieces:
+        values = function(piece + half * (nodes + 1))
+        # As many nodes as coefficients: the fit is the interpolant.
+        coefficients = _shortened(chebyshev.chebfit(nodes, values, _DEGREE))
+        exact = function(piece + half * (between + 1))
+        off = np.abs(chebyshev.chebval(between, coefficients) - exact)
+        error = max(error, float(np.max(off / np.abs(exact) if relative else off)))
+        series.append(tuple(float(value) for value in coefficients))
+    return Pieces(low=float(pieces[0]), width=float(pieces.step), coefficients=tuple(series)), error
+
+
+def _shortened(coefficients: FloatArray) -> FloatArray:
+    """Without the last coefficients, where they add up to less than rounding."""
+    rest = np.cumsum(np.abs(coefficients[::-1]))[::-1]
+    kept = np.flatnonzero(rest > _NEGLIGIBLE * rest[0])
+    return coefficients[: int(kept[-1]) + 1] if len(kept) else coefficients[:1]

@@ -1,0 +1,261 @@
+"""How the typical figures depend on ε, as a page carries it: exactly, or at the ε that were tried.
+
+Under output perturbation a row's loss depends on ε through scale(ε)·distance alone. The page holds
+distances of rows and the tables of :mod:`expost.report.law_table`, and computes at any ε in the
+browser what Python computes. Where losses are only sampled there are steps: the ε that were looked
+at, with what was found there. A released model's own losses do not move.
+
+E∣ℓ∣ grows with the distance, so that its quantiles over rows are its values at quantiles of the
+distance: distances at a few hundred ranks stand for all rows, without error at those ranks.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from expost._choice import EpsilonChoice
+from expost._privacy_profile import PrivacyProfile
+from expost._recommend import rounded_down
+from expost._sweep import OutputSweep, Sweep
+from expost.mechanisms import OutputPerturbation, Release
+from expost.report.epsilon_curves import epsilon_curves
+from expost.report.law_table import LawTable, Pieces, law_table, scale_table
+from expost.types import FloatArray, IntArray
+
+__all__ = [
+    "SHARES",
+    "ExactSlider",
+    "SliderData",
+    "Step",
+    "TypicalFigures",
+    "slider_of_choice",
+    "slider_of_profile",
+]
+
+# Shares of the rows whose typical exposures are shown; 1: the largest.
+SHARES = (0.5, 0.9, 0.99, 1.0)
+_POINTS = 400
+# The slider of a profile reaches at least so far, and so many times past the model's own ε.
+_AXIS, _REACH = (0.01, 100.0), 100.0
+# More decades than this around an extreme ε are left out.
+_LONGEST = 1e10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What was found at one ε: typical exposures at ``SHARES``, and of the most exposed row.
+
+    ``belief``     the upper limit of its typical belief.
+    ``error``      the largest standard error of the exposures; None where it is not known.
+    """
+
+    epsilon: float
+    typical: tuple[float, ...]
+    belief: float
+    error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactSlider:
+    """Everything that typical figures are computed from, at any ε from ``low`` to ``high``.
+
+    ``scale``      log(scale(ε)/ε) over log ε.
+    ``ranks``, ``distances``  of at most 400 rows: the ``ranks``-th largest distances of them all.
+    ``quantiles``  the distances at ``SHARES``.
+    ``farthest``   the upper end of the largest distance, which the belief and the advantage are of.
+    ``error``      how far a figure may be from the law's, relative: the errors of both tables.
+    """
+
+    law: LawTable
+    scale: Pieces
+    ranks: tuple[int, ...]
+    distances: tuple[float, ...]
+    quantiles: tuple[float, ...]
+    farthest: float
+    error: float
+
+    def separation(self, epsilon: float, distance: float) -> float:
+        """scale(ε)·distance."""
+        return epsilon * math.exp(self.scale(math.log(epsilon))) * distance
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypicalFigures:
+    """The figures at one ε: exposures at ``SHARES``, and of the most exposed row.
+
+    ``wrong``  an attacker who was undecided and guesses is wrong once in so many times,
+               2/(1 − advantage): from 2, a coin toss, to ∞.
+    """
+
+    typical: tuple[float, ...]
+    belief: float
+    advantage: float | None
+
+    @property
+    def wrong(self) -> float | None:
+        """1 over the probability (1 − advantage)/2 that the best guess is wrong."""
+        if self.advantage is None:
+            return None
+        return 2 / (1 - self.advantage) if self.advantage < 1 else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliderData:
+    """A slider over ε from ``low`` to ``high`` that begins at ``start``: ``exact``, or ``steps``.
+
+    ``unit``   what the figures are of: rows, candidates or persons.
+    ``prior``  what the attacker holds beforehand, for the belief.
+    ``absent`` whether the rows are candidates who are not in the data: the belief is then that.
+    ``begins`` what the ε is that it begins at, in words.
+    """
+
+    low: float
+    high: float
+    start: float
+    begins: str
+    unit: str
+    prior: float
+    absent: bool = False
+    exact: ExactSlider | None = None
+    steps: tuple[Step, ...] = ()
+
+    def figures(self, epsilon: float) -> TypicalFigures:
+        """The figures at ε, as the page computes them; of steps, those at the nearest."""
+        if self.exact is None:
+            step = self.nearest(epsilon)
+            return TypicalFigures(typical=step.typical, belief=step.belief, advantage=None)
+        exact, law = self.exact, self.exact.law
+        most = exact.separation(epsilon, exact.farthest)
+        return TypicalFigures(
+            typical=tuple(
+                law.exposure_at(exact.separation(epsilon, distance)) for distance in exact.quantiles
+            ),
+            belief=law.belief_at(most),
+            advantage=law.advantage_at(most),
+        )
+
+    def nearest(self, epsilon: float) -> Step:
+        """The step whose ε is nearest on a log scale."""
+        return min(self.steps, key=lambda step: abs(math.log(step.epsilon / epsilon)))
+
+
+def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -> SliderData | None:
+    """The slider of a profile by output perturbation; None where no law over ε is known.
+
+    ``release``  what was profiled. Its mechanism knows how the noise depends on ε.
+    """
+    mechanism = None if release is None else release.mechanism
+    if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
+        return None
+    if profile.losses.law is None or not np.any(profile.distance > 0):
+        return None
+    low, high = _axis_around(mechanism.epsilon)
+    absent = profile.losses.relation.value == "add"
+    people = "candidate" if profile.losses.relation.value != "remove" else "row"
+    return SliderData(
+        low=low,
+        high=high,
+        start=mechanism.epsilon,
+        begins="the ε of this model",
+        unit=people if profile.sizes is None else "person",
+        prior=0.5,
+        absent=absent,
+        exact=_exact(mechanism, profile.distance, profile.losses.distance_error, 0.5, (low, high)),
+    )
+
+
+def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
+    """The slider of a choice of ε; None where no row moves the model."""
+    sweep = choice.sweep
+    low, high = epsilon_curves(choice).axis
+    begins = "the recommended ε"
+    start = None if choice.recommended is None else rounded_down(choice.recommended)
+    if start is None:
+        start, begins = math.sqrt(low * high), "the middle of the range"
+    if isinstance(sweep, OutputSweep):
+        if not np.any(sweep.neighbours.distance > 0):
+            return None
+        return SliderData(
+            low=low,
+            high=high,
+            start=start,
+            begins=begins,
+            unit="row",
+            prior=choice.bound.prior,
+            exact=_exact(
+                sweep.mechanism,
+                sweep.neighbours.distance,
+                sweep.neighbours.error_bound,
+                choice.bound.prior,
+                (low, high),
+            ),
+        )
+    steps = _steps(choice, sweep)
+    return SliderData(
+        low=steps[0].epsilon,
+        high=steps[-1].epsilon,
+        start=start,
+        begins=begins,
+        unit="row",
+        prior=choice.bound.prior,
+        steps=steps,
+    )
+
+
+def _axis_around(epsilon: float) -> tuple[float, float]:
+    low, high = min(_AXIS[0], epsilon / _REACH), max(_AXIS[1], epsilon * _REACH)
+    if high / low > _LONGEST:
+        return epsilon / _REACH, epsilon * _REACH
+    return low, high
+
+
+def _exact(
+    mechanism: OutputPerturbation,
+    distance: FloatArray,
+    error: FloatArray,
+    prior: float,
+    axis: tuple[float, float],
+) -> ExactSlider:
+    descending = np.sort(distance)[::-1]
+    ranks = curve_ranks(len(descending))
+    farthest = float(np.max(distance + error))
+    scale, scale_error = scale_table(mechanism, *axis)
+    least = float(np.min(distance[distance > 0]))
+
+    def separation(epsilon: float, apart: float) -> float:
+        return epsilon * math.exp(scale(math.log(epsilon))) * apart
+
+    law = law_table(mechanism, prior, separation(axis[0], least), separation(axis[1], farthest))
+    return ExactSlider(
+        law=law,
+        scale=scale,
+        ranks=tuple(ranks.tolist()),
+        distances=tuple(descending[ranks - 1].tolist()),
+        quantiles=tuple(np.quantile(distance, SHARES, method="inverted_cdf").tolist()),
+        farthest=farthest,
+        # By how much more a figure may err than t: E∣ℓ∣ grows at most like μ², and no belief or
+        # advantage moves by more than 4 as t is multiplied by e, for priors from 10⁻¹² on.
+        error=law.error + 4 * scale_error,
+    )
+
+
+def curve_ranks(rows: int) -> IntArray:
+    """At most 400 ranks, evenly spread on a log scale."""
+    if rows <= _POINTS:
+        return np.arange(1, rows + 1)
+    return np.unique(np.round(np.geomspace(1, rows, _POINTS)).astype(np.int64))
+
+
+def _steps(choice: EpsilonChoice, sweep: Sweep) -> tuple[Step, ...]:
+    typical, beliefs = sweep.typical, choice.belief
+    errors = getattr(sweep, "typical_error", None)
+    return tuple(
+        Step(
+            epsilon=float(epsilon),
+            typical=tuple(np.quantile(typical[place], SHARES, method="inverted_cdf").tolist()),
+            belief=float(beliefs[place]),
+            error=None if errors is None else float(np.max(errors[place])),
+        )
+        for place, epsilon in enumerate(sweep.epsilons)
+    )
