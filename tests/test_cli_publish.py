@@ -11,10 +11,11 @@ import pytest
 from scipy.special import expit
 
 from expost import PrivateLogisticRegression, profile
+from expost._cli_app import app
+from expost._cli_publish import publish_command
 from expost._jobs import publish as publish_job
 from expost._publish import publish
 from expost._published import PublishedReport
-from expost.cli import app, publish_command
 from expost.data import Encoding, open_table
 from expost.mechanisms import Release
 from expost.mechanisms.publishing import PublishingBudget

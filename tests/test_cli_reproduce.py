@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from expost.cli import app
+from expost._cli_app import app
 from expost.errors import InvalidInput
 
 

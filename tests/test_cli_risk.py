@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from expost import PrivateLogisticRegression, _cli_risk
+from expost._cli_app import app
 from expost._identifiability import identifiability
-from expost.cli import app
 from expost.errors import SeededReleaseWarning
 from program import PROGRAM, finished, imported, mode, refused
 

@@ -1,14 +1,18 @@
 """The command that attacks a model and says what the attacks get out of it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expost import _cli_options as options
 from expost._cli_lines import choice_lines, end_lines, print_json
+from expost._cli_open import show
 from expost._cli_options import DATA, MODEL, OUTPUT, QUESTION
 from expost._cli_progress import progress
+
+if TYPE_CHECKING:
+    from expost._jobs import audit as job_of_audit
 
 __all__ = ["audit_command"]
 
@@ -81,6 +85,7 @@ def audit_command(
         list[str] | None,
         typer.Option(
             help="An attack to make; repeat (default: all that can be made).",
+            autocompletion=options.completes(options.ATTACKS),
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -132,6 +137,7 @@ def audit_command(
     ] = False,
     out: options.Out,
     force: options.Force = False,
+    open_it: options.Open = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Attack a model: say who can be found to have been in its training data, and how surely.
@@ -186,8 +192,13 @@ def audit_command(
         outcome = job_of_audit.run(job, phase)
     if as_json:
         print_json(outcome.summary, outcome.files)
-        return
+    else:
+        print("\n".join(_lines(outcome)))
+    show(outcome.files["report"], open_it)
+
+
+def _lines(outcome: "job_of_audit.Outcome") -> list[str]:
     # Notices stand at the end, with those of the tables.
     said = [line for line in outcome.audit.lines() if not line.startswith("notice ")]
     lines = [*said, *choice_lines(outcome.summary)]
-    print("\n".join([*lines, *end_lines(outcome.summary, outcome.files)]))
+    return [*lines, *end_lines(outcome.summary, outcome.files)]

@@ -1,5 +1,6 @@
 """The options that commands share, and how their texts are read."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,13 +23,44 @@ __all__ = [
     "Mechanism",
     "Missing",
     "Noise",
+    "Open",
     "Out",
+    "PageOut",
     "Regularization",
     "Target",
+    "completes",
     "number_or_auto",
     "numbers",
     "two_labels",
 ]
+
+# What the shell completes: names that are checked where they are used, and listed here once more,
+# so that completion need not import what checks them (a test holds the two together).
+MECHANISMS = ("output", "objective")
+NOISES = ("laplace", "gaussian")
+LOSSES = ("logistic", "huber-hinge", "squared")
+KINDS = ("data-independent", "data-dependent")
+RELATIONS = ("remove", "replace")
+ATTACKS = (
+    "loss",
+    "class-loss",
+    "population",
+    "shadow",
+    "lira-offline",
+    "lira-online",
+    "rmia-offline",
+    "rmia-online",
+)
+
+
+def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """What an option of these names completes to."""
+
+    def matching(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return matching
+
 
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
@@ -85,13 +117,16 @@ Mechanism = Annotated[
     typer.Option(
         help="output (noise on the model) or objective (noise in what it minimises) (default:"
         " output).",
+        autocompletion=completes(MECHANISMS),
         rich_help_panel=MODEL,
     ),
 ]
 Noise = Annotated[
     str | None,
     typer.Option(
-        help="laplace (pure epsilon) or gaussian (default: laplace).", rich_help_panel=MODEL
+        help="laplace (pure epsilon) or gaussian (default: laplace).",
+        autocompletion=completes(NOISES),
+        rich_help_panel=MODEL,
     ),
 ]
 Delta = Annotated[
@@ -102,6 +137,7 @@ Loss = Annotated[
     str | None,
     typer.Option(
         help="logistic, huber-hinge (SVM) or squared (ridge) (default: logistic).",
+        autocompletion=completes(LOSSES),
         rich_help_panel=MODEL,
     ),
 ]
@@ -109,6 +145,7 @@ Regularization = Annotated[
     str | None,
     typer.Option(
         help="Λ of the averaged objective, or auto (default): from n, d and epsilon alone.",
+        autocompletion=completes(("auto",)),
         rich_help_panel=MODEL,
     ),
 ]
@@ -117,6 +154,18 @@ Out = Annotated[
     typer.Option(
         help="The folder for the results; made if it is not there.", rich_help_panel=OUTPUT
     ),
+]
+PageOut = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder for a page of it, and the same as Markdown and JSON (default: none is"
+        " written, or with --open in a private temporary folder).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Open = Annotated[
+    bool,
+    typer.Option("--open", help="Open the report in your browser.", rich_help_panel=OUTPUT),
 ]
 Force = Annotated[
     bool,

@@ -33,7 +33,9 @@ def publish_command(
     kind: Annotated[
         str,
         typer.Option(
-            help="data-independent (spends nothing) or data-dependent.", rich_help_panel=QUESTION
+            help="data-independent (spends nothing) or data-dependent.",
+            autocompletion=options.completes(options.KINDS),
+            rich_help_panel=QUESTION,
         ),
     ] = "data-independent",
     epsilon_gradient: Annotated[

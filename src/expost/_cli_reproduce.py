@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from expost import _cli_options as options
+from expost._cli_open import show
 from expost._cli_progress import progress
 
 __all__ = ["reproduce_app"]
@@ -31,6 +32,7 @@ def leblond_command(
     seed: Seed = 0,
     out: options.Out,
     force: options.Force = False,
+    open_it: options.Open = False,
 ) -> None:
     """Make the figures of LeBlond et al. (2023) again from UCI Adult.
 
@@ -43,6 +45,7 @@ def leblond_command(
     with progress(leblond.PHASES, quiet=False) as phase:
         found = leblond.reproduce(out, data=data, seed=seed, phase=phase, force=force)
     print("\n".join(found.lines()))
+    show(found.files[-1], open_it)
 
 
 @reproduce_app.command("redberg-wang")
@@ -57,6 +60,7 @@ def redberg_wang_command(
     seed: Seed = 0,
     out: options.Out,
     force: options.Force = False,
+    open_it: options.Open = False,
 ) -> None:
     """Make the figures of Redberg & Wang (2021) again, from made-up rows and credit card clients.
 
@@ -69,6 +73,7 @@ def redberg_wang_command(
     with progress(redberg_wang.PHASES, quiet=False) as phase:
         found = redberg_wang.reproduce(out, data=data, seed=seed, phase=phase, force=force)
     print("\n".join(found.lines()))
+    show(found.files[-1], open_it)
 
 
 @reproduce_app.command("d5.3")
@@ -94,6 +99,7 @@ def d53_command(
     seed: Annotated[int, typer.Option(help="Of what is sampled.")] = 0,
     out: options.Out,
     force: options.Force = False,
+    open_it: options.Open = False,
 ) -> None:
     """Make the figures of MOSAICrOWN D5.3 (2020) again: identifiability.
 
@@ -113,3 +119,4 @@ def d53_command(
             out, parts=parts, request=request, seed=seed, phase=phase, force=force
         )
     print("\n".join(found.lines()))
+    show(found.files[-1], open_it)

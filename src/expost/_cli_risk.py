@@ -59,6 +59,7 @@ def risk_command(
         typer.Option(
             help="DP-SGD: rows that are removed or added (remove, the default), or replaced"
             " (replace).",
+            autocompletion=options.completes(options.RELATIONS),
             rich_help_panel=PROMISE,
         ),
     ] = None,

@@ -6,7 +6,7 @@ where the rest cannot be imported. The commands are in :mod:`expost._cli_app`.
 
 import io
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from expost.errors import ExpostError
 
@@ -44,7 +44,7 @@ def main() -> None:
     _refuse(message)
 
 
-def _without_a_command_line(error: Exception) -> None:
+def _without_a_command_line(error: Exception) -> NoReturn:
     """Say so; the doctor can still say which library it is."""
     if sys.argv[1:2] != ["doctor"]:
         _refuse(
@@ -57,7 +57,7 @@ def _without_a_command_line(error: Exception) -> None:
     raise SystemExit(1)
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     # One line, whatever a path or a column is called.
     print(f"expost: {' '.join(message.splitlines())}", file=sys.stderr)
     raise SystemExit(2)
