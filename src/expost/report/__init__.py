@@ -11,7 +11,7 @@ from expost.report.audit_part import AuditPart
 from expost.report.collect import collect
 from expost.report.epsilon_part import EpsilonPart, collect_epsilon
 from expost.report.html import render_html
-from expost.report.json import render_json
+from expost.report.json import parse_json, render_json
 from expost.report.markdown import render_markdown
 from expost.report.parts import Choice, Context, Headline, Origin, Part
 from expost.report.profile_collect import collect_profile
@@ -33,6 +33,7 @@ __all__ = [
     "collect_audit",
     "collect_epsilon",
     "collect_profile",
+    "parse_json",
     "render_html",
     "render_json",
     "render_markdown",

@@ -5,11 +5,13 @@ Text that came from outside is one line and printable; each renderer escapes it 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from expost.attacks.roc import Interval
 from expost.report.audit_answer import Question
 from expost.report.parts import Part
 from expost.report.wording import count
+from expost.types import Audience
 
 __all__ = [
     "AttackLine",
@@ -166,6 +168,8 @@ class AuditPart(Part):
     ``placed``           members with both figures, of whom ``scatter`` shows some.
     """
 
+    # No other mark can be given, or read from a file.
+    audience: Literal[Audience.FAIL] = Audience.FAIL
     members: int
     others: int
     references: int

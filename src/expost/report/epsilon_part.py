@@ -7,6 +7,7 @@ from outside is one line and printable; each renderer escapes it for its own for
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from expost.report.epsilon_answer import (
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, one_line
 from expost.report.wording import count
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = [
     "CriticalShare",
@@ -135,6 +136,8 @@ class EpsilonPart(Part):
                      gets, nineteen times in twenty, at most so many rows fewer right.
     """
 
+    # No other mark can be given, or read from a file.
+    audience: Literal[Audience.FAIL] = Audience.FAIL
     rows: int
     reasons: tuple[str, ...]
     recommended: float | None

@@ -1,17 +1,31 @@
-"""Summaries for machines."""
+"""Summaries for machines: as JSON, and read again.
+
+``schema.json`` beside this module says what a file holds; ``docs/report-schema.md`` explains it.
+Nothing in a file is trusted when it is read: see :mod:`expost.report.typed` for its values. What a
+file says of the whole (mark, title, answer) is computed anew from its parts, and each part has the
+type of its mark, so that a mark cannot be edited to make private figures public.
+"""
 
 import json
-import math
-from dataclasses import fields
-from enum import Enum
+import re
 from typing import Any
 
-from expost._groups import Explanation, Grouping
+from expost._columns import printable
+from expost.errors import InvalidInput
 from expost.report.summary import Summary
+from expost.report.typed import from_plain, to_plain
 
-__all__ = ["FORMAT", "render_json"]
+__all__ = ["FORMAT", "parse_json", "render_json"]
 
 FORMAT = "expost-report/2"
+# A summary of 100,000 rows takes 10 MB.
+_LARGEST = 200 * 10**6
+_DERIVED = ("format", "audience", "meaning", "title", "answer")
+# What else of expost one may take for a summary.
+_OTHERS = {
+    "expost-report/1": "a report that `expost publish` made, and not a summary of one",
+    "expost-model/1": "a released model, and not a summary of a result",
+}
 
 
 def render_json(summary: Summary) -> str:
@@ -22,24 +36,93 @@ def render_json(summary: Summary) -> str:
         "meaning": summary.audience.meaning,
         "title": summary.title,
         "answer": list(summary.answer),
-        **_plain(summary),
+        **to_plain(summary),
     }
-    # The pairs of the summary keep their order.
-    content["versions"] = dict(summary.versions)
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return _laid_out(content, "\n") + "\n"
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case Grouping() | Explanation():
-            return value.to_json()
-        case Enum():
-            return value.value
-        case tuple():
-            return [_plain(entry) for entry in value]
-        case float() if math.isinf(value):
-            return "infinity" if value > 0 else "-infinity"
-        case None | str() | bool() | int() | float():
-            return value
-        case _:
-            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+def parse_json(text: str | bytes) -> Summary:
+    """The summary that ``text`` was rendered from; :class:`InvalidInput` if it is of none."""
+    content = _read(text)
+    _check_format(content)
+    parts = {name: value for name, value in content.items() if name not in _DERIVED}
+    _check_derived(content)
+    summary = from_plain(Summary, parts)
+    if content["audience"] != summary.audience.value:
+        raise InvalidInput(
+            f"audience: the summary is marked {printable(content['audience'], 20)!r}, but its parts"
+            f" are {summary.audience.value!r}; it was edited, make it again."
+        )
+    return summary
+
+
+def _laid_out(value: Any, newline: str) -> str:
+    """One entry on a line, but for lists of figures or texts, which stand on one line."""
+    inner = newline + " "
+    if isinstance(value, dict) and value:
+        entries = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_laid_out(each, inner)}"
+            for name, each in value.items()
+        ]
+        return "{" + inner + ("," + inner).join(entries) + newline + "}"
+    if isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        listed = [_laid_out(each, inner) for each in value]
+        return "[" + inner + ("," + inner).join(listed) + newline + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _read(text: str | bytes) -> dict[str, Any]:
+    if not len(text) <= _LARGEST:
+        raise InvalidInput(
+            f"summary: is {len(text):,} characters long, and may be {_LARGEST:,}; it is of"
+            " something else."
+        )
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        content = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        why = printable(error, 200)
+        raise InvalidInput(f"summary: is not whole JSON ({why}); make it again.") from None
+    if not isinstance(content, dict):
+        raise InvalidInput("summary: must be a JSON object; give what `render_json` wrote.")
+    return content
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"the constant {name} is not JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of names that differ: readers do not agree which of two holds."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("an object has a name twice")
+    return content
+
+
+def _check_format(content: dict[str, Any]) -> None:
+    found = content.get("format")
+    if found == FORMAT:
+        return
+    if found is None:
+        raise InvalidInput(
+            f"format: is missing; a summary of expost begins with {FORMAT!r}: give one."
+        )
+    shown = printable(found, 60)
+    if isinstance(found, str) and found in _OTHERS:
+        raise InvalidInput(f"format={shown!r}: this is {_OTHERS[found]}; give {FORMAT!r}.")
+    if isinstance(found, str) and re.fullmatch(r"expost-report/[1-9][0-9]{0,5}", found):
+        raise InvalidInput(
+            f"format={shown!r}: was made by a newer expost, this one reads {FORMAT!r}; upgrade it."
+        )
+    raise InvalidInput(f"format={shown!r}: this is not a summary of results; give {FORMAT!r}.")
+
+
+def _check_derived(content: dict[str, Any]) -> None:
+    """What is computed anew must be there, and be of its sort."""
+    for name in ("audience", "meaning", "title"):
+        if not isinstance(content.get(name), str):
+            raise InvalidInput(f"{name}: must be a text; make the summary again.")
+    answer = content.get("answer")
+    if not isinstance(answer, list) or not all(isinstance(each, str) for each in answer):
+        raise InvalidInput("answer: must be a list of texts; make the summary again.")

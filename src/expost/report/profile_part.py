@@ -7,6 +7,7 @@ came from outside is one line and printable; each renderer escapes it for its ow
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.special import expit
 
@@ -145,6 +146,8 @@ class ProfilePart(Part):
     ``seeded``      whether the noise came from a seed (None: it has no noise or is unknown).
     """
 
+    # No other mark can be given, or read from a file.
+    audience: Literal[Audience.FAIL] = Audience.FAIL
     measure: str
     rows: int
     relation: Neighbouring
