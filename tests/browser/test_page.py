@@ -1,0 +1,128 @@
+"""Every page in a real browser: quiet, whole without scripts, on narrow screens, and not too large."""
+
+from itertools import pairwise
+
+import pytest
+
+from .conftest import NARROW, PHONE
+from .pages import KINDS
+
+LARGEST = 3_000_000
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+def test_a_page_has_one_title_one_main_part_and_headings_in_order(open_page, made, kind):
+    page = open_page(made(kind))
+    assert page.title()
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert [page.get_by_role(role).count() for role in ("banner", "main", "contentinfo")] == [1] * 3
+    levels = page.locator("h1, h2, h3, h4").evaluate_all("all => all.map(one => one.tagName)")
+    depths = [int(level[1]) for level in levels]
+    assert depths.count(1) == 1
+    assert all(later <= before + 1 for before, later in pairwise(depths))
+
+
+@kinds
+def test_nothing_stands_in_the_page_that_could_run_or_be_fetched(open_page, made, kind):
+    # As it was written: scripts of its own may set styles later.
+    page = open_page(made(kind), scripts=False)
+    text = made(kind).read_text()
+    assert page.locator("img, iframe, object, embed, link, audio, video, base, form").count() == 0
+    attributes = page.locator("*").evaluate_all(
+        "all => all.flatMap(one => one.getAttributeNames().map(name => [name, one.getAttribute(name)]))"
+    )
+    assert attributes
+    names = {name for name, _ in attributes}
+    assert not {name for name in names if name.startswith("on") or name in ("style", "src")}
+    links = {value for name, value in attributes if name in ("href", "xlink:href")}
+    assert all(link.startswith(("#", "https://")) for link in links)
+    assert "default-src 'none'" in text
+    assert "unsafe" not in text.partition("</head>")[0].partition("<style>")[0]
+
+
+@kinds
+def test_without_scripts_all_sections_can_be_read(open_page, made, kind):
+    shown = open_page(made(kind), scripts=False).locator("h2:visible").all_inner_texts()
+    assert len(shown) >= 2
+    scripted = open_page(made(kind)).locator("h2:visible").all_inner_texts()
+    assert [heading for heading in shown if heading not in scripted] == []
+
+
+@kinds
+def test_a_narrow_screen_scrolls_one_way(open_page, made, kind):
+    page = open_page(made(kind), size=PHONE)
+    for width, height in (PHONE, NARROW):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width] * 2
+        # Nothing is cut off at the side for good: what is wide has a box that scrolls.
+        cut = page.evaluate(
+            """[...document.querySelectorAll('body *')].filter(one =>
+                one instanceof HTMLElement && one.clientWidth > 1 &&
+                one.scrollWidth > one.clientWidth + 1 &&
+                ['hidden', 'clip'].includes(getComputedStyle(one).overflowX)
+            ).map(one => one.outerHTML.slice(0, 200))"""
+        )
+        assert cut == []
+
+
+@kinds
+def test_who_wants_no_motion_sees_none(open_page, made, kind):
+    page = open_page(made(kind), motion="reduce")
+    moving = page.evaluate(
+        """[...document.querySelectorAll('*')].filter(one => {
+            const style = getComputedStyle(one);
+            return [style.transitionDuration, style.animationDuration].some(
+                times => times.split(', ').some(time => parseFloat(time) > 0.001));
+        }).map(one => one.outerHTML.slice(0, 200))"""
+    )
+    assert moving == []
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_adult_fits_into_three_megabytes(open_page, made):
+    path = made("large")
+    assert path.stat().st_size <= LARGEST
+    page = open_page(path)
+    assert "48,842" in page.locator("main").inner_text()
+
+
+def test_what_is_smuggled_in_does_not_run_and_is_noticed(open_page, made):
+    # The other tests would be worth nothing if this were not seen.
+    page = open_page(made("profile"))
+    watched = open_page.let_off()
+    fetched = page.evaluate(
+        """() => {
+            const script = document.createElement('script');
+            script.textContent = 'window.smuggled = 1';
+            const image = document.createElement('img');
+            image.src = 'https://example.invalid/x.png';
+            const paragraph = document.createElement('p');
+            paragraph.setAttribute('onclick', 'window.smuggled = 2');
+            document.body.append(script, image, paragraph);
+            paragraph.click();
+            setTimeout(() => alert('hello'));
+            return fetch('https://example.invalid/y').then(() => 'came', () => 'was refused');
+        }"""
+    )
+    assert fetched == "was refused"
+    assert page.evaluate("window.smuggled ?? null") is None
+    page.wait_for_timeout(50)
+    watched.context.close()
+    # Script, image, handler and fetch.
+    assert len([line for line in watched.console if "Content Security Policy" in line]) >= 4
+    assert watched.dialogs == ["hello"]
+    with pytest.raises(AssertionError):
+        watched.is_quiet()
+
+
+def test_a_request_that_leaves_is_noticed(open_page, tmp_path):
+    path = tmp_path / "loud.html"
+    path.write_text('<!doctype html><title>loud</title><img src="https://example.invalid/x.png">')
+    open_page(path)
+    watched = open_page.let_off()
+    watched.context.close()
+    assert watched.requests == [path.as_uri(), "https://example.invalid/x.png"]
+    with pytest.raises(AssertionError):
+        watched.is_quiet()
