@@ -22,7 +22,10 @@ _DEPTH = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Lines as the ``points`` of an SVG polyline; ``worst_case`` is the height of a level line."""
+    """Lines as the ``points`` of an SVG polyline; ``worst_case`` is the height of a level line.
+
+    ``x``, ``y``  the scales that they are drawn by: the page's script draws on.
+    """
 
     left: float
     right: float
@@ -36,6 +39,8 @@ class Chart:
     typical: str | None
     worst_case: float | None
     description: str
+    x: LogScale
+    y: LogScale
 
     @property
     def size(self) -> tuple[int, int]:
@@ -73,6 +78,8 @@ def profile_chart(part: ProfilePart) -> Chart | None:
             f"The {part.measure} of {count(curve[-1].rank)} {part.unit}s by rank: the largest"
             f" is {number(series[0])}, the smallest {number(series[-1])}."
         ),
+        x=x,
+        y=y,
     )
 
 

@@ -26,6 +26,7 @@ from expost.report.epsilon_answer import (
 )
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, one_line
+from expost.report.slider import SliderData, slider_of_choice
 from expost.report.wording import count
 from expost.types import Audience, FloatArray
 
@@ -134,6 +135,7 @@ class EpsilonPart(Part):
     ``command``      what to type next, or None.
     ``candidates, choosing, lost``  a private choice among so many ε at a cost of ``choosing``
                      gets, nineteen times in twenty, at most so many rows fewer right.
+    ``slider``       how typical figures depend on ε; None where no row moves the model.
     """
 
     # No other mark can be given, or read from a file.
@@ -156,6 +158,7 @@ class EpsilonPart(Part):
     choosing: float
     lost: float
     command: str | None
+    slider: SliderData | None = None
 
     @property
     def title(self) -> str:
@@ -195,6 +198,7 @@ def collect_epsilon(
         choosing=_CHOOSING,
         lost=_lost(candidates),
         command=None if command is None else printable(command, _LONGEST_COMMAND),
+        slider=slider_of_choice(choice),
         **context.fields(choice.notices),
     )
 

@@ -1,7 +1,7 @@
 """Summaries as self-contained pages: nothing comes from the network.
 
 Everything that came from outside is escaped by Jinja. The content policy allows nothing but the
-page's own style sheet, by its hash; a style that was smuggled in would not apply either.
+page's own style sheet and its own script, by their hashes; what was smuggled in would not apply.
 """
 
 import base64
@@ -18,6 +18,9 @@ from expost.report.audit_chart import roc_chart, scatter_chart
 from expost.report.chart import profile_chart
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
+from expost.report.page_data import page_data
+from expost.report.script import script
+from expost.report.slider import SliderData
 from expost.report.summary import Summary
 
 __all__ = ["render_html"]
@@ -25,17 +28,37 @@ __all__ = ["render_html"]
 
 def render_html(summary: Summary) -> str:
     """The page; the same summary gives the same bytes."""
-    return _filled("page.html", summary=summary)
+    profile, slider = summary.profile, page_slider(summary)
+    data = page_data(
+        None if profile is None else profile.row_data,
+        slider,
+        follows_slider=profile is not None and profile.slider is not None,
+    )
+    return _filled("page.html", summary=summary, slider=slider, data=data)
+
+
+def page_slider(summary: Summary) -> SliderData | None:
+    """The one slider of a page: the profile's, else that of the choice of ε."""
+    parts = (summary.profile, summary.epsilon)
+    return next((part.slider for part in parts if part is not None and part.slider), None)
 
 
 def _filled(template: str, **content: Any) -> str:
     """A template with its content and the one style sheet that its policy allows."""
     environment = _environment()
     style = _style(environment)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template(template).render(
-        style=style, style_hash=f"sha256-{digest}", **content
+        style=style,
+        style_hash=_digest(style),
+        script=script(),
+        script_hash=_digest(script()),
+        **content,
     )
+
+
+def _digest(text: str) -> str:
+    """What a content policy knows an inline style or script by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @cache

@@ -18,6 +18,8 @@ from expost.report.profile_part import (
     ProfilePart,
     Quantile,
 )
+from expost.report.rows import rows_of_profile
+from expost.report.slider import slider_of_profile
 from expost.types import FloatArray
 
 __all__ = ["collect_profile"]
@@ -77,6 +79,8 @@ def collect_profile(
         groups=tuple(groups),
         explanation=explanation,
         persons=persons,
+        row_data=rows_of_profile(profile),
+        slider=slider_of_profile(profile, release),
         **context.fields(profile.notices),
     )
 

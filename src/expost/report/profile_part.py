@@ -14,6 +14,8 @@ from scipy.special import expit
 from expost._groups import Explanation, Grouping
 from expost.errors import InvalidInput
 from expost.report.parts import Part
+from expost.report.rows import RowsData
+from expost.report.slider import SliderData
 from expost.report.wording import count
 from expost.types import Audience, Neighbouring
 
@@ -144,6 +146,8 @@ class ProfilePart(Part):
     ``precision``   every loss is proved to within this many nats, but for ``unproved`` rows.
     ``evidence_in`` the share of rows whose loss is > 0.
     ``seeded``      whether the noise came from a seed (None: it has no noise or is unknown).
+    ``row_data``    every row's figures, for the page's search.
+    ``slider``      how typical figures depend on ε; None where that is not known.
     """
 
     # No other mark can be given, or read from a file.
@@ -167,6 +171,8 @@ class ProfilePart(Part):
     groups: tuple[Grouping, ...]
     explanation: Explanation | None
     persons: PersonFigures | None = None
+    row_data: RowsData | None = None
+    slider: SliderData | None = None
 
     @property
     def title(self) -> str:

@@ -53,6 +53,15 @@ class RowsData:
         """How many rows the page has."""
         return len(self.numbers)
 
+    @property
+    def within(self) -> FloatArray:
+        """Each loss is proved to lie within so many nats of its figure; 0 without noise."""
+        loss, low, high = (np.asarray(ends) for ends in (self.loss, self.low, self.high))
+        if self.noiseless:
+            return np.zeros(len(loss))
+        width: FloatArray = np.maximum(high - loss, loss - low)
+        return width
+
 
 def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsData:
     """The figures of the ``most`` most exposed rows of a profile."""
@@ -80,8 +89,8 @@ def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsDa
 def packed_rows(rows: RowsData) -> dict[str, object]:
     """The rows as a page reads them: arrays as base64 of little-endian bytes.
 
-    In single precision, which changes a figure by 6·10⁻⁸ of itself; the ends of an interval are
-    rounded outwards, so that it is still proved.
+    In single precision, which changes a figure by 6·10⁻⁸ of itself. The interval of a loss is told
+    by its half width, rounded up: its ends would lie closer together than single precision tells.
     """
     return {
         "unit": rows.unit,
@@ -92,20 +101,17 @@ def packed_rows(rows: RowsData) -> dict[str, object]:
         "keys": None if rows.keys is None else list(rows.keys),
         "numbers": _base64(np.asarray(rows.numbers, dtype="<u4")),
         "loss": _base64(_single(rows.loss)),
-        "low": _base64(_single(rows.low, towards=-np.inf)),
-        "high": _base64(_single(rows.high, towards=np.inf)),
+        "within": _base64(_single(rows.within, up=True)),
         "distance": _base64(_single(rows.distance)),
     }
 
 
-def _single(values: tuple[float, ...], *, towards: float | None = None) -> NDArray[np.float32]:
+def _single(values: tuple[float, ...] | FloatArray, *, up: bool = False) -> NDArray[np.float32]:
     exact: FloatArray = np.asarray(values, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore"):
         near = exact.astype(np.float32)
-        if towards is None:
-            return near
-        short = near < exact if towards > 0 else near > exact
-        return np.where(short, np.nextafter(near, np.float32(towards)), near)
+        above = np.nextafter(near, np.float32(np.inf))
+    return np.where(near < exact, above, near) if up else near
 
 
 def _base64(array: NDArray[np.generic]) -> str:

@@ -21,6 +21,7 @@ from expost._sweep import OutputSweep, Sweep
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
+from expost.report.wording import number
 from expost.types import FloatArray, IntArray
 
 __all__ = [
@@ -40,6 +41,8 @@ _POINTS = 400
 _AXIS, _REACH = (0.01, 100.0), 100.0
 # More decades than this around an extreme ε are left out.
 _LONGEST = 1e10
+# A guess that is wrong more seldom than this is not told from one that never is.
+_MOST_TIMES = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,20 @@ class TypicalFigures:
     advantage: float | None
 
     @property
+    def by_share(self) -> tuple[tuple[float, float], ...]:
+        """Pairs of a share of the rows and what it is exposed by at most."""
+        return tuple(zip(SHARES, self.typical, strict=True))
+
+    @property
+    def wrong_text(self) -> str:
+        """How often that is, in words; what the tables do not resolve is not called never."""
+        if self.wrong is None:
+            return "not known"
+        if not self.wrong < _MOST_TIMES:
+            return f"less than 1 time in {number(_MOST_TIMES)}"
+        return f"1 time in {number(self.wrong)}"
+
+    @property
     def wrong(self) -> float | None:
         """1 over the probability (1 − advantage)/2 that the best guess is wrong."""
         if self.advantage is None:
@@ -119,6 +136,12 @@ class SliderData:
     absent: bool = False
     exact: ExactSlider | None = None
     steps: tuple[Step, ...] = ()
+
+    @property
+    def accuracy(self) -> float:
+        """The power of ten, not below the exact slider's error, that is shown for it."""
+        assert self.exact is not None
+        return 10.0 ** math.ceil(math.log10(max(self.exact.error, 1e-15)))
 
     def figures(self, epsilon: float) -> TypicalFigures:
         """The figures at ε, as the page computes them; of steps, those at the nearest."""
