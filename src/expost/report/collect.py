@@ -14,7 +14,9 @@ from expost.report.epsilon_part import collect_epsilon
 from expost.report.parts import Choice, Context, Part
 from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
+from expost.report.risk_part import collect_risk
 from expost.report.summary import Summary
+from expost.risk.answer import Identifiability
 
 __all__ = ["collect"]
 
@@ -76,6 +78,8 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
         case EpsilonChoice():
             command = options["command"]
             return {"epsilon": collect_epsilon(result, command=command, context=context)}
+        case Identifiability():
+            return {"risk": collect_risk(result, context=context)}
         case Audit():
             return {"audit": collect_audit(result, context=context)}
         case _:

@@ -19,6 +19,7 @@ from expost.report.chart import profile_chart
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
 from expost.report.page_data import page_data
+from expost.report.risk_chart import risk_panels
 from expost.report.script import script
 from expost.report.slider import SliderData
 from expost.report.summary import Summary
@@ -85,6 +86,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "epsilon_panels": epsilon_panels,
         "profile_chart": profile_chart,
+        "risk_panels": risk_panels,
         "roc_chart": roc_chart,
         "scatter_chart": scatter_chart,
     }

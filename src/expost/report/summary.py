@@ -13,6 +13,7 @@ from expost.report.audit_part import AuditPart
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Choice, Headline, Part, installed
 from expost.report.profile_part import ProfilePart
+from expost.report.risk_part import RiskPart
 from expost.types import Audience
 
 __all__ = ["Summary"]
@@ -32,6 +33,7 @@ class Summary:
     versions: tuple[tuple[str, str], ...]
     profile: ProfilePart | None = None
     epsilon: EpsilonPart | None = None
+    risk: RiskPart | None = None
     audit: AuditPart | None = None
 
     def __post_init__(self) -> None:

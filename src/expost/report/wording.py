@@ -1,13 +1,18 @@
 """Numbers as a person reads them; never rounded to a certainty that is not there."""
 
 import math
+import re
 
-__all__ = ["count", "figure", "number", "percent", "share"]
+__all__ = ["count", "figure", "number", "percent", "share", "symbols"]
 
 # Between a number and its unit or sign.
 _SPACE = "\N{NO-BREAK SPACE}"
 _TIMES_TEN = f"{_SPACE}×{_SPACE}10"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
+# Neither in an option's name nor in that of a parameter.
+_SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
+_EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)")
 
 
 def count(value: int) -> str:
@@ -54,3 +59,18 @@ def percent(probability: float) -> str:
 def share(value: float) -> str:
     """A share that was chosen, as it was: 50 %, 99.9 %, all."""
     return "all" if value == 1 else f"{100 * value:g}{_SPACE}%"
+
+
+def symbols(text: str) -> str:
+    """A sentence for the terminal as a page writes it: ε for epsilon, 10⁻⁵ for 1e-05."""
+
+    def power(found: re.Match[str]) -> str:
+        times = "" if found[1] == "1" else f"{found[1]}{_SPACE}×{_SPACE}"
+        return f"{times}10{str(int(found[2])).translate(_SUPERSCRIPTS)}"
+
+    return _EXPONENT.sub(power, _SPELLED.sub(lambda found: _GREEK[found[1]], text))
+
+
+def uncertain(belief: float) -> float:
+    """A belief that is never 1, though the nearest float may be."""
+    return min(float(belief), math.nextafter(1.0, 0.0))

@@ -1,0 +1,33 @@
+"""What a promise allows as Markdown; the charts are left to the page."""
+
+from collections.abc import Iterator, Sequence
+
+from expost.report.markup import escaped, section, table
+from expost.report.risk_part import RiskPart
+from expost.report.wording import figure
+
+__all__ = ["risk_markdown"]
+
+
+def risk_markdown(part: RiskPart, lead: Sequence[str]) -> Iterator[str]:
+    """Its sections; ``lead`` are sentences that open them."""
+    headings = ("", *(escaped(route.name) for route in part.routes))
+    rows = [[escaped(one.label), *map(escaped, one.shown)] for one in part.figures]
+    notes = [f"- {escaped(route.name)}: {escaped(route.note)}" for route in part.routes]
+    body = [line for text in (*lead, part.attacker) for line in (escaped(text), "")]
+    yield from section(part.heading, [*body, *table(headings, rows), "", *notes])
+    if part.ways:
+        headings = ("added up by", "ε", "times the least", "belief", "advantage", "")
+        ways = [
+            [
+                escaped(way.name),
+                escaped(way.epsilon_text),
+                figure(way.times),
+                escaped(way.belief_text),
+                escaped(way.advantage_text),
+                escaped(way.note),
+            ]
+            for way in part.ways
+        ]
+        heading = escaped(part.ways_heading)
+        yield from section("Several releases", [heading, "", *table(headings, ways)])
