@@ -8,6 +8,7 @@ type of its mark, so that a mark cannot be edited to make private figures public
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from expost._columns import printable
@@ -15,7 +16,7 @@ from expost.errors import InvalidInput
 from expost.report.summary import Summary
 from expost.report.typed import from_plain, to_plain
 
-__all__ = ["FORMAT", "parse_json", "render_json"]
+__all__ = ["FORMAT", "laid_out", "parse_json", "render_json"]
 
 FORMAT = "expost-report/2"
 # A summary of 100,000 rows takes 10 MB.
@@ -38,7 +39,7 @@ def render_json(summary: Summary) -> str:
         "answer": list(summary.answer),
         **to_plain(summary),
     }
-    return _laid_out(content, "\n") + "\n"
+    return laid_out(content) + "\n"
 
 
 def parse_json(text: str | bytes) -> Summary:
@@ -56,19 +57,23 @@ def parse_json(text: str | bytes) -> Summary:
     return summary
 
 
-def _laid_out(value: Any, newline: str) -> str:
-    """One entry on a line, but for lists of figures or texts, which stand on one line."""
+def laid_out(value: Any, newline: str = "\n") -> str:
+    """JSON with one entry on a line, but for flat lists and objects of one entry."""
     inner = newline + " "
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and (len(value) > 1 or _is_nested(value.values())):
         entries = [
-            f"{json.dumps(name, ensure_ascii=False)}: {_laid_out(each, inner)}"
+            f"{json.dumps(name, ensure_ascii=False)}: {laid_out(each, inner)}"
             for name, each in value.items()
         ]
         return "{" + inner + ("," + inner).join(entries) + newline + "}"
-    if isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
-        listed = [_laid_out(each, inner) for each in value]
+    if isinstance(value, list) and _is_nested(value):
+        listed = [laid_out(each, inner) for each in value]
         return "[" + inner + ("," + inner).join(listed) + newline + "]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _is_nested(values: Iterable[Any]) -> bool:
+    return any(isinstance(each, dict | list) for each in values)
 
 
 def _read(text: str | bytes) -> dict[str, Any]:

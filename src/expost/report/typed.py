@@ -11,13 +11,14 @@ each of them or None.
 
 import math
 import operator
+import re
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from inspect import getdoc
+from inspect import cleandoc
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from expost._columns import printable
@@ -34,6 +35,8 @@ _LONGEST = 10**6
 _LARGEST = 2**53 - 1
 # How much of a name that nobody knows is shown.
 _SHOWN = 60
+# How a docstring begins to tell of one field, or of several.
+_ABOUT = re.compile(r"((?:``[\w, ]+``,? ?)+) (.*)")
 
 
 def to_plain(value: Any) -> Any:
@@ -248,7 +251,8 @@ class _Members(Kind):
         return {"enum": [member.value for member in self.members]}
 
     def body(self, name_of: _Names) -> dict[str, Any]:
-        return {"description": _described(self.enum), "enum": [each.value for each in self.enum]}
+        whole, _ = _described(self.enum)
+        return {"description": whole, "enum": [each.value for each in self.enum]}
 
 
 @dataclass(frozen=True)
@@ -359,10 +363,15 @@ class _Record(Kind):
         return {"$ref": f"#/$defs/{name_of(self.notion)}"}
 
     def body(self, name_of: _Names) -> dict[str, Any]:
+        whole, told = _described(self.notion, self.parts)
+        described = {name: {"description": text} for name, text in told.items()}
         return {
-            "description": _described(self.notion),
+            "description": whole,
             "type": "object",
-            "properties": {name: kind.refer(name_of) for name, kind in self.parts.items()},
+            "properties": {
+                name: described.get(name, {}) | kind.refer(name_of)
+                for name, kind in self.parts.items()
+            },
             "required": list(self.parts),
             "additionalProperties": False,
         }
@@ -425,8 +434,32 @@ def _notions(kind: Kind) -> Iterator[type]:
         yield from _notions(each)
 
 
-def _described(notion: type) -> str:
-    return " ".join((getdoc(notion) or "").replace("``", "").split())
+def _described(notion: type, names: Collection[str] = ()) -> tuple[str, dict[str, str]]:
+    """What docstrings say of the whole, and of ``names``: lines like "``name``  what it is".
+
+    A line that is indented goes on with what stands above it. The first line is of the whole; of
+    fields that a class inherits its bases tell.
+    """
+    told: dict[str, list[str]] = {}
+    whole: list[str] = []
+    for each in reversed(notion.__mro__[:-1]):
+        current = whole = []
+        for place, line in enumerate(cleandoc(each.__doc__ or "").splitlines()):
+            about = _ABOUT.match(line) if place else None
+            words = re.findall(r"\w+", about[1]) if about else []
+            if about and set(words) <= set(names):
+                current = [about[2]]
+                told |= dict.fromkeys(words, current)
+            else:
+                current = current if line.startswith(" ") else whole
+                current.append(line)
+    return _joined(whole), {name: _joined(lines) for name, lines in told.items()}
+
+
+def _joined(lines: list[str]) -> str:
+    text = re.sub(r":\w+:`~?([\w.]+\.)?(\w+)`", r"\2", " ".join(lines).replace("``", ""))
+    text = " ".join(text.split())
+    return re.sub(r"\bNone\b", "null", text)
 
 
 def _at(step: str | int, convert: Callable[[Any], Any], value: Any) -> Any:
