@@ -49,8 +49,10 @@ class Choice:
 class Headline:
     """What a part has to say to the three questions of a page; None: nothing.
 
-    ``epsilon``  which ε was, or is to be, used;  ``exposed`` how sure an attacker gets of the most
-    exposed row;  ``advice`` what to do.  ``alarm``: the advice comes before that of other parts.
+    ``epsilon``  which ε was, or is to be, used.
+    ``exposed``  how sure an attacker gets of the most exposed row.
+    ``advice``   what to do.
+    ``alarm``    whether the advice comes before that of other parts.
     """
 
     epsilon: str | None = None
