@@ -186,12 +186,12 @@ def test_the_demo_is_quick_and_speaks_json(tmp_path):
     assert set(answer) == {"files", "summary"}
     assert {Path(path).name for path in answer["files"].values()} == RESULTS
     assert names(tmp_path / "demo-report") == RESULTS
-    accuracy = answer["summary"]["accuracy"]
+    accuracy = answer["summary"]["profile"]["accuracy"]
     assert accuracy["base_rate"] == pytest.approx(357 / 569)
     assert accuracy["noiseless"] > 0.9
-    assert answer["summary"]["rows"] == 569
-    assert answer["summary"]["top"][0]["key"].startswith("patient ")
-    chosen = {choice["name"]: choice["origin"] for choice in answer["summary"]["choices"]}
+    assert answer["summary"]["profile"]["rows"] == 569
+    assert answer["summary"]["profile"]["top"][0]["key"].startswith("patient ")
+    chosen = {choice["name"]: choice["origin"] for choice in answer["summary"]["profile"]["choices"]}
     assert chosen["epsilon"] == "default"
     assert chosen["classes"] == "given"
 

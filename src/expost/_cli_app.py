@@ -16,6 +16,7 @@ from expost._cli_epsilon import epsilon_command
 from expost._cli_ledger import ledger_command
 from expost._cli_profile import demo_command, profile_command
 from expost._cli_publish import lookup_command, publish_command
+from expost._cli_report import report_command
 from expost._cli_reproduce import reproduce_app
 from expost._cli_risk import risk_command
 
@@ -88,7 +89,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "audit": audit_command,
     },
     "Publish": {"publish": publish_command, "lookup": lookup_command},
-    "Books": {"ledger": ledger_command},
+    "Books": {"report": report_command, "ledger": ledger_command},
 }
 
 for _panel, _commands in _PANELS.items():

@@ -20,6 +20,7 @@ from expost._jobs.audit_asked import AuditJob, asked, check_job
 from expost._jobs.audit_model import named_estimator
 from expost._jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, group_columns
 from expost._jobs.folder import remove_stale, writing
+from expost._jobs.pages import write_summary
 from expost._jobs.table import MISSING, noted
 from expost.attacks.arrays import read_arrays
 from expost.attacks.targets import EstimatorTarget, target_of
@@ -326,6 +327,7 @@ def _write(job: AuditJob, result: Audit, summary: Summary) -> dict[str, Path]:
             for name, (stem, suffix, content) in pages.items():
                 path = out / mark.file_name(stem, suffix)
                 files[name] = write_bytes(path, mark, content)
+            files["summary"] = write_summary(out, summary)
             remove_stale(out, keep=files.values())
         except BaseException:
             for path in files.values():

@@ -17,6 +17,7 @@ from expost._epsilon import choose_epsilon
 from expost._files import write_bytes
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
+from expost._jobs.pages import write_summary
 from expost._jobs.table import Rows, TableJob, check_options, noted, read_rows
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
@@ -210,6 +211,7 @@ def _write(
             files["picture"] = write_bytes(path, mark, picture)
             path = out / mark.file_name("report", "html")
             files["report"] = write_bytes(path, mark, page)
+            files["summary"] = write_summary(out, summary)
             remove_stale(out, keep=[*files.values(), job.encoding])
         except BaseException:
             for path in files.values():

@@ -10,27 +10,33 @@ from expost.types import Audience
 
 __all__ = ["check_folder", "remove_stale", "writing"]
 
-# What a run of any command leaves, beside model.json, which is never removed.
-_RESULTS = tuple(
-    audience.file_name(stem, suffix)
-    for audience in (Audience.PASS, Audience.FAIL)
-    for stem, suffix in (
-        ("encoding", "json"),
-        ("profile", "json"),
-        ("profile", "parquet"),
-        ("epsilon", "json"),
-        ("epsilon", "parquet"),
-        ("transition", "png"),
-        ("report", "html"),
-        ("report", "md"),
-        ("audit", "json"),
-        ("audit", "parquet"),
-        ("figures", "json"),
-        ("roc", "png"),
-        ("exposure", "png"),
-        ("comparison", "json"),
-        ("comparison", "parquet"),
-    )
+_STEMS = (
+    ("encoding", "json"),
+    ("profile", "json"),
+    ("profile", "parquet"),
+    ("epsilon", "json"),
+    ("epsilon", "parquet"),
+    ("transition", "png"),
+    ("report", "html"),
+    ("report", "md"),
+    ("summary", "json"),
+    ("audit", "json"),
+    ("audit", "parquet"),
+    ("figures", "json"),
+    ("roc", "png"),
+    ("exposure", "png"),
+    ("comparison", "json"),
+    ("comparison", "parquet"),
+)
+# What a run of any command leaves, beside model.json and report.json, which are releases and never
+# removed.
+_RESULTS = (
+    *(
+        audience.file_name(*names)
+        for audience in (Audience.PASS, Audience.FAIL)
+        for names in _STEMS
+    ),
+    Audience.FAIL.file_name("report", "json"),
 )
 
 

@@ -19,6 +19,7 @@ from expost._groups import Grouping
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
+from expost._jobs.pages import write_summary
 from expost._jobs.table import (
     OF_AN_ENCODING,
     Rows,
@@ -302,9 +303,11 @@ def _write(
         table_file = result.to_parquet(out / "profile.parquet")
         report = out / summary.audience.file_name("report", "html")
         write_bytes(report, summary.audience, page)
+        summary_file = write_summary(out, summary)
     return {
         "encoding": encoding_file,
         "profile": json_file,
         "table": table_file,
+        "summary": summary_file,
         "report": report,
     }

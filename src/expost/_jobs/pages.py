@@ -1,0 +1,89 @@
+"""The pages of a summary, written and read again.
+
+A page is report.html; beside it lie the same as Markdown and the summary itself as JSON, from which
+``expost report`` makes a page of several. All carry the mark of their strictest part in their names
+and modes.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from expost._files import write_bytes
+from expost._jobs.folder import remove_stale, writing
+from expost.errors import InvalidInput
+from expost.report import Summary, parse_json, render_html, render_json, render_markdown
+from expost.types import Audience
+
+__all__ = ["SUMMARIES", "read_summary", "store_page", "summary_file", "write_summary"]
+
+SUMMARIES = tuple(
+    audience.file_name("summary", "json") for audience in (Audience.PASS, Audience.FAIL)
+)
+# A summary of a hundred thousand rows takes 10 MB.
+_LARGEST = 200_000_000
+_REMEDY = "nothing is left of this run; free some space, or name another folder"
+
+
+def summary_file(out: Path, summary: Summary) -> Path:
+    """Where the summary of a run that writes to ``out`` lies."""
+    return out / summary.audience.file_name("summary", "json")
+
+
+def write_summary(out: Path, summary: Summary) -> Path:
+    """Write the summary beside its page."""
+    path = summary_file(out, summary)
+    return write_bytes(path, summary.audience, render_json(summary).encode())
+
+
+def store_page(
+    out: Path,
+    summary: Summary,
+    *,
+    json_stem: str = "summary",
+    keep: Iterable[Path] | None = (),
+    remedy: str = _REMEDY,
+) -> dict[str, Path]:
+    """Write the page, its Markdown and its JSON: all of them whole, or none.
+
+    ``json_stem``  what the JSON file is called.
+    ``keep``       of the results of an earlier run only these stay; None leaves all alone.
+    """
+    mark = summary.audience
+    contents = {
+        "report": (mark.file_name("report", "html"), render_html(summary)),
+        "text": (mark.file_name("report", "md"), render_markdown(summary)),
+        "summary": (mark.file_name(json_stem, "json"), render_json(summary)),
+    }
+    files: dict[str, Path] = {}
+    with writing(out, remedy):
+        try:
+            for name, (file, content) in contents.items():
+                files[name] = write_bytes(out / file, mark, content.encode())
+            if keep is not None:
+                remove_stale(out, keep=[*files.values(), *keep])
+        except BaseException:
+            for path in files.values():
+                path.unlink(missing_ok=True)
+            raise
+    return files
+
+
+def read_summary(path: Path) -> Summary:
+    """The summary in a file, or :class:`InvalidInput` that names it in one sentence."""
+    # A pipe would be waited for, and a device has no end.
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path}: is not a file; name a summary that expost wrote.")
+    try:
+        size = path.stat().st_size
+        if not size <= _LARGEST:
+            raise InvalidInput(
+                f"{path}: is {size:,} bytes long, and a summary takes {_LARGEST:,} at most; name a"
+                " summary that expost wrote."
+            )
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+    try:
+        return parse_json(content)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None

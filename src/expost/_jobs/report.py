@@ -1,0 +1,158 @@
+"""``expost report``: the summaries that other commands wrote, on one page.
+
+Nothing is computed: what is shown was found by the commands that wrote the folders. What is read
+came from outside, and is refused in one sentence where it is not whole or does not belong together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from expost._jobs.folder import check_folder
+from expost._jobs.pages import SUMMARIES, read_summary, store_page
+from expost.errors import InvalidInput
+from expost.report import Summary
+from expost.types import Audience
+
+__all__ = ["Outcome", "ReportJob", "run"]
+
+# What an earlier `expost report` leaves, for whomever it was.
+_OWN = tuple(
+    audience.file_name("report", suffix)
+    for audience in (Audience.PASS, Audience.FAIL)
+    for suffix in ("html", "md", "json")
+)
+# Of which data these are is named by their source; the others are of a model or of a promise.
+_OF_A_TABLE = ("profile", "epsilon", "audit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportJob:
+    """Folders that expost wrote, or summaries in them, and where their page goes.
+
+    ``public``  show nothing but what is marked pass.
+    """
+
+    paths: tuple[Path, ...]
+    out: Path
+    public: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it; ``left_out`` are the kinds of parts that a public page does not show."""
+
+    summary: Summary
+    files: dict[str, Path]
+    read: tuple[Path, ...]
+    left_out: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """What a person reads at the end."""
+        mark = self.summary.audience
+        lines = [self.summary.title, *(f"- {sentence}" for sentence in self.summary.answer), ""]
+        lines += [f"shown     {', '.join(self.summary.by_name)}"]
+        if self.left_out:
+            lines += [f"left out  {', '.join(self.left_out)}: not marked pass"]
+        lines += [f"mark      {mark.value}: {mark.meaning}"]
+        lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in self.files.items())]
+        return [*lines, "", f"Report: {self.files['report'].resolve()}"]
+
+
+def run(job: ReportJob) -> Outcome:
+    """Do the job."""
+    read = _found(job.paths)
+    _check_out(job, read)
+    whole = _merged(read)
+    summary = whole.public() if job.public else whole
+    left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
+    # A page for everybody beside an older one for the curator would be passed on with it.
+    files = store_page(job.out, summary, json_stem="report", keep=None)
+    for name in _OWN:
+        if job.out / name not in files.values():
+            (job.out / name).unlink(missing_ok=True)
+    return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
+
+
+def _found(paths: Sequence[Path]) -> list[Path]:
+    """The summaries at these paths, each once."""
+    files = [file for path in paths for file in _at(path)]
+    return list({file.resolve(): file for file in files}.values())
+
+
+def _at(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    own = [name for name in _OWN if name.endswith(".json")]
+    inside = [path / name for name in SUMMARIES if (path / name).exists()]
+    # The folder of an earlier `expost report` holds one too; report.json may be a published one.
+    if not inside:
+        inside = [path / name for name in own if (path / name).exists()]
+    if not inside:
+        raise InvalidInput(
+            f"{path}: holds no summary of a result ({' or '.join(SUMMARIES)}); name a folder that"
+            " expost profile, epsilon, publish, risk or audit wrote."
+        )
+    yield from inside
+
+
+def _check_out(job: ReportJob, read: Sequence[Path]) -> None:
+    """Refuse a folder that holds other results: their pages have the names of these."""
+    check_folder(job.out, force=job.force)
+    others = [name for name in (*SUMMARIES, "model.json") if (job.out / name).exists()]
+    if others:
+        raise InvalidInput(
+            f"out={str(job.out)!r}: holds {others[0]}, a result of another command, whose page"
+            " would be lost; name a folder for this page alone."
+        )
+    written = {(job.out / name).resolve() for name in _OWN}
+    for path in read:
+        if path.resolve() in written:
+            raise InvalidInput(
+                f"out={str(job.out)!r}: {path} is read, and would be written over; name another"
+                " folder."
+            )
+    # A published report has the name that the summary of a public page gets.
+    held = job.out / Audience.PASS.file_name("report", "json")
+    if held.exists():
+        try:
+            read_summary(held)
+        except InvalidInput:
+            raise InvalidInput(
+                f"out={str(job.out)!r}: holds a report.json that this command did not write; name"
+                " another folder."
+            ) from None
+
+
+def _merged(files: Sequence[Path]) -> Summary:
+    """All parts in one summary; each kind is in one file alone, and all are of one table."""
+    whole: Summary | None = None
+    kept: dict[str, Path] = {}
+    for file in files:
+        summary = read_summary(file)
+        for name in summary.by_name:
+            if name in kept:
+                raise InvalidInput(
+                    f"{file}: holds a part of the kind {name!r}, and so does {kept[name]}; a page"
+                    " shows one, so make two pages."
+                )
+        kept |= dict.fromkeys(summary.by_name, file)
+        whole = summary if whole is None else whole.merged(summary)
+    assert whole is not None
+    _check_sources(whole, kept)
+    return whole
+
+
+def _check_sources(whole: Summary, kept: dict[str, Path]) -> None:
+    parts = whole.by_name
+    told = [(parts[name].source, kept[name]) for name in _OF_A_TABLE if name in parts]
+    named = [(source, path) for source, path in told if source is not None]
+    for source, path in named[1:]:
+        first, beside = named[0]
+        if source != first:
+            raise InvalidInput(
+                f"{path}: is of {source!r}, and {beside} of {first!r}; a page is of one table, so"
+                " make two pages."
+            )
