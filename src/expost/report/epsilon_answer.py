@@ -14,7 +14,7 @@ from expost._sweep import OutputSweep
 from expost._utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
 from expost.report.parts import Headline, one_line
-from expost.report.wording import count, number, percent
+from expost.report.wording import count, number, percent, uncertain
 from expost.report.wording import share as share_text
 
 __all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text", "uncertain"]
@@ -69,17 +69,16 @@ def _belief_sentence(choice: EpsilonChoice) -> str:
         else f"held it for {share_text(bound.prior)} likely"
     )
     how = (
-        "gets, on average over the models that may be released,"
+        "on average over the models that may be released,"
         if bound.quantile is None
-        else f"gets, from the models that may be released, with probability {bound.quantile:g} at"
-        " most"
+        else f"from the models that may be released, with probability {bound.quantile:g} at most"
     )
     found = middle_belief(choice, epsilon)
     middle = "" if found is None else f"; of a middle row {percent(uncertain(found))}"
     return (
-        f"Somebody who knows all other rows and {before} then {how} {percent(belief)} sure that the"
-        f" most exposed of the {count(choice.sweep.rows)} rows is in the data{middle}."
-        f"{_unlucky_sentence(choice, epsilon)}"
+        f"Somebody who knows all other rows and {before} gets at ε = {_short(epsilon)},"
+        f" {how} {percent(belief)} sure that the most exposed of the {count(choice.sweep.rows)}"
+        f" rows is in the data{middle}.{_unlucky_sentence(choice, epsilon)}"
     )
 
 
@@ -165,11 +164,6 @@ def score_text(measure: str, value: float) -> str:
     if measure == "accuracy":
         return percent(min(max(value, 0.0), 1.0))
     return f"{value:.3f}".replace("-", "−")
-
-
-def uncertain(belief: float) -> float:
-    """A belief is never 1, though the nearest float may be."""
-    return min(float(belief), math.nextafter(1.0, 0.0))
 
 
 def _short(epsilon: float) -> str:

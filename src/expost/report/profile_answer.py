@@ -12,7 +12,8 @@ from expost._privacy_profile import PrivacyProfile
 from expost.mechanisms import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
-from expost.report.wording import count, number, percent
+from expost.report.wording import count, number, percent, uncertain
+from expost.report.wording import share as share_text
 from expost.types import Neighbouring
 
 __all__ = ["ProfileAnswer"]
@@ -56,8 +57,8 @@ class ProfileAnswer:
         middle, most = (float(level) for level in levels)
         return (
             f"Half of the {count(len(profile))} {self._noun}s are exposed by at most"
-            f" {number(middle)} nats ({percent(sure(middle))} sure), and 99 of 100 by at most"
-            f" {number(most)} nats ({percent(sure(most))} sure).",
+            f" {_nats(middle)} ({percent(sure(middle))} sure), and 99 of 100 by at most"
+            f" {_nats(most)} ({percent(sure(most))} sure).",
         )
 
     @property
@@ -85,7 +86,7 @@ class ProfileAnswer:
         whether = "it was" if self.persons is None else "that person was"
         return (
             f"This released model exposes its most exposed {self._noun} by"
-            f" {number(self._largest)} nats: somebody who knows {self._known} and was undecided"
+            f" {_nats(self._largest)}: somebody who knows {self._known} and was undecided"
             f" would be {percent(sure(self._largest))} sure whether {whether} in the data (a coin"
             " toss: 50\N{NO-BREAK SPACE}%)."
         )
@@ -100,7 +101,7 @@ class ProfileAnswer:
             )
         if self.persons is not None:
             return self._promise_to_persons(self.persons)
-        bound = f"at most {number(promise)} nats ({percent(sure(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({percent(sure(promise))} sure)"
         if profile.promise_broken:
             return (
                 f"The promise is broken: {bound} were promised for any row of any data, and"
@@ -115,7 +116,7 @@ class ProfileAnswer:
         past = int(np.count_nonzero(profile.exposure > promise))
         return (
             f"The mechanism promises ε = {number(promise)} together with δ ="
-            f" {number(self._delta)}, so a row may lose more than {number(promise)} nats"
+            f" {number(self._delta)}, so a row may lose more than {_nats(promise)}"
             f" ({percent(sure(promise))} sure): here"
             f" {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
         )
@@ -123,7 +124,7 @@ class ProfileAnswer:
     def _promise_to_persons(self, persons: PersonFigures) -> str:
         """What the promise, which is made to rows, comes to for who has most of them."""
         profile, promise = self.profile, self.profile.worst_case
-        bound = f"at most {number(promise)} nats ({percent(sure(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({percent(sure(promise))} sure)"
         reach = f"for {persons.anyone} of any data"
         if profile.promise_broken:
             return (
@@ -152,25 +153,34 @@ class ProfileAnswer:
                 "Do not release this model, and trust no other by the same mechanism, until it is"
                 " known why: the rows may not be those that it was trained on."
             )
-        if self.release is not None and self.release.seeded:
+        seeded = self.release is not None and self.release.seeded
+        past = int(np.count_nonzero(expit(profile.exposure) > _BELIEF))
+        limit = share_text(_BELIEF)
+        if past:
+            many = f"{count(past)} {self._noun}{' is' if past == 1 else 's are'}"
+            rehearsed = "Its noise came from a seed, so this is a rehearsal; and " if seeded else ""
+            return (
+                f"{rehearsed}{many} exposed past {limit}: let expost epsilon find an ε at which no"
+                " row's typical belief passes the bound that you set, and release at that one"
+                f"{' without a seed' if seeded else ''}{self._of_persons}."
+            )
+        if seeded:
             return (
                 "Its noise came from a seed, so this is a rehearsal: release a model without one"
                 " before anything leaves the building."
             )
-        past = int(np.count_nonzero(expit(profile.exposure) > _BELIEF))
-        limit = f"{100 * _BELIEF:g}\N{NO-BREAK SPACE}%"
-        if past:
-            many = f"{count(past)} {self._noun}{' is' if past == 1 else 's are'}"
-            return (
-                f"{many} exposed past {limit}: let expost epsilon find the largest ε at which no"
-                f" {'row' if self.persons is None else 'person'}'s typical belief passes the bound"
-                " that you set, and release at that one."
-            )
         return (
             f"No {self._noun} is exposed past {limit}, the bound that expost epsilon keeps unless"
-            " told otherwise: release the model if its promise is what you want, keep this page"
+            " told otherwise: share the model if its promise is what you want, keep this page"
             " to yourself, and let expost publish make what may be shown."
         )
+
+    @property
+    def _of_persons(self) -> str:
+        """What a bound on rows leaves open."""
+        if self.persons is None:
+            return ""
+        return "; for a person of several rows choose a smaller one, and profile persons again"
 
     @property
     def _noiseless(self) -> Headline:
@@ -182,10 +192,18 @@ class ProfileAnswer:
                 f"Somebody who knows {self._known} can be certain whether a {noun} was in the"
                 f" data, for {count(moved)} of its {count(len(self.profile))} {noun}s."
             ),
-            advice="Release a model with a finite epsilon to get losses that are finite.",
+            advice=(
+                "Do not share it with anybody who may not see its rows: let expost epsilon find an"
+                " ε for them, and release a model that carries the noise of that one."
+            ),
         )
 
 
 def sure(exposure: float) -> float:
-    """How sure an undecided attacker gets."""
-    return float(expit(exposure))
+    """How sure an undecided attacker gets; certain only where the exposure is infinite."""
+    return uncertain(expit(exposure)) if exposure < np.inf else 1.0
+
+
+def _nats(exposure: float) -> str:
+    told = number(exposure)
+    return f"{told} nat{'' if told == '1' else 's'}"

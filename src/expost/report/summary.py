@@ -4,12 +4,13 @@ A part is what one result brings (see :class:`~expost.report.parts.Part`). Parts
 each other; what a page says about all of them is said here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from expost.errors import InvalidInput
 from expost.report.audit_part import AuditPart
+from expost.report.comparison import compared, why_not_compared
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Choice, Headline, Part, installed
 from expost.report.profile_part import ProfilePart
@@ -24,6 +25,7 @@ _STRICTNESS = (Audience.FAIL, Audience.REVIEW, Audience.PASS)
 _EPSILON = ("epsilon", "profile", "training", "published", "risk", "audits", "audit", "beliefs")
 _EXPOSED = ("profile", "training", "epsilon", "beliefs", "published", "risk", "audit", "audits")
 _ADVICE = ("epsilon", "profile", "training", "published", "audit", "audits", "beliefs", "risk")
+_ASKED = (("epsilon", _EPSILON), ("exposed", _EXPOSED), ("advice", _ADVICE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,27 +73,42 @@ class Summary:
     @property
     def answer(self) -> tuple[str, ...]:
         """Three sentences: which ε, how exposed the most exposed row is, what to do."""
-        parts = self.by_name
-        alarms = [part.headline for part in parts.values() if part.headline.alarm]
-
-        def first(question: str, order: tuple[str, ...]) -> Iterator[str]:
-            headlines: list[Headline] = [parts[name].headline for name in order if name in parts]
-            said = [getattr(headline, question) for headline in headlines]
-            return (sentence for sentence in said if sentence is not None)
-
-        asked = (("epsilon", _EPSILON), ("exposed", _EXPOSED), ("advice", _ADVICE))
-        told = {question: next(first(question, order), None) for question, order in asked}
-        if alarms:
-            # What is wrong goes before what was found, whichever part says so.
-            told["advice"] = alarms[0].advice
-            told["epsilon"] = alarms[0].epsilon or told["epsilon"]
-        return tuple(sentence for sentence in told.values() if sentence is not None)
+        told = (self._first(question, order) for question, order in _ASKED)
+        return tuple(sentence for sentence in told if sentence is not None)
 
     def lead(self, part: Part) -> tuple[str, ...]:
-        """The sentences that open a part's sections: its own, but for those on top of the page."""
-        said, top = part.headline, self.answer
+        """The sentences that open a part's sections: its own, but for what the page has said."""
+        said, top = part.headline, (*self.answer, *self._replaced)
         own = (said.epsilon, said.exposed, said.advice)
         return (*(text for text in own if text is not None and text not in top), *part.answer)
+
+    def _first(self, question: str, order: tuple[str, ...]) -> str | None:
+        """What is said first: by an alarm, else of two parts together, else by one of them."""
+        parts = self.by_name
+        alarms = [part.headline for part in parts.values() if part.headline.alarm]
+        above = alarms[:1] or [headline for headline in (self._compared,) if headline is not None]
+        # What is wrong makes the other parts' figures doubtful too: they are told further down.
+        headlines = (*above, *(parts[name].headline for name in order if name in parts))
+        said = (getattr(headline, question) for headline in headlines)
+        return next((sentence for sentence in said if sentence is not None), None)
+
+    @property
+    def _compared(self) -> Headline | None:
+        if self.profile is None or self.epsilon is None:
+            return None
+        return compared(self.profile, self.epsilon)
+
+    @property
+    def _replaced(self) -> tuple[str | None, ...]:
+        """Sentences that what the page says on top takes the place of."""
+        headlines = [part.headline for part in self.parts]
+        use = None if self.epsilon is None else self.epsilon.headline.epsilon
+        if any(headline.alarm for headline in headlines):
+            # Beside "do not release it" nothing may say how to.
+            return (use, *(headline.advice for headline in headlines if not headline.alarm))
+        if self.profile is None or self.epsilon is None or self._compared is None:
+            return ()
+        return (use, self.epsilon.headline.advice, self.profile.headline.advice)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -112,7 +129,11 @@ class Summary:
     @property
     def notices(self) -> tuple[str, ...]:
         """All that the reader must know, once."""
-        return tuple(dict.fromkeys(notice for part in self.parts for notice in part.notices))
+        own = [notice for part in self.parts for notice in part.notices]
+        if self.profile is not None and self.epsilon is not None:
+            apart = why_not_compared(self.profile, self.epsilon)
+            own = own if apart is None else [apart, *own]
+        return tuple(dict.fromkeys(own))
 
     def public(self) -> "Summary":
         """The same with nothing but what is marked pass."""
