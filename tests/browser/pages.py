@@ -16,6 +16,7 @@ from report.epsilon_choices import chosen
 KINDS = ("profile", "epsilon", "audit", "combined")
 # Adult has so many.
 MANY = 48_842
+PEOPLE = 240
 
 
 def page(kind: str) -> str:
@@ -28,7 +29,7 @@ def summary(kind: str) -> Summary:
     """What the page of a kind shows."""
     match kind:
         case "profile":
-            return profiled(people(240), target="income", id_column="number")
+            return profiled(people(PEOPLE), target="income", id_column="number")
         case "epsilon":
             return collect(chosen("laplace"), command="expost profile people.csv --epsilon 1")
         case "audit":
