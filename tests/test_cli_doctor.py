@@ -309,7 +309,8 @@ def test_a_browser_or_none(monkeypatch):
 
     monkeypatch.setattr(doctor.webbrowser, "get", none)
     assert machine()["browser"].status is Status.MISSING
-    monkeypatch.setattr(
-        doctor.webbrowser, "get", lambda: webbrowser.GenericBrowser("/usr/bin/lynx")
-    )
-    assert machine()["browser"].detail == "--open uses lynx"
+    browser = webbrowser.GenericBrowser("/no/such/lynx")
+    monkeypatch.setattr(doctor.webbrowser, "get", lambda: browser)
+    assert machine()["browser"].detail == "BROWSER names /no/such/lynx, which is not there"
+    browser.name = sys.executable
+    assert machine()["browser"].detail == f"--open uses {Path(sys.executable).name}"

@@ -194,7 +194,8 @@ def audit_command(
         print_json(outcome.summary, outcome.files)
     else:
         print("\n".join(_lines(outcome)))
-    show(outcome.files["report"], open_it)
+    if open_it:
+        show(outcome.files["report"])
 
 
 def _lines(outcome: "job_of_audit.Outcome") -> list[str]:

@@ -175,7 +175,8 @@ def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool, open_it: bool) -> Non
         print_json(outcome.summary, outcome.files, command=outcome.command)
     else:
         print("\n".join(_epsilon_lines(outcome)))
-    show(outcome.files["report"], open_it)
+    if open_it:
+        show(outcome.files["report"])
 
 
 def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:

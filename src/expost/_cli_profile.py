@@ -167,7 +167,8 @@ def _profile(job: "profile_job.ProfileJob", as_json: bool, open_it: bool) -> Non
         print_json(outcome.summary, outcome.files)
     else:
         print("\n".join(_profile_lines(outcome)))
-    show(outcome.files["report"], open_it)
+    if open_it:
+        show(outcome.files["report"])
 
 
 def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:

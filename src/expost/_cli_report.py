@@ -55,4 +55,5 @@ def report_command(
         print_json(outcome.summary, outcome.files)
     else:
         print("\n".join(outcome.lines()))
-    show(outcome.files["report"], open_it)
+    if open_it:
+        show(outcome.files["report"])

@@ -45,7 +45,8 @@ def leblond_command(
     with progress(leblond.PHASES, quiet=False) as phase:
         found = leblond.reproduce(out, data=data, seed=seed, phase=phase, force=force)
     print("\n".join(found.lines()))
-    show(found.files[-1], open_it)
+    if open_it:
+        show(found.files[-1])
 
 
 @reproduce_app.command("redberg-wang")
@@ -73,7 +74,8 @@ def redberg_wang_command(
     with progress(redberg_wang.PHASES, quiet=False) as phase:
         found = redberg_wang.reproduce(out, data=data, seed=seed, phase=phase, force=force)
     print("\n".join(found.lines()))
-    show(found.files[-1], open_it)
+    if open_it:
+        show(found.files[-1])
 
 
 @reproduce_app.command("d5.3")
@@ -119,4 +121,5 @@ def d53_command(
             out, parts=parts, request=request, seed=seed, phase=phase, force=force
         )
     print("\n".join(found.lines()))
-    show(found.files[-1], open_it)
+    if open_it:
+        show(found.files[-1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expost import _cli_options as options
+from expost._cli_open import check_page, page_folder, page_lines, show
 from expost._cli_options import OUTPUT, QUESTION
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ def risk_command(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    out: options.PageOut = None,
+    force: options.Force = False,
+    open_it: options.Open = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Say what epsilon means for a person in the data, or which epsilon keeps what you ask for.
@@ -131,10 +135,11 @@ def risk_command(
 
     `expost risk --one-in 100 --prior 0.001 --delta 1e-6 --plot risk.png`
 
-    `expost risk report/model.json`
+    `expost risk report/model.json --open`
     """
     from expost._identifiability import identifiability
 
+    check_page(out, force=force)
     found = identifiability(
         model,
         epsilon=epsilon,
@@ -153,12 +158,25 @@ def risk_command(
         exceeded=exceeded,
         releases=releases,
     )
-    files = {} if plot is None else {"plot": str(_draw(found, plot))}
+    files = {} if plot is None else {"plot": _draw(found, plot)}
+    if out is not None or open_it:
+        files |= _page(found, model, page_folder(out))
     if as_json:
-        print(json.dumps({"files": files, **found.fields()}, indent=1, allow_nan=False))
-        return
-    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
-    print("\n".join([*found.lines(width), *(f"plot: {path}" for path in files.values())]))
+        told = {"files": {name: str(path) for name, path in files.items()}}
+        print(json.dumps({**told, **found.fields()}, indent=1, allow_nan=False))
+    else:
+        width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+        print("\n".join([*found.lines(width), *page_lines(files)]))
+    if open_it:
+        show(files["report"])
+
+
+def _page(found: "Identifiability", model: Path | None, folder: Path) -> dict[str, Path]:
+    from expost._jobs.pages import made_now, store_page
+    from expost.report import collect
+
+    source = None if model is None else model.name
+    return store_page(folder, collect(found, source=source, made=made_now()))
 
 
 def _draw(found: "Identifiability", path: Path) -> Path:

@@ -7,7 +7,6 @@ or not at all; references that are finished are kept where a checkpoint was aske
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from expost._jobs.audit_asked import AuditJob, asked, check_job
 from expost._jobs.audit_model import named_estimator
 from expost._jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, group_columns
 from expost._jobs.folder import remove_stale, writing
-from expost._jobs.pages import write_summary
+from expost._jobs.pages import made_now, write_summary
 from expost._jobs.table import MISSING, noted
 from expost.attacks.arrays import read_arrays
 from expost.attacks.targets import EstimatorTarget, target_of
@@ -73,7 +72,7 @@ def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outc
             choices=_choices(job, seed),
             notices=(*found.notices, *notes()),
             source=job.name,
-            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            made=made_now(),
         )
         phase("writing the report")
         files = _write(job, result, summary)

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -349,4 +350,6 @@ def _browser() -> tuple[Status, str]:
     except webbrowser.Error:
         return Status.MISSING, "--open prints the path instead; set BROWSER to its command"
     name = getattr(found, "name", "") or type(found).__name__
+    if isinstance(found, webbrowser.GenericBrowser) and shutil.which(name) is None:
+        return Status.MISSING, f"BROWSER names {_line(name)}, which is not there"
     return Status.OK, f"--open uses {_line(os.path.basename(name))}"

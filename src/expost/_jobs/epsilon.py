@@ -8,7 +8,6 @@ import inspect
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from expost._epsilon import choose_epsilon
 from expost._files import write_bytes
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
-from expost._jobs.pages import write_summary
+from expost._jobs.pages import made_now, write_summary
 from expost._jobs.table import Rows, TableJob, check_options, noted, read_rows
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
@@ -93,7 +92,7 @@ def run(job: EpsilonJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             choices=_choices(job, rows.encoding, choice),
             notices=(*_leaks(rows.encoding), *rows.notices, *notes()),
             source=job.name,
-            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            made=made_now(),
         )
         phase("writing the report")
         files = _write(job, rows.encoding, choice, summary)

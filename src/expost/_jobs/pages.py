@@ -6,6 +6,7 @@ and modes.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from expost._files import write_bytes
@@ -14,7 +15,7 @@ from expost.errors import InvalidInput
 from expost.report import Summary, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
 
-__all__ = ["SUMMARIES", "read_summary", "store_page", "summary_file", "write_summary"]
+__all__ = ["SUMMARIES", "made_now", "read_summary", "store_page", "summary_file", "write_summary"]
 
 SUMMARIES = tuple(
     audience.file_name("summary", "json") for audience in (Audience.PASS, Audience.FAIL)
@@ -22,6 +23,11 @@ SUMMARIES = tuple(
 # A summary of a hundred thousand rows takes 10 MB.
 _LARGEST = 200_000_000
 _REMEDY = "nothing is left of this run; free some space, or name another folder"
+
+
+def made_now() -> str:
+    """The date that a page is given; renderers do not read the clock."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def summary_file(out: Path, summary: Summary) -> Path:

@@ -7,7 +7,6 @@ to be the right ones.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from expost._groups import Grouping
 from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
-from expost._jobs.pages import write_summary
+from expost._jobs.pages import made_now, write_summary
 from expost._jobs.table import (
     OF_AN_ENCODING,
     Rows,
@@ -216,7 +215,7 @@ def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
         result,
         release=found.release,
         source=job.name,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        made=made_now(),
         choices=_choices(job, encoding, found.release),
         accuracy=_accuracy(found),
         groups=tuple(_groups(found)),
