@@ -28,7 +28,7 @@ def test_every_curve_is_drawn(kind):
     audit = audited(kind)
     before = dict(rcParams)
     display = RocDisplay.from_audit(audit)
-    ax = display.plot()
+    ax = display.plot().ax_
     ax.figure.canvas.draw()
     assert dict(rcParams) == before
     assert display.audience is Audience.FAIL
@@ -49,7 +49,7 @@ def test_members_are_drawn_by_theory_and_by_attacks():
     audit = audited()
     ax = Figure().add_subplot()
     display = ExposureDisplay.from_audit(audit)
-    assert display.plot(ax) is ax
+    assert display.plot(ax).ax_ is ax
     dots = ax.lines[0]
     drawn = set(zip(dots.get_xdata(), dots.get_ydata(), strict=True))
     told = audit.told_apart.value[audit.truth]
@@ -77,7 +77,7 @@ def test_accuracy_by_observed_epochs():
         "passive": table_of("nothing", "promised"),
         "_active": table_of("promised", "memorised"),
     }
-    ax = EpochsDisplay.from_tables(tables).plot()
+    ax = EpochsDisplay.from_tables(tables).plot().ax_
     for name, kinds in (
         ("passive", ("nothing", "promised")),
         ("_active", ("promised", "memorised")),
@@ -111,7 +111,7 @@ def test_audits_over_epsilon():
     few = tuple(audited(kind) for kind in ("nothing", "promised", "memorised"))
     sweep = AuditSweep(epsilons=(0.1, 1.0, 10.0), audits=few)
     display = AuditSweepDisplay.from_sweep(sweep)
-    reached, related = display.plot()
+    reached, related = display.plot().axes_
     assert display.audience is Audience.REVIEW
     best = [one.figures[one.best].advantage.value for one in few]
     np.testing.assert_array_equal(line(reached, "reached").get_ydata(), best)

@@ -34,7 +34,7 @@ def display(**options):
 
 
 def test_curves_regions_boundary_and_sides_are_drawn():
-    ax = display().plot()
+    ax = display().plot().ax_
     first, second, boundary = ax.get_lines()
     assert np.array_equal(first.get_ydata(), np.exp(-(X**2)))
     assert second.get_linestyle() == "--"
@@ -54,14 +54,14 @@ def test_curves_regions_boundary_and_sides_are_drawn():
 
 
 def test_a_legend_only_where_there_are_labels():
-    ax = display(curves=(Curve(x=X, y=X),), regions=()).plot()
+    ax = display(curves=(Curve(x=X, y=X),), regions=()).plot().ax_
     assert ax.get_legend() is None
 
 
 def test_it_holds_nobodys_data_and_makes_a_picture():
     made = display()
     assert made.audience is Audience.PASS
-    assert png(made.plot().figure)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert png(made.plot().figure_)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_wrong_parts_are_refused():

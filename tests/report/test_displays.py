@@ -42,7 +42,7 @@ def line(ax, label):
 
 def test_the_profile_curve(laplace):
     _, _, _, profile = laplace
-    ax = ProfileDisplay.from_profile(profile).plot()
+    ax = ProfileDisplay.from_profile(profile).plot().ax_
     ax.figure.canvas.draw()
     np.testing.assert_array_equal(line(ax, "this model").get_ydata(), np.sort(profile.exposure))
     np.testing.assert_array_equal(line(ax, "typical").get_ydata(), np.sort(profile.typical))
@@ -52,7 +52,7 @@ def test_the_profile_curve(laplace):
 
 
 def test_the_profile_curve_of_distances():
-    ax = ProfileDisplay.from_profile(noiseless(30)).plot()
+    ax = ProfileDisplay.from_profile(noiseless(30)).plot().ax_
     ax.figure.canvas.draw()
     assert len(ax.lines) == 1
     drawn = ax.lines[0].get_ydata()
@@ -65,15 +65,19 @@ def test_a_profile_of_zeros_can_be_drawn():
     profile = noiseless(2)
     zero = np.zeros(2)
     losses = expost.mechanisms.RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
-    ax = ProfileDisplay.from_profile(
-        expost.PrivacyProfile(losses=losses, description="", rows=len(profile))
-    ).plot()
+    ax = (
+        ProfileDisplay.from_profile(
+            expost.PrivacyProfile(losses=losses, description="", rows=len(profile))
+        )
+        .plot()
+        .ax_
+    )
     ax.figure.canvas.draw()
     assert ax.get_yscale() == "linear"
 
 
 def test_worst_case_over_exact_points(near):
-    ax = WorstCaseDisplay.from_neighbours(near).plot()
+    ax = WorstCaseDisplay.from_neighbours(near).plot().ax_
     ax.figure.canvas.draw()
     shift, guess = near.shift, near.worst_case.all()
     np.testing.assert_array_equal(line(ax, "$A(y_i)$").get_xydata(), shift)
@@ -89,7 +93,7 @@ def test_worst_case_over_exact_points(near):
 @pytest.mark.parametrize("row", [0, 17, ROWS - 1])
 def test_sphere_and_ball_hold_the_point(near, row):
     display = SphereDisplay.from_neighbours(near, row)
-    ax = display.plot()
+    ax = display.plot().ax_
     ax.figure.canvas.draw()
     sphere, ball = ax.patches[:2]
     point = line(ax, "$A(y_i)$").get_xydata()[0]
@@ -109,7 +113,7 @@ def test_a_small_ball_is_shown_enlarged():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 2)) * 0.05
     flat = expost.neighbours(X, np.where(rng.random(30) < 0.5, 1, -1), method="exact")
-    ax = SphereDisplay.from_neighbours(flat, 3).plot()
+    ax = SphereDisplay.from_neighbours(flat, 3).plot().ax_
     ax.figure.canvas.draw()
     (inset,) = ax.child_axes
     ball = ax.patches[1]
@@ -120,7 +124,7 @@ def test_heat_maps_are_coloured_by_exposure(near, mechanism):
     for offset in (np.zeros(2), np.array([0.3, -0.1])):
         model = near.base + offset
         losses = mechanism.row_losses(model, near)
-        ax = HeatMapDisplay.from_losses(near, losses, model=model).plot()
+        ax = HeatMapDisplay.from_losses(near, losses, model=model).plot().ax_
         ax.figure.canvas.draw()
         (points,) = ax.collections
         # Naively: the law of LeBlond Eq. 3, one neighbour at a time.
@@ -169,14 +173,17 @@ def test_axes_that_are_given_are_used_and_nothing_global_changes(near, mechanism
         HeatMapDisplay.from_losses(near, losses, model=near.base),
     ]
     for display, ax in zip(displays, axes, strict=True):
-        assert display.plot(ax) is ax
+        assert display.plot(ax).ax_ is ax
         assert display.audience is Audience.FAIL
+        assert display._repr_png_() is None  # The figure that it was drawn into shows itself.
+        assert display.png().startswith(b"\x89PNG")
+        assert display.ax_ is not ax
         assert display._repr_png_().startswith(b"\x89PNG")
     assert dict(rcParams) == before
 
 
 def test_colours_differ_in_lightness(near):
-    ax = WorstCaseDisplay.from_neighbours(near).plot()
+    ax = WorstCaseDisplay.from_neighbours(near).plot().ax_
     inks = [line(ax, "$A_{wc}(y_i)$").get_markeredgecolor(), line(ax, "$A(y_i)$").get_color()]
     grey = [np.dot(colors.to_rgb(ink), [0.2126, 0.7152, 0.0722]) for ink in inks]
     assert abs(grey[0] - grey[1]) > 0.01
@@ -188,7 +195,7 @@ def test_pyplot_and_matplotlib_are_imported_only_when_drawing():
         "assert 'matplotlib' not in sys.modules;"
         "from expost.report.displays import ProfileDisplay; import numpy as np;"
         "d = ProfileDisplay(scores=np.arange(1.0, 5), typical=None, worst_case=None, measure='x');"
-        "d.plot().figure.savefig('/dev/null', format='png');"
+        "d.plot().figure_.savefig('/dev/null', format='png');"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -52,7 +52,7 @@ def by_label(ax, label):
 
 
 def test_curves_and_guides_are_drawn_as_they_are():
-    ax = display(title="a title", legend_title="what").plot()
+    ax = display(title="a title", legend_title="what").plot().ax_
     ax.figure.canvas.draw()
     square, line = by_label(ax, "square"), by_label(ax, "line")
     np.testing.assert_array_equal(square.get_xydata(), np.column_stack([X, X**2]))
@@ -74,25 +74,25 @@ def test_curves_and_guides_are_drawn_as_they_are():
 
 
 def test_axes_can_be_linear_and_cut():
-    ax = display(log_x=False, log_y=False, limits_y=(0.0, 50.0)).plot()
+    ax = display(log_x=False, log_y=False, limits_y=(0.0, 50.0)).plot().ax_
     assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
     assert ax.get_ylim() == (0.0, 50.0)
 
 
 def test_without_labels_there_is_no_legend():
-    ax = display(curves=(Curve(x=X, y=X),), guides=()).plot()
+    ax = display(curves=(Curve(x=X, y=X),), guides=()).plot().ax_
     assert ax.get_legend() is None
 
 
 def test_a_legend_beside_the_axes_covers_no_data():
-    ax = display(beside=True).plot()
+    ax = display(beside=True).plot().ax_
     ax.figure.canvas.draw()
     assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
 
 
 def test_the_ordered_scale_darkens_towards_zero_and_never_reaches_white():
     curves = tuple(Curve(x=X, y=X, colour=place) for place in (0.0, 0.5, 1.0))
-    lines = display(curves=curves, guides=()).plot().lines
+    lines = display(curves=curves, guides=()).plot().ax_.lines
     lightness = [np.dot(to_rgb(one.get_color()), [0.2126, 0.7152, 0.0722]) for one in lines]
     assert lightness == sorted(lightness)
     assert lightness[0] < 0.2 < 0.5 < lightness[-1] < 0.85
@@ -100,7 +100,7 @@ def test_the_ordered_scale_darkens_towards_zero_and_never_reaches_white():
 
 def test_samples_show_the_base_over_the_neighbours():
     shown = samples()
-    ax = shown.plot()
+    ax = shown.plot().ax_
     ax.figure.canvas.draw()
     (circles,) = ax.collections
     np.testing.assert_array_equal(circles.get_offsets(), shown.neighbours.reshape(-1, 2))
@@ -141,8 +141,11 @@ def test_axes_that_are_given_are_used_and_nothing_global_changes():
     before = dict(rcParams)
     for shown in (display(), samples()):
         ax = Figure().add_subplot()
-        assert shown.plot(ax) is ax
+        assert shown.plot(ax).ax_ is ax
         assert shown.audience is Audience.FAIL
+        assert shown._repr_png_() is None  # The figure that it was drawn into shows itself.
+        assert shown.png().startswith(b"\x89PNG")
+        assert shown.ax_ is not ax
         assert shown._repr_png_().startswith(b"\x89PNG")
     panels([display()], columns=1)
     assert dict(rcParams) == before

@@ -242,9 +242,9 @@ def test_charts_are_of_persons(report, laplace):
     assert chart.description.startswith(f"The {summary.measure} of 40 persons by rank")
     assert "rank of the person" in chart.x_label
     drawn = ProfileDisplay.from_profile(profile)
-    assert drawn.plot().get_xlabel() == "rank of the person, least exposed first"
+    assert drawn.plot().ax_.get_xlabel() == "rank of the person, least exposed first"
     plain = ProfileDisplay.from_profile(laplace[3])
-    assert plain.plot().get_xlabel() == "rank of the row, least exposed first"
+    assert plain.plot().ax_.get_xlabel() == "rank of the row, least exposed first"
 
 
 def test_names_of_persons_are_escaped():

@@ -19,7 +19,7 @@ def plane(**options):
 
 
 def test_every_row_is_drawn_with_its_own_exposure():
-    ax = plane().plot()
+    ax = plane().plot().ax_
     ax.figure.canvas.draw()
     drawn = [
         (tuple(place), float(value))
@@ -36,7 +36,7 @@ def test_every_row_is_drawn_with_its_own_exposure():
 
 
 def test_the_boundary_is_across_theta_and_the_arrow_along():
-    ax = plane().plot()
+    ax = plane().plot().ax_
     line = ax.lines[0].get_xydata()
     np.testing.assert_allclose(line @ [3.0, 4.0], 0, atol=1e-12)
     (arrow,) = ax.texts
@@ -46,7 +46,7 @@ def test_the_boundary_is_across_theta_and_the_arrow_along():
 @pytest.mark.parametrize("low", [1e-4, 0.3])
 def test_scales_have_ticks_that_are_numbers(low):
     display = plane(exposure=np.geomspace(low, 1, 40))
-    figure = display.plot().figure
+    figure = display.plot().figure_
     figure.canvas.draw()
     bar = figure.axes[1]
     inside = [t for t in bar.get_yticks() if bar.get_ylim()[0] <= t <= bar.get_ylim()[1]]
@@ -82,7 +82,7 @@ def test_histograms_are_shares_and_lose_no_row():
         Distribution(values=values[3:103] * 3, label="b", style="--"),
     )
     display = DistributionDisplay(parts=parts, guides=(Guide(at=1.0, label="one"),), xlabel="x")
-    ax = display.plot()
+    ax = display.plot().ax_
     ax.figure.canvas.draw()
     # The filled one is drawn twice: its area, and its outline.
     assert len(ax.patches) == 3
@@ -103,7 +103,7 @@ def test_ends_may_be_shared_and_a_single_value_has_some():
     parts = (Distribution(values=np.full(10, 2.0), label="a"),)
     assert DistributionDisplay.ends_of(parts) == (1.0, 4.0)
     display = DistributionDisplay(parts=parts, xlabel="x", ends=(0.5, 50.0))
-    edges = display.plot().patches[0].get_data().edges
+    edges = display.plot().ax_.patches[0].get_data().edges
     assert edges[[0, -1]] == pytest.approx([0.5, 50.0])
 
 

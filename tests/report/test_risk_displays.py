@@ -29,7 +29,7 @@ def sigmoid(x):
 def test_the_curves_are_those_of_the_paper_and_of_the_noise():
     found = identifiability(epsilon=1.0, delta=1e-5)
     display = RiskDisplay.from_identifiability(found)
-    belief, advantage = display.plot()
+    belief, advantage = display.plot().axes_
     paper = line(belief, "paper (Thm 2)")
     expected = [sigmoid(epsilon) for epsilon in paper.get_xdata()]
     np.testing.assert_allclose(paper.get_ydata(), expected, rtol=1e-12)
@@ -62,14 +62,14 @@ def test_the_curves_are_those_of_the_paper_and_of_the_noise():
 )
 def test_what_was_asked_is_marked(asked):
     found = identifiability(**asked)
-    axes = RiskDisplay.from_identifiability(found).plot()
+    axes = RiskDisplay.from_identifiability(found).plot().axes_
     for ax, name in zip(axes, ("belief", "advantage"), strict=True):
         (mark,) = (part for part in ax.lines if part.get_marker() == "o")
         assert mark.get_xdata()[0] == found.epsilon
         assert mark.get_ydata()[0] == getattr(found, name)
         low, high = ax.get_xlim()
         assert low <= found.epsilon <= high
-        (text,) = ax.texts
+        text = ax.texts[0]
         first = found.routes[0].key
         assert text.get_text().endswith(found.figure(name).shown[first])
         assert found.figure("epsilon").shown[first] in text.get_text()
@@ -77,7 +77,7 @@ def test_what_was_asked_is_marked(asked):
 
 def test_labels_and_marks_stay_inside_the_figure():
     for asked in ({"epsilon": 1.0, "delta": 1e-5}, {"epsilon": 300.0}, {"epsilon": 1e-3}):
-        axes = RiskDisplay.from_identifiability(identifiability(**asked)).plot()
+        axes = RiskDisplay.from_identifiability(identifiability(**asked)).plot().axes_
         figure = axes[0].figure
         figure.draw_without_rendering()
         for ax in axes:
@@ -106,10 +106,11 @@ def test_it_may_be_published_and_changes_nothing_global():
     before = dict(rcParams)
     display = RiskDisplay(curves=risk_curves([1e-5, 0.2]))
     axes = Figure().subplots(1, 2)
-    assert display.plot(axes) is axes
+    assert display.plot(axes).axes_ is axes
     assert dict(rcParams) == before
     assert display.audience is Audience.PASS
-    pixels = image.imread(io.BytesIO(display._repr_png_()))
+    assert display._repr_png_() is None  # The figure that it was drawn into shows itself.
+    pixels = image.imread(io.BytesIO(display.png()))
     assert pixels.shape[1] > 1000
     assert 0.01 < np.mean(pixels[..., :3] < 0.5) < 0.3
     # δ = 0.2 has no tenfold: each chance is named.

@@ -34,7 +34,7 @@ def display(**options):
 
 
 def test_values_intervals_clouds_and_guides_are_drawn():
-    ax = display().plot()
+    ax = display().plot().ax_
     guide, first, cloud, single, second = ax.get_lines()
     assert set(guide.get_ydata()) == {0.25}
     assert first.get_ydata().tolist() == [0.1, 0.2]
@@ -58,7 +58,7 @@ def test_values_intervals_clouds_and_guides_are_drawn():
 
 def test_without_labels_there_is_no_legend():
     plain = Series(values=np.array([0.1, 0.2]))
-    assert display(series=(plain,), guides=()).plot().get_legend() is None
+    assert display(series=(plain,), guides=()).plot().ax_.get_legend() is None
 
 
 @pytest.mark.parametrize(

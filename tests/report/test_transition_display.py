@@ -36,7 +36,7 @@ def upright(ax):
 def test_the_panels_hold_the_curves_of_the_choice():
     choice = chosen()
     curves = epsilon_curves(choice)
-    belief, way, utility = TransitionDisplay.from_choice(choice).plot()
+    belief, way, utility = TransitionDisplay.from_choice(choice).plot().axes_
     for ax, name, expected in (
         (belief, "most exposed row", curves.belief),
         (belief, "middle row", curves.middle_belief),
@@ -73,7 +73,7 @@ def test_the_panels_hold_the_curves_of_the_choice():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_choice_can_be_drawn(kind):
     display = TransitionDisplay.from_choice(chosen(kind))
-    axes = display.plot()
+    axes = display.plot().axes_
     assert len(axes) == display.panels == (3 if chosen(kind).utility is not None else 2)
     axes[0].figure.canvas.draw()
     assert len(axes[1].patches) == (kind != "no plateau")
@@ -86,7 +86,7 @@ def test_every_choice_can_be_drawn(kind):
 
 def test_a_mechanism_that_can_only_be_sampled_can_be_drawn():
     choice = dataclasses.replace(chosen("unmeasured"), sweep=Estimated(chosen().sweep))
-    belief, way = TransitionDisplay.from_choice(choice).plot()
+    belief, way = TransitionDisplay.from_choice(choice).plot().axes_
     assert np.isnan(line(way, "most exposed row").get_ydata()[:3]).all()
     assert len(belief.lines) == 3  # One row, the bound, the recommended ε.
 
@@ -95,7 +95,7 @@ def test_axes_that_are_given_are_used_and_nothing_global_changes():
     before = dict(rcParams)
     display = TransitionDisplay.from_choice(chosen())
     axes = Figure().subplots(3, 1, sharex=True)
-    assert display.plot(axes) is axes
+    assert display.plot(axes).axes_ is axes
     with pytest.raises(InvalidInput, match="3 panels"):
         display.plot(axes[:2])
     assert display.audience is Audience.FAIL

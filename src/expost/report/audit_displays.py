@@ -1,8 +1,6 @@
 """The figures of an audit: ROC curves on log scales, exposures beside attacks, accuracy by epochs.
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and computes
-nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of. All of them are
-for the curator only.
+:mod:`expost.report.display` has what all figures share. All of these are for the curator only.
 """
 
 from collections.abc import Mapping
@@ -16,20 +14,30 @@ from expost.attacks.snapshots import EpochTable
 from expost.errors import InvalidInput
 from expost.report.audit_chart import roc_floor
 from expost.report.audit_collect import collect_audit
-from expost.report.audit_summary import AuditSummary, CurvePoint, ScatterPoint
-from expost.report.displays import _axes, _Display
-from expost.report.paper_displays import BLUE, GREY, INK
+from expost.report.audit_part import AuditPart, CurvePoint, ScatterPoint
+from expost.report.display import (
+    BLUE,
+    GREEN,
+    GREY,
+    GRID,
+    INK,
+    ORANGE,
+    PURPLE,
+    Display,
+    few_ticks,
+    plain,
+)
 from expost.types import FloatArray
 
 __all__ = ["EpochsDisplay", "ExposureDisplay", "RocDisplay"]
 
 # Okabe and Ito's colours and dashes: the first line is the best attack.
-_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#56B4E9", "#E69F00", INK)
 _DASHES: tuple[Any, ...] = ("-", "--", (0, (2, 2)), "-.", (0, (8, 3)), (0, (4, 1, 1, 1)), ":")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RocDisplay(_Display):
+class RocDisplay(Display):
     """Curves by name, the best first; ``promised`` is what the promise allows, or empty.
 
     ``floor`` is where both log axes begin; rates of 0 stand there.
@@ -39,20 +47,22 @@ class RocDisplay(_Display):
     promised: tuple[CurvePoint, ...]
     floor: float
 
+    is_marked = True
+    size = (6.4, 5.6)
+
     @classmethod
     def from_audit(cls, audit: Audit) -> "RocDisplay":
         """All attacks of an audit."""
-        return cls.from_summary(collect_audit(audit))
+        return cls.from_part(collect_audit(audit))
 
     @classmethod
-    def from_summary(cls, summary: AuditSummary) -> "RocDisplay":
-        """All attacks of a summary."""
-        curves = {f"{one.name}, AUC {one.auc.value:.3f}": one.curve for one in summary.attacks}
-        return cls(curves=curves, promised=summary.promised, floor=roc_floor(summary))
+    def from_part(cls, part: AuditPart) -> "RocDisplay":
+        """All attacks of a part."""
+        curves = {f"{one.name}, AUC {one.auc.value:.3f}": one.curve for one in part.attacks}
+        return cls(curves=curves, promised=part.promised, floor=roc_floor(part))
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the curves, the coin, and the promise."""
-        ax = _axes(ax, (6.4, 5.6))
         for place, (name, curve) in enumerate(self.curves.items()):
             style = {
                 "color": _COLOURS[place % len(_COLOURS)],
@@ -60,7 +70,7 @@ class RocDisplay(_Display):
                 "lw": 2.4 if place == 0 else 1.5,
                 "zorder": 4 - place / len(self.curves),
             }
-            ax.plot(*self._rates(curve), label=_plain(name), **style)
+            ax.plot(*self._rates(curve), label=plain(name), **style)
         if self.promised:
             label = "allowed by the promise, on average"
             ax.plot(*self._rates(self.promised), color=INK, lw=1.2, ls=(0, (10, 2)), label=label)
@@ -73,10 +83,9 @@ class RocDisplay(_Display):
             xlabel="false positive rate",
             ylabel="true positive rate: members found",
         )
-        ax.grid(color="#DDDDDD", lw=0.7)
+        ax.grid(color=GRID, lw=0.7)
         ax.set_axisbelow(True)
         ax.legend(loc="lower right", fontsize="small")
-        return ax
 
     def _rates(self, curve: tuple[CurvePoint, ...]) -> tuple[list[float], list[float]]:
         return (
@@ -86,36 +95,38 @@ class RocDisplay(_Display):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExposureDisplay(_Display):
+class ExposureDisplay(Display):
     """Members by what theory says and by how often they are told apart; ``title`` names ρ."""
 
     points: tuple[ScatterPoint, ...]
     measure: str
     title: str = ""
 
+    is_marked = True
+    size = (6.4, 4.2)
+
     @classmethod
     def from_audit(cls, audit: Audit) -> "ExposureDisplay":
         """The members of an audit of whom both are known."""
-        return cls.from_summary(collect_audit(audit))
+        return cls.from_part(collect_audit(audit))
 
     @classmethod
-    def from_summary(cls, summary: AuditSummary) -> "ExposureDisplay":
-        """The members of a summary."""
-        if not summary.scatter or summary.measure is None:
+    def from_part(cls, part: AuditPart) -> "ExposureDisplay":
+        """The members of a part."""
+        if not part.scatter or part.measure is None:
             raise InvalidInput(
                 "audit: knows no exposures, or has no references; audit an expost model with"
                 " references."
             )
         title = "; ".join(
             f"rank correlation of {one.what}: {one.value:.2f}"
-            for one in summary.correlations
+            for one in part.correlations
             if one.what.endswith("told apart")
         )
-        return cls(points=summary.scatter, measure=summary.measure, title=title)
+        return cls(points=part.scatter, measure=part.measure, title=title)
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw a dot a member, and the coin."""
-        ax = _axes(ax, (6.4, 4.2))
         measured = [point.measured for point in self.points]
         told = [point.told_apart for point in self.points]
         ax.plot(measured, told, ls="", marker="o", ms=3.5, mew=0, color=BLUE, alpha=0.5)
@@ -126,16 +137,14 @@ class ExposureDisplay(_Display):
             ylabel="told apart by references",
             ylim=(min(0.4, *told) - 0.02, 1.02),
         )
-        if max(measured) < 1000 * min(measured):
-            _few_ticks(ax.xaxis)
+        few_ticks(ax.xaxis, measured)
         if self.title:
-            ax.set_title(_plain(self.title), fontsize="medium")
+            ax.set_title(plain(self.title), fontsize="medium")
         ax.legend(loc="upper left", fontsize="small")
-        return ax
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EpochsDisplay(_Display):
+class EpochsDisplay(Display):
     """What observers of several snapshots reach: the lecture's table, as lines.
 
     ``observed``  the sets of epochs that were seen, in words: k of them, from left to right.
@@ -144,6 +153,8 @@ class EpochsDisplay(_Display):
 
     observed: tuple[str, ...]
     accuracy: Mapping[str, FloatArray]
+
+    is_marked = True
 
     def __post_init__(self) -> None:
         for name, values in self.accuracy.items():
@@ -172,9 +183,8 @@ class EpochsDisplay(_Display):
             },
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the lines with their intervals, and the coin."""
-        ax = _axes(ax, (6.4, 4.0))
         places = np.arange(len(self.observed))
         for place, (name, values) in enumerate(self.accuracy.items()):
             colour = _COLOURS[place % len(_COLOURS)]
@@ -186,25 +196,9 @@ class EpochsDisplay(_Display):
                 ls=_DASHES[place % len(_DASHES)],
                 marker="o",
                 ms=4,
-                label=_plain(name),
+                label=plain(name),
             )
         ax.axhline(0.5, color=GREY, ls=":", lw=1.4, label="a coin")
         ax.set_xticks(places, self.observed)
         ax.set(xlabel="observed epochs", ylabel="balanced accuracy of the attack")
         ax.legend(loc="best", fontsize="small")
-        return ax
-
-
-def _few_ticks(axis: Any) -> None:
-    """1, 2 and 5 on a short log axis, where matplotlib's own labels run into one another."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
-
-
-def _plain(text: str) -> str:
-    """A name that matplotlib does not read as mathematics, and does not hide."""
-    shown = text.replace("$", r"\$")
-    return f" {shown}" if shown.startswith("_") else shown

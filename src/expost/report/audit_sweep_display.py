@@ -1,6 +1,6 @@
 """The figure of audits over ε: what attacks reach beside what the promise allows.
 
-The same conventions as in :mod:`expost.report.displays`. It shows aggregates alone: for review.
+:mod:`expost.report.display` has what all figures share. It shows aggregates alone: for review.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from expost._audit_sweep import AuditSweep
-from expost.errors import InvalidInput
-from expost.report.paper_displays import BLUE, GREY, INK, ORANGE, png
+from expost.report.display import BLUE, GREY, INK, ORANGE, PanelsDisplay
 from expost.types import Audience, FloatArray
 
 __all__ = ["AuditSweepDisplay"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuditSweepDisplay:
+class AuditSweepDisplay(PanelsDisplay):
     """Two panels over ε, each (k,) with its interval; NaN where there is none.
 
     ``advantage``    (k, 3) value, low and high of the best attack;  ``allowed`` (k,) by ε.
@@ -30,6 +29,9 @@ class AuditSweepDisplay:
     correlation: FloatArray
 
     audience = Audience.REVIEW
+    is_marked = True
+    size = (9.6, 4.0)
+    grid = (1, 2)
 
     @classmethod
     def from_sweep(cls, sweep: AuditSweep) -> "AuditSweepDisplay":
@@ -47,14 +49,7 @@ class AuditSweepDisplay:
             correlation=np.array(related),
         )
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw into two ``axes``, or into those of a new figure; returns the array of them."""
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(9.6, 4.0), layout="constrained").subplots(1, 2)
-        if len(axes) != 2:
-            raise InvalidInput(f"axes: are {len(axes)}; this figure has 2 panels.")
+    def _draw(self, axes: Any) -> None:
         reached, related = axes
         self._interval(reached, self.advantage, BLUE, "reached by the best attack")
         reached.plot(
@@ -67,11 +62,7 @@ class AuditSweepDisplay:
             ax.axhline(0, color=GREY, ls=":", lw=1.4, zorder=1)
             ax.set(xscale="log", xlabel="ε")
             ax.legend(loc="upper left", fontsize="small")
-        return axes
 
     def _interval(self, ax: Any, values: FloatArray, colour: str, label: str) -> None:
         ax.vlines(self.epsilons, values[:, 1], values[:, 2], color=colour, lw=1.6)
         ax.plot(self.epsilons, values[:, 0], color=colour, marker="o", ms=5, lw=1.2, label=label)
-
-    def _repr_png_(self) -> bytes:
-        return png(self.plot()[0].figure)

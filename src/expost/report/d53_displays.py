@@ -1,7 +1,6 @@
 """The figures of MOSAICrOWN D5.3: two worlds and the boundary between them (Figs 3.2 and 4.1).
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
-computes nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of. Nothing
+:mod:`expost.report.display` has what all figures share. Nothing
 of anybody's data is in them: they show formulas.
 """
 
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from expost.errors import InvalidInput
-from expost.report.displays import _axes, _Display
-from expost.report.paper_displays import BLUE, INK, ORANGE, Curve, CurvesDisplay
+from expost.report.display import BLUE, INK, ORANGE, Display
+from expost.report.paper_displays import Curve, draw_curve
 from expost.types import Audience, FloatArray
 
 __all__ = ["Region", "WorldsDisplay"]
@@ -41,7 +40,7 @@ class Region:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WorldsDisplay(_Display):
+class WorldsDisplay(Display):
     """Curves over the output r of a mechanism, with the boundary between saying D and saying D'.
 
     ``sides``  what is said left and right of the boundary; "" for nothing.
@@ -60,6 +59,7 @@ class WorldsDisplay(_Display):
     most: float
 
     audience = Audience.PASS
+    size = (6.0, 4.2)
 
     def __post_init__(self) -> None:
         if not self.curves:
@@ -67,9 +67,8 @@ class WorldsDisplay(_Display):
         if not math.isfinite(self.boundary):
             raise InvalidInput(f"boundary={self.boundary!r}: must be a number.")
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw both sides, the regions, the curves in their order, and the boundary."""
-        ax = _axes(ax, (6.0, 4.2))
         ends = min(curve.x[0] for curve in self.curves), max(curve.x[-1] for curve in self.curves)
         ax.axvspan(ends[0], self.boundary, color=ORANGE, alpha=_SHADE, lw=0)
         ax.axvspan(self.boundary, ends[1], color=BLUE, alpha=_SHADE, lw=0)
@@ -85,7 +84,7 @@ class WorldsDisplay(_Display):
                 label=region.label,
             )
         for curve in self.curves:
-            CurvesDisplay._draw(ax, curve)
+            draw_curve(ax, curve)
         ax.axvline(self.boundary, color=INK, ls=":", lw=1.4)
         for text, align, gap, colour in zip(
             self.sides, ("right", "left"), (-6, 6), (ORANGE, BLUE), strict=True
@@ -111,7 +110,6 @@ class WorldsDisplay(_Display):
                 fontsize="small",
                 title_fontsize="small",
             )
-        return ax
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

@@ -1,16 +1,10 @@
-"""The figures of LeBlond et al., drawn from result objects; the only importer of matplotlib.
+"""The figures of LeBlond et al., drawn from result objects.
 
-A display holds what it draws and computes nothing: ``from_…`` takes the arrays of a result,
-``plot`` draws them into ``ax``, or into a figure of its own that pyplot knows nothing of, and
-returns the axes (``display.plot().figure.savefig(…)``). No global state is read or changed; a
-notebook shows a display by itself.
-
-All of them are for the curator only: they show exact figures of single rows.
+:mod:`expost.report.display` has what all figures share. All of these are for the curator only:
+they show exact figures of single rows.
 """
 
-import io
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,42 +15,17 @@ from expost._neighbours import Neighbours
 from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
-from expost.types import Audience, FloatArray
+from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display
+from expost.types import FloatArray
 
 __all__ = ["HeatMapDisplay", "ProfileDisplay", "SphereDisplay", "WorstCaseDisplay"]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; markers and dashes differ too.
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-_INK = "black"
 # A ball that is smaller beside its sphere is hidden by the points that it holds.
 _SMALL = 0.3
 
 
-class _Display(ABC):
-    """What the displays share."""
-
-    audience = Audience.FAIL
-
-    @abstractmethod
-    def plot(self, ax: Any = None) -> Any:
-        """Draw into ``ax``, or into axes of a new figure, and return them."""
-
-    def _repr_png_(self) -> bytes:
-        stream = io.BytesIO()
-        self.plot().figure.savefig(stream, format="png", dpi=110)
-        return stream.getvalue()
-
-
-def _axes(ax: Any, size: tuple[float, float]) -> Any:
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout="constrained").add_subplot()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProfileDisplay(_Display):
+class ProfileDisplay(Display):
     """The privacy profile: exposures by rank, typical ones, and what the mechanism promises.
 
     ``scores``   (n,) ascending: exposures, or distances where there is no noise.
@@ -68,6 +37,8 @@ class ProfileDisplay(_Display):
     worst_case: float | None
     measure: str
     unit: str = "row"
+
+    is_marked = True
 
     @classmethod
     def from_profile(cls, profile: PrivacyProfile) -> "ProfileDisplay":
@@ -86,19 +57,18 @@ class ProfileDisplay(_Display):
             unit=unit,
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the curves; scores of 0 have no place on the log scale and are left out."""
-        ax = _axes(ax, (6.4, 4.0))
         rank = np.arange(1, len(self.scores) + 1)
-        ax.plot(rank, _positive(self.scores), color=_BLUE, lw=2, label="this model")
+        ax.plot(rank, _positive(self.scores), color=BLUE, lw=2, label="this model")
         if self.typical is not None:
             ax.plot(
-                rank, _positive(self.typical), color=_ORANGE, lw=1.6, ls="--", label="typical model"
+                rank, _positive(self.typical), color=ORANGE, lw=1.6, ls="--", label="typical model"
             )
         if self.worst_case is not None:
             ax.axhline(
                 self.worst_case,
-                color=_GREY,
+                color=GREY,
                 ls=":",
                 lw=1.6,
                 label=f"worst case, {self.worst_case:g}",
@@ -110,11 +80,10 @@ class ProfileDisplay(_Display):
             xlabel=f"rank of the {self.unit}, least exposed first", ylabel=f"{self.measure}{unit}"
         )
         ax.legend(loc="best")
-        return ax
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WorstCaseDisplay(_Display):
+class WorstCaseDisplay(Display):
     """LeBlond Fig. 2: the worst-case points A_wc(yᵢ) over the neighbours A(yᵢ), d = 2.
 
     Both (n, 2) as seen from A(x), the origin.
@@ -123,6 +92,8 @@ class WorstCaseDisplay(_Display):
     shift: FloatArray
     worst_case: FloatArray
     method: str
+
+    size = (5.4, 4.8)
 
     @classmethod
     def from_neighbours(cls, neighbours: Neighbours) -> "WorstCaseDisplay":
@@ -139,21 +110,19 @@ class WorstCaseDisplay(_Display):
             method=neighbours.method,
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw both sets of points, and A(x)."""
-        ax = _axes(ax, (5.4, 4.8))
-        guess = {"marker": "o", "mfc": "none", "mec": _ORANGE, "ms": 5, "mew": 0.7}
-        found = {"marker": ".", "color": _BLUE, "ms": 2.5}
+        guess = {"marker": "o", "mfc": "none", "mec": ORANGE, "ms": 5, "mew": 0.7}
+        found = {"marker": ".", "color": BLUE, "ms": 2.5}
         common = {"ls": "", "rasterized": True}
         ax.plot(*self.worst_case.T, label=r"$A_{wc}(y_i)$, worst case", **guess, **common)
         ax.plot(*self.shift.T, label=rf"$A(y_i)$, {self.method}", **found, **common)
-        _base_point(ax, _INK)
+        _base_point(ax, INK)
         _plane(ax)
-        return ax
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SphereDisplay(_Display):
+class SphereDisplay(Display):
     """LeBlond Fig. 3: Okumura's sphere and the co-coercive ball around one A(yᵢ), d = 2.
 
     The ball takes the place of the half-plane of Zhou et al.: it lies in the sphere and holds
@@ -167,6 +136,8 @@ class SphereDisplay(_Display):
     sphere_radius: float
     ball_centre: FloatArray
     ball_radius: float
+
+    size = (6.6, 4.8)
 
     @classmethod
     def from_neighbours(cls, neighbours: Neighbours, row: int) -> "SphereDisplay":
@@ -185,38 +156,36 @@ class SphereDisplay(_Display):
             ball_radius=float(neighbours.ball_radius[row]),
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw sphere, ball and the three points; a small ball once more, larger."""
-        ax = _axes(ax, (6.6, 4.8))
-        self._draw(ax)
-        _base_point(ax, _INK)
+        self._shapes(ax)
+        _base_point(ax, INK)
         ax.set_title(f"without row {self.row}", fontsize="medium")
         _plane(ax)
         _view(ax, self.sphere_centre, 1.12 * self.sphere_radius)
         ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
         if 0 < self.ball_radius < _SMALL * self.sphere_radius:
             inset = ax.inset_axes((0.34, 0.34, 0.32, 0.32), xticks=[], yticks=[])
-            self._draw(inset)
+            self._shapes(inset)
             _view(inset, self.ball_centre, 1.3 * self.ball_radius)
             inset.set_aspect("equal")
-            ax.indicate_inset_zoom(inset, edgecolor=_GREY)
-        return ax
+            ax.indicate_inset_zoom(inset, edgecolor=GREY)
 
-    def _draw(self, ax: Any) -> None:
+    def _shapes(self, ax: Any) -> None:
         from matplotlib.patches import Circle
 
         sphere, ball = tuple(self.sphere_centre), tuple(self.ball_centre)
-        outer = {"fill": False, "ec": _GREY, "lw": 1.6, "label": "sphere (Okumura)"}
-        inner = {"fc": _GREEN + "40", "ec": _GREEN, "lw": 1.6, "label": "ball (co-coercive)"}
-        guess = {"marker": "o", "mfc": "none", "mec": _ORANGE, "ms": 10, "mew": 1.6, "ls": ""}
+        outer = {"fill": False, "ec": GREY, "lw": 1.6, "label": "sphere (Okumura)"}
+        inner = {"fc": GREEN + "40", "ec": GREEN, "lw": 1.6, "label": "ball (co-coercive)"}
+        guess = {"marker": "o", "mfc": "none", "mec": ORANGE, "ms": 10, "mew": 1.6, "ls": ""}
         ax.add_patch(Circle(sphere, self.sphere_radius, **outer))
         ax.add_patch(Circle(ball, self.ball_radius, **inner))
         ax.plot(*self.worst_case, label=r"$A_{wc}(y_i)$", **guess)
-        ax.plot(*self.shift, marker=".", color=_BLUE, ms=8, ls="", label="$A(y_i)$")
+        ax.plot(*self.shift, marker=".", color=BLUE, ms=8, ls="", label="$A(y_i)$")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeatMapDisplay(_Display):
+class HeatMapDisplay(Display):
     """LeBlond Fig. 4: the neighbours A(yᵢ), coloured by their rows' exposure in a model M, d = 2.
 
     4a is M at A(x): the exposure is β times the distance. In 4b M lies elsewhere: rows whose
@@ -226,6 +195,8 @@ class HeatMapDisplay(_Display):
     shift: FloatArray
     model: FloatArray
     exposure: FloatArray
+
+    size = (6.0, 4.8)
 
     @classmethod
     def from_losses(
@@ -246,17 +217,15 @@ class HeatMapDisplay(_Display):
             exposure=np.abs(losses.loss),
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the points, the least exposed first, so that the exposed ones are on top."""
-        ax = _axes(ax, (6.0, 4.8))
         order = np.argsort(self.exposure, kind="stable")
         style = {"cmap": "cividis", "s": 9, "marker": "*", "lw": 0.3, "rasterized": True}
         drawn = ax.scatter(*self.shift[order].T, c=self.exposure[order], **style)
-        ax.plot(*self.model, marker="o", color=_INK, ms=8, ls="", label="$M$")
-        _base_point(ax, _ORANGE)
+        ax.plot(*self.model, marker="o", color=INK, ms=8, ls="", label="$M$")
+        _base_point(ax, ORANGE)
         ax.figure.colorbar(drawn, ax=ax, label="exposure (nats)")
         _plane(ax)
-        return ax
 
 
 def _positive(values: FloatArray) -> FloatArray:

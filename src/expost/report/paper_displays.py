@@ -1,11 +1,9 @@
 """More figures of LeBlond et al.: curves over ε, β and rank (Figs 5–7), and samples (Fig. 8).
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
-computes nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of. What is
-ordered (ε, rank, distance) is coloured along viridis, what is not by Okabe and Ito's colours.
+:mod:`expost.report.display` has what all figures share. What is ordered (ε, rank, distance) is
+coloured along viridis, what is not by Okabe and Ito's colours.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 
 from expost import _validate
 from expost.errors import InvalidInput
-from expost.report.displays import _axes, _Display
+from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, Display, png
 from expost.types import FloatArray
 
 __all__ = [
@@ -28,12 +26,11 @@ __all__ = [
     "CurvesDisplay",
     "Guide",
     "SamplesDisplay",
+    "draw_curve",
     "panels",
     "png",
 ]
 
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-GREY, INK = "#666666", "black"
 # The lightest yellow of viridis is lost on white.
 _ORDERED, _LIGHTEST = "viridis", 0.92
 
@@ -79,7 +76,7 @@ class Guide:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CurvesDisplay(_Display):
+class CurvesDisplay(Display):
     """Curves with guide lines, on linear or logarithmic axes.
 
     ``beside``: the legend stands right of the axes instead of inside them.
@@ -96,9 +93,13 @@ class CurvesDisplay(_Display):
     limits_y: tuple[float, float] | None = None
     beside: bool = False
 
-    def plot(self, ax: Any = None) -> Any:
+    @property
+    def size(self) -> tuple[float, float]:
+        """A legend beside the axes takes room."""
+        return (7.0, 4.4) if self.beside else (6.2, 4.4)
+
+    def _draw(self, ax: Any) -> None:
         """Draw the curves in their order, over the guides."""
-        ax = _axes(ax, (7.0, 4.4) if self.beside else (6.2, 4.4))
         if self.log_x:
             ax.set_xscale("log")
         if self.log_y:
@@ -107,7 +108,7 @@ class CurvesDisplay(_Display):
             line = ax.axvline if guide.axis == "x" else ax.axhline
             line(guide.at, color=guide.colour, ls=guide.style, lw=1.2, label=guide.label, zorder=1)
         for curve in self.curves:
-            self._draw(ax, curve)
+            draw_curve(ax, curve)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if self.limits_y is not None:
             ax.set_ylim(*self.limits_y)
@@ -119,28 +120,10 @@ class CurvesDisplay(_Display):
             if self.beside:
                 place = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
             ax.legend(title=self.legend_title, fontsize="small", title_fontsize="small", **place)
-        return ax
-
-    @staticmethod
-    def _draw(ax: Any, curve: Curve) -> None:
-        colour = _colour(curve.colour)
-        if curve.spread is not None:
-            low, high = curve.y - curve.spread, curve.y + curve.spread
-            ax.fill_between(curve.x, low, high, color=colour, alpha=0.25, lw=0)
-        ax.plot(
-            curve.x,
-            curve.y,
-            color=colour,
-            ls=curve.style or "none",
-            lw=curve.width,
-            marker=curve.marker or None,
-            ms=curve.size,
-            label=curve.label,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SamplesDisplay(_Display):
+class SamplesDisplay(Display):
     """One panel of LeBlond Fig. 8: models drawn for the base and for its neighbours, d = 2.
 
     ``base``        (m, 2) models of the data itself, drawn as black crosses.
@@ -152,6 +135,8 @@ class SamplesDisplay(_Display):
     neighbours: FloatArray
     order: FloatArray
     title: str
+
+    size = (4.4, 4.2)
 
     def __post_init__(self) -> None:
         if self.base.ndim != 2 or self.base.shape[1] != 2:
@@ -166,9 +151,8 @@ class SamplesDisplay(_Display):
                 f" {len(self.neighbours)} neighbours."
             )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the circles and, over them, the crosses; each panel has its own scale."""
-        ax = _axes(ax, (4.4, 4.2))
         count, size = self.neighbours.shape[:2]
         ax.scatter(
             *self.neighbours.reshape(count * size, 2).T,
@@ -186,11 +170,28 @@ class SamplesDisplay(_Display):
         ax.locator_params(nbins=4)
         ax.ticklabel_format(style="sci", scilimits=(-2, 3))
         ax.tick_params(labelsize="small")
-        return ax
+
+
+def draw_curve(ax: Any, curve: Curve) -> None:
+    """A line, or points, with the band around it."""
+    colour = _colour(curve.colour)
+    if curve.spread is not None:
+        low, high = curve.y - curve.spread, curve.y + curve.spread
+        ax.fill_between(curve.x, low, high, color=colour, alpha=0.25, lw=0)
+    ax.plot(
+        curve.x,
+        curve.y,
+        color=colour,
+        ls=curve.style or "none",
+        lw=curve.width,
+        marker=curve.marker or None,
+        ms=curve.size,
+        label=curve.label,
+    )
 
 
 def panels(
-    displays: Sequence[_Display], *, columns: int, size: tuple[float, float] = (5.2, 4.2)
+    displays: Sequence[Display], *, columns: int, size: tuple[float, float] = (5.2, 4.2)
 ) -> Any:
     """One figure of several displays, ``columns`` in a row, each of ``size`` inches."""
     from matplotlib.figure import Figure
@@ -204,13 +205,6 @@ def panels(
     for ax in axes[len(displays) :]:
         ax.remove()
     return figure
-
-
-def png(figure: Any, *, dpi: int = 110) -> bytes:
-    """The figure as the bytes of a PNG file."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=dpi)
-    return stream.getvalue()
 
 
 def _colour(colour: str | float) -> Any:

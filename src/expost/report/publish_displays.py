@@ -1,8 +1,6 @@
 """The figures of Redberg & Wang: losses over the plane (Fig. 1), and their distributions (Fig. 3).
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
-computes nothing but where its bins end, ``plot`` draws into ``ax`` or into a figure that pyplot
-knows nothing of. Colours are those of :mod:`expost.report.paper_displays`.
+:mod:`expost.report.display` has what all figures share.
 """
 
 from collections.abc import Sequence
@@ -13,8 +11,8 @@ import numpy as np
 
 from expost import _validate
 from expost.errors import InvalidInput
-from expost.report.displays import _axes, _Display
-from expost.report.paper_displays import BLUE, INK, Guide
+from expost.report.display import BLUE, INK, Display
+from expost.report.paper_displays import Guide
 from expost.types import FloatArray
 
 __all__ = ["Distribution", "DistributionDisplay", "PlaneDisplay"]
@@ -26,7 +24,7 @@ _REACH = 1.08
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PlaneDisplay(_Display):
+class PlaneDisplay(Display):
     """One panel of R&W Fig. 1: rows of the unit disc, coloured by their loss at one θ, d = 2.
 
     ``X``, ``y``  (n, 2) and (n,) of ±1, drawn as circles and triangles.
@@ -39,6 +37,8 @@ class PlaneDisplay(_Display):
     exposure: FloatArray
     theta: FloatArray
     title: str
+
+    size = (4.6, 4.0)
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.X.shape[1] != 2:
@@ -54,12 +54,11 @@ class PlaneDisplay(_Display):
         if not np.all(self.exposure > 0):
             raise InvalidInput("exposure: must be > 0 to have a place on a logarithmic scale.")
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the rows, the least exposed first, and the boundary over them."""
         from matplotlib.colors import LogNorm
         from matplotlib.ticker import LogLocator
 
-        ax = _axes(ax, (4.6, 4.0))
         low, high = (float(end) for end in np.quantile(self.exposure, [0.02, 1.0]))
         low = min(low, high / 2)
         scale = LogNorm(vmin=low, vmax=high)
@@ -88,7 +87,6 @@ class PlaneDisplay(_Display):
         )
         bar.ax.tick_params(labelsize="small")
         bar.minorticks_off()
-        return ax
 
     def _boundary(self, ax: Any) -> None:
         unit = self.theta / np.linalg.norm(self.theta)
@@ -119,7 +117,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DistributionDisplay(_Display):
+class DistributionDisplay(Display):
     """R&W Fig. 3: histograms over one logarithmic axis, as shares of the rows, with guide lines.
 
     ``ends``  of the axis: those of nearly all values if None, see :meth:`ends_of`.
@@ -132,6 +130,8 @@ class DistributionDisplay(_Display):
     legend_at: str = "best"
     ends: tuple[float, float] | None = None
 
+    size = (6.2, 4.0)
+
     @staticmethod
     def ends_of(parts: Sequence[Distribution]) -> tuple[float, float]:
         """The ends between which all but a few of the finite values of each part lie."""
@@ -142,9 +142,8 @@ class DistributionDisplay(_Display):
         low, high = min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
         return (low, high * (1 + 1e-9)) if high > low else (low / 2, high * 2)
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw the histograms; what lies past an end counts in the bin there."""
-        ax = _axes(ax, (6.2, 4.0))
         ends = self.ends_of(self.parts) if self.ends is None else self.ends
         edges = np.geomspace(*ends, _BINS + 1)
         for part in self.parts:
@@ -170,4 +169,3 @@ class DistributionDisplay(_Display):
         if self.title:
             ax.set_title(self.title, fontsize="medium")
         ax.legend(loc=self.legend_at, fontsize="small")
-        return ax

@@ -1,17 +1,14 @@
 """D5.3 Fig. 4.2: belief and advantage over ε for several δ, with what was asked marked.
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
-computes nothing, ``plot`` draws into ``axes`` or into a figure that pyplot knows nothing of. What
-is ordered (δ) is coloured along viridis. Nothing of any data is in it: it may be published.
+:mod:`expost.report.display` has what all figures share. What is ordered (δ) is coloured along
+viridis. Nothing of any data is in it: it may be published.
 """
 
-import io
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from expost.errors import InvalidInput
-from expost.report.paper_displays import GREY, INK, ORANGE
+from expost.report.display import GREY, GRID, INK, ORANGE, PanelsDisplay, percents
 from expost.report.wording import number
 from expost.risk.answer import Identifiability
 from expost.risk.curves import DeltaCurves, RiskCurves
@@ -38,13 +35,16 @@ class AskedPoint:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RiskDisplay:
+class RiskDisplay(PanelsDisplay):
     """Two panels over ε: how sure an attacker gets, and how often she is right beyond chance."""
 
     curves: RiskCurves
     asked: AskedPoint | None = None
 
     audience = Audience.PASS
+    is_marked = True
+    size = (10.4, 5.6)
+    grid = (1, 2)
 
     @classmethod
     def from_identifiability(cls, found: Identifiability) -> "RiskDisplay":
@@ -67,14 +67,7 @@ class RiskDisplay:
             ),
         )
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw into two ``axes``, or into those of a new figure; returns the array of them."""
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(10.4, 5.6), layout="constrained").subplots(1, 2)
-        if len(axes) != 2:
-            raise InvalidInput(f"axes: are {len(axes)}; this figure has 2 panels.")
+    def _draw(self, axes: Any) -> None:
         colours = _colours(len(self.curves.deltas))
         self._beliefs(axes[0], colours)
         self._advantages(axes[1], colours)
@@ -82,18 +75,8 @@ class RiskDisplay:
             ax.set_xscale("log")
             ax.set_xlim(self.curves.epsilon[0], self.curves.epsilon[-1])
             ax.set_xlabel("ε")
-            ax.grid(color="#DDDDDD", lw=0.7)
+            ax.grid(color=GRID, lw=0.7)
             ax.set_axisbelow(True)
-        return axes
-
-    def png(self) -> bytes:
-        """The figure as a PNG file."""
-        stream = io.BytesIO()
-        self.plot()[0].figure.savefig(stream, format="png", dpi=110)
-        return stream.getvalue()
-
-    def _repr_png_(self) -> bytes:
-        return self.png()
 
     def _beliefs(self, ax: Any, colours: list[Any]) -> None:
         curves = self.curves
@@ -116,7 +99,7 @@ class RiskDisplay:
             ylabel="belief that a person was there",
             ylim=(curves.prior - 0.02 * (1 - curves.prior), 1 + 0.02 * (1 - curves.prior)),
         )
-        _percents(ax)
+        percents(ax.yaxis)
         if self.asked is not None and self.asked.belief is not None:
             self._mark(ax, self.asked.belief, self.asked.belief_text)
         _legend(ax, _passed(curves))
@@ -206,9 +189,3 @@ def _colours(count: int) -> list[Any]:
 
     scale = colormaps[_ORDERED]
     return [scale(_LIGHTEST * place / max(count - 1, 1)) for place in range(count)]
-
-
-def _percents(ax: Any) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -1,7 +1,6 @@
 """Figures of many trainings: a few named cases side by side, each with values or an interval.
 
-The same conventions as in :mod:`expost.report.displays`: a display holds what it draws and
-computes nothing, ``plot`` draws into ``ax`` or into a figure that pyplot knows nothing of.
+:mod:`expost.report.display` has what all figures share.
 """
 
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from expost.errors import InvalidInput
-from expost.report.displays import _axes, _Display
-from expost.report.paper_displays import BLUE, Guide
+from expost.report.display import BLUE, Display
+from expost.report.paper_displays import Guide
 from expost.types import Audience, FloatArray
 
 __all__ = ["CasesDisplay", "Series"]
@@ -38,7 +37,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CasesDisplay(_Display):
+class CasesDisplay(Display):
     """Cases from left to right, the series of each beside one another, over guide lines."""
 
     cases: tuple[str, ...]
@@ -48,6 +47,7 @@ class CasesDisplay(_Display):
     title: str = ""
 
     audience = Audience.PASS
+    size = (6.8, 4.2)
 
     def __post_init__(self) -> None:
         for one in self.series:
@@ -57,9 +57,8 @@ class CasesDisplay(_Display):
                     f"series: must have one entry for each of {len(self.cases)} cases."
                 )
 
-    def plot(self, ax: Any = None) -> Any:
+    def _draw(self, ax: Any) -> None:
         """Draw guides, clouds, intervals, and the values over them."""
-        ax = _axes(ax, (6.8, 4.2))
         for guide in self.guides:
             ax.axhline(
                 guide.at, color=guide.colour, ls=guide.style, lw=1.2, label=guide.label, zorder=1
@@ -84,4 +83,3 @@ class CasesDisplay(_Display):
         labels = [one.label for one in self.series] + [guide.label for guide in self.guides]
         if any(labels):
             ax.legend(fontsize="small", loc="best")
-        return ax

@@ -98,7 +98,7 @@ def general_exhibit(found: General) -> Exhibit:
             f" ε = ln 2 = {math.log(2):.2f} on, and half of it nothing from ln 3 ="
             f" {math.log(3):.2f} on. Randomised response has the advantage tanh(ε/2) exactly."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             "proposition2": Table(
                 columns={

@@ -144,7 +144,7 @@ def published_exhibit(found: tuple[Route, ...]) -> Exhibit:
             " 0.9, δ = 0.01 asks for. Above the dotted line the belief passes 0.9 more often than"
             " was allowed, although ε = ln 9 and δ = 0.01 are kept."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             "published": Table(
                 columns={

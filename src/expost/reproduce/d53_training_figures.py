@@ -85,7 +85,7 @@ def table_exhibit(found: Measured) -> Exhibit:
             " No adversary can be above the line. epsilon_shown is the ε that the counts prove at"
             " least, at δ = 0.01 and 95 %; the noise was made for ε = 2.2."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={"table5.1": Table(columns=columns)},
         errata=(
             "For the unbounded case with local sensitivity the text prints"
@@ -212,7 +212,7 @@ def utility_exhibit(found: Measured) -> Exhibit:
             f" this figure; here on {found.utility_rows:,}, and beside it the 100 of the other"
             " figures."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             "fig5.2": Table(
                 columns={
@@ -258,7 +258,7 @@ def far_exhibit(found: Measured) -> Exhibit:
             " first parameters: medians over all steps of all trainings, with 5 % and 95 %"
             " quantiles."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             "fig5.3": Table(
                 columns={

@@ -55,7 +55,7 @@ def worst_case_exhibit(setting: Setting) -> Exhibit:
             f" at most {error.max():.1%} of the distance. Many rows share a point: age and"
             " education-num are whole numbers."
         ),
-        draw=lambda: WorstCaseDisplay.from_neighbours(near).plot().figure,
+        draw=lambda: WorstCaseDisplay.from_neighbours(near).plot().figure_,
         tables={
             "fig2": Table(
                 columns={
@@ -152,7 +152,7 @@ def _heat_map(setting: Setting, model: FloatArray, name: str, title: str, captio
         name=name,
         title=title,
         caption=caption,
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             name: Table(
                 columns={

@@ -311,7 +311,7 @@ def profiles_exhibits(regimes: Regimes) -> tuple[Exhibit, Exhibit]:
                 f"{common} The curves of low ε fall on each other, and so do those of high ε (they"
                 " are drawn ever thinner, so that each is seen)."
             ),
-            draw=lambda: _profiles(regimes, wide, nested=True).plot().figure,
+            draw=lambda: _profiles(regimes, wide, nested=True).plot().figure_,
             tables={"fig5a": _profiles_table(regimes, wide)},
             errata=(_ERRATUM_LIPSCHITZ, _ERRATUM_CAPTION),
         ),
@@ -322,7 +322,7 @@ def profiles_exhibits(regimes: Regimes) -> tuple[Exhibit, Exhibit]:
                 f"{common} From below the exact low, {said(regimes.low)}, to above the exact"
                 f" high, {said(regimes.high)}."
             ),
-            draw=lambda: _profiles(regimes, narrow, nested=False).plot().figure,
+            draw=lambda: _profiles(regimes, narrow, nested=False).plot().figure_,
             tables={"fig5b": _profiles_table(regimes, narrow)},
         ),
     )
@@ -399,7 +399,7 @@ def ranks_exhibit(regimes: Regimes) -> Exhibit:
             " Dashed: the β below which every row is on its first plateau, exactly; dotted: the β"
             " at which half of the rows have reached their second."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={
             "fig6": Table(
                 columns={

@@ -83,7 +83,7 @@ def ratios_exhibit(found: Reports) -> Exhibit:
             f" has {said(gains[1])}. The long right tail are rows whose true loss is next to 0"
             " because its terms cancel."
         ),
-        draw=lambda: display.plot().figure,
+        draw=lambda: display.plot().figure_,
         tables={"fig3b-medians": _medians_table(found)},
     )
 
