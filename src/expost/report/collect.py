@@ -7,6 +7,8 @@ from expost._audit_result import Audit
 from expost._choice import EpsilonChoice
 from expost._groups import Explanation, Grouping
 from expost._privacy_profile import PrivacyProfile
+from expost._publishable import Answer
+from expost._published import PublishedReport
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report.audit_collect import collect_audit
@@ -14,6 +16,7 @@ from expost.report.epsilon_part import collect_epsilon
 from expost.report.parts import Choice, Context, Part
 from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
+from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
 from expost.report.summary import Summary
 from expost.risk.answer import Identifiability
@@ -28,6 +31,7 @@ def collect(
     explanation: Explanation | None = None,
     accuracy: Accuracy | None = None,
     command: str | None = None,
+    answers: Sequence[Answer] = (),
     choices: Sequence[Choice] = (),
     notices: Sequence[str] = (),
     source: str | None = None,
@@ -37,7 +41,8 @@ def collect(
     """Gather what a report shows of ``results``, each of another kind.
 
     ``release``, ``groups``, ``explanation``, ``accuracy``  go with a profile.
-    ``command``   goes with a choice of ε: what to type next.
+    ``command``   goes with a choice of ε, or with a published report: what to type next.
+    ``answers``   go with a published report: what it answered to a person.
     ``choices``   every setting that the figures depend on, with where it comes from.
     ``notices``   what the reader must know beside the results' own notices.
     ``made``      a date to show; the clock is not read, so the same input gives the same page.
@@ -56,6 +61,7 @@ def collect(
             explanation=explanation,
             accuracy=accuracy,
             command=command,
+            answers=answers,
         )
         twice = parts.keys() & found.keys()
         if twice:
@@ -80,6 +86,9 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
             return {"epsilon": collect_epsilon(result, command=command, context=context)}
         case Identifiability():
             return {"risk": collect_risk(result, context=context)}
+        case PublishedReport():
+            asked = {name: options[name] for name in ("answers", "command")}
+            return {"published": collect_published(result, context=context, **asked)}
         case Audit():
             return {"audit": collect_audit(result, context=context)}
         case _:

@@ -6,6 +6,7 @@ from expost.report.audit_markdown import audit_markdown
 from expost.report.epsilon_markdown import epsilon_markdown
 from expost.report.markup import escaped, section, table
 from expost.report.profile_markdown import profile_markdown
+from expost.report.published_markdown import published_markdown
 from expost.report.risk_markdown import risk_markdown
 from expost.report.summary import Summary
 
@@ -25,6 +26,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from epsilon_markdown(summary.epsilon, summary.lead(summary.epsilon))
     if summary.risk is not None:
         yield from risk_markdown(summary.risk, summary.lead(summary.risk))
+    if summary.published is not None:
+        yield from published_markdown(summary.published, summary.lead(summary.published))
     if summary.audit is not None:
         yield from audit_markdown(summary.audit, summary.lead(summary.audit))
     if summary.choices:

@@ -14,6 +14,7 @@ from expost.report.comparison import compared, why_not_compared
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Choice, Headline, Part, installed
 from expost.report.profile_part import ProfilePart
+from expost.report.published_part import PublishedPart
 from expost.report.risk_part import RiskPart
 from expost.types import Audience
 
@@ -36,6 +37,7 @@ class Summary:
     profile: ProfilePart | None = None
     epsilon: EpsilonPart | None = None
     risk: RiskPart | None = None
+    published: PublishedPart | None = None
     audit: AuditPart | None = None
 
     def __post_init__(self) -> None:
