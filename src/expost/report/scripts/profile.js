@@ -14,6 +14,7 @@ function startProfile(rows, followsSlider) {
   const y = logScale(low, high, area.bottom, area.top);
   const readout = rows ? startReadout(box, svg, area, { x, y }, rows) : () => {};
   const typical = svg.querySelector('polyline.typical');
+  const label = document.querySelector('[data-typical-epsilon]');
   const above = box.parentElement.querySelector('[data-above]');
   return (epsilon, figures) => {
     const curve = followsSlider && typical ? figures.curve(epsilon) : null;
@@ -22,6 +23,7 @@ function startProfile(rows, followsSlider) {
         (rank, place) => `${x.at(rank).toFixed(1)},${y.at(curve.typical[place]).toFixed(1)}`,
       );
       typical.setAttribute('points', points.join(' '));
+      if (label) label.textContent = ` at ε = ${number(epsilon)}`;
       if (above) {
         const beyond = curve.typical[0] > high ? 'above' : 'below';
         const hidden = curve.typical[0] <= high && curve.typical[0] >= low;
@@ -55,7 +57,13 @@ function startReadout(box, svg, area, scales, rows) {
     const height = scales.y.at(rows.score(place));
     dot.setAttribute('cy', Math.min(Math.max(height, area.top), area.bottom).toFixed(1));
     const facts = rowFacts(rows, place, state);
-    panel.replaceChildren(...facts.flatMap(([term, text]) => [cell('dt', term), cell('dd', text)]));
+    panel.replaceChildren(
+      ...facts.map(([term, text]) => {
+        const fact = document.createElement('div');
+        fact.append(cell('dt', term), cell('dd', text));
+        return fact;
+      }),
+    );
     panel.hidden = false;
     box.setAttribute('aria-valuenow', String(place + 1));
     box.setAttribute('aria-valuetext', facts.map(([term, text]) => `${term}: ${text}`).join(', '));
