@@ -1,0 +1,115 @@
+"""The tutorials run as they stand, and print what they show."""
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from markdown import Markdown
+from markdown_it import MarkdownIt
+
+import documents
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+TABLE = DOCS / "tutorials" / "index.md"
+TUTORIALS = sorted(set((DOCS / "tutorials").glob("*.md")) - {TABLE})
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=named)
+def test_a_tutorial_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    names: dict = {}
+    documents.run(TABLE, tmp_path, program, names)
+    assert documents.run(page, tmp_path, program, names) >= 2
+
+
+@pytest.mark.parametrize(
+    ("shown", "real", "varies", "same"),
+    [
+        ("a 1\n…\nb 2.50", "a  1\nx\n\nb 2.51", False, True),
+        ("a 1\nb 2.50", "a 1\nx\nb 2.50", False, False),
+        ("a 1\n…", "a 1\nb", False, True),
+        ("a 1", "a 1\nb", False, False),
+        ("a 1.00", "a 1.05", False, False),
+        ("a 1.00", "a 1.05", True, True),
+        ("a 569 rows", "a 570 rows", False, True),
+        ("a 10 rows", "a 11 rows", False, False),
+        ("a 1", "b 1", True, False),
+    ],
+)
+def test_what_is_shown_is_compared(shown, real, varies, same):
+    if same:
+        documents.compare(shown, real, varies, "here")
+    else:
+        with pytest.raises(AssertionError, match="here"):
+            documents.compare(shown, real, varies, "here")
+
+
+def site_extensions() -> tuple[list[str], dict]:
+    names, settings = [], {}
+    for entry in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["markdown_extensions"]:
+        ((name, options),) = entry.items() if isinstance(entry, dict) else [(entry, {})]
+        names.append(name)
+        settings[name] = options
+    settings["toc"] = {}  # without the sign beside each heading
+    return names, settings
+
+
+def words(page: str) -> str:
+    return re.sub(r"\s+", "", html.unescape(re.sub(r"<[^>]*>", "", page)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_the_site_and_the_repository_show_the_same_text(page):
+    """Two readers of Markdown: the site's, and the one of repositories (CommonMark)."""
+    text = re.sub(r"<!--.*?-->", "", page.read_text())
+    names, settings = site_extensions()
+    site = Markdown(extensions=names, extension_configs=settings).convert(text)
+    repository = MarkdownIt("commonmark").enable("table").render(text)
+    assert words(site) == words(repository)
+    for tag in ("li", "table", "td", "strong", "img", "h2", "h3"):
+        assert len(re.findall(f"<{tag}[ />]", site)) == len(
+            re.findall(f"<{tag}[ />]", repository)
+        ), tag
+
+
+def test_formulas_are_not_taken_for_emphasis():
+    for page in PAGES:
+        for token in MarkdownIt("commonmark").enable("table").parse(page.read_text()):
+            for part in token.children or ():
+                assert (part.type, part.markup) != ("em_open", "_"), (page.name, token.content)
+
+
+def test_every_page_is_in_the_navigation():
+    text = (ROOT / "mkdocs.yml").read_text()
+    for page in DOCS.rglob("*.md"):
+        assert f" {page.relative_to(DOCS).as_posix()}\n" in text, page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_and_headings_exist(page):
+    for link, heading in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        target = (page.parent / link).resolve() if link else page
+        assert target.exists(), link
+        if heading and target.parent.name != "api":
+            titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\s-]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert heading in slugs, (link, heading)
+
+
+def test_the_citation_names_this_version_and_the_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    assert citation["version"] == version[1]
+    assert citation["license"] == "Apache-2.0"
+    assert [reference["year"] for reference in citation["references"]] == [2023, 2021, 2020]
