@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expost import _cli_options as options
+from expost._cli_open import check_page, page_folder, page_lines, show
 from expost._cli_options import QUESTION
+
+if TYPE_CHECKING:
+    from expost._jobs import releases
 
 __all__ = ["ledger_command"]
 
@@ -34,6 +38,9 @@ def ledger_command(
             rich_help_panel=QUESTION,
         ),
     ] = None,
+    out: options.PageOut = None,
+    force: options.Force = False,
+    open_it: options.Open = False,
     as_json: options.AsJson = False,
 ) -> None:
     """List every release of a data set, and what seeing all of them gives away.
@@ -49,16 +56,31 @@ def ledger_command(
 
     `expost ledger report`
 
+    `expost ledger report --open`
+
     `expost ledger people.CURATOR-ONLY.json --add mine/model.json --delta 1e-6`
     """
     from expost._jobs import releases
 
+    check_page(out, force=force)
     if add:
         if len(paths) != 1:
             raise typer.BadParameter("name one ledger to add to", param_hint="'PATH'")
         paths = [releases.add(paths[0], add)]
     found = releases.listing(paths, delta)
+    files = _page(found, paths, page_folder(out)) if out is not None or open_it else {}
     if as_json:
-        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
+        told = {"files": {name: str(path) for name, path in files.items()}} if files else {}
+        print(json.dumps({**told, **found.to_json()}, indent=1, allow_nan=False))
     else:
-        print("\n".join(found.lines()))
+        print("\n".join([*found.lines(), *page_lines(files)]))
+    if open_it:
+        show(files["report"])
+
+
+def _page(found: "releases.Listing", paths: list[Path], folder: Path) -> dict[str, Path]:
+    from expost._jobs.ledger_page import ledger_summary
+    from expost._jobs.pages import made_now, store_page
+
+    source = ", ".join(path.name for path in paths)
+    return store_page(folder, ledger_summary(found, source=source, made=made_now()))

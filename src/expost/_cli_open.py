@@ -29,9 +29,9 @@ def show(page: Path) -> None:
 def check_page(out: Path | None, *, force: bool) -> None:
     """Refuse a folder for a page that cannot be written to, before any work."""
     if out is not None:
-        from expost._jobs.folder import check_folder
+        from expost._jobs.folder import check_page_folder
 
-        check_folder(out, force=force)
+        check_page_folder(out, force=force)
 
 
 def page_folder(out: Path | None) -> Path:

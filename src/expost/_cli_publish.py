@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from expost import _cli_options as options
+from expost._cli_open import check_page, page_folder, page_lines, show
 from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
 
@@ -62,12 +63,14 @@ def publish_command(
     out: options.Out,
     ledger: options.Ledger = None,
     force: options.Force = False,
+    open_it: options.Open = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Publish a report with which anybody can bound how much a released model gives her away.
 
     DIR/report.json may be published: it holds the model, public constants and, if it is
-    data-dependent, a noisy gradient and Hessian; no row and no exact loss. With the table at hand
+    data-dependent, a noisy gradient and Hessian; no row and no exact loss. report.html tells
+    people what is in it and how to ask about themselves. With the table at hand
     comparison.CURATOR-ONLY.json and .parquet set its bounds beside the exact losses.
 
     A data-dependent report needs a model by objective perturbation with enough regularization, and
@@ -112,6 +115,8 @@ def publish_command(
         print(json.dumps(content, indent=1, allow_nan=False))
     else:
         print("\n".join(publish.outcome_lines(outcome)))
+    if open_it:
+        show(outcome.files["page"])
 
 
 def lookup_command(
@@ -129,20 +134,34 @@ def lookup_command(
         str | None,
         typer.Option(help="What the model is to predict of you (default: show every label)."),
     ] = None,
+    out: options.PageOut = None,
+    force: options.Force = False,
+    open_it: options.Open = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Say how much a published model can give away about one person, at most.
 
-    It reads report.json and what you type, nothing else, and writes nothing.
+    It reads report.json and what you type, nothing else, and sends nothing anywhere. It writes
+    nothing unless you ask for a page, which you alone can read and which holds none of your values.
 
-    Example:
+    Examples:
 
     `expost lookup report.json --set age=39 --set education-num=13 --label '>50K'`
+
+    `expost lookup report.json --set age=39 --set education-num=13 --open`
     """
     from expost._jobs import publish
 
+    check_page(out, force=force)
     found, answers = publish.look_up(report, values or [], label)
+    files = {}
+    if out is not None or open_it:
+        files = publish.store_answers(found, answers, report, page_folder(out))
     if as_json:
-        print(json.dumps(publish.answers_json(found, answers), indent=1, allow_nan=False))
+        told = {"files": {name: str(path) for name, path in files.items()}} if files else {}
+        content = {**told, **publish.answers_json(found, answers)}
+        print(json.dumps(content, indent=1, allow_nan=False))
     else:
-        print("\n".join(publish.answer_lines(found, answers)))
+        print("\n".join([*publish.answer_lines(found, answers), *page_lines(files)]))
+    if open_it:
+        show(files["report"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["check_folder", "remove_stale", "writing"]
+__all__ = ["check_folder", "check_page_folder", "remove_stale", "writing"]
 
 _STEMS = (
     ("encoding", "json"),
@@ -58,6 +58,17 @@ def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
             f"out={str(out)!r}: is not empty; name another folder, or pass --force to write over"
             f" an earlier run{lost}."
         )
+
+
+def check_page_folder(out: Path, *, force: bool) -> None:
+    """The same for a folder that gets a page alone, and no release: it must not hold one."""
+    check_folder(out, force=force)
+    for name in ("model.json", "report.json"):
+        if (out / name).exists():
+            raise InvalidInput(
+                f"out={str(out)!r}: holds {name}, whose own page would be lost; name a folder for"
+                " this page alone."
+            )
 
 
 @contextmanager

@@ -47,14 +47,17 @@ def store_page(
     *,
     json_stem: str = "summary",
     keep: Iterable[Path] | None = (),
+    readers: Audience | None = None,
     remedy: str = _REMEDY,
 ) -> dict[str, Path]:
     """Write the page, its Markdown and its JSON: all of them whole, or none.
 
     ``json_stem``  what the JSON file is called.
     ``keep``       of the results of an earlier run only these stay; None leaves all alone.
+    ``readers``    whose mode the files have, if not that of the summary's mark.
     """
     mark = summary.audience
+    readers = mark if readers is None else readers
     contents = {
         "report": (mark.file_name("report", "html"), render_html(summary)),
         "text": (mark.file_name("report", "md"), render_markdown(summary)),
@@ -64,7 +67,7 @@ def store_page(
     with writing(out, remedy):
         try:
             for name, (file, content) in contents.items():
-                files[name] = write_bytes(out / file, mark, content.encode())
+                files[name] = write_bytes(out / file, readers, content.encode())
             if keep is not None:
                 remove_stale(out, keep=[*files.values(), *keep])
         except BaseException:

@@ -18,6 +18,7 @@ from expost._comparison import Comparison
 from expost._files import write_json
 from expost._jobs.folder import check_folder, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
+from expost._jobs.pages import made_now, store_page
 from expost._jobs.table import Rows, noted
 from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
@@ -26,6 +27,7 @@ from expost._published import Answer, PublishedReport
 from expost.data import Encoding
 from expost.errors import ExpostError, InvalidInput
 from expost.mechanisms import Release
+from expost.report import collect
 from expost.types import Audience
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "look_up",
     "outcome_lines",
     "run",
+    "store_answers",
 ]
 
 # How often `run` reports a phase.
@@ -45,6 +48,7 @@ PHASES = 3
 _COMPARISONS = tuple(
     Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")
 )
+_PAGES = ("report.html", "report.md", "summary.json")
 _LONGEST_NOTICE = 400
 
 
@@ -112,6 +116,7 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         else:
             files = _store(job, report)
             listed = model_notices(job.model, job.ledger, None if rows is None else (X, y))
+        files |= _store_page(job, report)
         phase("comparing it with the exact losses")
         comparison = None
         if rows is not None:
@@ -179,7 +184,7 @@ def _store(
 ) -> dict[str, Path]:
     path = job.out / "report.json"
     with writing(job.out, "nothing was published; free some space, or name another folder"):
-        for name in _COMPARISONS:
+        for name in (*_COMPARISONS, *_PAGES):
             # They belong to an earlier report.
             (job.out / name).unlink(missing_ok=True)
         write_json(path, report.audience, report.to_json(), before=lister)
@@ -200,6 +205,14 @@ def _store_listed(job: PublishJob, report: PublishedReport, rows: Rows) -> Liste
     lister = Lister(_ledgers(job), (rows.encoded.X, rows.labels), entries)
     _store(job, report, lister)
     return lister
+
+
+def _store_page(job: PublishJob, report: PublishedReport) -> dict[str, Path]:
+    """A page about report.json, for whoever may have that: nothing of the table is on it."""
+    summary = collect(report, source=job.model.name, made=made_now())
+    remedy = "report.json is there, and holds; free some space for its page"
+    files = store_page(job.out, summary, keep=None, remedy=remedy)
+    return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
 
 
 def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:
@@ -225,6 +238,8 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         "",
         "Next: anybody who has report.json asks about her own row",
         f"  expost lookup {outcome.files['report']} {asked}{more}",
+        "",
+        f"Report: {outcome.files['page'].resolve()}",
     ]
 
 
@@ -248,6 +263,14 @@ def look_up(
             raise InvalidInput(f"--set {name}: was given twice; give each column once.")
         given[name] = value
     return report, report.lookup(given, label)
+
+
+def store_answers(
+    report: PublishedReport, answers: Sequence[Answer], path: Path, folder: Path
+) -> dict[str, Path]:
+    """Write a page for the person who asked; it is about her row, so she alone can read it."""
+    summary = collect(report, answers=answers, source=path.name, made=made_now())
+    return store_page(folder, summary, readers=Audience.FAIL)
 
 
 def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from expost.report.audit_markdown import audit_markdown
 from expost.report.epsilon_markdown import epsilon_markdown
+from expost.report.ledger_markdown import ledger_markdown
 from expost.report.markup import escaped, section, table
 from expost.report.profile_markdown import profile_markdown
 from expost.report.published_markdown import published_markdown
@@ -30,6 +31,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from published_markdown(summary.published, summary.lead(summary.published))
     if summary.audit is not None:
         yield from audit_markdown(summary.audit, summary.lead(summary.audit))
+    if summary.ledger is not None:
+        yield from ledger_markdown(summary.ledger, summary.lead(summary.ledger))
     if summary.choices:
         rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
         yield from section(

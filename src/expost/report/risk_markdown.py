@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from expost.report.markup import escaped, section, table
-from expost.report.risk_part import RiskPart
+from expost.report.risk_part import RiskPart, RiskWay
 from expost.report.wording import figure
 
-__all__ = ["risk_markdown"]
+__all__ = ["risk_markdown", "ways_markdown"]
 
 
 def risk_markdown(part: RiskPart, lead: Sequence[str]) -> Iterator[str]:
@@ -17,17 +17,21 @@ def risk_markdown(part: RiskPart, lead: Sequence[str]) -> Iterator[str]:
     body = [line for text in (*lead, part.attacker) for line in (escaped(text), "")]
     yield from section(part.heading, [*body, *table(headings, rows), "", *notes])
     if part.ways:
-        headings = ("added up by", "ε", "times the least", "belief", "advantage", "")
-        ways = [
-            [
-                escaped(way.name),
-                escaped(way.epsilon_text),
-                figure(way.times),
-                escaped(way.belief_text),
-                escaped(way.advantage_text),
-                escaped(way.note),
-            ]
-            for way in part.ways
+        yield from ways_markdown(part.ways, part.ways_heading)
+
+
+def ways_markdown(ways: Sequence[RiskWay], heading: str) -> list[str]:
+    """What each way of adding releases up gives."""
+    headings = ("added up by", "ε", "times the least", "belief", "advantage", "")
+    rows = [
+        [
+            escaped(way.name),
+            escaped(way.epsilon_text),
+            figure(way.times),
+            escaped(way.belief_text),
+            escaped(way.advantage_text),
+            escaped(way.note),
         ]
-        heading = escaped(part.ways_heading)
-        yield from section("Several releases", [heading, "", *table(headings, ways)])
+        for way in ways
+    ]
+    return section("Several releases", [escaped(heading), "", *table(headings, rows)])

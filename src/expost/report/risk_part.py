@@ -23,6 +23,8 @@ __all__ = [
     "RiskPoint",
     "RiskRoute",
     "RiskWay",
+    "added_up",
+    "added_up_heading",
     "collect_risk",
 ]
 
@@ -176,8 +178,8 @@ def collect_risk(found: Identifiability, *, context: Context | None = None) -> R
         routes=tuple(RiskRoute(name=_text(one.name), note=_text(one.note)) for one in found.routes),
         figures=tuple(_figure(one, found) for one in found.figures),
         curves=tuple(_curves(found)) if epsilon is not None and 0 < epsilon < math.inf else (),
-        ways=tuple(_ways(found.comparison)),
-        ways_heading=_ways_heading(found.comparison),
+        ways=tuple(added_up(found.comparison)),
+        ways_heading=added_up_heading(found.comparison),
         **context.fields([symbols(notice) for notice in found.notices]),
     )
 
@@ -284,7 +286,8 @@ def _power(delta: float) -> str:
 # -- several releases ------------------------------------------------------------------------------
 
 
-def _ways(found: CompositionComparison | None) -> Iterator[RiskWay]:
+def added_up(found: CompositionComparison | None) -> Iterator[RiskWay]:
+    """What each way of adding releases up gives; nothing of a single one."""
     for row in () if found is None else found.rows:
         yield RiskWay(
             name=_WAYS.get(row.name, one_line(row.name)),
@@ -297,7 +300,8 @@ def _ways(found: CompositionComparison | None) -> Iterator[RiskWay]:
         )
 
 
-def _ways_heading(found: CompositionComparison | None) -> str:
+def added_up_heading(found: CompositionComparison | None) -> str:
+    """What stands above them."""
     if found is None:
         return ""
     passed = f", passed with a chance of {wording.chance(found.delta)}" if found.delta > 0 else ""

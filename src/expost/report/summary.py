@@ -12,6 +12,7 @@ from expost.errors import InvalidInput
 from expost.report.audit_part import AuditPart
 from expost.report.comparison import compared, why_not_compared
 from expost.report.epsilon_part import EpsilonPart
+from expost.report.ledger_part import LedgerPart
 from expost.report.parts import Choice, Headline, Part, installed
 from expost.report.profile_part import ProfilePart
 from expost.report.published_part import PublishedPart
@@ -23,9 +24,39 @@ __all__ = ["Summary"]
 # From the strictest to the freest.
 _STRICTNESS = (Audience.FAIL, Audience.REVIEW, Audience.PASS)
 # Whose sentence stands on top of a page, by question; the others say theirs further down.
-_EPSILON = ("epsilon", "profile", "training", "published", "risk", "audits", "audit", "beliefs")
-_EXPOSED = ("profile", "training", "epsilon", "beliefs", "published", "risk", "audit", "audits")
-_ADVICE = ("epsilon", "profile", "training", "published", "audit", "audits", "beliefs", "risk")
+_EPSILON = (
+    "epsilon",
+    "profile",
+    "training",
+    "published",
+    "risk",
+    "audits",
+    "audit",
+    "beliefs",
+    "ledger",
+)
+_EXPOSED = (
+    "profile",
+    "training",
+    "epsilon",
+    "beliefs",
+    "published",
+    "risk",
+    "audit",
+    "audits",
+    "ledger",
+)
+_ADVICE = (
+    "epsilon",
+    "profile",
+    "training",
+    "published",
+    "audit",
+    "audits",
+    "beliefs",
+    "risk",
+    "ledger",
+)
 _ASKED = (("epsilon", _EPSILON), ("exposed", _EXPOSED), ("advice", _ADVICE))
 
 
@@ -39,6 +70,7 @@ class Summary:
     risk: RiskPart | None = None
     published: PublishedPart | None = None
     audit: AuditPart | None = None
+    ledger: LedgerPart | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
