@@ -16,6 +16,7 @@ from scipy.special import expit
 from expost._groups import printable
 from expost._publishable import Answer
 from expost._published import PublishedReport
+from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, symbols
 from expost.risk.wording import at_most, percent
@@ -130,6 +131,12 @@ class PublishedPart(Part):
     bounds: tuple[PersonBound, ...]
     # A page of a report may go where its model may.
     audience: Literal[Audience.PASS, Audience.REVIEW]
+
+    def __post_init__(self) -> None:
+        # A mark that was edited in a file must not publish what promises nothing.
+        promised = bool(self.budget) and all(line.epsilon < math.inf for line in self.budget)
+        if self.audience is Audience.PASS and not promised:
+            raise InvalidInput("audience: is pass where no ε is promised; it must be review.")
 
     @property
     def title(self) -> str:
