@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from expost import _validate
 from expost._audit import audit
 from expost._audit_result import WARNING, Audit, Correlation
+from expost._display import Displayed
 from expost.attacks._quiet import without_warnings
 from expost.attacks.roc import Interval, figures
 from expost.errors import InvalidInput
@@ -23,7 +24,7 @@ DEFAULT_EPSILONS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSweep:
+class AuditSweep(Displayed):
     """One audit for each ε, in rising order; see :func:`audit_sweep`."""
 
     epsilons: tuple[float, ...]

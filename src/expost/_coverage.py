@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import betainccinv, betaincinv
 
 from expost import _validate
+from expost._display import Displayed
 from expost._numerics import row_blocks
 from expost.errors import InvalidInput
 from expost.types import Audience, FloatArray
@@ -18,7 +19,7 @@ Sampler = Callable[[int, np.random.Generator], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coverage:
+class Coverage(Displayed):
     """C(D, θ) = P(∥𝒜(D) − θ∥ ≤ radius), estimated (LeBlond 4.1, footnote 1).
 
     ``probability``  the fraction ``inside``/``samples`` of draws that lie within the radius.

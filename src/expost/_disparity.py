@@ -14,6 +14,7 @@ import numpy as np
 
 from expost._columns import printable, read_column
 from expost._counts import Share
+from expost._display import Displayed
 from expost.attacks.evidence import Flags
 from expost.attacks.roc import Interval, auc, threshold_at
 from expost.types import Audience, FloatArray
@@ -60,7 +61,7 @@ class GroupFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disparity:
+class Disparity(Displayed):
     """The figures of ``attack`` by the levels of ``column``, most vulnerable first."""
 
     column: str

@@ -22,6 +22,7 @@ from scipy.stats import rankdata
 
 from expost import _validate
 from expost._columns import Parts, printable, read_column, read_columns
+from expost._display import Displayed
 from expost._tree import grow
 from expost.errors import InvalidInput
 from expost.types import Audience, FloatArray, IntArray
@@ -63,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
+class _Table(Displayed):
     """What a grouping and an explanation share: groups that hold all rows, and a way to show them.
 
     ``notices``  what the reader must know about how the groups were made.

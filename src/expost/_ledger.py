@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
+from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._ledger_entry import Entry, entries_of, now
 from expost.errors import ExpostError, InvalidInput
@@ -46,7 +47,7 @@ NAME = Audience.FAIL.file_name("ledger", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ledger:
+class Ledger(Displayed):
     """Every release of a data set that was listed, each once. For the curator only.
 
     ``salt``     32 random bytes in hexadecimal digits, made with the ledger.

@@ -17,6 +17,7 @@ import joblib
 import numpy as np
 
 from expost import _validate
+from expost._display import Displayed
 from expost._exact import refine
 from expost._expansion import Change, Expansion, expand, largest_gram, linearise
 from expost._labels import signs, two_classes
@@ -47,7 +48,7 @@ _LOOSE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Neighbours:
+class Neighbours(Displayed):
     """The minimisers of all neighbouring data sets, as seen from the base A(D).
 
     ``base``         (d,) A(D); its own error is at most ``base_error``.

@@ -5,9 +5,11 @@ from typing import Any
 
 from scipy.special import expit
 
+from expost._display import Displayed
 from expost.data import Encoding
 from expost.errors import ReleaseRefused
 from expost.mechanisms import Release
+from expost.types import Audience
 
 __all__ = ["Answer", "Spending", "check_publishable"]
 
@@ -31,7 +33,7 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Displayed):
     """What a report tells one person about her own row, with one label.
 
     ``exposure``          at most, in nats: of θ alone, whether or not she is in the data.
@@ -40,6 +42,7 @@ class Answer:
     ``everything``        at most, in nats: of θ and the report's releases together.
     ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
     ``notes``             what was done with the values: clipped, missing, unknown.
+    ``audience``          that of the report: nothing but that and her own row went into it.
     """
 
     label: Any
@@ -51,6 +54,7 @@ class Answer:
     fails_with: float
     everything_fails_with: float
     notes: tuple[str, ...] = ()
+    audience: Audience = Audience.PASS
 
     @property
     def belief(self) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from expost import _form, _validate
+from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._publishable import Answer, Spending, check_publishable
 from expost.data import Encoding
@@ -46,7 +47,7 @@ KINDS = ("data-independent", "data-dependent")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PublishedReport:
+class PublishedReport(Displayed):
     """A function from a row to a bound of its exposure. May be published, as its model may.
 
     ``release``             the one released model: θ and public constants.
@@ -219,6 +220,7 @@ class PublishedReport:
         exposure, first, second = self.bound(x, label)
         return Answer(
             label=label,
+            audience=self.audience,
             exposure=exposure,
             epsilon_gradient=first,
             epsilon_hessian=second,

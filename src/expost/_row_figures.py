@@ -42,10 +42,11 @@ import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri, stdtrit
 from scipy.stats import binom
 
+from expost._display import Displayed
 from expost._numerics import row_blocks
 from expost._sweep import BeliefBound
 from expost.errors import InvalidInput
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = ["CONFIDENCE", "EstimatedLosses", "RowFigures", "row_figures"]
 
@@ -62,7 +63,7 @@ _HUGE = 1e100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EstimatedLosses:
+class EstimatedLosses(Displayed):
     """Losses of n rows in m models, estimated.
 
     ``loss``        (m, n) ℓ̂.
@@ -78,6 +79,8 @@ class EstimatedLosses:
     noise: FloatArray
     correction: FloatArray
     shared: FloatArray
+
+    audience = Audience.FAIL
 
     def __post_init__(self) -> None:
         if self.loss.ndim != 2:

@@ -59,6 +59,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
+from expost._display import Displayed
 from expost._numerics import gauss_legendre
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.types import Audience, FloatArray
@@ -235,7 +236,7 @@ def selection_probabilities(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SelectionCost:
+class SelectionCost(Displayed):
     """What a private choice costs, in units of the score. For the curator: it depends on the rows.
 
     ``probabilities``       (k,) of each candidate.

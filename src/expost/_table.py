@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from expost import _validate
+from expost._display import Displayed
 from expost._files import write_with
 from expost._optional import require
 from expost.errors import InvalidInput
@@ -18,7 +19,7 @@ from expost.types import Audience
 __all__ = ["RowTable", "row_keys"]
 
 
-class RowTable(ABC):
+class RowTable(ABC, Displayed):
     """What results with per-row figures share; ``audience`` goes with every table of them."""
 
     audience: Audience

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
+from expost._display import Displayed
 from expost._numerics import row_blocks
 from expost._selection import METHODS, byte_source, draw_index, simulation_generator
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
@@ -53,7 +54,7 @@ _UNITS = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SelectedRegularization:
+class SelectedRegularization(Displayed):
     """The chosen Λ, and the private model that won with it.
 
     ``regularization``  the chosen Λ; ``index`` its place among ``candidates``.

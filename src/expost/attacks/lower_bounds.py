@@ -21,10 +21,11 @@ from scipy.special import ndtr, ndtri
 
 from expost import _validate
 from expost._counts import lower_limit
+from expost._display import Displayed
 from expost.attacks.evidence import Confidences, Flags
 from expost.errors import InvalidInput
 from expost.risk import epsilon_from_mu
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = ["LEAST_MODELS", "LowerBound", "epsilon_lower_bound", "epsilon_of_mu"]
 __all__ += ["epsilon_of_rates", "least_rate"]
@@ -37,7 +38,7 @@ _THRESHOLDS = 101
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowerBound:
+class LowerBound(Displayed):
     """``epsilon`` at ``delta`` is proved to be no larger than the truth, at ``confidence``.
 
     ``method``      how, in a few words.
@@ -53,6 +54,8 @@ class LowerBound:
     detail: str
     most: float
     assumption: str = ""
+
+    audience = Audience.REVIEW
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:

@@ -22,10 +22,11 @@ from scipy.stats import binom
 
 from expost import _validate
 from expost._counts import lower_limit, upper_limit
+from expost._display import Displayed
 from expost._numerics import bracket_root
 from expost.attacks.evidence import Flags
 from expost.errors import InvalidInput
-from expost.types import FloatArray, IntArray
+from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["AttackFigures", "Interval", "Roc", "auc", "figures", "roc", "threshold_at", "tpr_at"]
 
@@ -63,7 +64,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Roc:
+class Roc(Displayed):
     """The curve from (0, 0) to (1, 1), where the last of ``thresholds`` is −∞: one point each.
 
     Points between two others on a straight line are left out. Rows of one score make a straight
@@ -73,6 +74,8 @@ class Roc:
     fpr: FloatArray
     tpr: FloatArray
     thresholds: FloatArray
+
+    audience = Audience.FAIL
 
     @property
     def area(self) -> float:
@@ -92,7 +95,7 @@ class Roc:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackFigures:
+class AttackFigures(Displayed):
     """What one attack reached on the rows of one model; the module says over what it is random.
 
     ``auc``                P(a member's score > another row's) + ½·P(they are equal).
@@ -111,6 +114,8 @@ class AttackFigures:
     tpr_at_01_percent: Interval
     members: int
     others: int
+
+    audience = Audience.REVIEW
 
     def __str__(self) -> str:
         return (

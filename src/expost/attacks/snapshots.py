@@ -36,11 +36,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from expost import _validate
+from expost._display import Displayed
 from expost._numerics import row_blocks
 from expost.attacks.evidence import LARGEST, Confidences, Flags
 from expost.attacks.roc import AttackFigures, figures
 from expost.errors import InvalidInput
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = [
     "LECTURE",
@@ -67,7 +68,7 @@ _LEAST = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Snapshots:
+class Snapshots(Displayed):
     """Confidences at several epochs; nothing of it says who was a member.
 
     ``epochs``      (s,) rising.
@@ -82,6 +83,8 @@ class Snapshots:
     references: Confidences = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
     inside: Flags = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     population: Confidences = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+    audience = Audience.FAIL
 
     def __post_init__(self) -> None:
         epochs = np.asarray(self.epochs)
@@ -228,11 +231,13 @@ class ObservedEpochs:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EpochTable:
+class EpochTable(Displayed):
     """The lecture's table: attack accuracy by the epochs that were observed."""
 
     lines: tuple[ObservedEpochs, ...]
     score: str
+
+    audience = Audience.REVIEW
 
     def __str__(self) -> str:
         heads = [", ".join(map(str, line.epochs)) for line in self.lines]

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost import _validate
+from expost._display import Displayed
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.hidden_coin import (
@@ -43,7 +44,7 @@ from expost.mechanisms.row_losses import RowLosses
 from expost.noise import GaussianLaw
 from expost.risk import GaussianNoise, Guarantee
 from expost.risk.dpsgd import DPSGD
-from expost.types import FloatArray, IntArray, Neighbouring
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Adversary", "SGDMechanism", "Transcript", "step_rounding"]
 
@@ -153,14 +154,16 @@ class SGDMechanism:
         return f"DP-SGD, noise multiplier {self.noise_multiplier:g}, clip {self.clip:g}, {batch}"
 
 
-class Transcript:
+class Transcript(Displayed):
     """Running sums over the steps of one run, one entry a row: O(rows) memory.
 
     Each ``add_…`` takes the rows it speaks of (no row twice), and per row what the formulas above
     need; ``error`` bounds the error of (2b·g + ∥g∥²)/(2s²) or of a(g) (see
     :func:`step_rounding`). A value that is not finite is refused. With a full batch the two
-    adversaries are one, and ``add_known`` serves both.
+    adversaries are one, and ``add_known`` serves both. For the curator only.
     """
+
+    audience = Audience.FAIL
 
     def __init__(
         self, mechanism: SGDMechanism, *, adversary: Adversary = Adversary.KNOWN_BATCHES

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from expost import _validate
 from expost._classes import class_codes
+from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._labels import signs
 from expost.data import UnitBall
@@ -33,7 +34,7 @@ Mechanism = OutputPerturbation | ObjectivePerturbation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
+class Release(Displayed):
     """A released model.
 
     ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2

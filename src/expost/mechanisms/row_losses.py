@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expost._display import Displayed
 from expost.noise import LossLaw
 from expost.risk import Guarantee
-from expost.types import FloatArray, Neighbouring
+from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["RowLosses"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RowLosses:
+class RowLosses(Displayed):
     """What a mechanism says of every row: the one vector that all views are made of.
 
     ``loss``            (n,) log p(θ ∣ D) − log p(θ ∣ D') in nats, signed so that > 0 is evidence
@@ -49,6 +50,8 @@ class RowLosses:
     draw: Callable[[int, np.random.Generator], Iterator[FloatArray]] | None = None
     guarantee: Guarantee | None = None
     far_law: LossLaw | None = None
+
+    audience = Audience.FAIL
 
     @classmethod
     def without_noise(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from expost._display import Displayed
 from expost._files import write_json
 from expost.errors import InvalidInput
 from expost.risk.composition import CompositionComparison
@@ -67,7 +68,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Identifiability:
+class Identifiability(Displayed):
     """ε in the words of those who ask. Holds nothing of any data: it may be published.
 
     ``question``  the promise, or the goal, in a few words.

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from expost import _validate
+from expost._display import Displayed
 from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian, StepLaw
 from expost.accounting.pld import PrivacyLoss, summed
 from expost.accounting.rdp import (
@@ -28,7 +29,7 @@ from expost.risk._arguments import extended, level, rate, up
 from expost.risk.dpsgd import DPSGD, checked, gaussian_loss
 from expost.risk.guarantee import Guarantee, belief_after
 from expost.risk.promises import EpsilonDelta, GaussianNoise, NormLaplaceNoise
-from expost.types import Neighbouring
+from expost.types import Audience, Neighbouring
 
 __all__ = ["Composition", "CompositionComparison", "CompositionRow", "compare_compositions"]
 
@@ -216,7 +217,7 @@ class CompositionRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompositionComparison:
+class CompositionComparison(Displayed):
     """Four ways to add up the same releases, from the loosest to the tightest."""
 
     description: str
@@ -224,6 +225,8 @@ class CompositionComparison:
     delta: float
     prior: float
     rows: tuple[CompositionRow, ...]
+
+    audience = Audience.PASS
 
     def row(self, name: str) -> CompositionRow:
         """The row of that name: sequential, rdp-mironov, rdp-tight or pld."""

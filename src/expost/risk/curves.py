@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost import _validate
+from expost._display import Displayed
 from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.risk import paper
 from expost.risk.guarantee import belief_after
 from expost.risk.inverse import mu_from_epsilon
 from expost.risk.promises import EpsilonDelta, GaussianNoise
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = ["DeltaCurves", "RiskCurves", "risk_curves", "tenfold"]
 
@@ -46,7 +47,7 @@ class DeltaCurves:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RiskCurves:
+class RiskCurves(Displayed):
     """Fig. 4.2 over ``epsilon`` (m,), one entry of ``deltas`` for each δ.
 
     ``pure_belief, pure_advantage``  of any mechanism at δ = 0; the paper's ρ_β is the first.
@@ -57,6 +58,8 @@ class RiskCurves:
     pure_belief: FloatArray
     pure_advantage: FloatArray
     deltas: tuple[DeltaCurves, ...]
+
+    audience = Audience.PASS
 
 
 def risk_curves(

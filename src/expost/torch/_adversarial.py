@@ -33,6 +33,7 @@ import torch
 from torch.nn import functional
 
 from expost import _validate
+from expost._display import Displayed
 from expost.errors import ConvergenceError, InvalidInput
 from expost.torch._train import _tensors
 from expost.types import Audience, FloatArray
@@ -75,7 +76,7 @@ class InferenceModel(torch.nn.Module):  # type: ignore[misc]  # torch ships no t
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AdversarialTraining:
+class AdversarialTraining(Displayed):
     """What a training against an attacker gives back. For the curator only, but for ``module``.
 
     ``module``     the trained copy f.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr, ndtri
 
 from expost._counts import Attack, Share, best_threshold
+from expost._display import Displayed
 from expost.risk import GaussianNoise
 from expost.types import Audience, FloatArray, Neighbouring
 
@@ -28,7 +29,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Experiment:
+class Experiment(Displayed):
     """k trainings in two worlds (D5.3 Exp^DI). For the curator only: it is about one row.
 
     ``losses``      (k, steps) log p(transcript so far ∣ D) − log p(… ∣ D').

@@ -35,6 +35,7 @@ import torch
 from torch.func import functional_call
 
 from expost import _validate
+from expost._display import Displayed
 from expost.attacks.evidence import Confidences, Flags
 from expost.attacks.gradients import gradient_ratio
 from expost.attacks.snapshots import Snapshots
@@ -43,7 +44,7 @@ from expost.torch._attacks import ModuleGradients, log_odds
 from expost.torch._gradients import RowGradients
 from expost.torch._pair import fresh_copy
 from expost.torch._train import _tensors
-from expost.types import FloatArray
+from expost.types import Audience, FloatArray
 
 __all__ = ["Ascent", "FederatedGame", "FederatedRun", "federated_game", "federated_rounds"]
 
@@ -75,7 +76,7 @@ class Ascent:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FederatedRun:
+class FederatedRun(Displayed):
     """What was to be seen of one training; rounds are counted from 1, and 0 is before the first.
 
     ``merged``      (rounds + 1, n) φ of the pool under the merged models.
@@ -93,6 +94,8 @@ class FederatedRun:
     ratios: FloatArray
     module: torch.nn.Module
     ascent: Ascent | None = None
+
+    audience = Audience.FAIL
 
     @property
     def rounds(self) -> int:
@@ -321,7 +324,7 @@ class _Simulation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FederatedGame:
+class FederatedGame(Displayed):
     """Several trainings of one game: the target's snapshots beside those of references.
 
     ``truth``      (n,) whether some participant of the target had the row.
@@ -333,6 +336,8 @@ class FederatedGame:
     owner: Any
     snapshots: Snapshots
     target: FederatedRun
+
+    audience = Audience.FAIL
 
 
 def federated_game(

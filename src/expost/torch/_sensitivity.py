@@ -17,6 +17,7 @@ import torch
 from scipy.stats import spearmanr
 
 from expost import _validate
+from expost._display import Displayed
 from expost.errors import InvalidInput
 from expost.torch._gradients import RowGradients
 from expost.torch._ssim import ssim_distances
@@ -29,7 +30,7 @@ Distance = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Sensitivity:
+class Sensitivity(Displayed):
     """How far each neighbour of D is. For the curator only: it is a function of the rows.
 
     ``distances``  (n, m) of each row and each of the pool where rows are replaced, (n,) of each

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from expost import _optional, _validate
+from expost._display import Displayed
 from expost._privacy_profile import PrivacyProfile
 from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
@@ -25,7 +26,7 @@ from expost.torch._account import Products, StepAccount
 from expost.torch._batches import BatchLog, record_batches
 from expost.torch._full_pass import FullPass
 from expost.torch._opacus import NoisyStep, StepWatch, check_optimizer
-from expost.types import FloatArray, IntArray
+from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["Tracker", "track"]
 
@@ -89,11 +90,15 @@ def track(
     )
 
 
-class Tracker:
+class Tracker(Displayed):
     """What one run of Opacus has told so far of every row. Made by :func:`track`.
 
     ``transcript``  the running sums, one entry a row, row numbers as in the loader's data set.
+
+    For the curator only.
     """
+
+    audience = Audience.FAIL
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from scipy.special import expit
 
+from expost._display import Displayed
 from expost._privacy_profile import PrivacyProfile
 from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
@@ -22,7 +23,7 @@ SIMULATION = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Training:
+class Training(Displayed):
     """One run of DP-SGD. For the curator only, but for ``module``, which is what is released.
 
     ``module``         the trained copy of the module that was passed.

@@ -1,0 +1,235 @@
+"""One small result of every kind, for what holds of all of them; names come from outside."""
+
+import warnings
+from functools import cache
+
+import numpy as np
+
+import expost
+from expost._audit_sweep import AuditSweep
+from expost._comparison import Comparison
+from expost._counts import Share
+from expost._defence_table import Cell, DefenceRow, DefenceTable
+from expost._ledger import Entry, Ledger
+from expost._transcript import individual_epsilon
+from expost._tuning import select_regularization
+from expost.attacks.roc import roc
+from expost.attacks.snapshots import Snapshots, accuracy_by_epochs
+from expost.errors import SeededReleaseWarning
+from expost.mechanisms.dpsgd import SGDMechanism, Transcript
+from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise, compare_compositions
+
+from .audits import audited, bound
+from .conftest import HOSTILE, fitted, synthetic
+from .epsilon_choices import chosen
+
+ROWS = 120
+
+
+@cache
+def data():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(ROWS, 3))
+    X /= 1.01 * np.linalg.norm(X, axis=1).max()
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=ROWS) > 0, HOSTILE, "no")
+    return X, y
+
+
+@cache
+def objective():
+    """An estimator whose model may be published, with a report's budget."""
+    X, y = data()
+    model = expost.PrivateLogisticRegression(
+        mechanism="objective",
+        epsilon=2.0,
+        regularization=0.5,
+        data_norm=1.0,
+        classes=[HOSTILE, "no"],
+    )
+    return model.fit(X, y)
+
+
+@cache
+def published():
+    return expost.publish(objective())
+
+
+def comparison():
+    X, y = data()
+    return Comparison.of(published(), expost.profile(objective(), X, y), X, y)
+
+
+def hostile_profile():
+    return synthetic(ROWS, ids=tuple(f"{place} {HOSTILE}" for place in range(ROWS)))
+
+
+def grouping():
+    column = np.where(np.arange(ROWS) % 3 == 0, HOSTILE, "south")
+    column[:40] = "$north$"
+    return hostile_profile().by(column, name=HOSTILE)
+
+
+def explanation():
+    X, _ = data()
+    return hostile_profile().explain(X, feature_names=(HOSTILE, "_b", "$c$"))
+
+
+def neighbours(columns):
+    X, y = data()
+    return expost.neighbours(X[:, :columns], y, regularization=0.05)
+
+
+def coverage():
+    def sampler(size, rng):
+        return rng.normal(size=(size, 2))
+
+    return expost.empirical_coverage(sampler, [0.0, 0.0], 0.5, 400, random_state=0)
+
+
+def defences():
+    def cell(*hits):
+        return Cell(shares=tuple(Share(hits=one, trials=100, confidence=0.95) for one in hits))
+
+    names = ("none", HOSTILE, "DP-SGD")
+    rows = tuple(
+        DefenceRow(
+            name=name,
+            train=cell(99 - 5 * place, 98),
+            test=cell(80 - place, 83),
+            attack=cell(88 - 15 * place, 85 - 15 * place),
+            limit=None if place == 0 else 0.9 - 0.2 * place,
+            by="loss",
+        )
+        for place, name in enumerate(names)
+    )
+    return DefenceTable(rows=rows, members=100, others=100, references=16, confidence=0.95)
+
+
+def ledger(*, broken=False):
+    def entry(place, epsilon, guarantee):
+        return Entry(
+            release=f"{place:064x}",
+            kind="model",
+            made=f"2026-11-{10 + place:02}T09:00:00Z",
+            name=f"{HOSTILE}.json",
+            mechanism="output",
+            noise="laplace",
+            epsilon=epsilon,
+            delta=0.0,
+            guarantee=guarantee,
+            dimension=3,
+            rows=100,
+            seeded=False,
+            read_from_data=0,
+            data=None,
+        )
+
+    entries = [
+        entry(place, epsilon, NormLaplaceNoise(separation=epsilon, dimension=3))
+        for place, epsilon in enumerate((1.0, 0.5, 2.0))
+    ]
+    if broken:
+        entries.append(entry(9, np.inf, EpsilonDelta(epsilon=np.inf)))
+    return Ledger(salt="0" * 64, entries=tuple(entries))
+
+
+def estimated():
+    rng = np.random.default_rng(3)
+    loss = rng.normal(size=(20, 30)) * np.linspace(0.1, 2, 30)
+    noise = np.full(loss.shape, 0.1)
+    noise[0, 0] = np.inf
+    return expost.EstimatedLosses(
+        loss=loss, noise=noise, correction=np.zeros_like(loss), shared=np.full(30, 0.02)
+    )
+
+
+def selected():
+    X, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        return select_regularization(
+            X,
+            y,
+            [0.01, 0.1, 1.0],
+            epsilon=2.0,
+            data_norm=1.0,
+            classes=[HOSTILE, "no"],
+            random_state=0,
+        )
+
+
+def transcript(*, epochs=4, rate=1.0):
+    rng = np.random.default_rng(5)
+    how = SGDMechanism(rows=40, noise_multiplier=2.0, clip=1.0, sampling_rate=rate)
+    found = Transcript(how)
+    lengths = rng.uniform(0.1, 1.0, 40)
+    for _ in range(max(epochs, 1)):
+        for _ in range(5):
+            inner = rng.normal(size=40) * lengths * how.noise_scale
+            found.add_known(np.arange(40), inner, lengths**2, how.noise_scale)
+            found.end_step()
+        if epochs:
+            found.end_epoch()
+    return found
+
+
+@cache
+def snapshots():
+    rng = np.random.default_rng(6)
+    epochs = np.array([1, 5, 10, 20])
+    truth = np.arange(200) < 100
+    rise = np.sqrt(epochs)[:, None] * (0.3 + 0.5 * truth)
+    return truth, Snapshots(
+        epochs=epochs,
+        confidence=(rise + rng.normal(size=(4, 200))).astype(np.float32),
+        population=(0.3 * np.sqrt(epochs)[:, None] + rng.normal(size=(4, 50))).astype(np.float32),
+    )
+
+
+def sweep():
+    few = tuple(audited(kind) for kind in ("nothing", "promised", "memorised"))
+    return AuditSweep(epsilons=(0.1, 1.0, 10.0), audits=few)
+
+
+
+RESULTS = {
+    "answer": lambda: published().lookup(
+        dict.fromkeys(published().form.names, 0.1), "no"
+    )[0],
+    "attack figures": lambda: audited().figures["loss"],
+    "audit": audited,
+    "audit without references": lambda: audited("bare"),
+    "audit sweep": sweep,
+    "comparison": comparison,
+    "composition": lambda: compare_compositions([GaussianNoise(mu=0.1)] * 20, delta=1e-5),
+    "coverage": coverage,
+    "defence table": defences,
+    "disparity": lambda: audited().disparity[0],
+    "epoch table": lambda: accuracy_by_epochs(snapshots()[1], snapshots()[0]),
+    "epsilon choice": chosen,
+    "estimated losses": estimated,
+    "explanation": explanation,
+    "grouping": grouping,
+    "identifiability": lambda: expost.identifiability(epsilon=1.0, delta=1e-5),
+    "identifiability without an epsilon": lambda: expost.identifiability(mu=0.5),
+    "individual epsilon": lambda: individual_epsilon(transcript(), 1e-5),
+    "ledger": ledger,
+    "ledger without a promise": lambda: ledger(broken=True),
+    "lower bound": lambda: bound(0.5, method=HOSTILE),
+    "neighbours": lambda: neighbours(3),
+    "neighbours of two columns": lambda: neighbours(2),
+    "profile": hostile_profile,
+    "profile without noise": lambda: fitted(epsilon=np.inf)[3],
+    "published report": published,
+    "release": lambda: objective().release_,
+    "risk curves": lambda: expost.identifiability(epsilon=1.0).curves(),
+    "roc": lambda: roc(audited().scores["loss"], audited().truth),
+    "row identifiability": lambda: hostile_profile().identifiability(0.2),
+    "row losses": lambda: hostile_profile().losses,
+    "row losses without noise": lambda: fitted(epsilon=np.inf)[3].losses,
+    "selected regularization": selected,
+    "selection cost": lambda: expost.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
+    "snapshots": lambda: snapshots()[1],
+    "transcript": transcript,
+    "transcript without an epoch": lambda: transcript(epochs=0),
+}
