@@ -37,11 +37,14 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-def run(page: Path, folder: Path, program: Callable, names: dict) -> int:
-    """Run the page's blocks in ``folder``, which is the current one; how many were compared."""
+def run(page: Path, folder: Path, program: Callable, names: dict | None) -> int:
+    """Run the page's blocks in ``folder``, which is the current one; how many were compared.
+
+    ``names``: those that Python has; None leaves its blocks out.
+    """
     compared, printed = 0, None
     for block in blocks(page):
-        if block.kind == "python":
+        if block.kind == "python" and names is not None:
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(block.text, page.name, "exec"), names)
             printed = out.getvalue()

@@ -31,6 +31,13 @@ def test_a_tutorial_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch, p
     assert documents.run(page, tmp_path, program, names) >= 2
 
 
+def test_the_commands_of_the_readme_print_what_it_shows(tmp_path, monkeypatch, program):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    documents.run(TABLE, tmp_path, program, {})
+    assert documents.run(ROOT / "README.md", tmp_path, program, None) == 6
+
+
 @pytest.mark.parametrize(
     ("shown", "real", "varies", "same"),
     [
