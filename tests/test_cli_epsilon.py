@@ -68,10 +68,11 @@ def page_of(folder: Path) -> str:
 
 
 def next_command(done: Ran) -> list[str]:
-    """The last line of the output, as a shell would read it."""
-    lines = done.out.rstrip("\n").splitlines()
-    assert lines[-2].startswith("Next: release a model at epsilon = "), done.out
-    return shlex.split(lines[-1])
+    """What to type next, as a shell would read it; below it stands the report alone."""
+    *_, said, line, empty, report = done.out.rstrip("\n").splitlines()
+    assert said.startswith("Next: release a model at epsilon = "), done.out
+    assert (empty, report[:8]) == ("", "Report: ")
+    return shlex.split(line)
 
 
 def naive_choice(**options):
@@ -272,7 +273,7 @@ def test_a_shell_reads_the_next_command_as_it_is_meant(ask, tmp_path):
     words += ["--missing", "", "--classes", ">50K,<=50K", "--data-norm", "20", "--loss", "logistic"]
     done = ask("--folds 0", *words, data=data, target="in come")
     assert done.code == 0, done.err
-    line = done.out.rstrip("\n").splitlines()[-1]
+    line = done.out.rstrip("\n").splitlines()[-3]
     shown = subprocess.run(
         ["sh", "-c", "printf '%s\\n' " + line], capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -180,16 +180,13 @@ def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool, open_it: bool) -> Non
 
 
 def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
-    """The same after a choice of ε; it ends with what to type next."""
+    """What a person reads at the end of a run, and what to type next."""
     summary = outcome.summary
     lines = [*outcome.choice.lines(), *choice_lines(summary)]
-    lines += end_lines(summary, outcome.files)
-    choice = summary.epsilon
-    if choice is None or choice.command is None:
-        return lines
-    return [
-        *lines,
-        "",
-        f"Next: release a model at epsilon = {choice.recommended:g}, and profile it",
-        f"  {choice.command}",
-    ]
+    choice, onward = summary.epsilon, []
+    if choice is not None and choice.command is not None:
+        onward = [
+            f"Next: release a model at epsilon = {choice.recommended:g}, and profile it",
+            f"  {choice.command}",
+        ]
+    return [*lines, *end_lines(summary, outcome.files, onward)]

@@ -39,8 +39,8 @@ def choice_lines(summary: "Summary") -> list[str]:
     ]
 
 
-def end_lines(summary: "Summary", files: dict[str, Path]) -> list[str]:
-    """What to know, and where everything is."""
+def end_lines(summary: "Summary", files: dict[str, Path], onward: Sequence[str] = ()) -> list[str]:
+    """What to know, where everything is, what to do next, and the report last."""
     from expost._groups import printable
 
     lines = []
@@ -48,4 +48,6 @@ def end_lines(summary: "Summary", files: dict[str, Path]) -> list[str]:
         lines += ["", "Notices"]
         lines += [f"  {printable(notice, _LONGEST_NOTICE)}" for notice in summary.notices]
     lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
+    if onward:
+        lines += ["", *onward]
     return [*lines, "", f"Report: {files['report'].resolve()}"]

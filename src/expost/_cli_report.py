@@ -36,11 +36,11 @@ def report_command(
 
     Every command that computes leaves its figures in summary.CURATOR-ONLY.json, or in summary.json
     where all of them may be published. They go on one page, DIR/report.CURATOR-ONLY.html, with the
-    same as .md and .json: a profile, a choice of epsilon, a published report, an audit and what a
-    promise allows, one of each kind and all of one table.
+    same as .md, and a summary.CURATOR-ONLY.json of its own: a profile, a choice of epsilon, a
+    published report, an audit and what a promise allows, one of each kind and all of one table.
 
-    With --public only what is marked pass is shown, and the files are report.html, .md and .json.
-    It is refused where nothing is.
+    With --public nothing but what is marked pass is shown, and the files are report.html,
+    report.md and summary.json, for everybody. It is refused where nothing is pass.
 
     Examples:
 

@@ -15,7 +15,7 @@ from expost.errors import InvalidInput
 from expost.report import Summary, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
 
-__all__ = ["SUMMARIES", "made_now", "read_summary", "store_page", "summary_file", "write_summary"]
+__all__ = ["SUMMARIES", "made_now", "read_summary", "store_page", "write_summary"]
 
 SUMMARIES = tuple(
     audience.file_name("summary", "json") for audience in (Audience.PASS, Audience.FAIL)
@@ -30,14 +30,9 @@ def made_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def summary_file(out: Path, summary: Summary) -> Path:
-    """Where the summary of a run that writes to ``out`` lies."""
-    return out / summary.audience.file_name("summary", "json")
-
-
 def write_summary(out: Path, summary: Summary) -> Path:
     """Write the summary beside its page."""
-    path = summary_file(out, summary)
+    path = out / summary.audience.file_name("summary", "json")
     return write_bytes(path, summary.audience, render_json(summary).encode())
 
 
@@ -45,23 +40,21 @@ def store_page(
     out: Path,
     summary: Summary,
     *,
-    json_stem: str = "summary",
     keep: Iterable[Path] | None = (),
     readers: Audience | None = None,
     remedy: str = _REMEDY,
 ) -> dict[str, Path]:
     """Write the page, its Markdown and its JSON: all of them whole, or none.
 
-    ``json_stem``  what the JSON file is called.
-    ``keep``       of the results of an earlier run only these stay; None leaves all alone.
-    ``readers``    whose mode the files have, if not that of the summary's mark.
+    ``keep``     of the results of an earlier run only these stay; None leaves all alone.
+    ``readers``  whose mode the files have, if not that of the summary's mark.
     """
     mark = summary.audience
     readers = mark if readers is None else readers
     contents = {
         "report": (mark.file_name("report", "html"), render_html(summary)),
         "text": (mark.file_name("report", "md"), render_markdown(summary)),
-        "summary": (mark.file_name(json_stem, "json"), render_json(summary)),
+        "summary": (mark.file_name("summary", "json"), render_json(summary)),
     }
     files: dict[str, Path] = {}
     with writing(out, remedy):

@@ -4,24 +4,19 @@ Nothing is computed: what is shown was found by the commands that wrote the fold
 came from outside, and is refused in one sentence where it is not whole or does not belong together.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expost._jobs.folder import check_folder
+from expost._jobs.folder import check_page_folder
 from expost._jobs.pages import SUMMARIES, read_summary, store_page
 from expost.errors import InvalidInput
 from expost.report import Summary
-from expost.types import Audience
+from expost.types import Neighbouring
 
 __all__ = ["Outcome", "ReportJob", "run"]
 
-# What an earlier `expost report` leaves, for whomever it was.
-_OWN = tuple(
-    audience.file_name("report", suffix)
-    for audience in (Audience.PASS, Audience.FAIL)
-    for suffix in ("html", "md", "json")
-)
 # Of which data these are is named by their source; the others are of a model or of a promise.
 _OF_A_TABLE = ("profile", "epsilon", "audit")
 
@@ -67,11 +62,7 @@ def run(job: ReportJob) -> Outcome:
     whole = _merged(read)
     summary = whole.public() if job.public else whole
     left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
-    # A page for everybody beside an older one for the curator would be passed on with it.
-    files = store_page(job.out, summary, json_stem="report", keep=None)
-    for name in _OWN:
-        if job.out / name not in files.values():
-            (job.out / name).unlink(missing_ok=True)
+    files = store_page(job.out, summary)
     return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
 
 
@@ -85,11 +76,7 @@ def _at(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    own = [name for name in _OWN if name.endswith(".json")]
     inside = [path / name for name in SUMMARIES if (path / name).exists()]
-    # The folder of an earlier `expost report` holds one too; report.json may be a published one.
-    if not inside:
-        inside = [path / name for name in own if (path / name).exists()]
     if not inside:
         raise InvalidInput(
             f"{path}: holds no summary of a result ({' or '.join(SUMMARIES)}); name a folder that"
@@ -99,31 +86,14 @@ def _at(path: Path) -> Iterator[Path]:
 
 
 def _check_out(job: ReportJob, read: Sequence[Path]) -> None:
-    """Refuse a folder that holds other results: their pages have the names of these."""
-    check_folder(job.out, force=job.force)
-    others = [name for name in (*SUMMARIES, "model.json") if (job.out / name).exists()]
-    if others:
-        raise InvalidInput(
-            f"out={str(job.out)!r}: holds {others[0]}, a result of another command, whose page"
-            " would be lost; name a folder for this page alone."
-        )
-    written = {(job.out / name).resolve() for name in _OWN}
+    """Refuse a folder that holds a release or what is read, before any work."""
     for path in read:
-        if path.resolve() in written:
+        if path.resolve().parent == job.out.resolve():
             raise InvalidInput(
-                f"out={str(job.out)!r}: {path} is read, and would be written over; name another"
+                f"out={str(job.out)!r}: {path} is in it, and would be written over; name another"
                 " folder."
             )
-    # A published report has the name that the summary of a public page gets.
-    held = job.out / Audience.PASS.file_name("report", "json")
-    if held.exists():
-        try:
-            read_summary(held)
-        except InvalidInput:
-            raise InvalidInput(
-                f"out={str(job.out)!r}: holds a report.json that this command did not write; name"
-                " another folder."
-            ) from None
+    check_page_folder(job.out, force=job.force)
 
 
 def _merged(files: Sequence[Path]) -> Summary:
@@ -141,11 +111,12 @@ def _merged(files: Sequence[Path]) -> Summary:
         kept |= dict.fromkeys(summary.by_name, file)
         whole = summary if whole is None else whole.merged(summary)
     assert whole is not None
-    _check_sources(whole, kept)
+    _check_together(whole, kept)
     return whole
 
 
-def _check_sources(whole: Summary, kept: dict[str, Path]) -> None:
+def _check_together(whole: Summary, kept: dict[str, Path]) -> None:
+    """Refuse what is not of one table and one model, as far as that is told."""
     parts = whole.by_name
     told = [(parts[name].source, kept[name]) for name in _OF_A_TABLE if name in parts]
     named = [(source, path) for source, path in told if source is not None]
@@ -156,3 +127,14 @@ def _check_sources(whole: Summary, kept: dict[str, Path]) -> None:
                 f"{path}: is of {source!r}, and {beside} of {first!r}; a page is of one table, so"
                 " make two pages."
             )
+    profile, published = whole.profile, whole.published
+    if profile is None or published is None or profile.relation is not Neighbouring.REMOVE:
+        return
+    spent = [line.epsilon for line in published.budget[:1] if line.epsilon < math.inf]
+    known = [] if profile.epsilon is None else [profile.epsilon]
+    apart = any(not math.isclose(one, other) for one in spent for other in known)
+    if profile.rows != published.rows or apart:
+        raise InvalidInput(
+            f"{kept['published']}: is of another model than {kept['profile']} (rows or epsilon"
+            " differ); publish the model that was profiled, or make two pages."
+        )
