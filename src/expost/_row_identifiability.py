@@ -129,6 +129,23 @@ class RowIdentifiability(RowTable):
             raise InvalidInput(f"belief={belief!r}: must lie between 0 and 1.")
         return int(np.count_nonzero(self.belief_high > belief))
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Beliefs whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided."""
+        return tuple(_round_level(self.prior, odds) for odds in _RAISED_ODDS)
+
+    @property
+    def doubt_levels(self) -> tuple[float, ...]:
+        """The same of 1 − belief, in a row that the model speaks against."""
+        return tuple(_round_level(1 - self.prior, odds) for odds in _RAISED_ODDS)
+
+    def rows_doubted(self, doubt: float) -> int:
+        """How many rows' 1 − belief may pass ``doubt`` (the lower end of the belief's interval)."""
+        if not 0 <= doubt <= 1:
+            raise InvalidInput(f"doubt={doubt!r}: must lie between 0 and 1.")
+        against = expit(-float(logit(self.prior)) - self._lowest_loss)
+        return int(np.count_nonzero(against > doubt))
+
     @cached_property
     def ranking(self) -> IntArray:
         """(n,) row indices by the upper end of the belief, the highest first, then by distance."""
@@ -277,8 +294,7 @@ class RowIdentifiability(RowTable):
 
     def _share_line(self) -> str:
         parts = []
-        for odds in _RAISED_ODDS:
-            level = _round_level(self.prior, odds)
+        for level in self.levels:
             count = self.rows_above(level)
             parts.append(f"{chosen_percent(level)}: {count}")
             if count == 0:

@@ -9,9 +9,11 @@ from expost._groups import Explanation, Grouping
 from expost._privacy_profile import PrivacyProfile
 from expost._publishable import Answer
 from expost._published import PublishedReport
+from expost._row_identifiability import RowIdentifiability
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report.audit_collect import collect_audit
+from expost.report.beliefs_part import collect_beliefs
 from expost.report.epsilon_part import collect_epsilon
 from expost.report.parts import Choice, Context, Part
 from expost.report.profile_collect import collect_profile
@@ -71,7 +73,19 @@ def collect(
             )
         parts |= found
         context = Context()
+    if "beliefs" not in parts:
+        parts |= _beliefs(results)
     return Summary.of(parts, versions)
+
+
+
+def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
+    """What a profile says of beliefs goes with it, where it was not given."""
+    for result in results:
+        if isinstance(result, PrivacyProfile) and not result.is_noiseless:
+            found = result.identifiability()
+            return {"beliefs": collect_beliefs(found, beside_profile=True)}
+    return {}
 
 
 def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
@@ -84,6 +98,8 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
         case EpsilonChoice():
             command = options["command"]
             return {"epsilon": collect_epsilon(result, command=command, context=context)}
+        case RowIdentifiability():
+            return {"beliefs": collect_beliefs(result, context=context)}
         case Identifiability():
             return {"risk": collect_risk(result, context=context)}
         case PublishedReport():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from expost.report.audit_markdown import audit_markdown
+from expost.report.beliefs_markdown import beliefs_markdown
 from expost.report.epsilon_markdown import epsilon_markdown
 from expost.report.ledger_markdown import ledger_markdown
 from expost.report.markup import escaped, section, table
@@ -25,6 +26,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from profile_markdown(summary.profile, summary.lead(summary.profile))
     if summary.epsilon is not None:
         yield from epsilon_markdown(summary.epsilon, summary.lead(summary.epsilon))
+    if summary.beliefs is not None:
+        yield from beliefs_markdown(summary.beliefs, summary.lead(summary.beliefs))
     if summary.risk is not None:
         yield from risk_markdown(summary.risk, summary.lead(summary.risk))
     if summary.published is not None:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from expost.errors import InvalidInput
 from expost.report.audit_part import AuditPart
+from expost.report.beliefs_part import BeliefsPart
 from expost.report.comparison import compared, why_not_compared
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.ledger_part import LedgerPart
@@ -67,6 +68,7 @@ class Summary:
     versions: tuple[tuple[str, str], ...]
     profile: ProfilePart | None = None
     epsilon: EpsilonPart | None = None
+    beliefs: BeliefsPart | None = None
     risk: RiskPart | None = None
     published: PublishedPart | None = None
     audit: AuditPart | None = None
