@@ -1,0 +1,135 @@
+"""Reading single rows off the chart of the profile, by pointer and by keyboard."""
+
+import math
+
+import pytest
+from playwright.sync_api import expect
+
+import expost.report as report
+from report.conftest import fitted, noiseless, synthetic
+
+IDS = tuple(f"p{number}" for number in range(2000))
+
+
+def plain():
+    release, _, _, profile = fitted()
+    return report.render_html(report.collect(profile, release=release))
+
+
+def keyed():
+    return report.render_html(report.collect(synthetic(2000, ids=IDS)))
+
+
+def facts(page):
+    terms = page.locator("[data-readout] dt").all_inner_texts()
+    return dict(zip(terms, page.locator("[data-readout] dd").all_inner_texts(), strict=True))
+
+
+def number(text):
+    """The number that a text begins with, which may have a power of ten."""
+    mantissa, *power = text.replace(",", "").split()
+    if power[:1] == ["×"]:
+        raised = power[1].removeprefix("10").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+        return float(f"{mantissa}e{raised}")
+    return float(mantissa)
+
+
+def test_keys_move_along_the_ranks(open_page, shelf):
+    page = open_page(shelf("hover-keyed", keyed))
+    profile = synthetic(2000, ids=IDS)
+    chart = page.get_by_role("slider", name="row by rank")
+    chart.focus()
+    rank = 1
+
+    def check():
+        row = profile.ranking[rank - 1]
+        found = facts(page)
+        assert found["rank"] == f"{rank:,} of 2,000"
+        assert found["row"] == IDS[row]
+        assert number(found["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
+        belief = number(found["belief that it was in"])
+        assert belief == pytest.approx(100 * profile.belief[row], abs=0.051)
+        assert found["proved to within"].startswith("±")
+        assert chart.get_attribute("aria-valuenow") == str(rank)
+        assert IDS[row] in chart.get_attribute("aria-valuetext")
+
+    check()
+    for key, step in (
+        ("ArrowRight", 2),
+        ("ArrowUp", 3),
+        ("ArrowLeft", 2),
+        ("End", 2000),
+        ("ArrowRight", 2000),
+        ("ArrowDown", 1999),
+        ("PageDown", 1599),
+        ("Home", 1),
+        ("PageUp", 2),
+        ("ArrowLeft", 1),
+        ("ArrowLeft", 1),
+    ):
+        page.keyboard.press(key)
+        rank = step
+        check()
+
+
+def test_page_keys_reach_every_decade_in_few_presses(open_page, shelf):
+    page = open_page(shelf("hover-keyed", keyed))
+    chart = page.get_by_role("slider", name="row by rank")
+    chart.focus()
+    presses = 0
+    while chart.get_attribute("aria-valuenow") != "2000" and presses < 60:
+        page.keyboard.press("PageUp")
+        presses += 1
+    assert 10 < presses < 40
+
+
+def test_a_pointer_reads_the_rank_under_it(open_page, shelf):
+    page = open_page(shelf("hover-keyed", keyed))
+    profile = synthetic(2000, ids=IDS)
+    svg = page.locator("[data-profile-chart] svg")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    left, right, width = svg.evaluate(
+        """one => { const area = one.querySelector('clipPath rect');
+            const x = area.x.baseVal.value;
+            return [x, x + area.width.baseVal.value, one.viewBox.baseVal.width]; }"""
+    )
+    for share in (0.0, 0.31, 0.77, 1.0):
+        at = box["x"] + box["width"] * (left + share * (right - left)) / width
+        page.mouse.move(at, box["y"] + box["height"] / 2)
+        rank = int(facts(page)["rank"].split()[0].replace(",", ""))
+        # A pixel is a few ranks at the right end.
+        assert math.log(rank) == pytest.approx(share * math.log(2000), abs=0.02 + 1 / rank)
+        assert facts(page)["row"] == IDS[profile.ranking[rank - 1]]
+    assert page.locator("line.cursor").count() == 1
+
+
+def test_the_typical_exposure_of_the_row_follows_the_slider(open_page, shelf):
+    page = open_page(shelf("hover-plain", plain))
+    release, _, _, profile = fitted()
+    page.get_by_role("slider", name="row by rank").focus()
+    row = profile.ranking[0]
+    assert number(facts(page)["typical at ε = 2"]) == pytest.approx(profile.typical[row], rel=5e-3)
+    page.get_by_label("ε =", exact=True).fill("4")
+    expect(page.locator("[data-readout]")).to_contain_text("typical at ε = 4")
+    assert number(facts(page)["typical at ε = 4"]) > 1.9 * profile.typical[row]
+    assert number(facts(page)["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
+    assert release.mechanism.epsilon == 2
+
+
+def test_without_noise_it_tells_distances(open_page, shelf):
+    page = open_page(
+        shelf("hover-noiseless", lambda: report.render_html(report.collect(noiseless())))
+    )
+    profile = noiseless()
+    page.get_by_role("slider", name="row by rank").focus()
+    found = facts(page)
+    assert set(found) == {"rank", "row", "distance"}
+    assert number(found["distance"]) == pytest.approx(max(profile.distance), rel=5e-3)
+
+
+def test_without_scripts_the_chart_is_a_picture(open_page, shelf):
+    page = open_page(shelf("hover-keyed", keyed), scripts=False)
+    assert page.get_by_role("slider").count() == 0
+    assert page.get_by_role("img", name="Privacy profile").is_visible()
+    assert not page.locator("[data-readout]").is_visible()
