@@ -13,7 +13,7 @@ from report.audits import audited
 from report.conftest import fitted, synthetic
 from report.epsilon_choices import chosen
 
-KINDS = ("profile", "epsilon", "audit", "combined")
+KINDS = ("profile", "epsilon", "audit", "risk", "published", "combined", "public")
 # Adult has so many.
 MANY = 48_842
 PEOPLE = 240
@@ -40,7 +40,9 @@ def summary(kind: str) -> Summary:
             return collect(expost.publish(released()))
         case "combined":
             release, _, _, profile = fitted()
-            results = (profile, chosen("laplace"), audited("promised"))
+            risk = expost.identifiability(epsilon=2.0)
+            published = expost.publish(released())
+            results = (profile, chosen("laplace"), risk, published, audited("promised"))
             return collect(*results, release=release)
         case "public":
             return summary("combined").public()
