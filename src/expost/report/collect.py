@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expost._audit_result import Audit
+from expost._audit_sweep import AuditSweep
 from expost._choice import EpsilonChoice
 from expost._groups import Explanation, Grouping
 from expost._privacy_profile import PrivacyProfile
@@ -13,6 +14,7 @@ from expost._row_identifiability import RowIdentifiability
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report.audit_collect import collect_audit
+from expost.report.audits_part import collect_audits
 from expost.report.beliefs_part import collect_beliefs
 from expost.report.epsilon_part import collect_epsilon
 from expost.report.parts import Choice, Context, Part
@@ -105,6 +107,8 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
         case PublishedReport():
             asked = {name: options[name] for name in ("answers", "command")}
             return {"published": collect_published(result, context=context, **asked)}
+        case AuditSweep():
+            return {"audits": collect_audits(result, context=context)}
         case Audit():
             return {"audit": collect_audit(result, context=context)}
         case _:

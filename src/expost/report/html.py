@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from expost._recommend import rounded_down
 from expost.report import wording
 from expost.report.audit_chart import roc_chart, scatter_chart
+from expost.report.audits_chart import audit_panels
 from expost.report.chart import profile_chart
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
@@ -84,6 +85,7 @@ def _environment() -> Environment:
     }
     # A section draws its own charts from its part alone.
     environment.globals |= {
+        "audit_panels": audit_panels,
         "epsilon_panels": epsilon_panels,
         "profile_chart": profile_chart,
         "risk_panels": risk_panels,

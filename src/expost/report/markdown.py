@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from expost.report.audit_markdown import audit_markdown
+from expost.report.audits_markdown import audits_markdown
 from expost.report.beliefs_markdown import beliefs_markdown
 from expost.report.epsilon_markdown import epsilon_markdown
 from expost.report.ledger_markdown import ledger_markdown
@@ -34,6 +35,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from published_markdown(summary.published, summary.lead(summary.published))
     if summary.audit is not None:
         yield from audit_markdown(summary.audit, summary.lead(summary.audit))
+    if summary.audits is not None:
+        yield from audits_markdown(summary.audits, summary.lead(summary.audits))
     if summary.ledger is not None:
         yield from ledger_markdown(summary.ledger, summary.lead(summary.ledger))
     if summary.choices:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from expost.errors import InvalidInput
 from expost.report.audit_part import AuditPart
+from expost.report.audits_part import AuditsPart
 from expost.report.beliefs_part import BeliefsPart
 from expost.report.comparison import compared, why_not_compared
 from expost.report.epsilon_part import EpsilonPart
@@ -72,6 +73,7 @@ class Summary:
     risk: RiskPart | None = None
     published: PublishedPart | None = None
     audit: AuditPart | None = None
+    audits: AuditsPart | None = None
     ledger: LedgerPart | None = None
 
     def __post_init__(self) -> None:
