@@ -34,7 +34,7 @@ __all__ = [
 
 # Okabe and Ito's colours, which the colour-blind can tell apart and the page's style sheet has too;
 # markers and dashes differ as well.
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#C7629D"
 GREY, GRID, INK = "#666666", "#DDDDDD", "black"
 # By which a mark is found again on a figure that several displays share.
 _MARK = "expost-mark"
