@@ -8,7 +8,7 @@ import pytest
 
 from expost._audit_result import WARNING
 from expost.attacks.roc import figures
-from expost.report import collect_audit, render_audit_markdown, render_json
+from expost.report import collect, collect_audit, render_json, render_markdown
 from expost.report.audit_answer import Finding, finding, is_spread
 from expost.report.audit_words import is_white_box, words
 from expost.risk import EpsilonDelta
@@ -121,7 +121,7 @@ def test_a_row_that_is_not_known_is_not_private():
     assert summary.vulnerable[0].told_apart is None
     assert summary.vulnerable[0].beyond_average is None
     assert summary.placed == MEMBERS - 2
-    assert "unknown" in render_audit_markdown(summary)
+    assert "unknown" in render_markdown(collect(audit))
 
 
 def test_without_references_rows_are_ranked_by_score():
@@ -163,12 +163,13 @@ def test_a_model_without_noise_is_ranked_by_distance():
     still = dataclasses.replace(
         audit.exposures, typical=np.full(MEMBERS, np.inf), loss=np.full(MEMBERS, np.inf)
     )
-    summary = collect_audit(dataclasses.replace(audit, exposures=still))
+    quiet = dataclasses.replace(audit, exposures=still)
+    summary = collect_audit(quiet)
     assert (summary.measure, summary.exposed) == ("distance", False)
     assert summary.vulnerable[0].exposure is None
     assert summary.vulnerable[0].measured == still.distance[0]
     assert summary.scatter[-1].measured == still.distance.max()
-    assert "distance" in render_audit_markdown(summary)
+    assert "distance" in render_markdown(collect(quiet))
 
 
 def test_groups_are_those_of_the_disparity():
@@ -213,30 +214,32 @@ def test_intervals_that_lie_apart():
 def test_the_answer_is_three_sentences(kind, found, start, promise, advice):
     audit = audited(kind)
     assert finding(audit) is found
-    answer = collect_audit(audit).answer
+    answer = collect(audit).answer
     assert len(answer) == 3
-    for sentence, words_ in zip(answer, (start, promise, advice), strict=True):
+    for sentence, words_ in zip(answer, (promise, start, advice), strict=True):
         assert words_ in sentence
         assert sentence.endswith(".")
     area = audit.figures[audit.best].auc.value
-    assert f"{100 * area:.1f}\xa0%" in answer[0]
+    assert f"{100 * area:.1f}\xa0%" in answer[1]
+    alarm = collect_audit(audit).headline.alarm
+    assert alarm == (audit.promise_refuted or found is Finding.MUCH)
 
 
 def test_what_is_proved_is_not_called_nothing():
     audit = dataclasses.replace(audited("nothing"), bounds=(bound(0.0), bound(0.972)))
     assert finding(audit) is Finding.SOME
-    answer = collect_audit(audit).answer
-    assert "of some persons at least" in answer[0]
-    assert "they prove that ε would be at least 0.972" in answer[1]
-    assert "prove" not in collect_audit(audited("nothing")).answer[1]
+    promise, found, _ = collect(audit).answer
+    assert "of some persons at least" in found
+    assert "they prove that ε would be at least 0.972" in promise
+    assert "prove" not in collect(audited("nothing")).answer[0]
 
 
 def test_a_bound_is_never_told_larger_than_it_is():
     audit = dataclasses.replace(audited("refuted"), bounds=(bound(1.23999),))
-    summary = collect_audit(audit)
-    assert "at least 1.23 at" in summary.answer[1]
-    assert "| 1.23 |" in render_audit_markdown(summary)
-    assert "1.24" not in summary.answer[1]
+    summary = collect(audit)
+    assert "at least 1.23 at" in summary.answer[0]
+    assert "| 1.23 |" in render_markdown(summary)
+    assert "1.24" not in " ".join(summary.answer)
 
 
 def test_the_best_of_many_attacks_is_not_taken_for_more_than_luck():
@@ -264,11 +267,11 @@ def test_an_advantage_past_the_promise_is_told():
     audit = dataclasses.replace(
         audited("memorised"), guarantee=EpsilonDelta(epsilon=0.1), bounds=()
     )
-    sentence = collect_audit(audit).answer[1]
+    sentence = collect(audit).answer[0]
     assert "lira-online has an advantage of" in sentence
     assert "differ in more than membership" in sentence
     assert "nothing was proved about ε" in sentence
-    assert "But" not in collect_audit(audited()).answer[1]
+    assert "But" not in collect(audited()).answer[0]
 
 
 # What an assessment asks -----------------------------------------------------------------------
@@ -316,13 +319,16 @@ def test_every_attack_of_the_catalogue_has_words():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_json_holds_every_figure(kind):
-    summary = collect_audit(audited(kind), versions={"expost": "1"})
+    summary = collect(audited(kind), versions={"expost": "1"})
     content = json.loads(render_json(summary), parse_constant=pytest.fail)
-    assert content["format"] == "expost-audit-report/1"
+    assert content["format"] == "expost-report/2"
     assert content["audience"] == "fail"
-    assert content["versions"] == {"expost": "1"}
-    first = summary.attacks[0]
-    assert content["attacks"][0]["auc"]["value"] == first.auc.value
-    assert content["attacks"][0]["auc"]["confidence"] == 0.95
-    assert len(content["vulnerable"]) == len(summary.vulnerable)
+    assert content["versions"] == [["expost", "1"]]
     assert content["answer"] == list(summary.answer)
+    assert content["profile"] is content["epsilon"] is None
+    part, first = content["audit"], summary.audit.attacks[0]
+    assert part["attacks"][0]["auc"]["value"] == first.auc.value
+    assert part["attacks"][0]["auc"]["confidence"] == 0.95
+    assert len(part["vulnerable"]) == len(summary.audit.vulnerable)
+    assert part["headline"]["advice"] == summary.audit.headline.advice
+    assert part["promise_refuted"] == (kind == "refuted")

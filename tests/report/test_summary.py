@@ -1,4 +1,4 @@
-"""The summary: against the profile's own arrays, by loops and sorting."""
+"""What a profile brings to a page: against its own arrays, by loops and sorting."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ import expost
 from expost import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
-from expost.report import Accuracy, Choice, Origin, collect
+from expost.report import Accuracy, Choice, Origin, collect, collect_profile
 from expost.types import Audience
 
 from .conftest import HOSTILE, noiseless, synthetic
@@ -23,7 +23,7 @@ def sigmoid(value):
 @pytest.mark.parametrize("rows", [2, 399, 400, 401, 5000])
 def test_the_curve_is_thinned_and_true(rows):
     profile = synthetic(rows)
-    summary = collect(profile)
+    summary = collect_profile(profile)
     exposure = sorted(map(abs, profile.loss.tolist()), reverse=True)
     typical = sorted(profile.typical.tolist(), reverse=True)
     assert len(summary.curve) <= 400
@@ -40,7 +40,7 @@ def test_the_curve_is_thinned_and_true(rows):
 @pytest.mark.parametrize("rows", [2, 3, 100, 1000, 1001])
 def test_quantiles_hold_their_share_of_the_rows(rows):
     profile = synthetic(rows)
-    summary = collect(profile)
+    summary = collect_profile(profile)
     assert summary.quantiles[-1].share == 1
     for quantile in summary.quantiles:
         below = np.mean(profile.exposure <= quantile.score)
@@ -54,7 +54,7 @@ def test_quantiles_hold_their_share_of_the_rows(rows):
 def test_the_most_exposed_rows_come_with_their_figures():
     keys = tuple(f"p{i}" for i in range(300))
     profile = synthetic(300, ids=keys)
-    summary = collect(profile)
+    summary = collect_profile(profile)
     order = sorted(range(300), key=lambda row: -abs(profile.loss[row]))[:20]
     assert [row.key for row in summary.top] == [keys[row] for row in order]
     assert [row.rank for row in summary.top] == list(range(1, 21))
@@ -65,47 +65,54 @@ def test_the_most_exposed_rows_come_with_their_figures():
         assert shown.precision == pytest.approx(1e-7)
         assert shown.typical == profile.typical[row]
     assert summary.keyed
-    assert not collect(synthetic(3)).keyed
-    assert [row.key for row in collect(synthetic(3)).top] == [str(r) for r in synthetic(3).ranking]
+    assert not collect_profile(synthetic(3)).keyed
+    assert [row.key for row in collect_profile(synthetic(3)).top] == [
+        str(r) for r in synthetic(3).ranking
+    ]
 
 
 def test_the_answer_says_the_numbers(laplace):
     release, _, _, profile = laplace
     summary = collect(profile, release=release)
-    first, second, third = summary.answer
-    assert f"{100 * sigmoid(profile.exposure.max()):.1f}" in first
-    assert f"{100 * sigmoid(np.sort(profile.exposure)[74]):.1f}" in second
-    assert "2 nats" in third
-    assert summary.delta is None
-    assert all(sentence.endswith(".") for sentence in summary.answer)
+    promise, exposed, _ = summary.answer
+    (others,) = summary.lead(summary.profile)
+    assert f"{100 * sigmoid(profile.exposure.max()):.1f}" in exposed
+    assert f"{100 * sigmoid(np.sort(profile.exposure)[74]):.1f}" in others
+    assert "2 nats" in promise
+    assert f"takes up {100 * profile.exposure.max() / 2:.1f}" in promise
+    assert summary.profile.delta is None
+    assert all(sentence.endswith(".") for sentence in (*summary.answer, others))
 
 
 def test_gaussian_noise_does_not_promise_what_it_cannot(gaussian):
     release, _, _, profile = gaussian
     summary = collect(profile, release=release)
-    assert summary.delta == 1e-5
-    assert "δ" in summary.answer[2]
-    assert "may lose more" in summary.answer[2]
-    assert "no row does" in summary.answer[2]
+    assert summary.profile.delta == 1e-5
+    promise = summary.answer[0]
+    assert "δ" in promise
+    assert "may lose more" in promise
+    assert "no row does" in promise
     past = dataclasses.replace(profile.losses, worst_case=float(np.sort(profile.exposure)[-4]))
     told = collect(dataclasses.replace(profile, losses=past), release=release)
-    assert "3 of the rows do" in told.answer[2]
+    assert "3 of the rows do" in told.answer[0]
 
 
 def test_without_noise_rows_are_told_apart_by_distance(exact):
     release, _, _, profile = exact
     for summary in (collect(profile, release=release), collect(noiseless(150))):
-        assert summary.is_noiseless
-        assert summary.measure == "distance"
-        assert summary.worst_case == math.inf
-        assert summary.seeded is None
-        assert all(point.typical is None for point in summary.curve)
-        assert all(math.isfinite(point.score) for point in summary.curve)
-        assert summary.top[0].exposure == math.inf
-        assert summary.top[0].precision == 0
+        part = summary.profile
+        assert part.is_noiseless
+        assert part.measure == "distance"
+        assert part.worst_case == math.inf
+        assert part.seeded is None
+        assert all(point.typical is None for point in part.curve)
+        assert all(math.isfinite(point.score) for point in part.curve)
+        assert part.top[0].exposure == math.inf
+        assert part.top[0].precision == 0
         assert "no noise" in summary.answer[0]
-    assert "49 of its 50 rows" in collect(noiseless(50)).answer[0]
-    assert [row.distance for row in summary.top] == sorted(noiseless(150).distance)[:-21:-1]
+        assert "Do not share it" in summary.answer[2]
+    assert "49 of its 50 rows" in collect(noiseless(50)).answer[1]
+    assert [row.distance for row in part.top] == sorted(noiseless(150).distance)[:-21:-1]
 
 
 def test_rows_without_a_proof_are_counted():
@@ -115,7 +122,7 @@ def test_rows_without_a_proof_are_counted():
     profile = PrivacyProfile(
         losses=dataclasses.replace(losses, high=high), description="m", rows=10
     )
-    summary = collect(profile)
+    summary = collect_profile(profile)
     assert summary.unproved == 1
     assert summary.precision == pytest.approx(1e-7)
 
@@ -150,23 +157,26 @@ def test_what_it_was_made_from_is_kept(laplace):
         made="2024-05-06",
         versions={"expost": "1"},
     )
-    assert summary.groups == (grouping,)
-    assert summary.explanation is explanation
-    assert summary.choices == choices
-    assert summary.accuracy == accuracy
-    assert summary.seeded is True
-    assert summary.model_audience is Audience.REVIEW
-    assert summary.notices == (*profile.notices, "first")
-    assert (summary.source, summary.made) == ("data.csv", "2024-05-06")
+    part = summary.profile
+    assert part.groups == (grouping,)
+    assert part.explanation is explanation
+    assert summary.choices == part.choices == choices
+    assert part.accuracy == accuracy
+    assert part.seeded is True
+    assert part.model_audience is Audience.REVIEW
+    assert summary.notices == part.notices == (*profile.notices, "first")
+    assert (part.source, part.made) == ("data.csv", "2024-05-06")
+    assert summary.sources == ("data.csv, 2024-05-06",)
     assert summary.versions == (("expost", "1"),)
     assert summary.audience is Audience.FAIL
-    assert summary.model == profile.description
-    assert summary.evidence_in == np.mean(profile.loss > 0)
+    assert part.model == profile.description
+    assert summary.models == (profile.description,)
+    assert part.evidence_in == np.mean(profile.loss > 0)
 
 
 def test_nothing_is_read_from_the_clock():
     assert collect(synthetic(20)) == collect(synthetic(20))
-    assert collect(synthetic(20)).made is None
+    assert collect(synthetic(20)).sources == ()
 
 
 def test_text_from_outside_is_one_printable_line():
@@ -178,14 +188,15 @@ def test_text_from_outside_is_one_printable_line():
         made=HOSTILE,
         accuracy=Accuracy(released=1, base_rate=0, measure=HOSTILE, rows=HOSTILE),
     )
+    part = summary.profile
     texts = [
-        summary.model,
-        summary.source,
-        summary.made,
-        *summary.notices,
-        summary.top[0].key,
-        summary.choices[0].value,
-        summary.accuracy.rows,
+        part.model,
+        part.source,
+        part.made,
+        *part.notices,
+        part.top[0].key,
+        part.choices[0].value,
+        part.accuracy.rows,
     ]
     assert all(text.isprintable() for text in texts)
     assert all(len(text) <= 2000 for text in texts)
@@ -201,9 +212,9 @@ def test_candidates_are_not_called_rows():
     theta = near.base + how.law.sample(1, rng)[0]
     profile = expost.profile(theta, X, y, mechanism=how, relation="add", candidates=(X[:3], y[:3]))
     summary = collect(profile)
-    assert summary.rows == 3
-    assert "3 candidates" in summary.answer[1]
-    assert "most exposed candidate" in summary.answer[0]
+    assert summary.profile.rows == 3
+    assert "3 candidates" in summary.lead(summary.profile)[0]
+    assert "most exposed candidate" in summary.answer[1]
 
 
 def test_accuracy_must_be_a_number():
@@ -216,7 +227,7 @@ def test_exact_losses_of_zero_are_fine():
     zero = np.zeros(3)
     losses = RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
     summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
-    assert "0 of its 3 rows" in summary.answer[0]
+    assert "0 of its 3 rows" in summary.answer[1]
 
 
 def test_a_broken_promise_and_a_missing_one_are_said():
@@ -225,7 +236,9 @@ def test_a_broken_promise_and_a_missing_one_are_said():
     least = np.maximum(np.maximum(kept.loss_low, -kept.loss_high), 0.0)
     promise = float(np.sort(least)[-8])
     broken = dataclasses.replace(kept, losses=dataclasses.replace(kept.losses, worst_case=promise))
-    assert "The promise is broken" in collect(broken).answer[2]
-    assert "and 7 of the rows are proved to lose more" in collect(broken).answer[2]
+    promise, _, advice = collect(broken).answer
+    assert "The promise is broken" in promise
+    assert "and 7 of the rows are proved to lose more" in promise
+    assert advice.startswith("Do not release this model")
     none = dataclasses.replace(kept, losses=dataclasses.replace(kept.losses, worst_case=math.inf))
-    assert "promises no ε" in collect(none).answer[2]
+    assert "promises no ε" in collect(none).answer[0]

@@ -54,8 +54,10 @@ def test_hostile_text_stays_text_in_markdown(laplace):
         accuracy=Accuracy(released=1, base_rate=0, measure=HOSTILE, rows="r"),
         notices=[HOSTILE],
     )
-    raw = dataclasses.replace(summary.groups[0], name="a\n# b", notices=("c\n| d",))
-    text = render_markdown(dataclasses.replace(summary, groups=(*summary.groups, raw)))
+    part = summary.profile
+    raw = dataclasses.replace(part.groups[0], name="a\n# b", notices=("c\n| d",))
+    part = dataclasses.replace(part, groups=(*part.groups, raw))
+    text = render_markdown(dataclasses.replace(summary, profile=part))
     assert not re.search(r"(?<!\\)<", text)
     assert not re.search(r"(?<!\\)[`\[\]*_~!]", re.sub(r"> \*\*FAIL\*\*", "", text, count=1))
     assert "://" not in text
@@ -63,25 +65,43 @@ def test_hostile_text_stays_text_in_markdown(laplace):
     assert "# b" not in text.splitlines()
     assert url in unescaped(text)
     headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert len(headings) == 9
+    shown = [heading for heading in headings if not heading.startswith("## By ")]
+    assert len(headings) == len(shown) + 2
+    assert shown == [
+        "# Privacy profile of 150 rows",
+        "## How exposed the rows are",
+        "## The most exposed rows",
+        "## What the model is good for",
+        "## The model",
+        "## How sure an attacker gets of each row",
+        "## Choices made",
+        "## What to know",
+    ]
 
 
 def test_json_holds_every_figure(laplace):
     summary = everything(*laplace, versions={"expost": "1"})
     content = json.loads(render_json(summary))
-    assert content["format"] == "expost-report/1"
+    assert content["format"] == "expost-report/2"
     assert content["audience"] == "fail"
-    assert content["versions"] == {"expost": "1"}
-    assert content["rows"] == 150
-    assert content["relation"] == "remove"
-    assert [p["score"] for p in content["curve"]] == [p.score for p in summary.curve]
-    assert [r["key"] for r in content["top"]] == [r.key for r in summary.top]
-    assert content["groups"][0] == summary.groups[0].to_json()
-    assert content["explanation"] == summary.explanation.to_json()
-    assert content["choices"] == [{"name": "epsilon", "value": "2", "origin": "read from the data"}]
-    assert content["accuracy"]["noiseless"] == 0.93
-    names = {field.name for field in dataclasses.fields(summary)}
-    assert names <= set(content)
+    assert content["versions"] == [["expost", "1"]]
+    assert content["answer"] == list(summary.answer)
+    part, shown = content["profile"], summary.profile
+    assert part["rows"] == 150
+    assert part["relation"] == "remove"
+    assert [p["score"] for p in part["curve"]] == [p.score for p in shown.curve]
+    assert [r["key"] for r in part["top"]] == [r.key for r in shown.top]
+    for told, where in (
+        (part["groups"][0], shown.groups[0]),
+        (part["explanation"], shown.explanation),
+    ):
+        # The mark follows from the groups, and is not told by each.
+        assert told.items() <= where.to_json().items()
+        assert len(told["groups"]) == len(where.groups)
+    assert part["choices"] == [{"name": "epsilon", "value": "2", "origin": "read from the data"}]
+    assert part["accuracy"]["noiseless"] == 0.93
+    for told, where in ((content, summary), (part, shown)):
+        assert {field.name for field in dataclasses.fields(where)} <= set(told)
 
 
 def test_json_is_strict_where_losses_are_infinite(exact):
@@ -91,7 +111,7 @@ def test_json_is_strict_where_losses_are_infinite(exact):
         def refuse(name):
             raise AssertionError(name)
 
-        content = json.loads(text, parse_constant=refuse)
+        content = json.loads(text, parse_constant=refuse)["profile"]
         assert content["worst_case"] == "infinity"
         assert content["top"][0]["loss"] == "infinity"
         assert "distance at most" in render_markdown(summary)
@@ -100,6 +120,6 @@ def test_json_is_strict_where_losses_are_infinite(exact):
 def test_the_smallest_profiles():
     for profile in (synthetic(1), synthetic(2), noiseless(2)):
         summary = collect(profile)
-        assert json.loads(render_json(summary))["rows"] == len(profile)
+        assert json.loads(render_json(summary))["profile"]["rows"] == len(profile)
         assert "rows" in render_markdown(summary)
-        assert all(math.isfinite(q.score) for q in summary.quantiles)
+        assert all(math.isfinite(q.score) for q in summary.profile.quantiles)
