@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,7 +134,7 @@ def test_without_noise_there_are_distances(open_page, shelf):
     page.get_by_label("Number of the row").fill("0")
     (line,) = results(page)
     assert line["distance"] == "0"
-    assert line["more exposed than"] == "0 % of all"
+    assert line["more exposed than"].split() == ["0", "%", "of", "all"]
     assert "exposure (nats)" not in line
 
 
@@ -165,6 +166,8 @@ def quoted(text):
 
 def give(page, content, name="people.csv"):
     content = content if isinstance(content, bytes) else content.encode()
+    # The status of the file before must not be taken for this one's.
+    page.locator("[data-file-status]").evaluate("one => { one.textContent = ''; }")
     page.locator("#search-file").set_input_files(
         [{"name": name, "mimeType": "text/csv", "buffer": content}]
     )
@@ -180,6 +183,7 @@ def find(page, *conditions):
     for line, (column, value) in zip(lines.all(), conditions, strict=True):
         line.get_by_label("column").select_option(label=column)
         line.get_by_label("value").fill(value)
+    page.locator("[data-file-status]").evaluate("one => { one.textContent = ''; }")
     page.get_by_role("button", name="Find rows").click()
     expect(page.locator("[data-file-status]")).to_contain_text("match")
     return [line["row"] for line in results(page, "[data-file-results]")]
@@ -232,7 +236,6 @@ def test_a_gzipped_file_is_read_like_another(open_page, shelf):
 def test_ids_tell_rows_apart_whatever_their_order(open_page, shelf):
     page = open_page(shelf("search-keyed", keyed))
     profile = synthetic(ROWS, ids=IDS)
-    head, *rest = table(ids=IDS, newline="\n").replace('"""b"""', '"b"').split("\n")
     assert "130 rows, 4 columns" in give(page, table(ids=IDS))
     assert page.get_by_label("Rows are told apart by").locator("option").first.inner_text() == (
         "the ids in the column key"
@@ -249,12 +252,10 @@ def test_ids_tell_rows_apart_whatever_their_order(open_page, shelf):
     assert find(page, ("<b>age</b>", "4")) == [
         keys[rank_of(profile, row) - 1] for row in wanted if row >= 20
     ]
-    assert head
-    assert rest
 
 
-def test_persons_are_found_through_any_of_their_rows(open_page, shelf, laplace):
-    release, X, y, _ = laplace
+def test_persons_are_found_through_any_of_their_rows(open_page, shelf):
+    release, X, y, _ = fitted()
     groups = [f"g{row // 3}" for row in range(len(X))]
     profile = expost.profile(release, X, y, groups=groups)
     page = open_page(shelf("search-persons", lambda: page_of(profile, release=release)))
@@ -270,34 +271,34 @@ def test_persons_are_found_through_any_of_their_rows(open_page, shelf, laplace):
     assert f"of {len(wanted)} persons" in page.locator("[data-file-status]").inner_text()
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"PAR1\x00\x00PAR1", "This is a Parquet file"),
-        ("a,b\n1,2\n".encode("utf-16"), "This is UTF-16 text"),
-        (b"a,b\n1,\xff\n", "This is not UTF-8 text"),
-        (gzip.compress(b"a,b\n" + bytes(range(40, 120)) * 40)[:-20], "damaged"),
-        (b"", "This file is empty"),
-        (b"\n\n", "is blank"),
-        (b"a,b\n", "a header and no rows"),
-        (b"a,b\n1,2,3\n", "has 3 cells where the header has 2"),
-        (b"a,b\n1\n", "has 1 cells where the header has 2"),
-        (b'a,b\n1,"2\n', "a quote is opened and never closed"),
-        (b'a,b\n1,x"2"\n', "has a quote within a cell"),
-        (b'a,b\n1,"2"x\n', "has a quote within a cell"),
-        (b"a,b\r\n1,2\n", "ends differently from line 1"),
-        (b"a,b\n1,2\r\n", "ends differently from line 1"),
-        (b"a,b\n1,2\n\n3,4\n", "blank"),
-        (b"a;b,c\n1;2,3\n", "not clear which character"),
-        (b"a,b\n1,\x002\n", "NUL"),
-        (b"a,b\n1,2\n", "the file has 1 rows and the profile 130"),
-    ],
-)
-def test_a_file_that_is_not_the_table_is_refused(open_page, shelf, content, said):
+REFUSED = [
+    (b"PAR1\x00\x00PAR1", "This is a Parquet file"),
+    ("a,b\n1,2\n".encode("utf-16"), "This is UTF-16 text"),
+    (b"a,b\n1,\xff\n", "This is not UTF-8 text"),
+    (gzip.compress(b"a,b\n" + bytes(range(40, 120)) * 40)[:-20], "damaged"),
+    (b"", "This file is empty"),
+    (b"\n\n", "is blank"),
+    (b"a,b\n", "a header and no rows"),
+    (b"a,b\n1,2,3\n", "has 3 cells where the header has 2"),
+    (b"a,b\n1\n", "has 1 cells where the header has 2"),
+    (b'a,b\n1,"2\n', "a quote is opened and never closed"),
+    (b'a,b\n1,x"2"\n', "has a quote within a cell"),
+    (b'a,b\n1,"2"x\n', "has a quote within a cell"),
+    (b"a,b\r\n1,2\n", "ends differently from line 1"),
+    (b"a,b\n1,2\r\n", "ends differently from line 1"),
+    (b"a,b\n1,2\n\n3,4\n", "blank"),
+    (b"a;b,c\n1;2,3\n", "not clear which character"),
+    (b"a,b\n1,\x002\n", "NUL"),
+    (b"a,b\n1,2\n", "the file has 1 rows and the profile 130"),
+]
+
+
+def test_a_file_that_is_not_the_table_is_refused(open_page, shelf):
     page = open_page(shelf("search-numbered", numbered))
-    assert said in give(page, content)
-    assert not page.get_by_role("button", name="Find rows").is_visible()
-    # The next file is read as if this had not been.
+    for content, said in REFUSED:
+        assert said in give(page, content)
+        assert not page.get_by_role("button", name="Find rows").is_visible()
+    # The next file is read as if those had not been.
     assert "130 rows" in give(page, table())
     assert len(find(page, ("<b>age</b>", "0"))) == 19
 
@@ -317,22 +318,18 @@ def test_files_of_one_table_are_read_in_the_order_of_their_names(open_page, shel
 
 
 def test_cells_cut_by_the_ends_of_chunks_are_whole(open_page, shelf):
-    """A browser reads a file in pieces of some ten thousand bytes: here every cell is cut somewhere."""
+    """A browser reads a file in pieces of some ten thousand bytes: some cells, quotes and letters
+    are cut by their ends."""
     rows = 1300
     page = open_page(shelf("search-long", lambda: page_of(synthetic(rows))))
-    content = "n,text\r\n" + "".join(
-        f'{row},"{"é" * (row % 97 * 3)}""{row % 13}\r\n"\r\n' for row in range(rows)
-    )
-    assert len(content.encode()) > 3 * 65_536
+    texts = [f'{"é" * (row % 97 * 3)}", {row % 13}' for row in range(rows)]
+    content = "n,text\r\n" + "".join(f"{row},{quoted(texts[row])}\r\n" for row in range(rows))
+    assert len(content.encode()) > 5 * 65_536
     assert "1,300 rows" in give(page, content)
-    row = 777
-    assert find(page, ("n", str(row))) == [str(row)]
-    profile = synthetic(rows)
-    thirteenth = by_rank(profile, [row for row in range(rows) if row % 97 == 0])
-    found = find(page, ("text", '"3\n'))
-    assert found == []
-    page.locator(".condition").get_by_label("column").select_option(label="n")
-    assert len(thirteenth) == 14
+    for row in (1, 333, 777, 1299):
+        alike = {str(other) for other in range(rows) if texts[other] == texts[row]}
+        assert set(find(page, ("text", texts[row]))) == alike
+    assert len(find(page, ("text", '", 3'))) == 1
 
 
 def test_no_cell_of_the_file_is_shown(open_page, shelf):
@@ -367,8 +364,6 @@ def test_everything_can_be_done_by_keyboard(open_page, shelf):
 
 def test_a_page_with_the_most_exposed_only_says_so(open_page, shelf):
     summary = report.collect(synthetic(ROWS))
-    from dataclasses import replace
-
     part = replace(summary.profile, row_data=rows_of_profile(synthetic(ROWS), most=20))
     page = open_page(
         shelf("search-cut", lambda: report.render_html(replace(summary, profile=part)))

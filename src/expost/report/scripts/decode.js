@@ -28,7 +28,7 @@ function decodeRows(packed) {
     length: numbers.length,
   };
   rows.score = (place) => (rows.noiseless ? rows.distance[place] : Math.abs(rows.loss[place]));
-  rows.key = (place) => (rows.keys ? rows.keys[place] : count(rows.numbers[place]));
+  rows.key = (place) => (rows.keys ? rows.keys[place] : String(rows.numbers[place]));
   // The share of all rows that are less exposed than this one.
   rows.lessExposed = (place) => {
     let last = place;

@@ -65,7 +65,7 @@ function resultTable(element, rows, state) {
   function columns() {
     const numeric = [
       ['rank', (place) => count(place + 1)],
-      ...(rows.keys ? [['number', (place) => count(rows.numbers[place])]] : []),
+      ...(rows.keys ? [['number', (place) => String(rows.numbers[place])]] : []),
     ];
     if (rows.noiseless) {
       numeric.push(['distance', (place) => figure(rows.distance[place])]);
