@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from markdown_it import MarkdownIt
 import documents
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from docs_docstrings import markdown  # noqa: E402 (a tool, not a package)
+from docs_site import site_link  # noqa: E402 (the same)
+
 DOCS = ROOT / "docs"
 TABLE = DOCS / "tutorials" / "index.md"
 TUTORIALS = sorted(set((DOCS / "tutorials").glob("*.md")) - {TABLE})
@@ -120,3 +125,56 @@ def test_the_citation_names_this_version_and_the_papers():
     assert citation["version"] == version[1]
     assert citation["license"] == "Apache-2.0"
     assert [reference["year"] for reference in citation["references"]] == [2023, 2021, 2020]
+
+
+class Site:
+    """The files of a site, by their paths."""
+
+    def __init__(self, *paths: str) -> None:
+        self.paths = paths
+
+    def get_file_from_path(self, path: str) -> str | None:
+        return path if path in self.paths else None
+
+
+@pytest.mark.parametrize(
+    ("link", "page", "on_the_site"),
+    [
+        ("docs/audit.md", "index.md", "audit.md"),
+        ("SECURITY.md", "index.md", "security.md"),
+        ("docs/images/a.png", "index.md", "images/a.png"),
+        ("../SECURITY.md", "audit.md", "security.md"),
+        ("../../README.md", "tutorials/risk.md", "../index.md"),
+        ("../audit.md", "tutorials/risk.md", "../audit.md"),
+        ("audit.md", "audit.md", "audit.md"),
+        ("docs/audit.md", "security.md", "audit.md"),
+    ],
+)
+def test_links_of_the_repository_lead_to_pages_of_the_site(link, page, on_the_site):
+    site = Site("index.md", "security.md", "audit.md", "images/a.png")
+    assert site_link(link, page, site) == on_the_site
+
+
+def test_a_link_to_what_the_site_has_not_is_a_warning(caplog):
+    assert site_link("../src/expost/cli.py", "audit.md", Site("audit.md")) == "../src/expost/cli.py"
+    assert "src/expost/cli.py, which is not on the site" in caplog.text
+
+
+def test_docstrings_become_markdown():
+    found = markdown(
+        "One line, see :class:`~expost.noise.Noise`.\n\n"
+        "``a``      what it is,\n           and more.\n``b``, ``c``  others.\n\n"
+        "Formal guarantees\n-----------------\nIt holds.\n\n"
+        "epsilon : float, default=1.0\n    The budget.\n\n"
+        "n, d      rows; coordinates\n\n    x = 1\n\n>>> 1 + 1\n2"
+    )
+    assert found.split("\n\n") == [
+        "One line, see `noise.Noise`.",
+        "- ``a``: what it is, and more.\n- ``b``, ``c``: others.",
+        "**Formal guarantees**",
+        "It holds.",
+        "- ``epsilon`` (float, default=1.0): The budget.",
+        "```text\nn, d      rows; coordinates\n```",
+        "    x = 1",
+        "```pycon\n>>> 1 + 1\n2\n```",
+    ]
