@@ -21,18 +21,22 @@ def audit_command(
     data: Annotated[
         str | None,
         typer.Argument(
+            metavar="DATA",
             help="The rows that the model was trained on; with --estimator and without --holdout"
-            " the rows of which coins give it half. CSV, TSV or Parquet, or a glob of them."
+            " the rows of which coins give it half. CSV, TSV or Parquet, or a glob of them.",
         ),
     ] = None,
     *,
     target: Annotated[
         str | None,
-        typer.Option(help="The column that the model predicts.", rich_help_panel=DATA),
+        typer.Option(
+            metavar="COLUMN", help="The column that the model predicts.", rich_help_panel=DATA
+        ),
     ] = None,
     holdout: Annotated[
         str | None,
         typer.Option(
+            metavar="DATA",
             help="A table of rows like those, on which the model was not trained.",
             rich_help_panel=DATA,
         ),
@@ -40,6 +44,7 @@ def audit_command(
     population: Annotated[
         str | None,
         typer.Option(
+            metavar="DATA",
             help="A table of rows that are in nobody's training, to compare with.",
             rich_help_panel=DATA,
         ),
@@ -48,6 +53,7 @@ def audit_command(
     group: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="COLUMN",
             help="A column by which the attack is told; repeat. By class it always is.",
             rich_help_panel=DATA,
         ),
@@ -56,7 +62,11 @@ def audit_command(
     missing: options.Missing = None,
     model: Annotated[
         Path | None,
-        typer.Option(help="Attack this model.json; no second one is drawn.", rich_help_panel=MODEL),
+        typer.Option(
+            metavar="FILE",
+            help="Attack this model.json; no second one is drawn.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     estimator: Annotated[
         str | None,
@@ -69,6 +79,7 @@ def audit_command(
     arrays: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Attack answers that were computed elsewhere: npz, CSV or Parquet of losses,"
             " probabilities or log odds, and who was a member.",
             rich_help_panel=MODEL,
@@ -84,6 +95,7 @@ def audit_command(
     attack: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME",
             help="An attack to make; repeat (default: all that can be made).",
             autocompletion=options.completes(options.ATTACKS),
             rich_help_panel=QUESTION,
@@ -123,6 +135,7 @@ def audit_command(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             help="A folder that keeps references that are finished; needs --seed.",
             rich_help_panel=OUTPUT,
         ),

@@ -35,6 +35,7 @@ def epsilon_command(
     regularization: Annotated[
         str | None,
         typer.Option(
+            metavar="NUMBER",
             help="Λ of the averaged objective, or auto (default): that of epsilon = 1.",
             autocompletion=options.completes(("auto",)),
             rich_help_panel=MODEL,
@@ -84,6 +85,7 @@ def epsilon_command(
     epsilons: Annotated[
         str | None,
         typer.Option(
+            metavar="E,E,…",
             help="Values to tabulate, '0.1,1,10' (default: 25 around the transition).",
             rich_help_panel=QUESTION,
         ),

@@ -27,6 +27,7 @@ def ledger_command(
     add: Annotated[
         list[Path] | None,
         typer.Option(
+            metavar="FILE",
             help="List this model.json or report.json in the ledger PATH; repeat.",
             rich_help_panel=QUESTION,
         ),

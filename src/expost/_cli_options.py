@@ -65,28 +65,38 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV or Parquet, or a glob of them.")]
-Target = Annotated[str, typer.Option(help="The column to predict.", rich_help_panel=DATA)]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="CSV, TSV or Parquet, or a glob of them.")
+]
+Target = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column to predict.", rich_help_panel=DATA)
+]
 IdColumn = Annotated[
     str | None,
     typer.Option(
-        "--id", help="The column that keys the rows in every result.", rich_help_panel=DATA
+        "--id",
+        metavar="COLUMN",
+        help="The column that keys the rows in every result.",
+        rich_help_panel=DATA,
     ),
 ]
 GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group",
+        metavar="COLUMN",
         help="The column that says whose row each row is: profile persons, not rows.",
         rich_help_panel=DATA,
     ),
 ]
 Drop = Annotated[
-    list[str] | None, typer.Option(help="A column to leave out; repeat.", rich_help_panel=DATA)
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="A column to leave out; repeat.", rich_help_panel=DATA),
 ]
 Missing = Annotated[
     list[str] | None,
     typer.Option(
+        metavar="TOKEN",
         help="A token that stands for a missing cell; repeat (default: '' and '?').",
         rich_help_panel=DATA,
     ),
@@ -94,6 +104,7 @@ Missing = Annotated[
 Encoding = Annotated[
     Path | None,
     typer.Option(
+        metavar="FILE",
         help="An encoding.json with means, scales and levels known without the data.",
         rich_help_panel=DATA,
     ),
@@ -106,7 +117,11 @@ DataNorm = Annotated[
 ]
 Classes = Annotated[
     str | None,
-    typer.Option(help="The two labels, 'no,yes', known without the data.", rich_help_panel=DATA),
+    typer.Option(
+        metavar="NO,YES",
+        help="The two labels, 'no,yes', known without the data.",
+        rich_help_panel=DATA,
+    ),
 ]
 LabelBound = Annotated[
     float | None,
@@ -115,6 +130,7 @@ LabelBound = Annotated[
 Mechanism = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="output (noise on the model) or objective (noise in what it minimises) (default:"
         " output).",
         autocompletion=completes(MECHANISMS),
@@ -124,6 +140,7 @@ Mechanism = Annotated[
 Noise = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="laplace (pure epsilon) or gaussian (default: laplace).",
         autocompletion=completes(NOISES),
         rich_help_panel=MODEL,
@@ -136,6 +153,7 @@ Delta = Annotated[
 Loss = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="logistic, huber-hinge (SVM) or squared (ridge) (default: logistic).",
         autocompletion=completes(LOSSES),
         rich_help_panel=MODEL,
@@ -144,6 +162,7 @@ Loss = Annotated[
 Regularization = Annotated[
     str | None,
     typer.Option(
+        metavar="NUMBER",
         help="Λ of the averaged objective, or auto (default): from n, d and epsilon alone.",
         autocompletion=completes(("auto",)),
         rich_help_panel=MODEL,
@@ -152,12 +171,15 @@ Regularization = Annotated[
 Out = Annotated[
     Path,
     typer.Option(
-        help="The folder for the results; made if it is not there.", rich_help_panel=OUTPUT
+        metavar="DIR",
+        help="Folder for the results; made if it is not there.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 PageOut = Annotated[
     Path | None,
     typer.Option(
+        metavar="DIR",
         help="A folder for a page of it, and the same as Markdown and JSON (default: none is"
         " written, or with --open in a private temporary folder).",
         rich_help_panel=OUTPUT,
@@ -174,6 +196,7 @@ Force = Annotated[
 Ledger = Annotated[
     Path | None,
     typer.Option(
+        metavar="FILE",
         help="The ledger of the data set (default: ledger.CURATOR-ONLY.json beside model.json).",
         rich_help_panel=OUTPUT,
     ),

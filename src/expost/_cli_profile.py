@@ -49,7 +49,9 @@ def profile_command(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="Profile this model.json; no second one is drawn.", rich_help_panel=MODEL
+            metavar="FILE",
+            help="Profile this model.json; no second one is drawn.",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     out: options.Out,

@@ -17,23 +17,32 @@ __all__ = ["lookup_command", "publish_command"]
 def publish_command(
     data: Annotated[
         str | None,
-        typer.Argument(help="The table that the model was made from; CSV, TSV or Parquet."),
+        typer.Argument(
+            metavar="DATA", help="The table that the model was made from; CSV, TSV or Parquet."
+        ),
     ] = None,
     *,
     model: Annotated[
         Path,
         typer.Option(
-            help="The model.json to report on; no second one is drawn.", rich_help_panel=MODEL
+            metavar="FILE",
+            help="The model.json to report on; no second one is drawn.",
+            rich_help_panel=MODEL,
         ),
     ],
     target: Annotated[
         str | None,
-        typer.Option(help="The column that the model predicts.", rich_help_panel=options.DATA),
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that the model predicts.",
+            rich_help_panel=options.DATA,
+        ),
     ] = None,
     id_column: options.IdColumn = None,
     kind: Annotated[
         str,
         typer.Option(
+            metavar="NAME",
             help="data-independent (spends nothing) or data-dependent.",
             autocompletion=options.completes(options.KINDS),
             rich_help_panel=QUESTION,
@@ -120,7 +129,7 @@ def publish_command(
 
 
 def lookup_command(
-    report: Annotated[Path, typer.Argument(help="A published report.json.")],
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="A published report.json.")],
     *,
     values: Annotated[
         list[str] | None,
@@ -132,7 +141,9 @@ def lookup_command(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="What the model is to predict of you (default: show every label)."),
+        typer.Option(
+            metavar="LABEL", help="What the model is to predict of you (default: show every label)."
+        ),
     ] = None,
     out: options.PageOut = None,
     force: options.Force = False,

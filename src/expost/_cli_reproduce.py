@@ -27,7 +27,10 @@ def leblond_command(
     *,
     data: Annotated[
         Path | None,
-        typer.Option(help="UCI Adult as a CSV file, plain or gzipped (default: found or fetched)."),
+        typer.Option(
+            metavar="FILE",
+            help="UCI Adult as a CSV file, plain or gzipped (default: found or fetched).",
+        ),
     ] = None,
     seed: Seed = 0,
     out: options.Out,
@@ -55,7 +58,8 @@ def redberg_wang_command(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="UCI default of credit card clients as a CSV file (default: found or fetched)."
+            metavar="FILE",
+            help="UCI default of credit card clients as a CSV file (default: found or fetched).",
         ),
     ] = None,
     seed: Seed = 0,
@@ -90,7 +94,9 @@ def d53_command(
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="MNIST as mnist.npz or a CSV file (default: found or fetched)."),
+        typer.Option(
+            metavar="FILE", help="MNIST as mnist.npz or a CSV file (default: found or fetched)."
+        ),
     ] = None,
     trainings: Annotated[
         int, typer.Option(help="Of each of the four cases; fewer are quicker and less sharp.")

@@ -23,7 +23,8 @@ _WIDEST = 120
 
 def risk_command(
     model: Annotated[
-        Path | None, typer.Argument(help="A model.json, whose own promise is told.")
+        Path | None,
+        typer.Argument(metavar="MODEL", help="A model.json, whose own promise is told."),
     ] = None,
     *,
     epsilon: Annotated[
@@ -58,6 +59,7 @@ def risk_command(
     relation: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="DP-SGD: rows that are removed or added (remove, the default), or replaced"
             " (replace).",
             autocompletion=options.completes(options.RELATIONS),
