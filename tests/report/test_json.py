@@ -10,6 +10,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import jsonschema
 import pytest
 
+import documents
 from expost.errors import InvalidInput
 from expost.report import (
     Part,
@@ -316,3 +317,11 @@ def test_the_published_schema_is_what_the_types_say():
     assert found == schema_text(), "run python -m expost.report.schema"
     jsonschema.Draft202012Validator.check_schema(json.loads(found))
     assert json.loads(found)["$id"] == "urn:expost-report:2"
+
+
+def test_the_page_about_the_format_shows_what_happens(tmp_path, program):
+    page = PATH.parents[3] / "docs" / "report-schema.md"
+    assert documents.run(page, tmp_path, program, {}) >= 1
+    plain = content("profile-laplace")
+    plain["profile"]["top"][3]["loss"] = "much"
+    assert refused(plain, "must be a number") in page.read_text("utf-8")
