@@ -1,6 +1,7 @@
 """Any results in one summary, collected once."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from expost._audit_result import Audit
@@ -17,12 +18,13 @@ from expost.report.audit_collect import collect_audit
 from expost.report.audits_part import collect_audits
 from expost.report.beliefs_part import collect_beliefs
 from expost.report.epsilon_part import collect_epsilon
-from expost.report.parts import Choice, Context, Part
+from expost.report.parts import Choice, Context, Headline, Part
 from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
 from expost.report.summary import Summary
+from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
 
 __all__ = ["collect"]
@@ -56,6 +58,7 @@ def collect(
     """
     context = Context(choices=choices, notices=notices, source=source, made=made)
     parts: dict[str, Part] = {}
+    results = (*results, *_profiles(results))
     for result in results:
         found = _parts(
             result,
@@ -75,10 +78,20 @@ def collect(
             )
         parts |= found
         context = Context()
+    if "training" in parts and "profile" in parts and not parts["profile"].headline.alarm:
+        # Both tell of the same run, and its training knows best what was promised.
+        parts["profile"] = replace(parts["profile"], headline=Headline())
     if "beliefs" not in parts:
         parts |= _beliefs(results)
     return Summary.of(parts, versions)
 
+
+
+def _profiles(results: Sequence[Any]) -> list[PrivacyProfile]:
+    """The profile of a training goes with it, where it was not given."""
+    if any(isinstance(result, PrivacyProfile) for result in results):
+        return []
+    return [run_profile(result) for result in results if transcript_of(result) is not None]
 
 
 def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
@@ -111,6 +124,8 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
             return {"audits": collect_audits(result, context=context)}
         case Audit():
             return {"audit": collect_audit(result, context=context)}
+        case _ if transcript_of(result) is not None:
+            return {"training": collect_training(result, context=context)}
         case _:
             raise InvalidInput(
                 f"results: cannot report a {type(result).__name__}; give profiles, choices of ε,"

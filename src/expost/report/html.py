@@ -24,6 +24,7 @@ from expost.report.risk_chart import risk_panels
 from expost.report.script import script
 from expost.report.slider import SliderData
 from expost.report.summary import Summary
+from expost.report.training_chart import training_panels
 
 __all__ = ["render_html"]
 
@@ -91,6 +92,7 @@ def _environment() -> Environment:
         "risk_panels": risk_panels,
         "roc_chart": roc_chart,
         "scatter_chart": scatter_chart,
+        "training_panels": training_panels,
     }
     return environment
 

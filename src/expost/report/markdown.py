@@ -12,6 +12,7 @@ from expost.report.profile_markdown import profile_markdown
 from expost.report.published_markdown import published_markdown
 from expost.report.risk_markdown import risk_markdown
 from expost.report.summary import Summary
+from expost.report.training_markdown import training_markdown
 
 __all__ = ["render_markdown"]
 
@@ -33,6 +34,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield from risk_markdown(summary.risk, summary.lead(summary.risk))
     if summary.published is not None:
         yield from published_markdown(summary.published, summary.lead(summary.published))
+    if summary.training is not None:
+        yield from training_markdown(summary.training, summary.lead(summary.training))
     if summary.audit is not None:
         yield from audit_markdown(summary.audit, summary.lead(summary.audit))
     if summary.audits is not None:

@@ -128,8 +128,7 @@ def epsilon_axis(
     marks: tuple[Mark, ...] = (),
 ) -> Axis:
     """ε on a log scale; ``shade`` from one ε to another."""
-    x = across(low, high, log=True)
-    assert isinstance(x, LogScale)
+    x = _log_across(low, high)
     shaded = None
     if shade is not None:
         left, right = x(max(shade[0], low)), x(min(shade[1], high))
@@ -137,10 +136,13 @@ def epsilon_axis(
     return Axis(x=x, ticks=log_ticks(x, most=8), label="ε (log scale)", shade=shaded, marks=marks)
 
 
-def across(low: float, high: float, *, log: bool) -> LinearScale | LogScale:
+def across(low: float, high: float) -> LinearScale:
     """The scale of x, from end to end of a panel."""
-    scale = LogScale if log else LinearScale
-    return scale(low=low, high=high, start=_LEFT, end=WIDTH - _RIGHT)
+    return LinearScale(low=low, high=high, start=_LEFT, end=WIDTH - _RIGHT)
+
+
+def _log_across(low: float, high: float) -> LogScale:
+    return LogScale(low=low, high=high, start=_LEFT, end=WIDTH - _RIGHT)
 
 
 def upright(low: float, high: float) -> LinearScale:
@@ -150,7 +152,7 @@ def upright(low: float, high: float) -> LinearScale:
 
 def marked(style: str, epsilon: float, label: str, *, low: float, high: float) -> Mark:
     """A mark at an ε of the axis from ``low`` to ``high``."""
-    at = round(across(low, high, log=True)(epsilon), 1)
+    at = round(_log_across(low, high)(epsilon), 1)
     near_start, near_end = at < _LEFT + _LABEL, at > WIDTH - _RIGHT - _LABEL
     anchor = "start" if near_start else "end" if near_end else "middle"
     return Mark(style=style, at=at, label=label, anchor=anchor)

@@ -19,6 +19,7 @@ from expost.report.parts import Choice, Headline, Part, installed
 from expost.report.profile_part import ProfilePart
 from expost.report.published_part import PublishedPart
 from expost.report.risk_part import RiskPart
+from expost.report.training_part import TrainingPart
 from expost.types import Audience
 
 __all__ = ["Summary"]
@@ -72,6 +73,7 @@ class Summary:
     beliefs: BeliefsPart | None = None
     risk: RiskPart | None = None
     published: PublishedPart | None = None
+    training: TrainingPart | None = None
     audit: AuditPart | None = None
     audits: AuditsPart | None = None
     ledger: LedgerPart | None = None
