@@ -163,14 +163,14 @@ def test_a_link_to_what_the_site_has_not_is_a_warning(caplog):
 def test_docstrings_become_markdown():
     found = markdown(
         "One line, see :class:`~expost.noise.Noise`.\n\n"
-        "``a``      what it is,\n           and more.\n``b``, ``c``  others.\n\n"
+        "``a``      what it is,\n           and more.\n``b``, ``c``  others.\n``description`` long.\n\n"
         "Formal guarantees\n-----------------\nIt holds.\n\n"
         "epsilon : float, default=1.0\n    The budget.\n\n"
         "n, d      rows; coordinates\n\n    x = 1\n\n>>> 1 + 1\n2"
     )
     assert found.split("\n\n") == [
         "One line, see `noise.Noise`.",
-        "- ``a``: what it is, and more.\n- ``b``, ``c``: others.",
+        "- ``a``: what it is, and more.\n- ``b``, ``c``: others.\n- ``description``: long.",
         "**Formal guarantees**",
         "It holds.",
         "- ``epsilon`` (float, default=1.0): The budget.",

@@ -15,6 +15,8 @@ import griffe
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data):`~?(?:expost\.)?([^`]+)`")
 # ``name``, ``name``    what it is;  or, in the estimators, name : type
 _ENTRY = re.compile(r"((?:``[^`]+``(?:, |: ?)?)+)(?: {2,}|: )(\S.*)$")
+# A long name leaves no room for two blanks: among entries one will do, or what it is stands below.
+_LONG_ENTRY = re.compile(r"((?:``[^`]+``(?:, )?)+)(?: +(\S.*))?$")
 _PARAMETER = re.compile(r"(\w+) : (\S.*)$")
 _COLUMNS = re.compile(r"\S {3,}\S")
 
@@ -61,10 +63,10 @@ def _entries(lines: list[str]) -> str:
     """A list of names and what they mean; what is indented goes on with the entry above."""
     items: list[str] = []
     for line in lines:
-        entry = _ENTRY.match(line)
+        entry = _ENTRY.match(line) or _LONG_ENTRY.match(line)
         parameter = _PARAMETER.match(line)
         if entry:
-            items.append(f"- {entry[1].rstrip(' :,')}: {entry[2]}")
+            items.append(f"- {entry[1].rstrip(' :,')}: {entry[2] or ''}".rstrip())
         elif parameter:
             items.append(f"- ``{parameter[1]}`` ({parameter[2]}):")
         elif line.startswith(" "):
