@@ -39,7 +39,7 @@ def _cells(line: SweepLine) -> list[str]:
         escaped(line.attack),
         _interval(line.auc, 3),
         _interval(line.advantage, 3),
-        "nothing promised" if line.allowed is None else number(line.allowed),
+        line.allowed_text,
         escaped(f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"),
         ("not tried" if proved is None else number(rounded_down(proved)))
         + (" (the promise is refuted)" if line.refuted else ""),

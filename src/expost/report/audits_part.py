@@ -16,7 +16,7 @@ from expost._audit_sweep import AuditSweep
 from expost.attacks.roc import Interval, auc
 from expost.report.audit_words import words
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, number, percent
+from expost.report.wording import count, number, percent, upper
 from expost.report.wording import share as share_text
 from expost.types import Audience
 
@@ -63,6 +63,11 @@ class SweepLine:
     delta: float | None
     refuted: bool
     relation: SweepRelation | None
+
+    @property
+    def allowed_text(self) -> str:
+        """Rounded up."""
+        return "nothing promised" if self.allowed is None else upper(self.allowed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from scipy.special import expit, logit
 from expost._groups import printable
 from expost._row_identifiability import RowIdentifiability
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, symbols
+from expost.report.wording import count, sure_text, symbols, upper
 from expost.report.wording import share as share_text
-from expost.risk.wording import at_least, at_most, chance, one_in_text, percent
+from expost.risk.wording import at_least, chance, one_in_text, percent
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
@@ -105,13 +105,13 @@ class AdvantageFigures:
     @property
     def surest_text(self) -> str:
         """Rounded up, with its error where there is one."""
-        error = f" ± {at_most(self.error, 2)}" if self.error > 0 else ""
-        return symbols(at_most(self.surest)) + error
+        error = f" ± {upper(self.error, 2)}" if self.error > 0 else ""
+        return upper(self.surest) + error
 
     @property
     def largest_text(self) -> str:
         """Rounded up."""
-        return symbols(at_most(self.largest))
+        return upper(self.largest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class WorstFigures:
     @property
     def advantage_text(self) -> str:
         """Rounded up."""
-        return symbols(at_most(self.advantage))
+        return upper(self.advantage)
 
     @property
     def failure_text(self) -> str:
@@ -228,12 +228,6 @@ def collect_beliefs(
         worst=worst,
         **context.fields(found.notices),
     )
-
-
-def sure_text(log_odds: float) -> str:
-    """A belief by its log odds, rounded up; 100 % only where they are infinite."""
-    doubt = max(float(expit(-log_odds)), 5e-324) if log_odds < math.inf else 0.0
-    return percent(float(expit(log_odds)), doubt)
 
 
 def _least_text(log_odds: float) -> str:
@@ -371,4 +365,4 @@ def _wrong(log_odds: float, about: str) -> str:
         # Near a coin '1 time in 2.1' is hard to read.
         return f"wrong about {about} {at_least(100 * doubt)} times in 100"
     times = math.ceil(1 / doubt * (1 - 1e-12))
-    return f"wrong about {about} 1 time in {symbols(at_most(times))}"
+    return f"wrong about {about} 1 time in {upper(times)}"

@@ -86,7 +86,6 @@ def collect(
     return Summary.of(parts, versions)
 
 
-
 def _profiles(results: Sequence[Any]) -> list[PrivacyProfile]:
     """The profile of a training goes with it, where it was not given."""
     if any(isinstance(result, PrivacyProfile) for result in results):

@@ -11,15 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import expit
-
 from expost._groups import printable
 from expost._publishable import Answer
 from expost._published import PublishedReport
 from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, symbols
-from expost.risk.wording import at_most, percent
+from expost.report.wording import count, sure_text, upper
 from expost.types import Audience
 
 __all__ = ["BudgetLine", "PersonBound", "PublishedPart", "collect_published"]
@@ -44,12 +41,12 @@ class BudgetLine:
     @property
     def epsilon_text(self) -> str:
         """Rounded up."""
-        return _up(self.epsilon)
+        return upper(self.epsilon)
 
     @property
     def delta_text(self) -> str:
         """Rounded up."""
-        return _up(self.delta)
+        return upper(self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,27 +72,27 @@ class PersonBound:
     @property
     def exposure_text(self) -> str:
         """Rounded up."""
-        return _up(self.exposure)
+        return upper(self.exposure)
 
     @property
     def belief_text(self) -> str:
         """How sure an attacker can get, in or out, who was undecided; rounded up."""
-        return _sure(self.exposure)
+        return sure_text(self.exposure)
 
     @property
     def everything_text(self) -> str:
         """The same of one who has seen the report's own releases too."""
-        return _sure(self.everything)
+        return sure_text(self.everything)
 
     @property
     def fails_text(self) -> str:
         """Rounded up."""
-        return _up(self.fails_with)
+        return upper(self.fails_with)
 
     @property
     def costs_text(self) -> str:
         """What the report's own releases cost her."""
-        first, second = _up(self.epsilon_gradient), _up(self.epsilon_hessian)
+        first, second = upper(self.epsilon_gradient), upper(self.epsilon_hessian)
         return f"ε = {first} for the gradient, {second} for the Hessian{_at(self.delta)}"
 
 
@@ -153,7 +150,7 @@ class PublishedPart(Part):
     @property
     def fails_text(self) -> str:
         """Rounded up."""
-        return _up(self.fails_with)
+        return upper(self.fails_with)
 
 
 def collect_published(
@@ -229,7 +226,7 @@ def _headline(report: PublishedReport, bounds: tuple[PersonBound, ...]) -> Headl
             ),
         )
     most = _most(report)
-    limit = f"; nobody's bound is above {_sure(most)}" if most is not None else ""
+    limit = f"; nobody's bound is above {sure_text(most)}" if most is not None else ""
     return Headline(
         epsilon=_spent(report),
         exposed=(
@@ -247,28 +244,28 @@ def _spent(report: PublishedReport) -> str:
     spent = report.spending
     epsilon, delta = spent.model
     promised = (
-        f"The model was released at ε = {_up(epsilon)}{_at(delta)}"
+        f"The model was released at ε = {upper(epsilon)}{_at(delta)}"
         if epsilon < math.inf
         else "The model promises no ε, for its loss has no steepest slope"
     )
     if spent.gradient is None or spent.hessian is None:
         return f"{promised}, and this report was made from it alone: it spends nothing more."
     extra = (
-        f"this report spent ε = {_up(spent.gradient[0])} and ε = {_up(spent.hessian[0])}"
+        f"this report spent ε = {upper(spent.gradient[0])} and ε = {upper(spent.hessian[0])}"
         f"{_at(spent.gradient[1])} each beyond it"
     )
     if not spent.together[0] < math.inf:
         return f"{promised}; {extra}."
-    return f"{promised}; {extra}, in all ε = {_up(spent.together[0])}{_at(spent.together[1])}."
+    return f"{promised}; {extra}, in all ε = {upper(spent.together[0])}{_at(spent.together[1])}."
 
 
 def _at(delta: float) -> str:
-    return f" (δ = {_up(delta)})" if delta > 0 else ""
+    return f" (δ = {upper(delta)})" if delta > 0 else ""
 
 
 def _yours(report: PublishedReport, worst: PersonBound) -> str:
     seen = "the model and this report" if report.budget is not None else "the model"
-    wrong = _up(worst.everything_fails_with)
+    wrong = upper(worst.everything_fails_with)
     which = " (whichever label is yours)" if worst.label is not None else ""
     return (
         "Somebody who knows all other rows, and had no idea whether yours was in the data"
@@ -299,11 +296,11 @@ def _statements(report: PublishedReport) -> Iterator[str]:
         " exposure: how much more likely, or less, the released model is with that row than"
         " without it."
     )
-    wrong = f"A bound is wrong with a probability of at most {_up(report.fails_with)}"
+    wrong = f"A bound is wrong with a probability of at most {upper(report.fails_with)}"
     yield f"{wrong}, for all rows at once." if report.exposure_bound.is_uniform else f"{wrong}."
     most = _most(report)
     if most is not None:
-        yield f"No bound is above ε = {_up(most)}, which the model promises to everybody."
+        yield f"No bound is above ε = {upper(most)}, which the model promises to everybody."
     if report.budget is None:
         yield "Nothing of the data went into it but the released model."
     else:
@@ -362,13 +359,3 @@ def _notes(answers: Sequence[Answer]) -> list[str]:
         else note
         for note in notes
     ]
-
-
-def _up(value: float) -> str:
-    return "∞" if value == math.inf else symbols(at_most(value))
-
-
-def _sure(exposure: float) -> str:
-    """Rounded up; 100 % only where the exposure has no bound."""
-    doubt = max(float(expit(-exposure)), 5e-324) if exposure < math.inf else 0.0
-    return percent(float(expit(exposure)), doubt)

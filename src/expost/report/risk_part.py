@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import number, symbols
+from expost.report.wording import number, symbols, upper
 from expost.risk import wording
 from expost.risk.answer import Figure, Identifiability
 from expost.risk.composition import CompositionComparison
@@ -88,7 +88,7 @@ class RiskWay:
     @property
     def epsilon_text(self) -> str:
         """Rounded up."""
-        return "∞" if self.epsilon == math.inf else symbols(wording.at_most(self.epsilon, 4))
+        return upper(self.epsilon, 4)
 
     @property
     def belief_text(self) -> str:
@@ -99,7 +99,7 @@ class RiskWay:
     @property
     def advantage_text(self) -> str:
         """Rounded up, and 1 only where all is given away."""
-        shown = wording.at_most(self.advantage)
+        shown = upper(self.advantage)
         return "< 1" if shown == "1" and self.epsilon < math.inf else shown
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Axis, Line, Panel, across, upright
 from expost.report.training_part import TrainingPart
-from expost.report.wording import number
+from expost.report.wording import number, upper
 
 __all__ = ["training_panels"]
 
@@ -61,7 +61,7 @@ def _spent(part: TrainingPart) -> Panel:
     drawn = points([one.steps for one in spent], values, axis.x, y)
     return axis.panel(
         key="training-spent",
-        title=f"The ε that so many steps promise, at δ = {number(part.delta)}",
+        title=f"The ε that so many steps promise, at δ = {upper(part.delta)}",
         description=(
             f"From {number(values[0])} after {spent[0].steps} to {number(values[-1])} after"
             f" {spent[-1].steps} steps."

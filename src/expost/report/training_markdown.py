@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from expost.report.markup import escaped, section, table
 from expost.report.training_part import TrainingPart
-from expost.report.wording import count, figure, number
+from expost.report.wording import count, figure, upper
 
 __all__ = ["training_markdown"]
 
@@ -34,5 +34,5 @@ def training_markdown(part: TrainingPart, lead: Sequence[str]) -> Iterator[str]:
         ]
         yield from section("How the exposure grew, in nats", table(headings, grown))
     if part.spent:
-        spent = [[count(one.steps), number(one.epsilon)] for one in part.spent]
+        spent = [[count(one.steps), upper(one.epsilon)] for one in part.spent]
         yield from section("The ε of so many steps", table(("steps", "ε"), spent))

@@ -20,10 +20,9 @@ from expost._transcript import LAST_MODEL, NO_PROMISE, individual_epsilon, trans
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, number, percent
+from expost.report.wording import count, number, percent, upper
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
-from expost.risk.wording import at_most
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
@@ -287,12 +286,12 @@ def _headline(part: TrainingPart) -> Headline:
 def _promise(part: TrainingPart) -> str:
     if part.epsilon is None and part.known_epsilon is None:
         return "This training promises no ε: what it gives away is known only for this run."
-    at = f"at δ = {number(part.delta)}"
-    told = [] if part.epsilon is None else [f"ε = {at_most(part.epsilon, 4)} {at}"]
+    at = f"at δ = {upper(part.delta)}"
+    told = [] if part.epsilon is None else [f"ε = {upper(part.epsilon, 4)} {at}"]
     if part.epsilon is not None and part.known_epsilon is not None:
         told[0] += " to whoever does not know the batches"
     if part.known_epsilon is not None:
-        told.append(f"ε = {at_most(part.known_epsilon, 4)} {at} to whoever knows them")
+        told.append(f"ε = {upper(part.known_epsilon, 4)} {at} to whoever knows them")
     steps = "The step" if part.steps == 1 else f"The {count(part.steps)} steps together"
     if part.epsilon is None:
         told[0] = told[0].replace("knows them", "knows the batches")
@@ -318,6 +317,6 @@ def _answer(part: TrainingPart) -> Iterator[str]:
         )
         yield (
             f"By the lengths of its own gradients a middle row has spent ε ="
-            f" {at_most(part.own.middle)}, 99 of 100 rows at most {at_most(part.own.late)}, and no"
-            f" row more than {at_most(part.own.largest)} ({kind})."
+            f" {upper(part.own.middle)}, 99 of 100 rows at most {upper(part.own.late)}, and no"
+            f" row more than {upper(part.own.largest)} ({kind})."
         )

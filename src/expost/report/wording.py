@@ -3,7 +3,20 @@
 import math
 import re
 
-__all__ = ["count", "figure", "number", "percent", "share", "symbols"]
+from scipy.special import expit
+
+from expost.risk import wording as risk_wording
+
+__all__ = [
+    "count",
+    "figure",
+    "number",
+    "percent",
+    "share",
+    "sure_text",
+    "symbols",
+    "upper",
+]
 
 # Between a number and its unit or sign.
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -74,3 +87,14 @@ def symbols(text: str) -> str:
 def uncertain(belief: float) -> float:
     """A belief that is never 1, though the nearest float may be."""
     return min(float(belief), math.nextafter(1.0, 0.0))
+
+
+def upper(value: float, digits: int = 3) -> str:
+    """A bound ≥ 0, rounded up: what is shown is still a bound."""
+    return "∞" if value == math.inf else symbols(risk_wording.at_most(value, digits))
+
+
+def sure_text(log_odds: float) -> str:
+    """A belief by its log odds, rounded up; 100 % only where they are infinite."""
+    doubt = max(float(expit(-log_odds)), 5e-324) if log_odds < math.inf else 0.0
+    return risk_wording.percent(float(expit(log_odds)), doubt)
