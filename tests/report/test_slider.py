@@ -138,7 +138,11 @@ def test_a_profile_at_another_epsilon_is_that_of_another_mechanism(options):
 def test_distances_stand_at_their_ranks():
     release, *_ = fitted()
     profile = synthetic(5000)
-    slider = slider_of_profile(profile, release)
+    law = release.mechanism.loss_law(profile.distance / release.mechanism.resolution)
+    # Whatever law the rows have must be that of the release.
+    assert slider_of_profile(profile, release) is None
+    losses = replace(profile.losses, law=law)
+    slider = slider_of_profile(replace(profile, losses=losses), release)
     descending = sorted(profile.distance.tolist(), reverse=True)
     ranks = slider.exact.ranks
     assert len(ranks) <= 400
@@ -207,6 +211,12 @@ def test_what_is_only_sampled_has_steps():
         assert step.typical == (ascending[2], ascending[5], ascending[5], ascending[5])
         assert step.belief == sweep.belief(bound, sweep.epsilons)[place]
         assert step.error == max(sweep.typical_error[place])
+    # An ε between them that is recommended is one more.
+    between = replace(choice, recommendation=Recommendation(epsilon=1.5, reasons=()))
+    assert [step.epsilon for step in slider_of_choice(between).steps] == [0.5, 1.0, 1.5, 4.0]
+    assert slider_of_choice(between).start == 1.5
+    none = replace(choice, recommendation=Recommendation(epsilon=None, reasons=()))
+    assert slider_of_choice(none).start in (0.5, 1.0, 4.0)
     # Between two steps the nearest counts, on a log scale.
     assert slider.figures(1.9).typical == slider.steps[1].typical
     assert slider.figures(2.1).typical == slider.steps[2].typical
@@ -238,10 +248,11 @@ def test_the_axis_holds_any_epsilon_of_a_model(epsilon):
     release, _, _, profile = fitted()
     # No release: its θ would have to lie on another grid.
     release = SimpleNamespace(mechanism=replace(release.mechanism, epsilon=epsilon))
-    slider = slider_of_profile(profile, release)
+    exact = release.mechanism.loss_law(profile.distance / release.mechanism.resolution)
+    losses = replace(profile.losses, law=exact)
+    slider = slider_of_profile(replace(profile, losses=losses), release)
     assert slider.low < epsilon < slider.high
     assert slider.high / slider.low <= 1.01e10
-    exact = release.mechanism.loss_law(profile.distance / release.mechanism.resolution)
     assert slider.figures(epsilon).typical[-1] == pytest.approx(
         float(np.max(exact.expected_exposure)), rel=1e-9
     )

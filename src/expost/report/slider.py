@@ -17,7 +17,8 @@ import numpy as np
 from expost._choice import EpsilonChoice
 from expost._privacy_profile import PrivacyProfile
 from expost._recommend import rounded_down
-from expost._sweep import OutputSweep, Sweep
+from expost._sampled import SampledSweep
+from expost._sweep import OutputSweep
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
@@ -50,13 +51,13 @@ class Step:
     """What was found at one ε: typical exposures at ``SHARES``, and of the most exposed row.
 
     ``belief``     the upper limit of its typical belief.
-    ``error``      the largest standard error of the exposures; None where it is not known.
+    ``error``      the largest standard error of the exposures.
     """
 
     epsilon: float
     typical: tuple[float, ...]
     belief: float
-    error: float | None
+    error: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -
     mechanism = None if release is None else release.mechanism
     if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
         return None
-    if profile.losses.law is None or not np.any(profile.distance > 0):
+    if not np.any(profile.distance > 0) or not _is_of(profile, mechanism):
         return None
     low, high = _axis_around(mechanism.epsilon)
     absent = profile.losses.relation.value == "add"
@@ -193,9 +194,10 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     sweep = choice.sweep
     low, high = epsilon_curves(choice).axis
     begins = "the recommended ε"
-    start = None if choice.recommended is None else rounded_down(choice.recommended)
-    if start is None:
+    if choice.recommended is None:
         start, begins = math.sqrt(low * high), "the middle of the range"
+    else:
+        start = min(max(rounded_down(choice.recommended), low), high)
     if isinstance(sweep, OutputSweep):
         if not np.any(sweep.neighbours.distance > 0):
             return None
@@ -214,16 +216,25 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
                 (low, high),
             ),
         )
+    if not isinstance(sweep, SampledSweep):
+        return None
     steps = _steps(choice, sweep)
     return SliderData(
         low=steps[0].epsilon,
         high=steps[-1].epsilon,
-        start=start,
+        start=min((step.epsilon for step in steps), key=lambda at: abs(math.log(at / start))),
         begins=begins,
         unit="row",
         prior=choice.bound.prior,
         steps=steps,
     )
+
+
+def _is_of(profile: PrivacyProfile, mechanism: OutputPerturbation) -> bool:
+    """Whether the rows' law is this mechanism's at its own ε: not where releases are combined."""
+    law, own = profile.losses.law, profile.distance / mechanism.resolution
+    known = type(law) is type(mechanism.loss_law(own))
+    return law is not None and known and np.allclose(law.separation, own, rtol=1e-9, atol=0)
 
 
 def _axis_around(epsilon: float) -> tuple[float, float]:
@@ -270,15 +281,20 @@ def curve_ranks(rows: int) -> IntArray:
     return np.unique(np.round(np.geomspace(1, rows, _POINTS)).astype(np.int64))
 
 
-def _steps(choice: EpsilonChoice, sweep: Sweep) -> tuple[Step, ...]:
-    typical, beliefs = sweep.typical, choice.belief
-    errors = getattr(sweep, "typical_error", None)
-    return tuple(
-        Step(
-            epsilon=float(epsilon),
-            typical=tuple(np.quantile(typical[place], SHARES, method="inverted_cdf").tolist()),
-            belief=float(beliefs[place]),
-            error=None if errors is None else float(np.max(errors[place])),
+def _steps(choice: EpsilonChoice, sweep: SampledSweep) -> tuple[Step, ...]:
+    """At the ε that were looked at, and at the recommended one."""
+    chosen = [] if choice.recommended is None else [choice.recommended]
+    steps = []
+    for epsilon in np.union1d(sweep.epsilons, chosen).tolist():
+        found = sweep.figures(epsilon)
+        typical = np.quantile(found.exposure, SHARES, method="inverted_cdf")
+        belief = sweep.belief(choice.bound, np.array([epsilon]))
+        steps.append(
+            Step(
+                epsilon=epsilon,
+                typical=tuple(typical.tolist()),
+                belief=float(belief[0]),
+                error=float(np.max(found.exposure_error)),
+            )
         )
-        for place, epsilon in enumerate(sweep.epsilons)
-    )
+    return tuple(steps)

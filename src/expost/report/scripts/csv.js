@@ -20,7 +20,12 @@ async function* textOf(file) {
     throw new FileProblem('This is UTF-16 text: save it again as UTF-8.');
   }
   let stream = file.stream();
-  if (begins(0x1f, 0x8b)) stream = stream.pipeThrough(new DecompressionStream('gzip'));
+  if (begins(0x1f, 0x8b)) {
+    if (typeof DecompressionStream === 'undefined') {
+      throw new FileProblem('This browser does not open gzip files: unpack it first.');
+    }
+    stream = stream.pipeThrough(new DecompressionStream('gzip'));
+  }
   const decoder = new TextDecoder('utf-8', { fatal: true });
   const reader = stream.getReader();
   try {

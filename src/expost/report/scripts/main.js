@@ -4,7 +4,6 @@ function start() {
   const data = readData();
   const rows = data.rows ? decodeRows(data.rows) : null;
   for (const element of document.querySelectorAll('[data-script]')) element.hidden = false;
-  for (const element of document.querySelectorAll('[data-static]')) element.hidden = true;
   const current = { epsilon: null, figures: null };
   const state = () => current;
   const profile = startProfile(rows, data.followsSlider);

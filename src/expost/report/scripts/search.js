@@ -42,7 +42,7 @@ function keyFinder(rows) {
   const texts = folded ?? Array.from(rows.numbers, String);
   return (wanted) => {
     const asked = printable(wanted).toLowerCase();
-    const bare = asked.replace(/^row\s+/, '').replace(/(?<=\d),(?=\d{3})/g, '');
+    const bare = asked.replace(/^row\s+/, '').replace(/(\d),(?=\d{3})/g, '$1');
     const matches = [asked, ...(bare === asked ? [] : [bare])];
     const exact = [];
     const numbered = [];

@@ -10,6 +10,7 @@ function startSlider(slider, listeners) {
   if (!slider || !section) return null;
   const range = section.querySelector('input[type=range]');
   const box = section.querySelector('input[type=number]');
+  const at = section.querySelector('[data-at]');
   const live = section.querySelector('[data-live]');
   const figures = figuresOf(slider);
   const scale = slider.exact ? logPositions(slider) : stepPositions(slider.steps);
@@ -21,6 +22,8 @@ function startSlider(slider, listeners) {
     frame = 0;
     const found = figures.at(epsilon);
     section.dataset.epsilon = String(epsilon);
+    const own = epsilon === slider.start ? `, ${slider.begins}` : '';
+    at.textContent = `At ε = ${number(epsilon)}${own}:`;
     for (const output of section.querySelectorAll('output[data-figure]')) {
       showFigure(output, found);
     }
