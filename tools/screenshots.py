@@ -5,6 +5,7 @@ expost.datasets), a choice of ε and a profile at it, both on one page.
 """
 
 import io
+import json
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from browser.finding import FLAGS, find  # noqa: E402  (the tests' own way to a 
 
 IMAGES = ROOT / "docs" / "images"
 # Width and height in CSS pixels; the picture of a phone has its pixels twice as dense.
-SIZES = {"desktop": (1280, 1660, 1.0), "phone": (390, 1250, 2.0)}
+SIZES = {"desktop": (1280, 2000, 1.0), "phone": (390, 1500, 2.0)}
 SCHEMES = ("light", "dark")
 LARGEST = 300_000
 
@@ -44,17 +45,20 @@ def made(folder: Path) -> Path:
     """The report of a choice of ε and of a profile at that ε, of Adult."""
     table = load_adult().table.drop_columns(["split"])
     pyarrow.csv.write_csv(table, folder / "adult.csv")
-    asked = (folder / "adult.csv", "--target", "income")
-    expost("epsilon", *asked, "--out", folder / "choice")
-    expost("profile", *asked, "--out", folder / "profile")
-    expost("report", folder / "choice", folder / "profile", "--out", folder / "page")
-    return folder / "page" / "report.CURATOR-ONLY.html"
+    choice, profile, page = (folder / name for name in ("choice", "profile", "page"))
+    asked = ("epsilon", folder / "adult.csv", "--target", "income", "--out", choice)
+    # What it says to type next is typed, but for the folder.
+    _, *following = json.loads(expost(*asked, "--json"))["command"]
+    expost(*following[: following.index("--out")], "--out", profile)
+    expost("report", choice, profile, "--out", page)
+    return page / "report.CURATOR-ONLY.html"
 
 
-def expost(*arguments: object) -> None:
-    """Run the program."""
+def expost(*arguments: object) -> str:
+    """What the program prints."""
     program = Path(sys.executable).with_name("expost")
-    subprocess.run([program, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    command = [program, *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def picture(browser: Browser, page: Path, size: str, scheme: str) -> bytes:

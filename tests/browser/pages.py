@@ -2,21 +2,32 @@
 
 import csv
 import tempfile
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 import expost
 from expost._jobs.profile import ProfileJob, run
+from expost.datasets import load_adult
 from expost.report import Summary, collect, render_html
 from program import people
-from report.audits import audited
-from report.conftest import fitted, synthetic
-from report.epsilon_choices import chosen
+from report import summaries
+from report.conftest import fitted
 
 KINDS = ("profile", "epsilon", "audit", "risk", "published", "combined", "public")
+# A part of every kind there is.
+_ALL = (
+    "profile-persons",
+    "epsilon",
+    "risk",
+    "published-answers",
+    "training",
+    "audit",
+    "audits",
+    "ledger",
+)
+PEOPLE = 240
 # Adult has so many.
 MANY = 48_842
-PEOPLE = 240
 
 
 def page(kind: str) -> str:
@@ -30,33 +41,21 @@ def summary(kind: str) -> Summary:
     match kind:
         case "profile":
             return profiled(people(PEOPLE), target="income", id_column="number")
-        case "epsilon":
-            return collect(chosen("laplace"), command="expost profile people.csv --epsilon 1")
-        case "audit":
-            return collect(audited("promised"))
-        case "risk":
-            return collect(expost.identifiability(epsilon=1.0, delta=1e-5))
-        case "published":
-            return collect(expost.publish(released()))
         case "combined":
-            release, _, _, profile = fitted()
-            risk = expost.identifiability(epsilon=2.0)
-            published = expost.publish(released())
-            results = (profile, chosen("laplace"), risk, published, audited("promised"))
-            return collect(*results, release=release)
+            return reduce(Summary.merged, map(summaries.summary, _ALL))
         case "public":
             return summary("combined").public()
         case "large":
-            return collect(synthetic(MANY, ids=[f"person {row}" for row in range(MANY)]))
+            release, X, y, _ = fitted(rows=MANY)
+            ids = [f"person {row}" for row in range(MANY)]
+            return collect(expost.profile(release, X, y, ids=ids), release=release)
+        case "adult":
+            table = load_adult().table.drop_columns(["split"])
+            columns = (table.column(name).to_pylist() for name in table.column_names)
+            rows = ([*map(str, row)] for row in zip(*columns, strict=True))
+            return profiled([table.column_names, *rows], "adult.csv", target="income")
         case _:
-            raise ValueError(kind)
-
-
-def released() -> expost.Release:
-    """A model that may be published: nothing in it was read from the rows, and no seed is known."""
-    _, X, y, _ = fitted()
-    settings = {"epsilon": 2.0, "regularization": 0.1, "data_norm": 8.0, "classes": ["no", "yes"]}
-    return expost.PrivateLogisticRegression(**settings).fit(X, y).release_
+            return summaries.summary(kind)
 
 
 def profiled(table: list[list[str]], name: str = "people.csv", **options: str) -> Summary:
