@@ -1,0 +1,50 @@
+"""Folders of finished runs, for tests of what is made from them."""
+
+import json
+from pathlib import Path
+
+from expost._jobs.audit import AuditJob
+from expost._jobs.audit import run as run_audit
+from expost._jobs.epsilon import EpsilonJob
+from expost._jobs.epsilon import run as run_epsilon
+from expost._jobs.profile import ProfileJob
+from expost._jobs.profile import run as run_profile
+from expost._jobs.publish import PublishJob
+from expost._jobs.publish import run as run_publish
+from program import people, text
+
+# Bounds that are known without the data, so that the model may be published.
+ENCODING = {
+    "columns": {
+        "age": {"mean": 45, "scale": 20},
+        "city": {"levels": ["Oslo", "Bergen", "Paris"]},
+        "smoker": {"levels": ["true", "false"]},
+        "hours": {"mean": 40, "scale": 10, "fill": 40},
+    },
+    "target": {"classes": ["<=50K", ">50K"]},
+    "data_norm": 5,
+}
+PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "smoker=true", "--set", "hours=40")
+
+
+def make_runs(folder: Path) -> Path:
+    """people.csv, and of it a profile, a published report, a choice of ε and an audit."""
+    table, encoding = folder / "people.csv", folder / "public.json"
+    table.write_text(text(people()))
+    encoding.write_text(json.dumps(ENCODING))
+    common = {"source": str(table), "target": "income", "name": table.name}
+    read = {"encoding": encoding, "id_column": "number"}
+    run_profile(ProfileJob(**common, **read, out=folder / "profile"))
+    model = folder / "profile" / "model.json"
+    run_publish(PublishJob(model=model, out=folder / "published"))
+    run_epsilon(EpsilonJob(**common, **read, out=folder / "choice", folds=0, epsilons=(1.0, 10.0)))
+    run_audit(
+        AuditJob(
+            **common,
+            out=folder / "audit",
+            estimator="sklearn.tree.DecisionTreeClassifier",
+            references=2,
+            seed=0,
+        )
+    )
+    return folder

@@ -1,0 +1,279 @@
+"""``--open``, and the pages of commands that need not write any."""
+
+import inspect
+import json
+import sys
+import tempfile
+import webbrowser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from expost._cli_app import app
+from expost._cli_reproduce import reproduce_app
+from expost.report import parse_json
+from expost.reproduce.reproduction import Reproduction
+from expost.types import Audience
+from program import finished, mode, names, refused
+from runs import PERSON, make_runs
+
+PAGE = {"report.html", "report.md", "summary.json"}
+CURATORS = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch, tmp_path) -> list[str]:
+    """The addresses that are opened, by a browser that is none; temporary files are under it."""
+    pages: list[str] = []
+
+    def browser(address: str) -> bool:
+        pages.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", browser)
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return pages
+
+
+@pytest.fixture
+def temporary(tmp_path) -> Path:
+    return tmp_path / "temporary"
+
+
+def last_path(printed: str) -> Path:
+    """The path that a command ends with."""
+    word, _, path = printed.rstrip("\n").splitlines()[-1].partition(": ")
+    assert word in ("Report", "Page")
+    return Path(path)
+
+
+# Every command that computes -------------------------------------------------------------------
+
+
+def test_every_command_that_computes_can_open_its_report():
+    commands = {command.name: command.callback for command in app.registered_commands}
+    computing = set(commands) - {"doctor"}
+    papers = {command.name: command.callback for command in reproduce_app.registered_commands}
+    assert len(papers) == 3
+    for name, callback in {**{name: commands[name] for name in computing}, **papers}.items():
+        assert "open_it" in inspect.signature(callback).parameters, name
+
+
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [
+        ("demo", "report.CURATOR-ONLY.html"),
+        ("profile {runs}/people.csv --target income", "report.CURATOR-ONLY.html"),
+        ("epsilon {runs}/people.csv --target income --folds 0", "report.CURATOR-ONLY.html"),
+        ("publish --model {runs}/profile/model.json", "report.html"),
+        ("lookup {runs}/published/report.json {person}", "report.html"),
+        ("risk --epsilon 1", "report.html"),
+        ("risk --belief 0.9", "report.html"),
+        ("ledger {runs}/profile", "report.CURATOR-ONLY.html"),
+        ("report {runs}/profile {runs}/choice", "report.CURATOR-ONLY.html"),
+        ("report {runs}/profile {runs}/published --public", "report.html"),
+    ],
+)
+def test_a_command_ends_with_its_report_and_opens_it(
+    program, runs, tmp_path, opened, temporary, command, page
+):
+    words = command.format(runs=runs, person=" ".join(PERSON)).split()
+    out = tmp_path / "out"
+    done = program(*words, "--out", out, "--open")
+    assert (done.code, done.err) == (0, "")
+    path = last_path(done.out)
+    assert path == (out / page).resolve()
+    assert opened == [path.as_uri()]
+    assert path.read_text().startswith("<!doctype html>")
+    # Nothing is written but what was asked for.
+    assert not names(temporary)
+
+
+@pytest.mark.parametrize("paper", ["leblond", "redberg-wang", "d5.3"])
+def test_a_reproduction_opens_its_page(program, tmp_path, opened, monkeypatch, paper):
+    """The papers take a while: they are not made again here."""
+    module = import_module(f"expost.reproduce.{paper.replace('-', '_').replace('.', '')}")
+    found = Reproduction(
+        paper=None, claims=(), exhibits=(), source="", seed=0, made="",
+        files=(tmp_path / "claims.json", tmp_path / "index.html"),
+    )  # fmt: skip
+    monkeypatch.setattr(Reproduction, "lines", lambda self: [f"Page: {self.files[-1]}"])
+    monkeypatch.setattr(module, "reproduce", lambda *_, **__: found)
+    done = program("reproduce", paper, "--out", tmp_path / "o", "--open")
+    assert done.code == 0, done.err
+    assert opened == [last_path(done.out).as_uri()]
+    assert program("reproduce", paper, "--out", tmp_path / "o").code == 0
+    assert len(opened) == 1
+
+
+def test_an_audit_opens_its_report(program, runs, tmp_path, opened):
+    out = tmp_path / "a u d i t"
+    done = program(
+        "audit", runs / "people.csv", "--target", "income", "--references", "0", "--seed", "0",
+        "--estimator", "sklearn.tree.DecisionTreeClassifier", "--out", out, "--open",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert opened == [(out / "report.CURATOR-ONLY.html").resolve().as_uri()]
+    assert "%20" in opened[0]
+
+
+# Where no browser can be opened ----------------------------------------------------------------
+
+
+def fail(_):
+    raise webbrowser.Error("planted")
+
+
+@pytest.mark.parametrize("browser", [lambda _: False, fail], ids=["none", "broken"])
+def test_without_a_browser_the_path_is_told_and_the_job_is_done(
+    program, tmp_path, monkeypatch, browser
+):
+    monkeypatch.setattr(webbrowser, "open", browser)
+    done = program("risk", "--epsilon", "1", "--out", tmp_path / "o", "--open")
+    page = (tmp_path / "o" / "report.html").resolve()
+    assert done.code == 0
+    assert done.err == f"No browser could be opened. The report is in {page}\n"
+    assert last_path(done.out) == page
+    # For machines too nothing but JSON is on stdout.
+    told = program("risk", "--epsilon", "1", "--out", tmp_path / "p", "--open", "--json")
+    assert json.loads(told.out)["files"]["report"] == str(tmp_path / "p" / "report.html")
+    assert "No browser" in told.err
+
+
+def test_a_browser_that_prints_does_not_stand_in_the_answer(tmp_path):
+    """The installed program with a browser of the environment: the answer comes first."""
+    command = [str(Path(sys.executable).with_name("expost")), "risk", "--epsilon", "1", "--open"]
+    done = finished(command, env={"BROWSER": "echo", "TMPDIR": str(tmp_path)})
+    assert (done.code, done.err) == (0, "")
+    *answer, shown = done.out.splitlines()
+    assert shown == last_path("\n".join(answer)).as_uri()
+
+
+# Short answers ---------------------------------------------------------------------------------
+
+
+SHORT = {
+    "risk --epsilon 1 --delta 1e-6": PAGE,
+    "lookup {runs}/published/report.json {person}": PAGE,
+    "ledger {runs}/profile": CURATORS,
+}
+
+
+@pytest.mark.parametrize("command", list(SHORT))
+def test_a_short_answer_is_printed_and_nothing_is_written(
+    program, runs, tmp_path, temporary, opened, command
+):
+    words = command.format(runs=runs, person=" ".join(PERSON)).split()
+    before = names(tmp_path)
+    plain = program(*words)
+    assert plain.code == 0
+    assert (names(tmp_path), names(temporary), opened) == (before, set(), [])
+    # A page beside it does not change what is printed, but for where it is.
+    paged = program(*words, "--out", tmp_path / "o")
+    assert paged.out.startswith(plain.out.rstrip("\n"))
+    assert names(tmp_path / "o") == SHORT[command]
+
+
+@pytest.mark.parametrize("command", list(SHORT))
+def test_with_open_alone_it_is_written_to_a_private_folder(
+    program, runs, temporary, opened, command
+):
+    words = command.format(runs=runs, person=" ".join(PERSON)).split()
+    done = program(*words, "--open")
+    assert done.code == 0, done.err
+    (folder,) = temporary.iterdir()
+    assert mode(folder) == 0o700
+    assert names(folder) == SHORT[command]
+    assert opened == [last_path(done.out).as_uri()]
+    assert last_path(done.out).parent == folder.resolve()
+    # Each time another one.
+    assert program(*words, "--open", "--json").code == 0
+    assert len(names(temporary)) == 2
+
+
+def test_who_may_read_the_pages_of_short_answers(program, runs, tmp_path):
+    def modes(name, *words):
+        done = program(*words, "--out", tmp_path / name)
+        assert done.code == 0, done.err
+        summary = next((tmp_path / name).glob("summary*"))
+        return {mode(path) for path in (tmp_path / name).iterdir()}, parse_json(
+            summary.read_text()
+        ).audience
+
+    assert modes("r", "risk", "--mu", "1") == ({0o644}, Audience.PASS)
+    assert modes("l", "ledger", runs / "profile") == ({0o600}, Audience.REVIEW)
+    # What the report says of her may be shown by her: but it is hers to show.
+    answered = modes("a", "lookup", runs / "published" / "report.json", *PERSON)
+    assert answered == ({0o600}, Audience.PASS)
+
+
+def test_the_page_of_a_person_holds_her_bound_and_none_of_her_values(program, runs, tmp_path):
+    person = ("--set", "age=39.25", "--set", "city=Bergen", "--set", "smoker=true")
+    done = program(
+        "lookup", runs / "published" / "report.json", *person, "--set", "hours=41.75",
+        "--label", ">50K", "--out", tmp_path / "o", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (answer,) = json.loads(done.out)["answers"]
+    summary = parse_json((tmp_path / "o" / "summary.json").read_text())
+    (bound,) = summary.published.bounds
+    assert (bound.exposure, bound.fails_with) == (answer["exposure"], answer["fails_with"])
+    assert "about you" in summary.title
+    for path in (tmp_path / "o").iterdir():
+        for value in ("39.25", "41.75"):
+            assert value not in path.read_text(), path.name
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert bound.belief_text in page
+
+
+def test_the_page_of_a_ledger_lists_every_release(program, runs, tmp_path):
+    done = program("ledger", runs / "profile", "--out", tmp_path / "o", "--json")
+    (release,) = json.loads(done.out)["releases"]
+    text = (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
+    assert release["release"][:8] in text
+    assert "One release is known, and it spends ε = " in text
+    summary = parse_json((tmp_path / "o" / "summary.CURATOR-ONLY.json").read_text())
+    (listed,) = summary.ledger.releases
+    assert (listed.epsilon, listed.rows, listed.data) == (1.0, 60, "A")
+    assert [way.name for way in summary.ledger.ways]
+    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
+    assert listed.release in page
+    assert "review" in page.lower()
+
+
+@pytest.mark.parametrize("command", list(SHORT))
+def test_a_folder_that_holds_something_else_is_refused_before_any_work(
+    program, runs, tmp_path, temporary, command
+):
+    words = command.format(runs=runs, person=" ".join(PERSON)).split()
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "notes.txt").write_text("mine")
+    nowhere = tmp_path / "nowhere"
+    refused(program(*words, "--out", full), nowhere, "is not empty | --force")
+    assert program(*words, "--out", full, "--force").code == 0
+    assert (full / "notes.txt").read_text() == "mine"
+    # A release has a page of its own, which this one would take the place of.
+    for name in ("profile", "published"):
+        before = names(runs / name)
+        refused(program(*words, "--out", runs / name, "--force"), nowhere, "a folder for this page")
+        assert names(runs / name) == before
+    # A mistake leaves no temporary folder behind.
+    assert program("risk", "--epsilon", "-1", "--open").code == 2
+    assert not names(temporary)
+
+
+def test_a_second_page_takes_the_place_of_the_first(program, runs, tmp_path):
+    out = tmp_path / "o"
+    assert program("ledger", runs / "profile", "--out", out).code == 0
+    assert program("risk", "--epsilon", "2", "--out", out, "--force").code == 0
+    # Two pages of two runs side by side would be read as one.
+    assert names(out) == PAGE
