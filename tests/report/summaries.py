@@ -14,7 +14,7 @@ from expost.risk import GaussianNoise, compare_compositions
 from .audits import audited
 from .conftest import HOSTILE, fitted, noiseless, synthetic
 from .epsilon_choices import chosen
-from .results import sweep
+from .results import sweep, transcript
 
 # Not what is installed: a snapshot must not change with that.
 GIVEN = {"versions": {"expost": "1.0", "numpy": "2.0"}, "made": "2026-11-16"}
@@ -94,6 +94,7 @@ MAKERS = {
     "published": _published,
     "published-answers": lambda: _published(answers=True),
     "beliefs": lambda: collect(synthetic(40, seed=2).identifiability(0.2), **GIVEN),
+    "training": lambda: collect(transcript(), **GIVEN),
     "ledger": _ledger,
     "combined": _combined,
     "public": lambda: _combined().public(),
