@@ -126,7 +126,7 @@ class Summary:
         """What is said first: by an alarm, else of two parts together, else by one of them."""
         parts = self.by_name
         alarms = [part.headline for part in parts.values() if part.headline.alarm]
-        above = alarms[:1] or [headline for headline in (self._compared,) if headline is not None]
+        above = alarms[:1] or self._of_both
         # What is wrong makes the other parts' figures doubtful too: they are told further down.
         headlines = (*above, *(parts[name].headline for name in order if name in parts))
         said = (getattr(headline, question) for headline in headlines)
@@ -137,6 +137,13 @@ class Summary:
         if self.profile is None or self.epsilon is None:
             return None
         return compared(self.profile, self.epsilon)
+
+    @property
+    def _of_both(self) -> list[Headline]:
+        """What speaks for a model and a choice of ε: both, else the model, which is there."""
+        if self.profile is None or self.epsilon is None:
+            return []
+        return [self._compared or self.profile.headline]
 
     @property
     def _replaced(self) -> tuple[str | None, ...]:
