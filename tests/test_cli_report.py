@@ -1,0 +1,378 @@
+"""``expost report``: what other commands found, on one page, or what of it everybody may see."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from expost import _files
+from expost._jobs import pages
+from expost.report import parse_json
+from expost.types import Audience
+from program import Ran, mode, names, refused, room_for
+from runs import make_runs
+
+CURATORS = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
+PUBLIC = {"report.html", "report.md", "summary.json"}
+SUMMARY = "summary.CURATOR-ONLY.json"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def runs(made, tmp_path) -> Path:
+    """Folders of their own, which a test may spoil."""
+    return Path(shutil.copytree(made, tmp_path / "runs"))
+
+
+@pytest.fixture
+def ask(program, runs, tmp_path):
+    """Run ``expost report`` on these folders of runs; the page goes to tmp_path/o."""
+
+    def call(folders: str, *more: object, out: str = "o") -> Ran:
+        paths = [runs / name for name in folders.split()]
+        return program("report", *paths, "--out", tmp_path / out, *more)
+
+    return call
+
+
+def summary_in(folder: Path):
+    (path,) = folder.glob("summary*.json")
+    return parse_json(path.read_text())
+
+
+# One page of several results -------------------------------------------------------------------
+
+
+def test_every_command_leaves_what_its_page_shows(runs):
+    kinds = {"profile": "profile", "choice": "epsilon", "audit": "audit", "published": "published"}
+    for folder, kind in kinds.items():
+        assert kind in summary_in(runs / folder).by_name
+    marks = {name: summary_in(runs / name).audience for name in kinds}
+    assert marks.pop("published") is Audience.PASS
+    assert set(marks.values()) == {Audience.FAIL}
+    for folder in kinds:
+        (path,) = (runs / folder).glob("summary*.json")
+        assert (path.name == "summary.json") is (folder == "published")
+        assert mode(path) == (0o644 if folder == "published" else 0o600)
+
+
+def test_everything_on_one_page(ask, program, runs, tmp_path):
+    risk = program("risk", "--epsilon", "1", "--out", runs / "risk")
+    assert risk.code == 0, risk.err
+    done = ask("choice profile published audit risk")
+    assert (done.code, done.err) == (0, "")
+    out = tmp_path / "o"
+    assert names(out) == CURATORS
+    assert {mode(path) for path in out.iterdir()} == {0o600}
+    whole = summary_in(out)
+    assert whole.audience is Audience.FAIL
+    # Every part is the one that its own command wrote, to the last digit.
+    for folder in ("choice", "profile", "published", "audit", "risk"):
+        for name, part in summary_in(runs / folder).by_name.items():
+            assert getattr(whole, name) == part
+    assert {"profile", "epsilon", "published", "audit", "risk"} <= set(whole.by_name)
+    assert f"shown     {', '.join(whole.by_name)}\n" in done.out
+    assert done.out.rstrip().endswith(f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}")
+    assert "fail: For the curator only" in done.out
+    page = (out / "report.CURATOR-ONLY.html").read_text()
+    for part in whole.parts:
+        assert all(choice.name in page for choice in part.choices)
+
+
+def test_the_order_of_the_folders_and_the_time_of_day_change_nothing(ask, tmp_path):
+    assert ask("profile choice").code == 0
+    assert ask("choice profile", out="other").code == 0
+    for name in ("report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md"):
+        first, second = (tmp_path / folder / name for folder in ("o", "other"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_page_of_one_folder_is_that_of_its_command(ask, runs, tmp_path):
+    assert ask("audit").code == 0
+    name = "report.CURATOR-ONLY.html"
+    assert (tmp_path / "o" / name).read_bytes() == (runs / "audit" / name).read_bytes()
+
+
+def test_summaries_may_be_named_themselves_and_count_once(ask, program, runs, tmp_path):
+    file = runs / "profile" / SUMMARY
+    done = program("report", runs / "profile", file, file, "--out", tmp_path / "o")
+    assert done.code == 0, done.err
+    # What it wrote can be read again.
+    again = program("report", tmp_path / "o", runs / "choice", "--out", tmp_path / "p")
+    assert again.code == 0, again.err
+    assert {"profile", "epsilon"} <= set(summary_in(tmp_path / "p").by_name)
+
+
+def test_it_speaks_json(ask, tmp_path):
+    answer = json.loads(ask("profile published", "--json").out)
+    assert set(answer) == {"files", "summary"}
+    assert answer["files"]["report"] == str(tmp_path / "o" / "report.CURATOR-ONLY.html")
+    assert answer["summary"]["profile"]["rows"] == 60
+    assert answer["summary"]["published"]["kind"] == "data-independent"
+
+
+def test_a_folder_may_hold_a_private_and_a_public_summary(ask, runs, tmp_path):
+    shutil.copy(runs / "published" / "summary.json", runs / "profile")
+    assert ask("profile").code == 0
+    assert {"profile", "published"} <= set(summary_in(tmp_path / "o").by_name)
+
+
+# For everybody ---------------------------------------------------------------------------------
+
+
+def test_a_public_page_shows_what_is_marked_pass_and_nothing_else(ask, runs, tmp_path):
+    done = ask("choice profile published audit", "--public")
+    assert (done.code, done.err) == (0, "")
+    out = tmp_path / "o"
+    assert names(out) == PUBLIC
+    assert {mode(path) for path in out.iterdir()} == {0o644}
+    shown = summary_in(out)
+    assert shown.by_name == summary_in(runs / "published").by_name
+    assert shown.audience is Audience.PASS
+    assert "left out  profile, " in done.out
+    assert "mark      pass: May be published" in done.out
+    # As if the others had not been there.
+    assert ask("published", "--public", out="alone").code == 0
+    for name in PUBLIC - {"summary.json"}:
+        alone = tmp_path / "alone" / name
+        assert (out / name).read_bytes() == alone.read_bytes()
+
+
+def test_no_figure_of_a_private_part_is_on_a_public_page(ask, runs, tmp_path):
+    """Every number of more than a few digits in the private summaries is a canary."""
+    assert ask("choice profile published audit", "--public").code == 0
+    public = "".join((tmp_path / "o" / name).read_text() for name in PUBLIC)
+    known = json.dumps(json.loads((runs / "published" / "summary.json").read_text()))
+    secrets = set()
+    for folder in ("choice", "profile", "audit"):
+        walk(json.loads((runs / folder / SUMMARY).read_text()), secrets)
+    secrets = {secret for secret in secrets if secret not in known}
+    assert len(secrets) > 1000
+    assert not [secret for secret in secrets if secret in public]
+    # Power: the private page is full of them.
+    assert ask("profile published", out="private").code == 0
+    private = (tmp_path / "private" / SUMMARY).read_text()
+    assert sum(secret in private for secret in secrets) > 300
+
+
+def walk(value, found: set[str]) -> None:
+    """Every long number, and every key of a row, in a summary."""
+    if isinstance(value, dict):
+        for entry in value.values():
+            walk(entry, found)
+    elif isinstance(value, list):
+        for entry in value:
+            walk(entry, found)
+    elif isinstance(value, float) and len(repr(value)) > 9:
+        found.add(repr(value)[:9])
+    elif isinstance(value, str) and len(value) == 4 and value[0] == "p" and value[1:].isdigit():
+        found.add(value)
+
+
+@pytest.mark.parametrize("folders", ["profile", "choice audit", "profile choice audit"])
+def test_a_public_page_of_nothing_is_refused(ask, tmp_path, folders):
+    done = ask(folders, "--public")
+    refused(done, tmp_path / "o", "nothing here is marked pass | expost publish")
+
+
+def test_a_public_page_takes_the_place_of_a_private_one(ask, tmp_path):
+    assert ask("profile published").code == 0
+    assert ask("profile published", "--public", "--force").code == 0
+    # A curator who passes the folder on must not pass the older page on with it.
+    assert names(tmp_path / "o") == PUBLIC
+
+
+def test_a_mark_that_was_edited_is_refused(ask, runs, tmp_path):
+    for edit in (
+        lambda content: content | {"audience": "pass"},
+        lambda content: content | {"profile": content["profile"] | {"audience": "pass"}},
+        lambda content: (
+            content | {"audience": "pass", "profile": content["profile"] | {"audience": "pass"}}
+        ),
+    ):
+        path = runs / "profile" / SUMMARY
+        original = path.read_text()
+        path.write_text(json.dumps(edit(json.loads(original))))
+        refused(ask("profile published", "--public"), tmp_path / "o", SUMMARY)
+        path.write_text(original)
+    assert ask("profile published", "--public").code == 0
+
+
+# What does not belong together -----------------------------------------------------------------
+
+
+def test_two_of_a_kind_are_refused_and_both_are_named(ask, runs, tmp_path):
+    shutil.copytree(runs / "choice", runs / "another")
+    done = ask("choice profile another")
+    refused(done, tmp_path / "o", "kind 'epsilon' | make two pages")
+    for folder in ("choice", "another"):
+        assert str(runs / folder / SUMMARY) in done.message
+
+
+def test_results_of_two_tables_are_refused(ask, runs, tmp_path):
+    path = runs / "choice" / SUMMARY
+    content = json.loads(path.read_text())
+    content["epsilon"]["source"] = "others.csv"
+    path.write_text(json.dumps(content))
+    done = ask("profile choice")
+    refused(done, tmp_path / "o", "'others.csv' | 'people.csv' | one table")
+
+
+def test_a_report_of_another_model_is_refused(ask, program, runs, tmp_path):
+    drawn = program(
+        "profile", runs / "people.csv", "--target", "income", "--id", "number",
+        "--encoding", runs / "public.json", "--epsilon", "2", "--out", runs / "second",
+    )  # fmt: skip
+    assert drawn.code == 0, drawn.err
+    refused(ask("second published"), tmp_path / "o", "another model | epsilon")
+
+
+# What is not a summary -------------------------------------------------------------------------
+
+
+def nested(depth: int) -> bytes:
+    return b'{"format": "expost-report/2", "versions": ' + b"[" * depth + b"]" * depth + b"}"
+
+
+FOREIGN = {
+    "empty": (b"", "is not whole JSON"),
+    "no JSON": (b"PK\x03\x04\x00", "is not whole JSON"),
+    "not UTF-8": (b'{"format": "\xff"}', "is not whole JSON"),
+    "another thing": (b'{"cells": []}', "format: is missing"),
+    "a list": (b"[]", "must be a JSON object"),
+    "a newer one": (b'{"format": "expost-report/9"}', "newer expost"),
+    "a name twice": (b'{"format": "expost-report/2", "format": "x"}', "twice"),
+    "no number": (b'{"format": "expost-report/2", "versions": NaN}', "not JSON"),
+    "deep": (nested(100_000), "summary.CURATOR-ONLY.json"),
+    "control characters": (b'{"format": "\\u001b[31m\\n<script>"}', "not a summary"),
+    "no parts": (
+        b'{"format": "expost-report/2", "audience": "pass", "meaning": "", "title": "",'
+        b' "answer": [], "versions": []}',
+        "summary.CURATOR-ONLY.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(FOREIGN))
+def test_what_is_not_a_summary_is_refused_in_one_sentence(ask, runs, tmp_path, case):
+    content, words = FOREIGN[case]
+    (runs / "profile" / SUMMARY).write_bytes(content)
+    done = ask("profile choice")
+    refused(done, tmp_path / "o", words)
+    assert str(runs / "profile" / SUMMARY) in done.message
+    assert "\x1b" not in done.err
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
+def test_a_torn_summary_is_refused(ask, runs, tmp_path, share):
+    path = runs / "profile" / SUMMARY
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    refused(ask("profile"), tmp_path / "o", "is not whole JSON")
+
+
+def test_a_huge_file_is_refused_unread(ask, runs, tmp_path):
+    path = runs / "profile" / SUMMARY
+    with path.open("r+b") as file:
+        file.truncate(pages._LARGEST + 1)
+    refused(ask("profile"), tmp_path / "o", "200,000,001 bytes")
+
+
+def test_other_files_of_expost_are_told_for_what_they_are(program, runs, tmp_path):
+    out = tmp_path / "o"
+    done = program("report", runs / "profile" / "model.json", "--out", out)
+    refused(done, out, "model.json | a released model")
+    done = program("report", runs / "published" / "report.json", "--out", out)
+    refused(done, out, "report.json | `expost publish`")
+    done = program("report", runs / "profile" / "ledger.CURATOR-ONLY.json", "--out", out)
+    refused(done, out, "ledger.CURATOR-ONLY.json | not a summary")
+
+
+def test_paths_that_are_no_summary_are_refused(program, runs, tmp_path):
+    out, empty = tmp_path / "o", tmp_path / "empty"
+    empty.mkdir()
+    refused(program("report", tmp_path / "none", "--out", out), out, "No such file")
+    refused(program("report", empty, "--out", out), out, "holds no summary of a result")
+    (empty / SUMMARY).mkdir()
+    refused(program("report", empty, "--out", out), out, "is not a file")
+    (empty / SUMMARY).rmdir()
+    # It must not wait for somebody to write.
+    os.mkfifo(empty / SUMMARY)
+    refused(program("report", empty, "--out", out), out, "is not a file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_summary_without_permission_is_refused(ask, runs, tmp_path):
+    (runs / "profile" / SUMMARY).chmod(0)
+    refused(ask("profile"), tmp_path / "o", "cannot be read (Permission denied)")
+
+
+def test_a_hostile_summary_is_shown_as_text(ask, runs, tmp_path):
+    path = runs / "profile" / SUMMARY
+    content = json.loads(path.read_text())
+    evil = "<script>alert(1)</script>\u202e"
+    content["profile"]["source"] = evil
+    content["profile"]["notices"] = [evil, "[x](javascript:alert(1))"]
+    path.write_text(json.dumps(content))
+    assert ask("profile").code == 0
+    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    text = (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
+    assert "<script>" not in text.replace("\\<", "")
+    assert "\u202e" not in page + text
+
+
+# Where it is written ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["profile", "published"])
+def test_no_release_loses_its_own_page(ask, runs, tmp_path, folder):
+    before = {path.name: path.read_bytes() for path in (runs / folder).iterdir()}
+    done = ask("choice", "--force", out=f"runs/{folder}")
+    refused(done, tmp_path / "o", "a folder for this page alone")
+    assert {path.name: path.read_bytes() for path in (runs / folder).iterdir()} == before
+
+
+def test_what_is_read_is_not_written_over(ask, runs, tmp_path):
+    before = names(runs / "audit")
+    refused(ask("audit", "--force", out="runs/audit"), tmp_path / "o", "would be written over")
+    assert names(runs / "audit") == before
+
+
+def test_a_folder_that_is_not_empty_needs_force(ask, tmp_path):
+    assert ask("audit").code == 0
+    done = ask("audit choice")
+    assert (done.code, done.out) == (2, "")
+    assert "is not empty" in done.message
+    (tmp_path / "o" / "notes.txt").write_text("mine")
+    assert ask("audit choice", "--force").code == 0
+    assert names(tmp_path / "o") == CURATORS | {"notes.txt"}
+
+
+@pytest.mark.parametrize("size", [0, 5_000, 60_000])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(ask, tmp_path, size):
+    with room_for(size):
+        done = ask("profile")
+    refused(done, tmp_path / "o", "cannot be written to | nothing is left of this run")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
+    written = []
+
+    def failing(path, *rest):
+        written.append(path)
+        if len(written) == place + 1:
+            raise OSError(28, "No space left on device")
+        return _files.write_bytes(path, *rest)
+
+    monkeypatch.setattr(pages, "write_bytes", failing)
+    refused(ask("profile"), tmp_path / "o", "No space left on device")
+    assert len(written) == place + 1
