@@ -107,13 +107,22 @@ class ProfileAnswer:
                 f"The promise is broken: {bound} were promised for any row of any data, and"
                 f" {count(profile.rows_past_promise)} of the {self._noun}s are proved to lose more."
             )
+        passed = profile.losses.worst_case_passed
+        past = int(np.count_nonzero(profile.exposure > promise))
+        if self.release is None and passed > 0:
+            here = (
+                f"no {self._noun} does" if past == 0 else f"{count(past)} of the {self._noun}s do"
+            )
+            return (
+                f"The mechanism promises {bound} for any row of any data, except with probability"
+                f" {number(passed)}, so a row may lose more: here {here}."
+            )
         if self._delta is None:
             return (
                 f"The mechanism promises ε = {number(promise)}, {bound} for any row of any data,"
                 f" and the most exposed {self._noun} here takes up"
                 f" {percent(min(self._largest / promise, 1.0))} of it."
             )
-        past = int(np.count_nonzero(profile.exposure > promise))
         return (
             f"The mechanism promises ε = {number(promise)} together with δ ="
             f" {number(self._delta)}, so a row may lose more than {_nats(promise)}"

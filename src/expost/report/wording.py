@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 
 from scipy.special import expit
 
@@ -22,6 +23,7 @@ __all__ = [
 _SPACE = "\N{NO-BREAK SPACE}"
 _TIMES_TEN = f"{_SPACE}×{_SPACE}10"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LEAST_PLAIN = 1e-4
 _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
 # Neither in an option's name nor in that of a parameter.
 _SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
@@ -91,7 +93,11 @@ def uncertain(belief: float) -> float:
 
 def upper(value: float, digits: int = 3) -> str:
     """A bound ≥ 0, rounded up: what is shown is still a bound."""
-    return "∞" if value == math.inf else symbols(risk_wording.at_most(value, digits))
+    if value == math.inf:
+        return "∞"
+    text = risk_wording.at_most(value, digits)
+    # 10⁻⁵, and no zeros to be counted.
+    return symbols(f"{Decimal(text):e}" if 0 < value < _LEAST_PLAIN and "e" not in text else text)
 
 
 def sure_text(log_odds: float) -> str:
