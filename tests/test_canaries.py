@@ -483,6 +483,41 @@ def test_what_the_program_writes_for_others(tmp_path, monkeypatch, capfd):
     assert not found_in_text(said, SAID)
 
 
+def test_pages_for_everybody(tmp_path, monkeypatch, capfd):
+    """A published report with its page, and a public page of everything: no row is in them."""
+    table, encoding = write_table(tmp_path / "t.csv"), write_encoding(tmp_path / "e.json")
+    folders = {name: tmp_path / name for name in ("profile", "choice", "published", "risk")}
+    asked = (table, "--target", "outcome", "--id", "who")
+    model = folders["profile"] / "model.json"
+
+    def run(*arguments):
+        code, printed, said = expost_program(monkeypatch, capfd, *arguments)
+        assert code == 0, said
+        assert not found_in_text(said, SAID)
+        return printed
+
+    run("profile", *asked, "--encoding", encoding, "--epsilon", "2", "--out", folders["profile"])
+    run(
+        "epsilon", *asked, "--encoding", encoding, "--folds", "0", "--epsilons", "1,2",
+        "--out", folders["choice"],
+    )  # fmt: skip
+    run("publish", *asked, "--model", model, "--out", folders["published"])
+    run("risk", model, "--out", folders["risk"])
+    printed = run("report", *folders.values(), "--public", "--out", tmp_path / "site")
+    assert not found_in_text(printed, SAID)
+    pages = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path]
+    public = [path for path in pages if "CURATOR-ONLY" not in path.name]
+    expected = {"model.json", "report.json", "report.html", "report.md", "summary.json"}
+    assert {path.name for path in public} == expected | {"encoding.json"}
+    assert {path.name for path in (tmp_path / "site").iterdir()} <= expected
+    for path in public:
+        assert not found_in_bytes(path.read_bytes()), path
+    # Power: with the curator's own pages it is otherwise.
+    run("report", *folders.values(), "--out", tmp_path / "private")
+    private = b"".join(path.read_bytes() for path in (tmp_path / "private").iterdir())
+    assert found_in_bytes(private)
+
+
 def cut_a_line(lines):
     lines[100] = lines[100].rsplit(",", 3)[0]
 
