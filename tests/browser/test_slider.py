@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 import expost
 import expost.report as report
+from evidence import record
 from expost._choice import EpsilonChoice
 from expost._recommend import Recommendation
 from expost._sampled import SampledSweep
@@ -27,13 +28,21 @@ CASES = {
     "laplace-100": (100, {}),
     "gaussian-3": (3, {"noise": "gaussian", "delta": 1e-6}),
 }
+LONG_CASES = {
+    **CASES,
+    "laplace-400": (400, {}),
+    "gaussian-3-loose": (3, {"noise": "gaussian", "delta": 0.05}),
+    "gaussian-3-strict": (3, {"noise": "gaussian", "delta": 1e-12}),
+}
+COMMAND = "pytest -m long tests/browser/test_slider.py"
+SEED = 11
 EPSILONS = (0.01, 0.137, 1.0, 8.5, 100.0)
 
 
 @cache
 def profiled(case):
     """A release of that dimension and its profile; rows that move it much, and little."""
-    dimension, options = CASES[case]
+    dimension, options = LONG_CASES[case]
     rng = np.random.default_rng(dimension)
     X = rng.normal(size=(60, dimension)) * rng.lognormal(-1, 1, size=(60, 1))
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1) * 1.001
@@ -260,3 +269,40 @@ def test_what_is_only_sampled_goes_by_steps(open_page, shelf):
     # Between two steps: the nearest.
     page.get_by_label("ε =", exact=True).fill("3.5")
     assert shown(page)["typical-3"] == max(sweep.typical[2])
+
+
+@pytest.mark.long
+def test_the_figures_at_three_hundred_epsilons(open_page, shelf):
+    """The largest difference from the law, of each figure and case, relative."""
+    epsilons = np.exp(np.random.default_rng(SEED).uniform(np.log(0.01), np.log(100), 300)).tolist()
+    found = {}
+    for case in LONG_CASES:
+        page = open_page(shelf(f"slider-{case}", lambda case=case: built(case)))
+        shown_at = page.evaluate(
+            """async epsilons => {
+                const number = document.getElementById('slider-number'), found = [];
+                for (const epsilon of epsilons) {
+                    number.value = String(epsilon);
+                    number.dispatchEvent(new Event('input'));
+                    await new Promise(requestAnimationFrame);
+                    await new Promise(requestAnimationFrame);
+                    found.push([...document.querySelectorAll('[data-slider] output')].map(
+                        one => [one.dataset.figure, Number(one.dataset.value)]));
+                }
+                return found;
+            }""",
+            epsilons,
+        )
+        errors = {}
+        for epsilon, figures in zip(epsilons, shown_at, strict=True):
+            wanted = expected(case, epsilon)
+            for name, value in figures:
+                if name != "wrong":
+                    error = abs(value / wanted[name] - 1)
+                    errors[name] = max(errors.get(name, 0.0), error)
+        assert set(errors) == set(expected(case, 1.0)) - {"wrong"}
+        assert max(errors.values()) < 1e-8
+        found[case] = errors
+    figures = {"epsilons": len(epsilons), "largest relative error": found}
+    print(json.dumps(figures, indent=1))
+    record("report-slider", command=COMMAND, seed=SEED, figures=figures)
