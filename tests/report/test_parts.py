@@ -1,0 +1,520 @@
+"""One summary of many parts: what it says of all of them, to whom, and in which order."""
+
+import dataclasses
+import math
+import warnings
+from functools import cache
+
+import pytest
+
+import expost
+from expost._sweep import BeliefBound
+from expost.errors import InvalidInput, SeededReleaseWarning
+from expost.report import (
+    Choice,
+    Origin,
+    Summary,
+    collect,
+    collect_audit,
+    collect_epsilon,
+    collect_profile,
+    render_html,
+    render_markdown,
+)
+from expost.report.comparison import compared, why_not_compared
+from expost.report.markup import escaped
+from expost.types import Audience
+
+from .audits import audited
+from .conftest import fitted, noiseless, synthetic
+from .epsilon_choices import chosen, data
+from .pages import Page, check
+from .summaries import MAKERS, summary
+
+RECOMMENDED = "ε = 39.6"
+
+
+@cache
+def released(epsilon=2.0, *, seeded=False):
+    """A model of the rows and settings that ``chosen()`` is of, and its profile."""
+    X, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        model = expost.PrivateLogisticRegression(
+            epsilon=epsilon,
+            regularization=0.05,
+            data_norm=6.0,
+            classes=["no", "yes"],
+            random_state=3,
+        ).fit(X, y)
+    return dataclasses.replace(model.release_, seeded=seeded), expost.profile(model, X, y)
+
+
+@cache
+def profiled(epsilon=2.0, *, seeded=False):
+    release, profile = released(epsilon, seeded=seeded)
+    return collect_profile(profile, release=release)
+
+
+@cache
+def choice(kind="laplace"):
+    return collect_epsilon(chosen(kind))
+
+
+@cache
+def audit(kind):
+    return collect_audit(audited(kind))
+
+
+@cache
+def risk():
+    return collect(expost.identifiability(epsilon=2.0, delta=1e-5)).risk
+
+
+def page_of(**parts):
+    return Summary.of(parts, {"expost": "1"})
+
+
+def at(epsilon, **changes):
+    """The profile as it would be of a model released at ``epsilon`` in place of 2."""
+    part = profiled()
+    told = part.model.replace("epsilon=2,", f"epsilon={epsilon:g},")
+    return dataclasses.replace(part, epsilon=epsilon, model=told, **changes)
+
+
+# A summary of parts ------------------------------------------------------------------------------
+
+
+def test_parts_come_in_the_order_of_the_page_whatever_they_are_given_in():
+    parts = {"audit": audit("promised"), "risk": risk(), "profile": profiled(), "epsilon": choice()}
+    whole = page_of(**parts)
+    assert [*whole.by_name] == ["profile", "epsilon", "risk", "audit"]
+    assert whole.parts == tuple(parts[name] for name in whole.by_name)
+    assert whole.title == profiled().title
+    assert page_of(epsilon=choice(), audit=audit("promised")).title == choice().title
+    assert whole == page_of(**dict(reversed(parts.items())))
+    assert dict(Summary.of(parts).versions).keys() >= {"expost", "numpy", "python"}
+
+
+def test_a_summary_of_nothing_is_refused():
+    with pytest.raises(InvalidInput, match="has no part"):
+        Summary(versions=())
+    with pytest.raises(InvalidInput, match="at least one result"):
+        collect()
+
+
+def test_results_are_told_apart_by_their_type():
+    release, profile = released()
+    found = collect(profile, chosen(), audited(), release=release, source="t.csv", notices=["n"])
+    assert (found.profile.epsilon, found.epsilon.rows, found.audit.members) == (2.0, 90, 120)
+    # What is said of the run is said once, of the first.
+    assert (found.profile.source, found.epsilon.source) == ("t.csv", None)
+    assert found.notices.count("n") == 1
+    with pytest.raises(InvalidInput, match="cannot report a str"):
+        collect(profile, "an answer")
+    with pytest.raises(InvalidInput, match="two of them are of the kind 'profile'"):
+        collect(profile, profile)
+
+
+def test_what_parts_share_is_told_once():
+    shared = Choice(name="seed", value="3", origin=Origin.GIVEN)
+    own = Choice(name="seed", value="4", origin=Origin.GIVEN)
+    given = {"source": "t.csv", "made": "2026-11-16", "model": "the same model"}
+    first = dataclasses.replace(profiled(), choices=(shared,), notices=("both",), **given)
+    second = dataclasses.replace(
+        audit("promised"), choices=(own, shared), notices=("own", "both"), **given
+    )
+    whole = page_of(profile=first, audit=second)
+    assert whole.choices == (shared, own)
+    assert whole.notices == ("both", "own")
+    assert whole.models == ("the same model",)
+    assert whole.sources == ("t.csv, 2026-11-16",)
+    page = Page(render_html(whole))
+    assert [page.blocks.count(text) for text in ("both", "own", "the same model")] == [1, 1, 1]
+    assert page.text.count("t.csv, 2026-11-16") == 1
+    assert page.text.count("Choices made") == page.text.count("What to know") == 1
+
+
+# Who may read it ---------------------------------------------------------------------------------
+
+
+def marked(part, mark):
+    """A part that says of itself who may read it; only some kinds may say anything but fail."""
+    other = object.__new__(type(part))
+    other.__dict__.update(part.__dict__, audience=mark)
+    return other
+
+
+def test_the_mark_is_that_of_the_strictest_part():
+    free, private = risk(), profiled()
+    assert (free.audience, private.audience) == (Audience.PASS, Audience.FAIL)
+    assert page_of(risk=free).audience is Audience.PASS
+    assert page_of(risk=free, profile=private).audience is Audience.FAIL
+    reviewed = marked(audit("promised"), Audience.REVIEW)
+    assert page_of(risk=free, audit=reviewed).audience is Audience.REVIEW
+    assert page_of(risk=free, audit=reviewed, profile=private).audience is Audience.FAIL
+
+
+def test_nothing_but_what_is_marked_pass_is_public():
+    told = dataclasses.replace(
+        profiled(),
+        choices=(Choice(name="secret", value="3", origin=Origin.READ),),
+        notices=("a secret notice",),
+        source="secret.csv",
+    )
+    whole = page_of(profile=told, epsilon=choice(), risk=risk(), audit=audit("refuted"))
+    public = whole.public()
+    assert public == page_of(risk=risk())
+    for text in (render_html(public), render_markdown(public)):
+        assert "PASS" in text
+        assert "secret" not in text
+        assert profiled().top[0].key not in text.split()
+        for part in (told, choice(), audit("refuted")):
+            for sentence in (*sentences(part), *part.notices, part.model):
+                assert sentence not in text
+    reviewed = marked(audit("promised"), Audience.REVIEW)
+    assert page_of(risk=risk(), audit=reviewed).public() == public
+    assert public.public() == public
+
+
+def test_a_page_with_nothing_public_is_refused():
+    whole = page_of(profile=profiled(), audit=marked(audit("promised"), Audience.REVIEW))
+    with pytest.raises(InvalidInput) as caught:
+        whole.public()
+    assert "nothing here is marked pass (profile: fail, audit: review)" in str(caught.value)
+    assert "expost publish" in str(caught.value)
+
+
+def test_two_summaries_become_one():
+    first = Summary.of({"profile": profiled()}, {"expost": "1", "numpy": "2"})
+    second = Summary.of({"epsilon": choice(), "risk": risk()}, {"expost": "1", "numpy": "3"})
+    whole = first.merged(second)
+    assert [*whole.by_name] == ["profile", "epsilon", "risk"]
+    assert [*second.merged(first).by_name] == [*whole.by_name]
+    # Neither version is hidden by the other.
+    assert whole.versions == (("expost", "1"), ("numpy", "2"), ("numpy", "3"))
+    assert whole.answer == page_of(profile=profiled(), epsilon=choice(), risk=risk()).answer
+    with pytest.raises(InvalidInput, match="two parts of the kind 'profile'"):
+        whole.merged(first)
+
+
+# The answer --------------------------------------------------------------------------------------
+
+
+def sentences(part):
+    """All that a part has to say."""
+    said = part.headline
+    return [text for text in (said.epsilon, said.exposed, said.advice) if text] + [*part.answer]
+
+
+@pytest.mark.parametrize(
+    ("parts", "which", "exposed", "advice"),
+    [
+        ({"profile": profiled}, "promises ε = 2", "most exposed row by", "No row is exposed past"),
+        ({"epsilon": choice}, f"Use {RECOMMENDED}.", "gets at ε = 39.6", "If that is sure enough"),
+        ({"risk": risk}, "Promised: ε = 2", "is at most 89.2", "expost risk --belief"),
+        (
+            {"audit": lambda: audit("nothing")},
+            "No promise of privacy",
+            "learns nothing",
+            "Nothing here speaks against",
+        ),
+        (
+            {"profile": profiled, "audit": lambda: audit("promised")},
+            "promises ε = 2",
+            "most exposed row by",
+            "No row is exposed past",
+        ),
+        (
+            {"epsilon": choice, "audit": lambda: audit("promised")},
+            f"Use {RECOMMENDED}.",
+            "gets at ε = 39.6",
+            "If that is sure enough",
+        ),
+        (
+            {"profile": profiled, "epsilon": choice},
+            f"released at ε = 2, less than the {RECOMMENDED} that is recommended",
+            "most exposed row by",
+            "with room to spare",
+        ),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+def test_three_sentences_say_which_epsilon_how_exposed_and_what_to_do(
+    parts, which, exposed, advice
+):
+    whole = page_of(**{name: make() for name, make in parts.items()})
+    assert len(whole.answer) == 3
+    for sentence, words in zip(whole.answer, (which, exposed, advice), strict=True):
+        assert words in sentence.replace("\xa0", " ")
+        assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("kind", ["refuted", "memorised"])
+def test_an_alarm_speaks_for_the_page_and_nothing_beside_it_says_how_to_release(kind):
+    whole = page_of(profile=profiled(), epsilon=choice(), risk=risk(), audit=audit(kind))
+    alarm = audit(kind).headline
+    assert alarm.alarm
+    assert whole.answer == (alarm.epsilon, alarm.exposed, alarm.advice)
+    page = Page(render_html(whole))
+    for quiet in (profiled(), choice(), risk()):
+        assert quiet.headline.advice not in page.text
+        assert quiet.headline.exposed in whole.lead(quiet)
+    assert f"Use {RECOMMENDED}" not in page.text
+    # Without it each says what to do.
+    calm = page_of(profile=profiled(), risk=risk(), audit=audit("promised"))
+    assert calm.answer[2] == profiled().headline.advice
+    assert risk().headline.advice in calm.lead(risk())
+
+
+def test_a_broken_promise_is_an_alarm():
+    kept = synthetic(200)
+    losses = dataclasses.replace(kept.losses, worst_case=1e-4)
+    broken = collect_profile(dataclasses.replace(kept, losses=losses))
+    assert broken.headline.alarm
+    whole = page_of(profile=broken, epsilon=choice(), audit=audit("promised"))
+    assert whole.answer[0].startswith("The promise is broken")
+    assert whole.answer[2].startswith("Do not release this model")
+    # Of two alarms the first speaks, and the other says its own in its place.
+    both = page_of(profile=broken, audit=audit("refuted"))
+    assert both.answer == whole.answer
+    assert both.lead(audit("refuted"))[:3] == (
+        audit("refuted").headline.epsilon,
+        audit("refuted").headline.exposed,
+        audit("refuted").headline.advice,
+    )
+
+
+def exposing(*losses, seeded=None):
+    """The profile of rows that lose so much."""
+    part = synthetic(len(losses), epsilon=50.0)
+    figures = dataclasses.replace(
+        part.losses, loss=part.loss * 0 + losses, low=part.loss + losses, high=part.loss + losses
+    )
+    release = None if seeded is None else released(seeded=seeded)[0]
+    return collect(dataclasses.replace(part, losses=figures), release=release)
+
+
+def test_rows_past_three_quarters_are_counted_and_a_seed_is_a_rehearsal():
+    past = math.log(3)  # odds of 3 to 1
+    advice = exposing(0.9 * past, 1.1 * past, -1.2 * past).answer[2]
+    assert advice.startswith("2 rows are exposed past 75\xa0%: let expost epsilon find an ε")
+    assert exposing(0.9 * past, 1.1 * past).answer[2].startswith("1 row is exposed past")
+    calm = exposing(0.9 * past, -0.99 * past).answer[2]
+    assert calm.startswith("No row is exposed past 75\xa0%")
+    assert "keep this page to yourself" in calm
+    seeded = exposing(2.0, 0.1, seeded=True).answer[2]
+    assert seeded.startswith("Its noise came from a seed, so this is a rehearsal; and 1 row is")
+    assert seeded.endswith("release at that one without a seed.")
+    assert exposing(0.1, seeded=True).answer[2].endswith("before anything leaves the building.")
+    assert "seed" not in exposing(0.1, seeded=False).answer[2]
+
+
+def test_what_is_not_certain_is_not_called_so():
+    told = exposing(45.0, 0.1)
+    assert ">\xa099.9\xa0% sure whether it was in the data" in told.answer[1]
+    assert "100\xa0% sure" not in " ".join((*told.answer, *told.lead(told.profile)))
+    assert "100\xa0%" not in {text for text in Page(render_html(told)).blocks if "sure" in text}
+
+
+def test_without_noise_nothing_is_promised_and_all_can_be_certain():
+    whole = collect(noiseless(50))
+    which, exposed, advice = whole.answer
+    assert which == "This model carries no noise, so no ε is promised."
+    assert "can be certain whether a row was in the data, for 49 of its 50 rows" in exposed
+    assert advice.startswith("Do not share it with anybody who may not see its rows")
+
+
+# A model beside the ε that is recommended --------------------------------------------------------
+
+
+def test_the_choice_is_of_the_same_rows_and_says_what_the_tests_take_it_to_say():
+    assert choice().recommended == 39.6
+    assert 41 < choice().limit < 43
+    assert why_not_compared(profiled(), choice()) is None
+    assert profiled().top[0].exposure < math.log(3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "which", "advice"),
+    [
+        (2.0, f"less than the {RECOMMENDED} that is", "It keeps the bound on beliefs (75 %) with"),
+        (39.5, f"less than the {RECOMMENDED} that is", "with room to spare"),
+        (39.6, "released at ε = 39.6, the recommended one", "share it if that is sure enough"),
+        (41.0, f"and no more than {RECOMMENDED} is", "but less would do, as the reasons below"),
+        (80.0, f"and no more than {RECOMMENDED} is", "is not kept: release another model at"),
+    ],
+)
+def test_the_models_epsilon_stands_beside_the_recommended_one(epsilon, which, advice):
+    said = compared(at(epsilon), choice())
+    assert which in said.epsilon.replace("\xa0", " ")
+    assert f"released at ε = {epsilon:g}" in said.epsilon
+    assert advice in said.advice.replace("\xa0", " ")
+    # How exposed the rows are is known of this model, and that is what is told.
+    assert said.exposed is None
+    whole = page_of(profile=at(epsilon), epsilon=choice())
+    assert whole.answer == (said.epsilon, at(epsilon).headline.exposed, said.advice)
+    assert ("do not share this one" in said.advice) == (epsilon > choice().limit)
+
+
+def test_a_seeded_model_is_a_rehearsal_at_whatever_epsilon():
+    for epsilon in (2.0, 39.6, 80.0):
+        advice = compared(at(epsilon, seeded=True), choice()).advice
+        assert "so this is a rehearsal: release a model without one, at ε = 39.6 or less" in advice
+    assert "rehearsal" in page_of(profile=profiled(seeded=True), epsilon=choice()).answer[2]
+
+
+def test_an_unlucky_draw_is_told_and_not_drawn_again():
+    worse = dataclasses.replace(profiled().top[0], loss=2.0, low=2.0, high=2.0)
+    for epsilon in (2.0, 39.6, 41.0):
+        advice = compared(at(epsilon, top=(worse,)), choice()).advice
+        assert "makes an attacker surer of some row" in advice
+        assert "Do not draw again until one pleases" in advice
+        assert "--quantile 0.95" in advice
+    assert "surer" not in compared(at(80.0, top=(worse,)), choice()).advice
+    # Evidence that a row was not in the data is no belief that it was.
+    against = dataclasses.replace(worse, loss=-2.0, low=-2.0, high=-2.0)
+    calm = dataclasses.replace(worse, loss=1.0, low=1.0, high=1.0)
+    assert "surer" not in compared(at(2.0, top=(against, calm)), choice()).advice
+    # A bound that was set from another prior, for nine releases in ten: e² to 9 is 45.08 %.
+    for largest, passed in ((0.45, True), (0.452, False)):
+        bound = BeliefBound(largest=largest, prior=0.1, quantile=0.9)
+        other = dataclasses.replace(choice(), bound=bound)
+        advice = compared(at(2.0, top=(worse,)), other).advice
+        assert ("With probability 0.9 its ε keeps" in advice) == passed
+        assert ("a --quantile above 0.9" in advice) == passed
+
+
+def test_no_noise_and_no_recommendation():
+    release, profile = released(math.inf)
+    silent = collect_profile(profile, release=release)
+    said = compared(silent, choice())
+    assert said.epsilon == f"Use {RECOMMENDED}: this model carries no noise."
+    assert "Do not share this model" in said.advice
+    assert f"release another at {RECOMMENDED}" in said.advice
+    for part, words in ((profiled(), "was released at ε = 2"), (silent, "carries no noise")):
+        none = compared(part, choice("none"))
+        assert none.epsilon == f"No ε is recommended, and this model {words}."
+        assert "it misses a bound that was set" in none.advice
+
+
+def test_what_is_of_something_else_is_not_compared():
+    release, _, _, profile = fitted()
+    others = {
+        "other rows and regularization": collect_profile(profile, release=release),
+        "no known epsilon": dataclasses.replace(profiled(), epsilon=None),
+        "another noise": dataclasses.replace(
+            profiled(), model=profiled().model.replace("laplace", "gaussian")
+        ),
+        "nothing that is known": collect_profile(synthetic(90)),
+    }
+    for name, part in others.items():
+        assert compared(part, choice()) is None, name
+        whole = page_of(profile=part, epsilon=choice())
+        # The model, which is there, speaks; the choice says its own in its place.
+        said = part.headline
+        assert whole.answer == (said.epsilon, said.exposed, said.advice), name
+        assert choice().headline.epsilon in whole.lead(choice())
+        assert whole.notices[0].startswith("The choice of ε is of another mechanism")
+    persons = expost.profile(release, *fitted()[1:3], groups=[i // 3 for i in range(150)])
+    part = collect_profile(persons, release=release)
+    assert compared(part, choice()) is None
+    assert "a person of several rows less" in page_of(profile=part, epsilon=choice()).notices[0]
+    assert page_of(profile=profiled(), epsilon=choice()).notices == (
+        *profiled().notices,
+        *choice().notices,
+    )
+
+
+# Where it stands ---------------------------------------------------------------------------------
+
+
+def combinations():
+    yield from ((kind, lambda kind=kind: summary(kind)) for kind in MAKERS)
+    pair = {"profile": profiled, "epsilon": choice}
+    yield "compared", lambda: page_of(**{name: make() for name, make in pair.items()})
+    for kind in ("promised", "refuted"):
+        yield (
+            f"compared-{kind}",
+            lambda kind=kind: page_of(
+                profile=profiled(), epsilon=choice(), risk=risk(), audit=audit(kind)
+            ),
+        )
+
+
+COMBINATIONS = dict(combinations())
+
+
+def replaced(whole):
+    """What the page says in other words, as the documentation of a summary has it."""
+    alarm = any(part.headline.alarm for part in whole.parts)
+    if alarm:
+        use = [whole.epsilon.headline.epsilon] if whole.epsilon else []
+        return use + [p.headline.advice for p in whole.parts if not p.headline.alarm]
+    if whole.profile and whole.epsilon and compared(whole.profile, whole.epsilon):
+        said = whole.epsilon.headline
+        return [said.epsilon, said.advice, whole.profile.headline.advice]
+    return []
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_every_sentence_stands_on_the_page_exactly_once(name):
+    whole = COMBINATIONS[name]()
+    page, text = Page(render_html(whole)), render_markdown(whole).splitlines()
+    gone = {" ".join(sentence.split()) for sentence in replaced(whole) if sentence}
+    for sentence in dict.fromkeys((*whole.answer, *(s for p in whole.parts for s in sentences(p)))):
+        shown = " ".join(sentence.split())
+        expected = 0 if shown in gone else 1
+        assert page.blocks.count(shown) == expected, shown
+        assert text.count(escaped(sentence)) == expected, shown
+
+
+# The issue's order; what belongs to one of its places stands there in any order of its own.
+ORDER = (
+    ("answer",),
+    ("slider",),
+    ("profile", "top"),
+    ("transition", "next", "reasons", "table", "critical", "cost"),
+    ("groups",),
+    ("search",),
+    ("beliefs",),
+    ("risk", "published", "training"),
+    ("roc", "attacks", "rows", "audit-groups", "exposures", "bounds", "questions", "audits"),
+    ("ledger",),
+    ("accuracy", "model"),
+    ("choices",),
+    ("notices",),
+    ("reading",),
+)
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_sections_stand_in_the_order_that_was_asked_for(name):
+    page = Page(render_html(COMBINATIONS[name]()))
+    check(page)
+    place = {key: number for number, keys in enumerate(ORDER) for key in keys}
+    places = [place[key] for key in page.sections]
+    assert places == sorted(places)
+    assert page.sections[0] == "answer"
+    # Versions close the page.
+    assert page.tags[page.tags.index("footer") :].count("section") == 0
+
+
+def test_a_page_of_everything_has_every_section():
+    release, profile = released()
+    whole = collect(
+        profile,
+        chosen(),
+        audited("promised"),
+        expost.identifiability(epsilon=2.0),
+        release=release,
+        groups=[profile.by(data()[1], name="answer")],
+        command="expost profile t.csv",
+        choices=[Choice(name="seed", value="3", origin=Origin.GIVEN)],
+        notices=["mind this"],
+    )
+    found = Page(render_html(whole)).sections
+    assert {key for keys in ORDER for key in keys} - set(found) <= {
+        *("published", "training", "audits", "ledger", "accuracy")
+    }
+    assert len(whole.answer) == 3
