@@ -84,7 +84,7 @@ class BeliefRow:
         """Where it is proved to lie."""
         low, high = float(expit(self.low)), float(expit(self.high))
         if high - low < _SHOWN:
-            return "proved to within 0.1 %"
+            return symbols("proved to within 0.1 %")
         return f"proved to lie from {_least_text(self.low)} to {sure_text(self.high)}"
 
 
@@ -148,7 +148,7 @@ class WorstFigures:
     @property
     def found_text(self) -> str:
         """Rounded up."""
-        return percent(self.found)
+        return symbols(percent(self.found))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,11 +233,11 @@ def collect_beliefs(
 def _least_text(log_odds: float) -> str:
     """A belief by its log odds, rounded down."""
     if log_odds == math.inf:
-        return "100 %"
+        return symbols("100 %")
     belief = float(expit(log_odds))
     if belief < 0.01:
-        return f"{at_least(100 * belief, 2)} %"
-    return f"{min(math.floor(1000 * belief * (1 + 1e-12)) / 10, 99.9):.1f} %"
+        return symbols(f"{at_least(100 * belief, 2)} %")
+    return symbols(f"{min(math.floor(1000 * belief * (1 + 1e-12)) / 10, 99.9):.1f} %")
 
 
 def _row(found: RowIdentifiability, row: int, most: FloatArray, least: FloatArray) -> BeliefRow:

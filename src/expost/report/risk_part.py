@@ -94,7 +94,8 @@ class RiskWay:
     def belief_text(self) -> str:
         """Rounded up, and 100 % only where the loss has no bound."""
         certain = self.loss == math.inf
-        return wording.percent(self.belief, 0.0 if certain else max(1 - self.belief, 5e-324))
+        doubt = 0.0 if certain else max(1 - self.belief, 5e-324)
+        return symbols(wording.percent(self.belief, doubt))
 
     @property
     def advantage_text(self) -> str:
@@ -224,7 +225,9 @@ def _attacker(found: Identifiability) -> str:
         if found.exceeded > 0
         else ""
     )
-    return f"The attacker knows every other row and how the model is made, and {before}.{passed}"
+    return symbols(
+        f"The attacker knows every other row and how the model is made, and {before}.{passed}"
+    )
 
 
 def _figure(one: Figure, found: Identifiability) -> RiskFigure:
@@ -306,7 +309,7 @@ def added_up_heading(found: CompositionComparison | None) -> str:
         return ""
     passed = f", passed with a chance of {wording.chance(found.delta)}" if found.delta > 0 else ""
     before = wording.chosen_percent(found.prior)
-    return (
+    return symbols(
         f"{_text(found.description)}, added up: ε at δ = {_power(found.delta)}, and beliefs from"
         f" {before}{passed}."
     )

@@ -28,6 +28,7 @@ _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
 # Neither in an option's name nor in that of a parameter.
 _SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
 _EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)")
+_PERCENT = re.compile(r"(?<=\d) %")
 
 
 def count(value: int) -> str:
@@ -83,7 +84,8 @@ def symbols(text: str) -> str:
         times = "" if found[1] == "1" else f"{found[1]}{_SPACE}×{_SPACE}"
         return f"{times}10{str(int(found[2])).translate(_SUPERSCRIPTS)}"
 
-    return _EXPONENT.sub(power, _SPELLED.sub(lambda found: _GREEK[found[1]], text))
+    spelled = _SPELLED.sub(lambda found: _GREEK[found[1]], text)
+    return _PERCENT.sub(f"{_SPACE}%", _EXPONENT.sub(power, spelled))
 
 
 def uncertain(belief: float) -> float:
@@ -103,4 +105,4 @@ def upper(value: float, digits: int = 3) -> str:
 def sure_text(log_odds: float) -> str:
     """A belief by its log odds, rounded up; 100 % only where they are infinite."""
     doubt = max(float(expit(-log_odds)), 5e-324) if log_odds < math.inf else 0.0
-    return risk_wording.percent(float(expit(log_odds)), doubt)
+    return symbols(risk_wording.percent(float(expit(log_odds)), doubt))
