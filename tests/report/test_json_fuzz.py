@@ -5,10 +5,12 @@ import json
 import math
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expost.errors import ExpostError
+from expost._jobs.report import ReportJob, run
+from expost.errors import ExpostError, InvalidInput
 from expost.report import Summary, parse_json, render_json
 from expost.types import Audience
 
@@ -170,3 +172,29 @@ def _at(plain, path):
     for step in path:
         plain = plain[step]
     return plain
+
+
+def test_figures_of_the_right_type_that_cannot_be_shown_are_refused_too(tmp_path):
+    for place, (path, other) in enumerate(
+        [
+            (("profile", "top", 0, "belief"), 3.0),
+            (("profile", "curve", 0, "typical"), None),
+        ]
+    ):
+        file = tmp_path / f"{place}.json"
+        file.write_text(json.dumps(mutated(content("profile-bare"), path, other, "other")))
+        out = tmp_path / str(place)
+        with pytest.raises(InvalidInput, match=r"^summary: holds figures that cannot be shown"):
+            run(ReportJob(paths=(file,), out=out))
+        assert not out.exists() or not list(out.iterdir())
+
+
+def test_rows_whose_figures_are_not_one_for_each_are_refused():
+    plain = content("profile-laplace")
+    for name in ("numbers", "keys", "loss", "low", "high", "distance"):
+        shorter = (plain["profile"]["row_data"][name] or ["a"] * 60)[:-1]
+        broken = mutated(plain, ("profile", "row_data", name), shorter, "other")
+        refused(broken, r"^profile\.row_data: does not hold together \(rows: must have one")
+    for number in (-1, 2**32):
+        broken = mutated(plain, ("profile", "row_data", "numbers", 3), number, "other")
+        refused(broken, r"^profile\.row_data: does not hold together \(numbers: must")

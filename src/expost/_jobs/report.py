@@ -11,7 +11,7 @@ from pathlib import Path
 
 from expost._jobs.folder import check_page_folder
 from expost._jobs.pages import SUMMARIES, read_summary, store_page
-from expost.errors import InvalidInput
+from expost.errors import ExpostError, InvalidInput
 from expost.report import Summary
 from expost.types import Neighbouring
 
@@ -62,8 +62,21 @@ def run(job: ReportJob) -> Outcome:
     whole = _merged(read)
     summary = whole.public() if job.public else whole
     left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
-    files = store_page(job.out, summary)
+    files = _stored(job.out, summary)
     return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
+
+
+def _stored(out: Path, summary: Summary) -> dict[str, Path]:
+    """Write the page: figures of a file may be of the right types, and none that can be shown."""
+    try:
+        return store_page(out, summary)
+    except ExpostError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"summary: holds figures that cannot be shown ({error}); make it again with the command"
+            " that wrote it."
+        ) from error
 
 
 def _found(paths: Sequence[Path]) -> list[Path]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from expost._columns import printable
 from expost._privacy_profile import PrivacyProfile
+from expost.errors import InvalidInput
 from expost.types import FloatArray
 
 __all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile"]
@@ -48,6 +49,14 @@ class RowsData:
     distance: tuple[float, ...]
     noiseless: bool
     in_order: bool
+
+    def __post_init__(self) -> None:
+        keys = self.numbers if self.keys is None else self.keys
+        figures = (self.loss, self.low, self.high, self.distance, keys)
+        if any(len(each) != len(self.numbers) for each in figures):
+            raise InvalidInput("rows: must have one of each figure.")
+        if self.numbers and not 0 <= min(self.numbers) <= max(self.numbers) < 2**32:
+            raise InvalidInput("numbers: must be of at least 0, and below 2**32.")
 
     def __len__(self) -> int:
         """How many rows the page has."""
