@@ -125,6 +125,7 @@ def test_a_row_is_found_by_its_values_without_a_mouse(open_page, made, tmp_path)
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Space")
     chooser.value.set_files(path)
+    page.locator("[data-conditions]").wait_for()
     tabbed_to(page, "[data-conditions] [data-find]")
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('[data-file-status]').textContent.trim() !== ''")
