@@ -201,7 +201,7 @@ def test_words_and_data(found):
     assert found.aggregate()["audience"] == "review"
     assert "rows" not in found.aggregate()
     assert found.to_frame().shape[0] == 240
-    assert "<strong>Audit of" in found._repr_html_()
+    assert "<h2>What attacks get out of a model of 120 rows</h2>" in found._repr_html_()
 
 
 def test_the_table_is_written_for_the_curator(found, tmp_path):

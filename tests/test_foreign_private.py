@@ -262,7 +262,7 @@ def test_a_broken_promise_is_said_in_the_first_line(q, epsilon):
     assert first.startswith(f"PROMISE BROKEN: 1 of {len(X)} rows")
     assert f"the {epsilon:g} nats" in first
     assert str(found).startswith("PROMISE BROKEN")
-    assert "PROMISE BROKEN" in found._repr_html_().partition("<ul>")[0]
+    assert "The promise is broken" in found._repr_html_().partition("</li>")[0]
     assert json.loads(found.to_json())["promise_broken"] is True
     assert found.ranking[0] == len(X) - 1
     assert "q²/4" in found.notices[0]

@@ -563,7 +563,7 @@ def test_each_row_counts_with_the_score_of_its_person():
     shown = str(found)
     assert shown.startswith(f"{len(owner)} rows, each with its person's exposure, by city\n")
     assert re.search(r"^group +rows +persons +share", shown, re.MULTILINE)
-    assert "<th>persons</th>" in found._repr_html_()
+    assert ">persons</th>" in found._repr_html_()
     # Rows on their own say nothing of persons.
     plain = group_exposure(spread, city, name="city")
     assert "person" not in str(plain) + plain._repr_html_()

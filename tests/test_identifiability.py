@@ -406,8 +406,9 @@ def test_what_is_told_is_readable_and_may_be_published(tmp_path):
         assert max(len(line) for line in found.lines(width)) <= width
     assert repr(found) == "Identifiability(2 releases of epsilon = 1, delta = 1e-05)"
     page = found._repr_html_()
-    assert page.count("<tr>") == 1 + len(found.figures)
-    assert all(sentence in page.replace("&#x27;", "'") for sentence in found.sentences)
+    lines = 1 + len(found.figures) + 1 + len(found.comparison.rows)
+    assert page.count("<tr>") == lines
+    assert all(sentence in page.replace("&#39;", "'") for sentence in found.sentences)
     path = found.to_json(tmp_path / "risk.json")
     assert path.name == "risk.json"
     assert json.loads(path.read_text()) == json.loads(found.to_json())

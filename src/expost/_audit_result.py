@@ -1,6 +1,5 @@
 """What attacks got out of a model, row by row and as figures, beside what theory says."""
 
-import html
 import json
 import math
 from collections.abc import Mapping
@@ -231,12 +230,6 @@ class Audit(RowTable):
     def key(self, row: int) -> Any:
         """The id of a row, or its place: members first where both kinds were given."""
         return row if self.ids is None else self.ids[row]
-
-    def _repr_html_(self) -> str:
-        body = html.escape("\n".join(self.lines()[1:]))
-        return (
-            f"<section><strong>{html.escape(self.lines()[0])}</strong><pre>{body}</pre></section>"
-        )
 
     # -- as data -------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Audits of the same rows over ε: what attacks reach beside what the promise allows."""
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,9 +85,6 @@ class AuditSweep(Displayed):
                 f"  {bound:>7}  {shown}"
             )
         return lines
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by ε, without a row's."""

@@ -1,6 +1,5 @@
 """The answer of :func:`expost.choose_epsilon`: which ε, why, and where every row stands."""
 
-import html
 import json
 import math
 from dataclasses import dataclass
@@ -158,11 +157,6 @@ class EpsilonChoice(RowTable):
             ]
         lines += [f"- {reason}" for reason in self.reasons]
         return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
-
-    def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in str(self).splitlines())
-        body = "".join(f"<li>{line}</li>" for line in rest)
-        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""

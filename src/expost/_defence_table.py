@@ -11,7 +11,6 @@ over repetitions  Student's interval of the mean: what another parting of these 
                   another training, would change. The partings are independent draws of them.
 """
 
-import html
 import json
 import math
 from dataclasses import dataclass
@@ -234,28 +233,6 @@ class DefenceTable(RowTable):
             "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
             for line in (head, *body)
         ]
-
-    def _repr_html_(self) -> str:
-        head = "".join(
-            f'<th scope="col">{name}</th>'
-            for name in ("accuracy, %", "training", "testing", "attack", "at most")
-        )
-        body = "".join(
-            f'<tr><th scope="row">{html.escape(row.name)}</th>'
-            + "".join(f"<td>{html.escape(str(getattr(row, name)))}</td>" for name in MEASURES)
-            + f"<td>{row.limit_in_words}</td></tr>"
-            for row in self.rows
-        )
-        first, second, *_ = self.lines()
-        rest = "".join(
-            f"<li>{html.escape(line)}</li>"
-            for line in (*self.notices, WARNING, f"{self.audience.value}: {self.audience.meaning}")
-        )
-        return (
-            f"<section><strong>{html.escape(first)}</strong><p>{html.escape(second)}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<ul>{rest}</ul></section>"
-        )
 
     def columns(self) -> dict[str, Any]:
         """One line a defence; NaN where there is no interval over repetitions, or no limit."""

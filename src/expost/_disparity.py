@@ -5,7 +5,6 @@ drawn from the group's own members and others, and its hits are counted at *one*
 all rows at a false-positive rate: whoever attacks does not know the groups.
 """
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -100,9 +99,6 @@ class Disparity(Displayed):
             counts = f"{one.members:>7,}  {one.others:>7,}"
             lines.append(f"{name:<{width}}  {counts}  {area:>22}  {hits:>22}")
         return [*lines, *self.notices]
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name."""

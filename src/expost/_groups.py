@@ -11,7 +11,6 @@ top_share   how much of the top lies in a group;  lift = top_share / share, 1 if
             exposed like everybody.
 """
 
-import html
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -117,20 +116,6 @@ class _Table(Displayed):
     @property
     def _headings(self) -> tuple[str, ...]:
         return ("group", "rows", *(("persons",) if self.of_persons else ()), *_FIGURES)
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(heading)}</th>" for heading in self._headings)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(group)) + "</tr>"
-            for group in self.groups
-        )
-        notes = [*self.notices, f"{self.audience.value}: {self.audience.meaning}"]
-        return (
-            f"<section><strong>{html.escape(self.title)}</strong>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-            + "</section>"
-        )
 
     def to_json(self) -> dict[str, Any]:
         """All of it, ready for ``json.dumps``."""

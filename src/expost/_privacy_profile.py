@@ -3,7 +3,6 @@
 A set of views of the one vector that the mechanism gives.
 """
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -258,11 +257,6 @@ class PrivacyProfile(RowTable):
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""
         return row if self.ids is None else self.ids[row]
-
-    def _repr_html_(self) -> str:
-        body = "".join(f"<li>{html.escape(line)}</li>" for line in self.lines()[1:])
-        title = html.escape(self.lines()[0])
-        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""

@@ -7,7 +7,6 @@ probability that the row was there. With ℓ the row's loss her belief afterward
 sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 """
 
-import html
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -324,11 +323,6 @@ class RowIdentifiability(RowTable):
             f" {percent(worst.true_positive_rate)} of members found where"
             f" {chosen_percent(worst.false_positive_rate)} of others are taken for them"
         )
-
-    def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in self.lines())
-        body = "".join(f"<li>{line}</li>" for line in rest)
-        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""

@@ -10,7 +10,6 @@ over all runs that end in the same model, the transcript's losses are on average
 model's own. A single run's ℓ may lie on either side of ℓ_T (docs/dp-sgd.md).
 """
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,11 +131,6 @@ class IndividualEpsilon(RowTable):
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
-
-    def _repr_html_(self) -> str:
-        title, *rest = (html.escape(line) for line in self.lines())
-        body = "".join(f"<li>{line}</li>" for line in rest)
-        return f"<section><strong>{title}</strong><ul>{body}</ul></section>"
 
 
 def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilon:

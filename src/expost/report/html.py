@@ -26,7 +26,7 @@ from expost.report.slider import SliderData
 from expost.report.summary import Summary
 from expost.report.training_chart import training_panels
 
-__all__ = ["render_html"]
+__all__ = ["environment", "render_html", "style_sheet"]
 
 
 def render_html(summary: Summary) -> str:
@@ -48,14 +48,17 @@ def page_slider(summary: Summary) -> SliderData | None:
 
 def _filled(template: str, **content: Any) -> str:
     """A template with its content and the one style sheet that its policy allows."""
-    environment = _environment()
-    style = _style(environment)
-    return environment.get_template(template).render(
-        style=style,
-        style_hash=_digest(style),
-        script=script(),
-        script_hash=_digest(script()),
-        **content,
+    style = style_sheet()
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            style=style,
+            style_hash=_digest(style),
+            script=script(),
+            script_hash=_digest(script()),
+            **content,
+        )
     )
 
 
@@ -65,8 +68,9 @@ def _digest(text: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates of pages and fragments, with autoescaping, and what they call."""
+    jinja = Environment(
         loader=PackageLoader("expost.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -74,7 +78,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    jinja.filters |= {
         "count": wording.count,
         "figure": wording.figure,
         "finite": math.isfinite,
@@ -85,7 +89,7 @@ def _environment() -> Environment:
         "share": wording.share,
     }
     # A section draws its own charts from its part alone.
-    environment.globals |= {
+    jinja.globals |= {
         "audit_panels": audit_panels,
         "epsilon_panels": epsilon_panels,
         "profile_chart": profile_chart,
@@ -94,11 +98,12 @@ def _environment() -> Environment:
         "scatter_chart": scatter_chart,
         "training_panels": training_panels,
     }
-    return environment
+    return jinja
 
 
-def _style(environment: Environment) -> str:
-    loader = environment.loader
+def style_sheet() -> str:
+    """The one style sheet, of pages and fragments."""
+    loader = environment().loader
     assert loader is not None
-    source, _, _ = loader.get_source(environment, "style.css")
+    source, _, _ = loader.get_source(environment(), "style.css")
     return source

@@ -8,7 +8,6 @@ route   one way to a figure, a column of the table: by the formulas of D5.3, for
 figure  one line of the table. Bounds are rounded up, what keeps a goal towards more noise.
 """
 
-import html
 import json
 import math
 import textwrap
@@ -229,27 +228,6 @@ class Identifiability(Displayed):
             for line, label in enumerate(labels)
         ]
         return [body[0], "-" * len(body[0]), *body[1:]]
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(route.name)}</th>" for route in self.routes)
-        body = "".join(
-            f"<tr><th>{html.escape(figure.label)}</th>"
-            + "".join(
-                f"<td>{html.escape(figure.shown.get(route.key, _ABSENT))}</td>"
-                for route in self.routes
-            )
-            + "</tr>"
-            for figure in self.figures
-        )
-        said = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.sentences)
-        notes = "".join(
-            f"<li>{html.escape(line)}</li>"
-            for line in [*(f"{route.name}: {route.note}" for route in self.routes), *self.notices]
-        )
-        return (
-            f"<section><strong>{html.escape(self.lines()[0])}</strong>"
-            f"<table><tr><th></th>{head}</tr>{body}</table><ul>{said}</ul><ul>{notes}</ul></section>"
-        )
 
     def fields(self) -> dict[str, Any]:
         """What the JSON holds."""
