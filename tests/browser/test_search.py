@@ -254,6 +254,18 @@ def test_ids_tell_rows_apart_whatever_their_order(open_page, shelf):
     ]
 
 
+def test_a_column_of_small_numbers_is_not_taken_for_the_ids(open_page, shelf):
+    """Every age is also somebody's id: the column that has each id once is the right one."""
+    ids = tuple(map(str, range(ROWS)))
+    page = open_page(shelf("search-small", lambda: page_of(synthetic(ROWS, ids=ids))))
+    order = np.random.default_rng(3).permutation(ROWS)
+    content = "age,id\n" + "".join(f"{row % 90},{row}\n" for row in order)
+    give(page, content)
+    ways = page.get_by_label("Rows are told apart by").locator("option").all_inner_texts()
+    assert ways == ["the ids in the column id", "the order of the rows"]
+    assert set(find(page, ("age", "5"))) == {"5", "95"}
+
+
 def test_persons_are_found_through_any_of_their_rows(open_page, shelf):
     release, X, y, _ = fitted()
     groups = [f"g{row // 3}" for row in range(len(X))]

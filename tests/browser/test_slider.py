@@ -139,6 +139,17 @@ def test_the_curve_of_typical_exposures_moves_and_the_models_own_does_not(open_p
     assert abs(points("typical")[0][1] - typical[0][1]) > 5
 
 
+def test_it_says_where_the_typical_curve_went(open_page, shelf):
+    page = open_page(shelf("slider-laplace-2", lambda: built("laplace-2")))
+    note = page.locator("[data-above]")
+    assert not note.is_visible()
+    number = page.get_by_label("ε =", exact=True)
+    number.fill("100")
+    expect(note).to_have_text("At ε = 100 the typical curve begins above the chart.")
+    number.fill("1")
+    expect(note).to_be_hidden()
+
+
 def test_sliding_by_keyboard(open_page, shelf):
     page = open_page(shelf("slider-laplace-14", lambda: built("laplace-14")))
     slider = page.get_by_role("slider", name=re.compile("log scale"))

@@ -55,7 +55,7 @@ async function* recordsOf(file) {
       const newline = firstLineEnd(header, false);
       if (newline === null && header.length <= LONGEST_RECORD) continue;
       if (newline === null) throw new FileProblem('Line 1: a quote is opened and never closed.');
-      parser = csvParser(delimiterOf(header), newline);
+      parser = new CsvParser(delimiterOf(header), newline);
       rest = header;
     }
     const found = parser.feed(rest);
@@ -63,7 +63,7 @@ async function* recordsOf(file) {
   }
   if (parser === null) {
     if (header.trim() === '') throw new FileProblem('This file is empty.');
-    parser = csvParser(delimiterOf(header), firstLineEnd(header, true) ?? '\n');
+    parser = new CsvParser(delimiterOf(header), firstLineEnd(header, true) ?? '\n');
     const found = parser.feed(header);
     if (found.length) yield found;
   }
@@ -98,84 +98,115 @@ function delimiterOf(text) {
   return best[0];
 }
 
-function csvParser(delimiter, newline) {
-  // Of a cell: not begun, without quotes, in quotes, behind a quote that may have closed it.
-  const [FRESH, PLAIN, QUOTED, CLOSED] = [0, 1, 2, 3];
-  const last = newline[newline.length - 1];
-  let state = FRESH;
-  let cells = [];
-  let content = '';
-  let carriage = false;
-  let length = 0;
-  let width = 0;
-  let count_ = 0;
-  let blank = 0;
+// Of a cell: not begun, without quotes, in quotes, behind a quote that may have closed it.
+const [FRESH, PLAIN, QUOTED, CLOSED] = [0, 1, 2, 3];
 
-  const problem = (what) => new FileProblem(`Record ${count_ + 1}: ${what}.`);
-
-  function record(found) {
-    cells.push(content);
-    const isBlank = cells.length === 1 && content === '' && state === FRESH;
-    const finished = cells;
-    [cells, content, state, length] = [[], '', FRESH, 0];
-    if (isBlank && count_ > 0 && width > 1) {
-      blank = blank || count_ + 1;
-      return;
-    }
-    if (isBlank || blank) throw problem('is blank, or follows a blank line; delete blank lines');
-    if (count_ === 0) width = finished.length;
-    if (finished.length !== width) {
-      throw problem(`has ${finished.length} cells where the header has ${width}`);
-    }
-    count_ += 1;
-    found.push(finished);
+class CsvParser {
+  constructor(delimiter, newline) {
+    this.delimiter = delimiter;
+    this.newline = newline;
+    this.last = newline[newline.length - 1];
+    this.width = 0;
+    this.records = 0;
+    this.blank = false;
+    this.carriage = false;
+    this.found = [];
+    this.begin();
   }
 
-  function take(character, found) {
-    length += 1;
-    if (length > LONGEST_RECORD) throw problem('is too long (is a quote never closed?)');
-    if (state === QUOTED) {
-      if (character === '"') state = CLOSED;
-      else content += character;
-      return;
-    }
-    if (carriage && character !== '\n') throw problem('ends differently from line 1');
-    if (character === delimiter) {
-      cells.push(content);
-      [content, state] = ['', FRESH];
-    } else if (character === last && (newline !== '\r\n' || carriage)) {
-      carriage = false;
-      record(found);
-    } else if (character === '\r' && newline === '\r\n') {
-      carriage = true;
+  begin() {
+    this.cells = [];
+    this.content = '';
+    this.state = FRESH;
+    this.length = 0;
+  }
+
+  problem(what) {
+    return new FileProblem(`Record ${this.records + 1}: ${what}.`);
+  }
+
+  // The records that end in a piece of text.
+  feed(text) {
+    this.found = [];
+    for (let place = 0; place < text.length; place += 1) this.take(text[place]);
+    return this.found;
+  }
+
+  // The record that the end of the file ends.
+  end() {
+    this.found = [];
+    if (this.state === QUOTED) throw this.problem('a quote is opened and never closed');
+    if (this.carriage) throw this.problem('ends differently from line 1');
+    if (this.cells.length || this.state !== FRESH) this.record();
+    return this.found;
+  }
+
+  take(character) {
+    this.length += 1;
+    if (this.length > LONGEST_RECORD) throw this.problem('is too long (is a quote never closed?)');
+    if (this.state === QUOTED) {
+      if (character === '"') this.state = CLOSED;
+      else this.content += character;
+    } else if (this.carriage && character !== '\n') {
+      throw this.problem('ends differently from line 1');
+    } else if (character === this.delimiter) {
+      this.cell();
     } else if (character === '\r' || character === '\n') {
-      throw problem('ends differently from line 1');
+      this.lineEnd(character);
     } else if (character === '"') {
-      if (state === PLAIN) throw problem('has a quote within a cell');
-      if (state === CLOSED) content += '"';
-      state = QUOTED;
+      this.quote();
     } else {
-      if (state === CLOSED) throw problem('has a quote within a cell');
-      if (character === '\0') throw problem('holds a NUL: this is not a text file');
-      content += character;
-      state = PLAIN;
+      this.plain(character);
     }
   }
 
-  return {
-    feed(text) {
-      const found = [];
-      for (let place = 0; place < text.length; place += 1) take(text[place], found);
-      return found;
-    },
-    end() {
-      const found = [];
-      if (state === QUOTED) throw problem('a quote is opened and never closed');
-      if (carriage) throw problem('ends differently from line 1');
-      if (cells.length || content !== '' || state !== FRESH) record(found);
-      return found;
-    },
-  };
+  lineEnd(character) {
+    if (character === this.last && (this.newline.length === 1 || this.carriage)) {
+      this.carriage = false;
+      this.record();
+    } else if (character === '\r' && this.newline.length === 2) {
+      this.carriage = true;
+    } else {
+      throw this.problem('ends differently from line 1');
+    }
+  }
+
+  quote() {
+    if (this.state === PLAIN) throw this.problem('has a quote within a cell');
+    if (this.state === CLOSED) this.content += '"';
+    this.state = QUOTED;
+  }
+
+  plain(character) {
+    if (this.state === CLOSED) throw this.problem('has a quote within a cell');
+    if (character === '\0') throw this.problem('holds a NUL: this is not a text file');
+    this.content += character;
+    this.state = PLAIN;
+  }
+
+  cell() {
+    this.cells.push(this.content);
+    this.content = '';
+    this.state = FRESH;
+  }
+
+  record() {
+    const isBlank = this.cells.length === 0 && this.state === FRESH;
+    this.cells.push(this.content);
+    const { cells } = this;
+    this.begin();
+    if (isBlank && this.width > 1) {
+      this.blank = true;
+      return;
+    }
+    if (isBlank || this.blank) throw this.problem('is blank, or follows a blank line; delete it');
+    if (this.records === 0) this.width = cells.length;
+    if (cells.length !== this.width) {
+      throw this.problem(`has ${cells.length} cells where the header has ${this.width}`);
+    }
+    this.records += 1;
+    this.found.push(cells);
+  }
 }
 
 // A cell without the spaces around it.

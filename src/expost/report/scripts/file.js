@@ -26,7 +26,7 @@ function startFileSearch(section, rows, state) {
     if (!files.length) return;
     status.textContent = 'Reading …';
     try {
-      const shape = await look(files, placeOfKey);
+      const shape = await look(files, placeOfKey, rows.unit !== 'person');
       if (mine !== run) return;
       opened = { files, ...shape };
       const ways = waysToMatch(rows, shape);
@@ -103,34 +103,43 @@ async function* rowsOf(files) {
   }
 }
 
-// Names, number of records, and the columns all of whose cells are keys of this page.
-async function look(files, placeOfKey) {
-  let names = null;
-  let records = 0;
-  let keyed = [];
+// Names, number of records, and the columns that may hold the keys of this page.
+async function look(files, placeOfKey, unique) {
+  const shape = { names: null, records: 0, keyed: [] };
+  let candidates = [];
   for (const file of files) {
     let header = true;
     for await (const batch of recordsOf(file)) {
       for (const cells of batch) {
         if (header) {
-          const own = cells.map((text) => text.trim());
-          if (names !== null && own.join('\u0000') !== names.join('\u0000')) {
+          const names = cells.map((text) => text.trim());
+          if (shape.names === null) {
+            candidates = placeOfKey ? names.map((_, column) => ({ column, seen: new Set() })) : [];
+          } else if (names.join('\u0000') !== shape.names.join('\u0000')) {
             throw new FileProblem('These files have different headers; open those of one table.');
           }
-          if (names === null && placeOfKey) keyed = own.map((_, column) => column);
-          names = own;
+          shape.names = names;
           header = false;
         } else {
-          records += 1;
-          if (keyed.length) {
-            keyed = keyed.filter((column) => placeOfKey.has(printable(trimmed(cells[column]))));
-          }
+          shape.records += 1;
+          candidates = candidates.filter((one) => holdsKey(one, cells, placeOfKey, unique));
         }
       }
     }
   }
-  if (!records) throw new FileProblem('This file has a header and no rows.');
-  return { names, records, keyed };
+  if (!shape.records) throw new FileProblem('This file has a header and no rows.');
+  // A column with all keys is surer than one with some: a small number may be an age, or an id.
+  const whole = candidates.filter(({ seen }) => seen.size === placeOfKey.size);
+  shape.keyed = (whole.length ? whole : candidates).map(({ column }) => column);
+  return shape;
+}
+
+// Whether a column's cell is a key of this page; one that no row before had, where rows differ.
+function holdsKey({ column, seen }, cells, placeOfKey, unique) {
+  const place = placeOfKey.get(printable(trimmed(cells[column])));
+  if (place === undefined || (unique && seen.has(place))) return false;
+  seen.add(place);
+  return true;
 }
 
 // By the columns that hold the ids, and by the order of the rows where it is that of the profile.

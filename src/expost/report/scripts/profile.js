@@ -95,13 +95,15 @@ function startReadout(box, svg, area, scales, rows) {
     event.preventDefault();
     go(step);
   });
-  box.addEventListener('pointermove', (event) => {
+  const read = (event) => {
     const point = new DOMPoint(event.clientX, event.clientY);
     const inside = point.matrixTransform(svg.getScreenCTM().inverse());
     if (inside.x >= area.left - 4 && inside.x <= area.right + 4) {
       go(scales.x.value(inside.x) - 1);
     }
-  });
+  };
+  box.addEventListener('pointermove', read);
+  box.addEventListener('pointerdown', read);
   return (epsilon, figures) => {
     state = { epsilon, figures };
     show();
