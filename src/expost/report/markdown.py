@@ -56,6 +56,6 @@ def _lines(summary: Summary) -> Iterator[str]:
 def _head(summary: Summary) -> Iterator[str]:
     """The mark, the title, where it comes from, and the answer."""
     mark = summary.audience
-    yield from (f"> **{mark.value.upper()}** {mark.meaning}", "", f"# {summary.title}", "")
+    yield from (f"> **{mark.value.upper()}** {mark.meaning}", "", f"# {escaped(summary.title)}", "")
     for line in (*summary.models, *summary.sources, *summary.answer):
         yield from (escaped(line), "")

@@ -16,6 +16,7 @@ __all__ = [
     "share",
     "sure_text",
     "symbols",
+    "uncertain",
     "upper",
 ]
 
