@@ -408,7 +408,8 @@ def test_what_is_told_is_readable_and_may_be_published(tmp_path):
     page = found._repr_html_()
     lines = 1 + len(found.figures) + 1 + len(found.comparison.rows)
     assert page.count("<tr>") == lines
-    assert all(sentence in page.replace("&#39;", "'") for sentence in found.sentences)
+    shown = page.replace("&#39;", "'").replace("\N{NO-BREAK SPACE}", " ")
+    assert all(sentence in shown for sentence in found.sentences)
     path = found.to_json(tmp_path / "risk.json")
     assert path.name == "risk.json"
     assert json.loads(path.read_text()) == json.loads(found.to_json())
