@@ -1,7 +1,7 @@
 """Summaries for machines: as JSON, and read again.
 
 ``schema.json`` beside this module says what a file holds; ``docs/report-schema.md`` explains it.
-Nothing in a file is trusted when it is read: see :mod:`expost.report.typed` for its values. What a
+Nothing in a file is trusted when it is read: see :mod:`expost.report._kinds` for its values. What a
 file says of the whole (mark, title, answer) is computed anew from its parts, and each part has the
 type of its mark, so that a mark cannot be edited to make private figures public.
 """
