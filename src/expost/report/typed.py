@@ -1,8 +1,8 @@
 """Frozen dataclasses as plain JSON values and back, and the schema of those, by their type hints.
 
 One walk over the hints of a type gives a ``Kind`` (in ``_kinds.py``), which knows all three. Known
-are text, whole numbers, figures (floats), truth values, enums and ``Literal`` members of one, tuples
-of any or of a fixed length, dataclasses, and each of them or None.
+are text, whole numbers, figures (floats), truth values, enums and ``Literal`` members of one,
+tuples of any or of a fixed length, dataclasses, and each of them or None.
 """
 
 import types
