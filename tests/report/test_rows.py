@@ -66,6 +66,16 @@ def test_widths_at_the_ends_of_single_precision(value):
     assert np.all(within >= rows.within)
 
 
+def test_an_infinite_loss_is_within_nothing():
+    profile = synthetic(3)
+    for ends in (profile.losses.loss, profile.losses.high):
+        ends[1] = np.inf
+    rows = rows_of_profile(profile)
+    assert rows.numbers[0] == 1
+    assert rows.within[0] == np.inf
+    assert unpacked(packed_rows(rows)["loss"])[0] == np.inf
+
+
 def test_many_rows_are_cut_to_the_most_exposed():
     rows = rows_of_profile(synthetic(300), most=100)
     every = rows_of_profile(synthetic(300))

@@ -13,11 +13,12 @@ from expost._choice import EpsilonChoice
 from expost._recommend import Recommendation
 from expost._sampled import SampledSweep
 from expost._sweep import BeliefBound
+from expost.errors import InvalidInput
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.report.law_table import SMALLEST, law_table, scale_table
-from expost.report.slider import SHARES, slider_of_choice, slider_of_profile
+from expost.report.slider import SHARES, Step, slider_of_choice, slider_of_profile
 from report.conftest import fitted, noiseless, synthetic
 from report.epsilon_choices import chosen
 
@@ -279,3 +280,31 @@ def test_only_plain_values_are_in_it(laplace):
     assert plain(slider_of_profile(profile, release))
     assert plain(slider_of_choice(chosen("gaussian")))
     assert not plain((np.float64(1),))
+
+
+def test_what_does_not_hold_together_is_refused(laplace):
+    release, _, _, profile = laplace
+    slider = slider_of_profile(profile, release)
+    exact, step = slider.exact, Step(epsilon=1.0, typical=(1.0,) * 4, belief=0.6, error=0.0)
+    pieces = exact.scale
+    for whole, changed in (
+        (slider, {"low": 0.0}),
+        (slider, {"start": 2 * slider.high}),
+        (slider, {"high": math.inf}),
+        (slider, {"low": math.nan}),
+        (slider, {"exact": None}),
+        (slider, {"steps": (step,)}),
+        (exact, {"ranks": exact.ranks[:-1]}),
+        (exact, {"quantiles": exact.quantiles[:-1]}),
+        (exact, {"farthest": math.inf}),
+        (exact, {"distances": (math.nan, *exact.distances[1:])}),
+        (step, {"epsilon": 0.0}),
+        (step, {"typical": (1.0,)}),
+        (pieces, {"width": 0.0}),
+        (pieces, {"coefficients": ()}),
+        (pieces, {"coefficients": ((),)}),
+        (pieces, {"coefficients": ((math.inf,),)}),
+        (pieces, {"low": math.nan}),
+    ):
+        with pytest.raises(InvalidInput, match=r"^(slider|distances|steps|pieces): "):
+            replace(whole, **changed)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from expost.accounting import gaussian_scale
+from expost.errors import InvalidInput
 from expost.mechanisms import OutputPerturbation
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
 from expost.types import FloatArray
@@ -55,6 +56,13 @@ class Pieces:
     low: float
     width: float
     coefficients: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        series = (self.low, *(value for piece in self.coefficients for value in piece))
+        if not (0 < self.width < math.inf and all(map(math.isfinite, series))):
+            raise InvalidInput("pieces: their width must be positive, and their series finite.")
+        if not (self.coefficients and all(self.coefficients)):
+            raise InvalidInput("pieces: there must be at least one, and none without a series.")
 
     @property
     def high(self) -> float:

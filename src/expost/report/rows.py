@@ -68,8 +68,10 @@ class RowsData:
         loss, low, high = (np.asarray(ends) for ends in (self.loss, self.low, self.high))
         if self.noiseless:
             return np.zeros(len(loss))
-        width: FloatArray = np.maximum(high - loss, loss - low)
-        return width
+        with np.errstate(invalid="ignore"):
+            width = np.maximum(high - loss, loss - low)
+        # What is infinite at both ends is not known at all.
+        return np.where(np.isnan(width), np.inf, width)
 
 
 def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsData:

@@ -19,6 +19,7 @@ from expost._privacy_profile import PrivacyProfile
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
 from expost._sweep import OutputSweep
+from expost.errors import InvalidInput
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
@@ -59,6 +60,10 @@ class Step:
     belief: float
     error: float
 
+    def __post_init__(self) -> None:
+        if not (0 < self.epsilon < math.inf and len(self.typical) == len(SHARES)):
+            raise InvalidInput("steps: each must have a positive ε, and a figure for each share.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExactSlider:
@@ -78,6 +83,12 @@ class ExactSlider:
     quantiles: tuple[float, ...]
     farthest: float
     error: float
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) != len(self.distances) or len(self.quantiles) != len(SHARES):
+            raise InvalidInput("distances: must be one for each rank, and one for each share.")
+        if not all(0 <= at < math.inf for at in (*self.distances, *self.quantiles, self.farthest)):
+            raise InvalidInput("distances: must be finite numbers of at least 0.")
 
     def separation(self, epsilon: float, distance: float) -> float:
         """scale(ε)·distance."""
@@ -137,6 +148,12 @@ class SliderData:
     absent: bool = False
     exact: ExactSlider | None = None
     steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.start <= self.high < math.inf:
+            raise InvalidInput("slider: its ε must begin between two positive ends.")
+        if (self.exact is None) != bool(self.steps):
+            raise InvalidInput("slider: must have either a law or steps.")
 
     @property
     def accuracy(self) -> float:
