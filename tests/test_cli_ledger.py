@@ -483,6 +483,6 @@ def test_the_help_says_what_there_is(program):
     shown = " ".join(program("ledger", "--help").out.split())
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
     for name in inspect.signature(ledger_command).parameters:
-        option = {"paths": "PATH", "as_json": "--json"}.get(name, f"--{name}")
+        option = {"paths": "PATH", "as_json": "--json", "open_it": "--open"}.get(name, f"--{name}")
         assert option in shown
         assert name == "paths" or option in page

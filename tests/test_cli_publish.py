@@ -32,7 +32,8 @@ ENCODING = {
     "target": {"classes": ["<=50K", ">50K"]},
     "data_norm": 5,
 }
-RESULTS = {"report.json", "comparison.CURATOR-ONLY.json", "comparison.CURATOR-ONLY.parquet"}
+PUBLIC = {"report.json", "report.html", "report.md", "summary.json"}
+RESULTS = PUBLIC | {"comparison.CURATOR-ONLY.json", "comparison.CURATOR-ONLY.parquet"}
 SPENT = ("--kind", "data-dependent", "--epsilon-gradient", "0.7", "--epsilon-hessian", "0.3")
 PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "smoker=true", "--set", "hours=40")
 BUDGET = PublishingBudget(epsilon_gradient=0.7, epsilon_hessian=0.3, delta=1e-6)
@@ -113,7 +114,9 @@ def test_the_files_and_what_they_hold(ask, kind, model, people_csv, tmp_path):
         assert columns["everything"] == pytest.approx(report.everything(X, labels))
         assert columns["ratio"] == pytest.approx(bound / exact.exposure)
     assert "no row loses more than the bound says" in done.out
-    assert "expost lookup" in done.out.splitlines()[-1]
+    *_, asking, empty, page = done.out.splitlines()
+    assert "expost lookup" in asking
+    assert (empty, page) == ("", f"Report: {(out / 'report.html').resolve()}")
     if kind:
         assert "spent        epsilon 0.7 for the gradient, 0.3 for the Hessian" in done.out
         assert "spend that again" in done.out
@@ -126,7 +129,7 @@ def test_the_files_and_what_they_hold(ask, kind, model, people_csv, tmp_path):
 def test_a_report_needs_no_table(ask, tmp_path, model):
     done = ask(data=None)
     assert done.code == 0, done.err
-    assert names(tmp_path / "o") == {"report.json"}
+    assert names(tmp_path / "o") == PUBLIC
     assert "exact" not in done.out
     report = PublishedReport.load(tmp_path / "o" / "report.json")
     assert report.to_json() == publish(model).to_json()
@@ -171,7 +174,7 @@ def test_an_earlier_report_is_not_written_over_unasked(ask, tmp_path):
     # Another kind over it: the notice stays; a report that spent nothing has none.
     assert "stays spent" in ask("--force").out
     assert "stays spent" not in ask("--force", data=None).out
-    assert names(out) == {"report.json"}
+    assert names(out) == PUBLIC
 
 
 def test_other_files_of_the_folder_are_left_alone(ask, tmp_path, model):
@@ -378,9 +381,8 @@ def test_the_help_says_what_there_is(program):
     assert {"publish", "lookup"} <= {entry.name for entry in app.registered_commands}
     documented = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
     for name in inspect.signature(publish_command).parameters:
-        option = {"data": "people.csv", "id_column": "--id", "as_json": "--json"}.get(
-            name, "--" + name.replace("_", "-")
-        )
+        named = {"data": "people.csv", "id_column": "--id", "as_json": "--json"}
+        option = (named | {"open_it": "--open"}).get(name, "--" + name.replace("_", "-"))
         assert option in documented, option
 
 

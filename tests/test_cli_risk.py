@@ -150,6 +150,6 @@ def test_help_waits_for_nothing_and_names_every_option():
     assert done.code == 0
     assert not {"scipy", "matplotlib", "dp_accounting"} & imported(done)
     for name in inspect.signature(_cli_risk.risk_command).parameters:
-        if name not in ("model", "as_json"):
+        if name not in ("model", "as_json", "open_it"):
             assert f"--{name.replace('_', '-')}" in done.out
     assert any(command.name == "risk" for command in app.registered_commands)
