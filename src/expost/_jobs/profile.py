@@ -218,7 +218,7 @@ def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
         made=made_now(),
         choices=_choices(job, encoding, found.release),
         accuracy=_accuracy(found),
-        groups=tuple(_groups(found)),
+        groups=tuple(sorted(_groups(found), key=_unevenness, reverse=True)),
         explanation=explanation,
         notices=(*rows.notices, *notes),
     )
@@ -236,6 +236,11 @@ def _groups(found: _Found) -> Iterator[Grouping]:
         cells = pa.Table.from_batches(found.rows.table.blocks(columns=some))
         for name in some:
             yield found.result.by(cells.column(name).combine_chunks(), name=name)
+
+
+def _unevenness(grouping: Grouping) -> float:
+    """How far the exposed rows are spread over the groups otherwise than all rows are."""
+    return sum(abs(group.top_share - group.share) for group in grouping.groups)
 
 
 def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
