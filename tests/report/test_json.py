@@ -11,8 +11,11 @@ import jsonschema
 import pytest
 
 import documents
+import expost
 from expost.errors import InvalidInput
 from expost.report import (
+    Choice,
+    Origin,
     Part,
     Summary,
     collect,
@@ -297,6 +300,29 @@ def test_a_published_part_without_a_promise_is_not_for_everybody():
     refused(plain, r"^published: does not hold together")
     plain["published"]["audience"] = plain["audience"] = "review"
     assert parse_json(json.dumps(plain)).audience is Audience.REVIEW
+
+
+def test_what_is_told_of_the_data_is_not_on_a_public_page():
+    told = {
+        "choices": [Choice(name="bound", value="71 years", origin=Origin.READ)],
+        "notices": ["Three rows were left out."],
+        "source": "patients.csv",
+        "made": "2026-11-16",
+    }
+    risk, profile = expost.identifiability(epsilon=1.0), synthetic(3)
+    for results in ((risk, profile), (profile, risk)):
+        both = collect(*results, **told)
+        assert both.profile.source == "patients.csv"
+        assert "Three rows" in render_json(both)
+        for shown in (render_json(both.public()), render_html(both.public())):
+            assert not any(words in shown for words in ("71 years", "Three rows", "patients"))
+    alone = collect(risk, source="promise.json")
+    assert alone.public().risk.source == "promise.json"
+    with pytest.raises(InvalidInput, match="read from the data"):
+        collect(risk, choices=told["choices"])
+    plain = content("risk")
+    plain["risk"]["choices"] = [{"name": "a", "value": "b", "origin": "read from the data"}]
+    refused(plain, r"^risk: does not hold together \(choices: one was read from the data")
 
 
 def test_a_public_summary_holds_nothing_of_the_other_parts():

@@ -54,15 +54,18 @@ def collect(
     ``made``      a date to show; the clock is not read, so the same input gives the same page.
     ``versions``  of the packages; read from what is installed if None.
 
-    The last five are told of the first result.
+    ``choices`` to ``made`` are told of the first result that is not for everybody, if there is one,
+    so that a public page leaves them out: they may tell of the data.
     """
     context = Context(choices=choices, notices=notices, source=source, made=made)
     parts: dict[str, Part] = {}
     results = (*results, *_profiles(results))
+    private = [each for each in results if not isinstance(each, Identifiability | PublishedReport)]
+    told = next(iter((*private, *results)), None)
     for result in results:
         found = _parts(
             result,
-            context,
+            context if result is told else Context(),
             release=release,
             groups=groups,
             explanation=explanation,
@@ -77,7 +80,6 @@ def collect(
                 " each."
             )
         parts |= found
-        context = Context()
     if "training" in parts and "profile" in parts and not parts["profile"].headline.alarm:
         # Both tell of the same run, and its training knows best what was promised.
         parts["profile"] = replace(parts["profile"], headline=Headline())

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from expost._groups import printable
+from expost.errors import InvalidInput
 from expost.types import Audience
 
 __all__ = [
@@ -80,6 +81,11 @@ class Part(ABC):
     source: str | None = None
     made: str | None = None
     audience: Audience = Audience.FAIL
+
+    def __post_init__(self) -> None:
+        read = any(choice.origin is Origin.READ for choice in self.choices)
+        if self.audience is Audience.PASS and read:
+            raise InvalidInput("choices: one was read from the data, so that this cannot be pass.")
 
     @property
     @abstractmethod

@@ -130,6 +130,7 @@ class PublishedPart(Part):
     audience: Literal[Audience.PASS, Audience.REVIEW]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # A mark that was edited in a file must not publish what promises nothing.
         promised = bool(self.budget) and all(line.epsilon < math.inf for line in self.budget)
         if self.audience is Audience.PASS and not promised:
