@@ -144,6 +144,7 @@ class CsvParser {
   take(character) {
     this.length += 1;
     if (this.length > LONGEST_RECORD) throw this.problem('is too long (is a quote never closed?)');
+    if (character === '\0') throw this.problem('holds a NUL: this is not a text file');
     if (this.state === QUOTED) {
       if (character === '"') this.state = CLOSED;
       else this.content += character;
@@ -179,7 +180,6 @@ class CsvParser {
 
   plain(character) {
     if (this.state === CLOSED) throw this.problem('has a quote within a cell');
-    if (character === '\0') throw this.problem('holds a NUL: this is not a text file');
     this.content += character;
     this.state = PLAIN;
   }
@@ -200,7 +200,12 @@ class CsvParser {
       return;
     }
     if (isBlank || this.blank) throw this.problem('is blank, or follows a blank line; delete it');
-    if (this.records === 0) this.width = cells.length;
+    if (this.records === 0) {
+      if (cells.some((name) => /[\r\n]/.test(name))) {
+        throw this.problem('a column name holds a line end');
+      }
+      this.width = cells.length;
+    }
     if (cells.length !== this.width) {
       throw this.problem(`has ${cells.length} cells where the header has ${this.width}`);
     }
