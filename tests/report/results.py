@@ -228,6 +228,7 @@ _MAKERS = {
     "selection cost": lambda: expost.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
     "snapshots": lambda: snapshots()[1],
     "transcript": transcript,
+    "transcript of batches": lambda: transcript(rate=0.5),
     "transcript without an epoch": lambda: transcript(epochs=0),
 }
 

@@ -24,12 +24,13 @@ from expost.report.card import Card
 from expost.report.cards import CARDS, TORCH_CARDS
 from expost.report.epsilon_part import collect_epsilon
 from expost.report.html import environment, style_sheet
-from expost.report.parts import Part
+from expost.report.parts import Context, Part
 from expost.report.plots import audience_of
 from expost.report.profile_collect import collect_profile
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
 from expost.report.summary import Summary
+from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
 
 __all__ = ["PARTS", "fragment"]
@@ -55,6 +56,10 @@ def fragment(result: Any) -> str:
     for kind in kinds:
         if kind in PARTS:
             return _of_part(result, *PARTS[kind])
+    run = transcript_of(result)
+    # With sampling each ε of the page takes a second, for which no cell of a notebook should wait.
+    if run is not None and run.steps and run.mechanism.sampling_rate == 1:
+        return _of_part(result, "training", _training, ("training.html",))
     for kind in kinds:
         card = CARDS.get(kind) or TORCH_CARDS.get(f"{kind.__module__}.{kind.__qualname__}")
         if card is not None:
@@ -68,6 +73,11 @@ def _of_part(
     part = collect(result)
     summary = Summary.of({name: part}, {})
     return _filled(summary=summary, part=part, sections=sections, card=None)
+
+
+def _training(run: Any) -> Part:
+    """How a run came about, with what its profile gives to know: that it was a rehearsal, say."""
+    return collect_training(run, context=Context(notices=run_profile(run).notices))
 
 
 def _of_card(card: Card) -> str:

@@ -77,6 +77,8 @@ class RanksDisplay(Display):
             few_ticks(ax.xaxis, [1.0, float(len(rank))])
         if self.log_y and np.any(self.values > 0):
             ax.set_yscale("log")
+            drawn = [*self._shown(self.values).tolist(), *(level.at for level in self.levels)]
+            few_ticks(ax.yaxis, [value for value in drawn if 0 < value < np.inf])
         elif self.percent:
             percents(ax.yaxis)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
