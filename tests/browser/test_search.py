@@ -390,3 +390,22 @@ def test_a_page_with_the_most_exposed_only_says_so(open_page, shelf):
     beyond = sum(row % 7 == 3 for row in profile.ranking[20:])
     status = page.locator("[data-file-status]").inner_text()
     assert f"{beyond} of them are not among those that this page has." in status
+
+
+def test_axe_finds_nothing_grave_where_everything_is_open(axe, shelf):
+    release, X, _, profile = fitted()
+    ids = [f"Person-{row}" for row in range(len(X))]
+    keyed_profile = replace(profile, ids=tuple(ids))
+    path = shelf("search-open", lambda: page_of(keyed_profile, release=release))
+    page = axe.open(path)
+    page.get_by_label("Id or number of the row").fill("person-1")
+    give(page, table(rows=len(X), ids=ids))
+    assert find(page, ("<b>age</b>", "3"), ("gap", "?"))
+    page.get_by_label("ε =", exact=True).fill("100")
+    page.get_by_role("slider", name="row by rank").focus()
+    expect(page.locator("[data-above]")).to_be_visible()
+    assert page.locator("[data-readout]").is_visible()
+    found = axe.violations(page) + axe.contrasts(page)
+    page.emulate_media(color_scheme="dark")
+    found += axe.contrasts(page)
+    assert [line for line in found if line.startswith(("serious", "critical"))] == []
