@@ -192,7 +192,9 @@ def test_the_demo_is_quick_and_speaks_json(tmp_path):
     assert accuracy["noiseless"] > 0.9
     assert answer["summary"]["profile"]["rows"] == 569
     assert answer["summary"]["profile"]["top"][0]["key"].startswith("patient ")
-    chosen = {choice["name"]: choice["origin"] for choice in answer["summary"]["profile"]["choices"]}
+    chosen = {
+        choice["name"]: choice["origin"] for choice in answer["summary"]["profile"]["choices"]
+    }
     assert chosen["epsilon"] == "default"
     assert chosen["classes"] == "given"
 
@@ -772,7 +774,9 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
     )
     outcome = run(job)
     assert rows_of(tmp_path / "b") == rows_of(tmp_path / "a")
-    assert set(outcome.files) == {"model", "ledger", "encoding", "profile", "table", "report"}
+    assert set(outcome.files) == {
+        *("model", "ledger", "encoding", "profile", "table", "summary", "report")
+    }
     assert all(path.exists() for path in outcome.files.values())
     with pytest.raises(InvalidInput, match="not empty"):
         run(job)
@@ -828,8 +832,8 @@ def test_gaussian_noise_the_hinge_dropped_columns_and_missing_tokens(ask, tmp_pa
     assert list(model["encoding"]["columns"]) == ["age", "smoker", "hours"]
     assert model["encoding"]["missing"] == ["NA", "-"]
     assert "hours is missing" in model["feature_names"]
-    summary = json.loads(done.out)["summary"]
-    chosen = {choice["name"]: (choice["value"], choice["origin"]) for choice in summary["choices"]}
+    told = json.loads(done.out)["summary"]["profile"]["choices"]
+    chosen = {choice["name"]: (choice["value"], choice["origin"]) for choice in told}
     assert chosen["delta"] == ("1e-06", "given")
     assert chosen["regularization"] == ("0.1", "given")
     assert chosen["classes"] == ("<=50K, >50K", "given")

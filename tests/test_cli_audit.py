@@ -23,6 +23,7 @@ RESULTS = {
     "report.CURATOR-ONLY.html",
     "report.CURATOR-ONLY.md",
     "roc.CURATOR-ONLY.png",
+    "summary.CURATOR-ONLY.json",
 }
 TREE = "sklearn.tree.DecisionTreeClassifier"
 SIGNATURE = inspect.signature(expost.audit)
@@ -238,13 +239,16 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
     done = program("audit", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "o", "--json")
     assert done.code == 0, done.err
     content = json.loads(done.out)
-    assert content["summary"]["format"] == "expost-audit-report/1"
-    (attack,) = content["summary"]["attacks"]
+    assert content["summary"]["format"] == "expost-report/2"
+    summary = content["summary"]["audit"]
+    (attack,) = summary["attacks"]
     # Naively: of each pair, how often the member has the smaller loss.
     pairs = [(a < b) + 0.5 * (a == b) for a in losses[member] for b in losses[~member]]
     assert attack["auc"]["value"] == pytest.approx(np.mean(pairs), abs=1e-3)
-    assert content["summary"]["average"] is None
-    assert set(content["files"]) == {"audit", "rows", "figures", "report", "text", "roc"}
+    assert summary["average"] is None
+    assert set(content["files"]) == {
+        *("audit", "rows", "figures", "summary", "report", "text", "roc")
+    }
 
     np.savez(tmp_path / "nobody.npz", losses=losses)
     bad = program("audit", "--arrays", tmp_path / "nobody.npz", "--out", tmp_path / "p")

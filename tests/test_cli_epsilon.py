@@ -19,6 +19,7 @@ from expost._jobs import epsilon as epsilon_job
 from expost._jobs import table as table_job
 from expost.errors import InvalidInput
 from expost.mechanisms import OutputPerturbation, Release
+from expost.report import parse_json, render_html
 from program import (
     PROGRAM,
     Ran,
@@ -38,6 +39,7 @@ RESULTS = {
     "epsilon.CURATOR-ONLY.json",
     "epsilon.CURATOR-ONLY.parquet",
     "report.CURATOR-ONLY.html",
+    "summary.CURATOR-ONLY.json",
     "transition.CURATOR-ONLY.png",
 }
 ROWS = 60
@@ -333,9 +335,14 @@ def test_it_speaks_json(ask, tmp_path):
     assert set(content) == {"files", "command", "summary"}
     assert {Path(path).name for path in content["files"].values()} == RESULTS
     assert content["command"][:2] == ["expost", "profile"]
-    summary, found = content["summary"], answer_of(tmp_path / "o")
-    assert summary["format"] == "expost-epsilon-report/1"
-    assert summary["audience"] == found["audience"] == "fail"
+    found = answer_of(tmp_path / "o")
+    assert content["summary"]["format"] == "expost-report/2"
+    assert content["summary"]["audience"] == found["audience"] == "fail"
+    # What is printed is what is kept, and what the page was made from.
+    kept = (tmp_path / "o" / "summary.CURATOR-ONLY.json").read_text()
+    assert json.loads(kept) == content["summary"]
+    assert render_html(parse_json(kept)) == page_of(tmp_path / "o")
+    summary = content["summary"]["epsilon"]
     assert summary["command"] == shlex.join(content["command"])
     assert 0 < found["recommended"] - summary["recommended"] < 0.01 * found["recommended"]
     assert summary["low"] == found["low"]
@@ -343,7 +350,7 @@ def test_it_speaks_json(ask, tmp_path):
     assert len(summary["table"]) >= len(found["epsilons"])
     none = json.loads(ask("--json --utility 1 --noise gaussian --delta 1e-5", out="p").out)
     assert none["command"] is None
-    assert none["summary"]["recommended"] is None
+    assert none["summary"]["epsilon"]["recommended"] is None
 
 
 def test_a_job_in_python_takes_a_frame_and_has_no_command(tmp_path):
@@ -562,6 +569,7 @@ def test_one_folder_holds_one_run(ask, program, people_csv, tmp_path):
         "profile.CURATOR-ONLY.json",
         "profile.CURATOR-ONLY.parquet",
         "report.CURATOR-ONLY.html",
+        "summary.CURATOR-ONLY.json",
     }
 
 

@@ -105,7 +105,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     monkeypatch.setattr(profile_job, "_released", None)
     done = ask("--group patient --json --model", model)
     assert done.code == 0, done.err
-    summary = json.loads(done.out)["summary"]
+    summary = json.loads(done.out)["summary"]["profile"]
     found = rows_of(tmp_path / "o")
     features, y = naive_features(visits())
     whose = [line[-1] for line in visits()[1:]]
