@@ -42,13 +42,13 @@ def _bounds(part: PublishedPart, lead: Sequence[str]) -> list[str]:
     headings = ["if your label is"] if is_named else []
     headings += ["how sure an attacker can get, in or out", "exposure at most (nats)"]
     if part.is_spending:
-        headings += ["how sure with this report as well", "what this report costs you"]
+        headings += ["how sure with this report as well", "ε of its gradient", "ε of its Hessian"]
     headings.append("wrong with a probability of")
     rows = []
     for bound in part.bounds:
         cells = [escaped(bound.label or "")] if is_named else []
         cells += [escaped(bound.belief_text), escaped(bound.exposure_text)]
         if part.is_spending:
-            cells += [escaped(bound.everything_text), escaped(bound.costs_text)]
+            cells += [escaped(bound.everything_text), bound.gradient_text, bound.hessian_text]
         rows.append([*cells, escaped(bound.fails_text)])
     return [*(line for text in lead for line in (escaped(text), "")), *table(headings, rows)]

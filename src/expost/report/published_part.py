@@ -90,10 +90,19 @@ class PersonBound:
         return upper(self.fails_with)
 
     @property
-    def costs_text(self) -> str:
-        """What the report's own releases cost her."""
-        first, second = upper(self.epsilon_gradient), upper(self.epsilon_hessian)
-        return f"ε = {first} for the gradient, {second} for the Hessian{_at(self.delta)}"
+    def gradient_text(self) -> str:
+        """What the report's gradient costs her, rounded up."""
+        return upper(self.epsilon_gradient)
+
+    @property
+    def hessian_text(self) -> str:
+        """The same of its Hessian."""
+        return upper(self.epsilon_hessian)
+
+    @property
+    def delta_text(self) -> str:
+        """With which probability those are passed, at most."""
+        return upper(self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
