@@ -205,6 +205,10 @@ def test_its_profile_and_beliefs_go_with_it():
     # Of the two that tell of one run, the training is on top of the page.
     assert both.answer == collect(run).answer
     assert "promise ε =" in both.answer[0]
+    # The profile of another model has its own say.
+    other = collect(run, fitted(rows=20)[3])
+    assert other.profile.headline == collect(fitted(rows=20)[3]).profile.headline
+    assert other.profile.headline != both.profile.headline
     alone = collect(profile)
     assert alone.training is None
     # The profile alone knows a bound with exceptions, which is no ε.

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from expost._audit_result import Audit
 from expost._audit_sweep import AuditSweep
 from expost._choice import EpsilonChoice
@@ -80,7 +82,7 @@ def collect(
                 " each."
             )
         parts |= found
-    if "training" in parts and "profile" in parts and not parts["profile"].headline.alarm:
+    if _is_of_run(results) and not parts["profile"].headline.alarm:
         # Both tell of the same run, and its training knows best what was promised.
         parts["profile"] = replace(parts["profile"], headline=Headline())
     if "beliefs" not in parts:
@@ -93,6 +95,13 @@ def _profiles(results: Sequence[Any]) -> list[PrivacyProfile]:
     if any(isinstance(result, PrivacyProfile) for result in results):
         return []
     return [run_profile(result) for result in results if transcript_of(result) is not None]
+
+
+def _is_of_run(results: Sequence[Any]) -> bool:
+    """Whether there are a training and its own profile."""
+    runs = [run.loss for each in results if (run := transcript_of(each)) is not None]
+    profiles = [each.loss for each in results if isinstance(each, PrivacyProfile)]
+    return any(np.array_equal(run, profile) for run in runs for profile in profiles)
 
 
 def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
