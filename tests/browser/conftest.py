@@ -3,56 +3,20 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from .finding import FLAGS, NoBrowser, find
 from .pages import page
+from .watching import Opener, Window
 
-# Widths and heights of what people read the report on.
-DESKTOP, PHONE, NARROW = (1280, 900), (390, 844), (320, 640)
-_MILLISECONDS = 20_000
 # The rules of axe-core that can change their mind with the colours.
 _COLOURS = ["color-contrast", "link-in-text-block"]
-
-
-@dataclass
-class Watched:
-    """An open page, and everything that it did besides being shown."""
-
-    context: BrowserContext
-    own: str
-    requests: list[str] = field(default_factory=list)
-    console: list[str] = field(default_factory=list)
-    dialogs: list[str] = field(default_factory=list)
-
-    def watch(self, page: Page) -> None:
-        """Listen before it loads: requests (also blocked ones), messages, errors, dialogs."""
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        page.on("websocket", lambda socket: self.requests.append(socket.url))
-        page.on("console", lambda message: self._say(message.type, message.text))
-        page.on("pageerror", lambda error: self._say("error", str(error)))
-        page.on("dialog", self._dismiss)
-
-    def _say(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning", "assert"):
-            self.console.append(f"{kind}: {text}")
-
-    def _dismiss(self, dialog: Any) -> None:
-        self.dialogs.append(dialog.message)
-        dialog.dismiss()
-
-    def is_quiet(self) -> None:
-        """Asked for nothing but its own file, complained of nothing, opened no dialog."""
-        assert [url for url in self.requests if url.partition("#")[0] != self.own] == []
-        assert self.console == []
-        assert self.dialogs == []
-        assert self.requests, "the page itself was not seen to be asked for: nothing is watched"
 
 
 # Not for the whole session: while playwright's loop runs in this process no other test could run
@@ -69,57 +33,17 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@dataclass
-class Opener:
-    """Opens files, each in a context of its own."""
-
-    browser: Browser
-    opened: list[Watched] = field(default_factory=list)
-
-    def __call__(
-        self,
-        path: Path,
-        *,
-        size: tuple[int, int] = DESKTOP,
-        scheme: str = "light",
-        motion: str = "no-preference",
-        bypass: bool = False,
-        scripts: bool = True,
-    ) -> Page:
-        """Open a file; when the test is over the page must have kept quiet.
-
-        ``size`` in CSS pixels, ``scheme`` light or dark, ``motion`` reduce or no-preference; with
-        ``bypass`` scripts of the test are let through the page's content policy; without
-        ``scripts`` the page's own are not run.
-        """
-        context = self.browser.new_context(
-            viewport={"width": size[0], "height": size[1]},
-            color_scheme=scheme,
-            reduced_motion=motion,
-            bypass_csp=bypass,
-            java_script_enabled=scripts,
-        )
-        context.set_default_timeout(_MILLISECONDS)
-        page = context.new_page()
-        watched = Watched(context=context, own=path.as_uri())
-        watched.watch(page)
-        self.opened.append(watched)
-        page.goto(path.as_uri())
-        return page
-
-    def let_off(self) -> Watched:
-        """The page opened last, which may be loud."""
-        return self.opened.pop()
+@pytest.fixture(scope="package")
+def windows(browser) -> dict[tuple[bool, bool], list[Window]]:
+    """Windows that no test uses now."""
+    return {}
 
 
 @pytest.fixture
-def open_page(browser) -> Iterator[Opener]:
-    opener = Opener(browser)
+def open_page(browser, windows) -> Iterator[Opener]:
+    opener = Opener(browser, windows)
     yield opener
-    for watched in opener.opened:
-        watched.context.close()
-    for watched in opener.opened:
-        watched.is_quiet()
+    opener.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from .conftest import PHONE
 from .pages import KINDS
+from .watching import PHONE
 
 GRAVE = ("serious", "critical")
 

@@ -4,8 +4,8 @@ import pytest
 
 from program import people, text
 
-from .conftest import PHONE
 from .pages import KINDS, MANY, PEOPLE
+from .watching import PHONE
 
 # What the keyboard can come to, in the order of the page.
 REACHED = """() => [...document.querySelectorAll(

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from .conftest import NARROW, PHONE
 from .pages import KINDS
+from .watching import NARROW, PHONE
 
 LARGEST = 3_000_000
 

@@ -6,9 +6,9 @@ import pytest
 
 from evidence import record
 
-from .conftest import DESKTOP
 from .pages import MANY
 from .test_page import LARGEST
+from .watching import DESKTOP
 
 OPENINGS = 9
 SECONDS = 2.0
@@ -37,7 +37,7 @@ ANSWER = """() => new Promise(resolve => {
 
 def measured(open_page, path):
     """The times of one opening in a fresh context."""
-    page = open_page(path, size=DESKTOP)
+    page = open_page(path, size=DESKTOP, fresh=True)
     page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
     page.wait_for_function("performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
     return {**page.evaluate(TIMES), "slider": page.evaluate(ANSWER)}
