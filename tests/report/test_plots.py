@@ -26,6 +26,7 @@ from expost.report.display import (
     PURPLE,
     Display,
     PanelsDisplay,
+    drawn_places,
     mark,
 )
 from expost.report.fragments import PARTS
@@ -259,6 +260,20 @@ def test_a_published_bound_is_asked_of_the_report_itself():
     for place, height in list(zip(drawn.get_xdata(), drawn.get_ydata(), strict=True))[::20]:
         row = place * report.release.ball.data_norm * coef / np.linalg.norm(coef)
         assert height == report.bound(row, "no")[0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 20_000, 20_001, 3_000_000])
+def test_many_rows_are_drawn_by_those_that_are_seen(count):
+    at = drawn_places(count)
+    assert at[0] == 0
+    assert at[-1] == count - 1
+    assert np.all(np.diff(at) > 0)
+    assert len(at) == count if count <= 20_000 else len(at) < 6_000
+    # The first and the last ranks are all there, and no gap is wider than a pixel can show.
+    np.testing.assert_array_equal(at[:50], np.arange(len(at[:50])))
+    np.testing.assert_array_equal(count - 1 - at[::-1][:50], np.arange(len(at[:50])))
+    assert np.max(np.diff(at), initial=1) <= max(1, count / 1000)
+    assert np.max(np.diff(np.log(at + 1)), initial=0.0) <= np.log(2) + 1e-9
 
 
 def test_infinite_figures_are_said():

@@ -12,8 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from expost.errors import InvalidInput
-from expost.types import Audience
+from expost.types import Audience, IntArray
 
 __all__ = [
     "BLUE",
@@ -25,6 +27,7 @@ __all__ = [
     "PURPLE",
     "Display",
     "PanelsDisplay",
+    "drawn_places",
     "few_ticks",
     "mark",
     "percents",
@@ -38,6 +41,8 @@ BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#C7629D"
 GREY, GRID, INK = "#666666", "#DDDDDD", "black"
 # By which a mark is found again on a figure that several displays share.
 _MARK = "expost-mark"
+# So many values are drawn one by one; of more, some thousands.
+_ALL_DRAWN, _PLACES = 20_000, 2_000
 _STRICTEST = (Audience.FAIL, Audience.REVIEW, Audience.PASS)
 
 
@@ -194,6 +199,19 @@ def plain(text: str) -> str:
     """A name that matplotlib does not read as mathematics, and does not hide."""
     shown = text.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
+
+
+def drawn_places(count: int) -> IntArray:
+    """Which of ``count`` sorted values are drawn: all, or of very many those that can be seen.
+
+    Spaced evenly, and closer and closer towards both ends: on a linear as on a log axis of ranks,
+    from either side, a line through them is the line through all.
+    """
+    if count <= _ALL_DRAWN:
+        return np.arange(count)
+    even = np.linspace(0, count - 1, _PLACES)
+    near = np.geomspace(1, count, _PLACES) - 1
+    return np.unique(np.rint(np.concatenate([even, near, count - 1 - near])).astype(np.int64))
 
 
 def percents(axis: Any) -> None:

@@ -15,7 +15,7 @@ from expost._neighbours import Neighbours
 from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
-from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display
+from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display, drawn_places
 from expost.types import FloatArray
 
 __all__ = ["HeatMapDisplay", "ProfileDisplay", "SphereDisplay", "WorstCaseDisplay"]
@@ -59,12 +59,11 @@ class ProfileDisplay(Display):
 
     def _draw(self, ax: Any) -> None:
         """Draw the curves; scores of 0 have no place on the log scale and are left out."""
-        rank = np.arange(1, len(self.scores) + 1)
-        ax.plot(rank, _positive(self.scores), color=BLUE, lw=2, label="this model")
+        at = drawn_places(len(self.scores))
+        ax.plot(at + 1, _positive(self.scores)[at], color=BLUE, lw=2, label="this model")
         if self.typical is not None:
-            ax.plot(
-                rank, _positive(self.typical), color=ORANGE, lw=1.6, ls="--", label="typical model"
-            )
+            typical = _positive(self.typical)[at]
+            ax.plot(at + 1, typical, color=ORANGE, lw=1.6, ls="--", label="typical model")
         if self.worst_case is not None:
             ax.axhline(
                 self.worst_case,

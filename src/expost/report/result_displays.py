@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from expost.errors import InvalidInput
-from expost.report.display import BLUE, GRID, Display, few_ticks, percents, plain
+from expost.report.display import BLUE, GRID, Display, drawn_places, few_ticks, percents, plain
 from expost.report.paper_displays import Guide
 from expost.report.training_displays import Series
 from expost.types import FloatArray
@@ -57,12 +57,13 @@ class RanksDisplay(Display):
                 raise InvalidInput(f"{name}: must have one entry for each of the values.")
 
     def _draw(self, ax: Any) -> None:
-        rank = np.arange(1, len(self.values) + 1)
+        at, count = drawn_places(len(self.values)), len(self.values)
         if self.low is not None and self.high is not None:
             style = {"color": BLUE, "alpha": 0.25, "lw": 0, "label": self.interval}
-            ax.fill_between(rank, self._shown(self.low), self._shown(self.high), **style)
-        dots = "o" if len(rank) <= 40 else None
-        ax.plot(rank, self._shown(self.values), color=BLUE, lw=2, marker=dots, label=self.label)
+            ax.fill_between(at + 1, self._shown(self.low)[at], self._shown(self.high)[at], **style)
+        dots = "o" if count <= 40 else None
+        values = self._shown(self.values)
+        ax.plot(at + 1, values[at], color=BLUE, lw=2, marker=dots, label=self.label)
         for level in self.levels:
             if np.isfinite(level.at):
                 ax.axhline(
@@ -72,13 +73,13 @@ class RanksDisplay(Display):
                     lw=1.6,
                     label=plain(level.label or ""),
                 )
-        if len(rank) > 1:
+        if count > 1:
             ax.set_xscale("log")
-            few_ticks(ax.xaxis, [1.0, float(len(rank))])
+            few_ticks(ax.xaxis, [1.0, float(count)])
         if self.log_y and np.any(self.values > 0):
             ax.set_yscale("log")
-            drawn = [*self._shown(self.values).tolist(), *(level.at for level in self.levels)]
-            few_ticks(ax.yaxis, [value for value in drawn if 0 < value < np.inf])
+            ends = [float(np.nanmin(values)), float(np.nanmax(values))]
+            few_ticks(ax.yaxis, [*ends, *(one.at for one in self.levels if 0 < one.at < np.inf)])
         elif self.percent:
             percents(ax.yaxis)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
