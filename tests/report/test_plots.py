@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import typing
@@ -136,6 +137,18 @@ def test_every_result_of_torch_has_a_figure_and_a_fragment():
                     named.add(f"expost.torch.{path.stem}.{node.name}")
     assert len(named) == 7
     assert named == set(TORCH_PLOTS) == set(TORCH_CARDS)
+
+
+def test_the_guide_lists_every_result():
+    page = (Path(__file__).parents[2] / "docs" / "figures.md").read_text("utf-8")
+    listed = {
+        name
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    named = {one.__name__ for one in PLOTS} | {one.rpartition(".")[2] for one in TORCH_PLOTS}
+    assert listed == named
 
 
 def marks(figure):
