@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 from expost import _cli_options as options
+from expost import _identifiability
 from expost._cli_app import app
 from expost._publish import KINDS
 from expost.attacks.catalogue import ATTACKS
@@ -93,11 +94,19 @@ def test_every_example_in_the_help_parses(program, monkeypatch):
         parsed(["profile", "x.csv", "--target", "y", "--out", "z", "--nonsense"])
 
 
-def test_exit_codes_are_those_of_the_manual(program, tmp_path):
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_exit_codes_are_those_of_the_manual(program, monkeypatch):
     assert program("risk", "--epsilon", "1").code == 0
     assert program("risk", "--epsilon", "-1").code == 2
     assert program("profile").code == 2
     assert program("nonsense").code == 2
+    monkeypatch.setattr(_identifiability, "identifiability", interrupt)
+    stopped = program("risk", "--epsilon", "1")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "Traceback" not in stopped.err
 
 
 # A command line that cannot be drawn -----------------------------------------------------------

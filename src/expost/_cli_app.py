@@ -44,33 +44,32 @@ def _program(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """How much one released model gives each training row away, and which epsilon is worth using.
+    r"""How much one released model gives each training row away, and which epsilon is worth using.
 
     Start with `expost demo --open`, which needs no data. Then, with a table of your own:
 
-    1. Which epsilon is worth using? Nothing is released:
-    `expost epsilon people.csv --target income --out choice`
+    1. Which epsilon is worth using? Nothing is released.\
+       `expost epsilon people.csv --target income --out choice`
 
-    2. Release one model, and see how much it gives each row away:
-    `expost profile people.csv --target income --out report --open`
+    2. Release one model, and see how much it gives each row away.\
+       `expost profile people.csv --target income --out report --open`
 
-    3. Let everybody bound what the model gives away of her:
-    `expost publish --model report/model.json --out published`
+    3. Let everybody bound what the model gives away of her.\
+       `expost publish --model report/model.json --out published`
 
-    4. What does its epsilon mean for a person?
-    `expost risk report/model.json`
+    4. What does its epsilon mean for a person?\
+       `expost risk report/model.json`
 
-    5. Attack the model:
-    `expost audit people.csv --target income --model report/model.json --holdout others.csv
-    --out audit`
+    5. What do attacks on the model find?\
+       `expost audit people.csv --target income --model report/model.json --holdout others.csv
+       --out audit`
 
-    **Files.** Each command writes to the folder --out and nowhere else, and ends with the path of
-    its report; --open shows it. Files named CURATOR-ONLY give rows away and are readable by you
-    alone (mode 0600); `expost report --public` writes a page of what may be published. A model is
-    drawn once, and the ledger beside model.json lists what it spent.
+    **Files.** Each command writes to the folder --out, and ends with the path of its report; --open shows it. Files named CURATOR-ONLY are for you alone (mode 0600); `expost
+    report --public` writes a page of what may be published. A model is drawn once, and the ledger
+    beside model.json lists what it spent.
 
-    **Exit codes.** 0: done. 1: interrupted, or `doctor` found something broken. 2: a mistake in
-    what was asked: one sentence, and nothing is written.
+    **Exit codes.** 0: done. 1: `doctor` found something broken. 2: a mistake in what was asked:
+    one sentence, and nothing is written. 130: interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR, and OMP_NUM_THREADS (processors).
 
