@@ -64,9 +64,10 @@ def _program(
        `expost audit people.csv --target income --model report/model.json --holdout others.csv
        --out audit`
 
-    **Files.** Each command writes to the folder --out, and ends with the path of its report; --open shows it. Files named CURATOR-ONLY are for you alone (mode 0600); `expost
-    report --public` writes a page of what may be published. A model is drawn once, and the ledger
-    beside model.json lists what it spent.
+    **Files.** Each command writes to the folder --out, and ends with the path of its report; --open
+    shows it. Files named CURATOR-ONLY are for you alone (mode 0600); `expost report --public`
+    writes a page of what may be published. A model is drawn once, and the ledger beside model.json
+    lists what it spent.
 
     **Exit codes.** 0: done. 1: `doctor` found something broken. 2: a mistake in what was asked:
     one sentence, and nothing is written. 130: interrupted.
