@@ -17,11 +17,11 @@ from report.conftest import fitted
 KINDS = ("profile", "epsilon", "audit", "risk", "published", "combined", "public")
 # A part of every kind there is.
 _ALL = (
+    "training",
     "profile-persons",
     "epsilon",
     "risk",
     "published-answers",
-    "training",
     "audit",
     "audits",
     "ledger",
@@ -43,7 +43,7 @@ def summary(kind: str) -> Summary:
         case "profile":
             return profiled(people(PEOPLE), target="income", id_column="number")
         case "combined":
-            # Of the two that bring beliefs the last is heard.
+            # A training brings a profile and beliefs too; those of persons come after it.
             parts = [summaries.summary(one).by_name for one in _ALL]
             return Summary.of(reduce(or_, parts), summaries.GIVEN["versions"])
         case "public":
