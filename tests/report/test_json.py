@@ -320,9 +320,10 @@ def test_what_is_told_of_the_data_is_not_on_a_public_page():
     assert alone.public().risk.source == "promise.json"
     with pytest.raises(InvalidInput, match="read from the data"):
         collect(risk, choices=told["choices"])
-    plain = content("risk")
-    plain["risk"]["choices"] = [{"name": "a", "value": "b", "origin": "read from the data"}]
-    refused(plain, r"^risk: does not hold together \(choices: one was read from the data")
+    for name in PUBLIC:
+        plain = content(name)
+        plain[name]["choices"] = [{"name": "a", "value": "b", "origin": "read from the data"}]
+        refused(plain, rf"^{name}: does not hold together \(choices: one was read from the data")
 
 
 def test_a_public_summary_holds_nothing_of_the_other_parts():

@@ -44,7 +44,10 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What all have."""
+    """``name``  and what else all have.
+
+    ``name``  of the thing.
+    """
 
     name: str
     colour: Colour = Colour.RED
@@ -280,6 +283,9 @@ def test_the_schema_tells_what_docstrings_do():
     assert found["properties"]["colour"] == {"enum": ["blue"]}
     assert found["$defs"]["Colour"] == {"description": "A colour.", "enum": ["red", "blue"]}
     assert list(found["properties"])[:2] == ["name", "colour"]
+    # Told by the base, whose first line is of the whole.
+    assert found["properties"]["name"]["description"] == "of the thing."
+    assert schema(Base)["description"] == "name and what else all have."
 
 
 def test_notions_of_one_name_are_told_apart():
