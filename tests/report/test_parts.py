@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import warnings
 from functools import cache
 
@@ -20,6 +21,7 @@ from expost.report import (
     collect_profile,
     render_html,
     render_markdown,
+    wording,
 )
 from expost.report.comparison import compared, why_not_compared
 from expost.report.markup import escaped
@@ -69,6 +71,10 @@ def audit(kind):
 @cache
 def risk():
     return collect(expost.identifiability(epsilon=2.0, delta=1e-5)).risk
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
 
 
 def page_of(**parts):
@@ -311,10 +317,19 @@ def test_rows_past_three_quarters_are_counted_and_a_seed_is_a_rehearsal():
 
 
 def test_what_is_not_certain_is_not_called_so():
-    told = exposing(45.0, 0.1)
-    assert ">\xa099.9\xa0% sure whether it was in the data" in told.answer[1]
-    assert "100\xa0% sure" not in " ".join((*told.answer, *told.lead(told.profile)))
-    assert "100\xa0%" not in {text for text in Page(render_html(told)).blocks if "sure" in text}
+    """Past 37 nats the nearest float to a belief is 1, and past 745 to a doubt 0."""
+    whole = exposing(45.0, 0.1, -800.0)
+    assert ">\xa099.9\xa0% sure whether it was in the data" in whole.answer[1]
+    assert [row.belief for row in whole.profile.top] == [5e-324, math.nextafter(1, 0), sigmoid(0.1)]
+    alone = page_of(profile=whole.profile)
+    page, text = Page(render_html(alone)), render_markdown(alone)
+    for shown in (page.blocks, re.findall(r"[^|]+", text)):
+        assert not {"100 %", "0 %", "0.0 %", "100.0 %"} & {cell.strip() for cell in shown}
+        assert "< 0.1 %" in {" ".join(cell.split()) for cell in shown}
+    assert "100\xa0% sure" not in text
+    # What is infinite is certain.
+    assert wording.certainty(math.inf) == 1
+    assert wording.certainty(-math.inf) == 0
 
 
 def test_without_noise_nothing_is_promised_and_all_can_be_certain():

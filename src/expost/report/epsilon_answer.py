@@ -17,7 +17,7 @@ from expost.report.parts import Headline, one_line
 from expost.report.wording import count, number, percent, uncertain
 from expost.report.wording import share as share_text
 
-__all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text", "uncertain"]
+__all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text"]
 
 # Nineteen releases of twenty.
 _UNLUCKY = 0.95

@@ -18,16 +18,11 @@ from expost._selection import selection_cost
 from expost._sweep import BeliefBound, OutputSweep
 from expost._utility import Utility
 from expost.errors import InvalidInput
-from expost.report.epsilon_answer import (
-    MEASURE_NAMES,
-    epsilon_answer,
-    epsilon_headline,
-    uncertain,
-)
+from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_headline
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, one_line
 from expost.report.slider import SliderData, slider_of_choice
-from expost.report.wording import count
+from expost.report.wording import count, uncertain
 from expost.types import Audience, FloatArray
 
 __all__ = [

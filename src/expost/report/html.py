@@ -87,6 +87,7 @@ def environment() -> Environment:
         "score": lambda value, measure: score_text(measure, value),
         "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),
         "share": wording.share,
+        "uncertain": wording.uncertain,
     }
     # A section draws its own charts from its part alone.
     jinja.globals |= {

@@ -12,7 +12,7 @@ from expost._privacy_profile import PrivacyProfile
 from expost.mechanisms import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
-from expost.report.wording import count, number, percent, uncertain
+from expost.report.wording import certainty, count, number, percent
 from expost.report.wording import share as share_text
 from expost.types import Neighbouring
 
@@ -57,8 +57,8 @@ class ProfileAnswer:
         middle, most = (float(level) for level in levels)
         return (
             f"Half of the {count(len(profile))} {self._noun}s are exposed by at most"
-            f" {_nats(middle)} ({percent(sure(middle))} sure), and 99 of 100 by at most"
-            f" {_nats(most)} ({percent(sure(most))} sure).",
+            f" {_nats(middle)} ({percent(certainty(middle))} sure), and 99 of 100 by at most"
+            f" {_nats(most)} ({percent(certainty(most))} sure).",
         )
 
     @property
@@ -87,8 +87,8 @@ class ProfileAnswer:
         return (
             f"This released model exposes its most exposed {self._noun} by"
             f" {_nats(self._largest)}: somebody who knows {self._known} and was undecided"
-            f" would be {percent(sure(self._largest))} sure whether {whether} in the data (a coin"
-            " toss: 50\N{NO-BREAK SPACE}%)."
+            f" would be {percent(certainty(self._largest))} sure whether {whether} in the data (a"
+            " coin toss: 50\N{NO-BREAK SPACE}%)."
         )
 
     @property
@@ -101,7 +101,7 @@ class ProfileAnswer:
             )
         if self.persons is not None:
             return self._promise_to_persons(self.persons)
-        bound = f"at most {_nats(promise)} ({percent(sure(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({percent(certainty(promise))} sure)"
         if profile.promise_broken:
             return (
                 f"The promise is broken: {bound} were promised for any row of any data, and"
@@ -126,14 +126,14 @@ class ProfileAnswer:
         return (
             f"The mechanism promises ε = {number(promise)} together with δ ="
             f" {number(self._delta)}, so a row may lose more than {_nats(promise)}"
-            f" ({percent(sure(promise))} sure): here"
+            f" ({percent(certainty(promise))} sure): here"
             f" {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
         )
 
     def _promise_to_persons(self, persons: PersonFigures) -> str:
         """What the promise, which is made to rows, comes to for who has most of them."""
         profile, promise = self.profile, self.profile.worst_case
-        bound = f"at most {_nats(promise)} ({percent(sure(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({percent(certainty(promise))} sure)"
         reach = f"for {persons.anyone} of any data"
         if profile.promise_broken:
             return (
@@ -206,11 +206,6 @@ class ProfileAnswer:
                 " ε for them, and release a model that carries the noise of that one."
             ),
         )
-
-
-def sure(exposure: float) -> float:
-    """How sure an undecided attacker gets; certain only where the exposure is infinite."""
-    return uncertain(expit(exposure)) if exposure < np.inf else 1.0
 
 
 def _nats(exposure: float) -> str:

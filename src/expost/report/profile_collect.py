@@ -20,6 +20,7 @@ from expost.report.profile_part import (
 )
 from expost.report.rows import rows_of_profile
 from expost.report.slider import slider_of_profile
+from expost.report.wording import certainty
 from expost.types import FloatArray
 
 __all__ = ["collect_profile"]
@@ -131,7 +132,7 @@ def _curve(scores: FloatArray, typical: FloatArray | None) -> tuple[CurvePoint, 
 
 
 def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
-    belief, typical, sizes = profile.belief, profile.typical, profile.sizes
+    typical, sizes = profile.typical, profile.sizes
     return tuple(
         ExposedRow(
             rank=place + 1,
@@ -139,7 +140,7 @@ def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
             loss=float(profile.loss[row]),
             low=float(profile.loss_low[row]),
             high=float(profile.loss_high[row]),
-            belief=float(belief[row]),
+            belief=certainty(float(profile.loss[row])),
             typical=None if profile.is_noiseless else float(typical[row]),
             distance=float(profile.distance[row]),
             rows=None if sizes is None else int(sizes[row]),

@@ -9,14 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import expit
-
 from expost._groups import Explanation, Grouping
 from expost.errors import InvalidInput
 from expost.report.parts import Part
 from expost.report.rows import RowsData
 from expost.report.slider import SliderData
-from expost.report.wording import count
+from expost.report.wording import certainty, count
 from expost.types import Audience, Neighbouring
 
 __all__ = [
@@ -62,7 +60,7 @@ class Quantile:
     @property
     def certainty(self) -> float:
         """sigmoid(score): how sure an undecided attacker gets at this exposure, in or out."""
-        return float(expit(self.score))
+        return certainty(self.score)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import expit
 
 from expost import _validate
 from expost._privacy_profile import PrivacyProfile
@@ -20,7 +19,7 @@ from expost._transcript import LAST_MODEL, NO_PROMISE, individual_epsilon, trans
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, number, percent, upper
+from expost.report.wording import certainty, count, number, percent, upper
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
 from expost.types import Audience, FloatArray, Neighbouring
@@ -268,13 +267,12 @@ def _own(found: Transcript, delta: float) -> OwnEpsilon | None:
 
 def _headline(part: TrainingPart) -> Headline:
     """What the run promises; how sure its transcript makes of the most exposed row; what to do."""
-    sure = min(float(expit(abs(part.loss))), math.nextafter(1.0, 0.0))
     return Headline(
         epsilon=_promise(part),
         exposed=(
             f"Somebody who sees every step of this training, knows all other rows and was undecided"
-            f" gets {percent(sure)} sure whether the most exposed row was in the data"
-            f" ({number(abs(part.loss))} nats)."
+            f" gets {percent(certainty(abs(part.loss)))} sure whether the most exposed row was in"
+            f" the data ({number(abs(part.loss))} nats)."
         ),
         advice=(
             "If that is surer than you would accept, train with more noise, fewer steps or smaller"

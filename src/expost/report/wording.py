@@ -9,6 +9,7 @@ from scipy.special import expit
 from expost.risk import wording as risk_wording
 
 __all__ = [
+    "certainty",
     "count",
     "figure",
     "number",
@@ -92,6 +93,12 @@ def symbols(text: str) -> str:
 def uncertain(belief: float) -> float:
     """A belief that is never 1, though the nearest float may be."""
     return min(float(belief), math.nextafter(1.0, 0.0))
+
+
+def certainty(log_odds: float) -> float:
+    """The belief at these log odds: certain where they are infinite, and only there."""
+    belief = float(expit(log_odds))
+    return max(uncertain(belief), 5e-324) if math.isfinite(log_odds) else belief
 
 
 def upper(value: float, digits: int = 3) -> str:

@@ -98,8 +98,8 @@ function showFigure(output, found) {
 const MOST_TIMES = 1e9;
 const FIGURE_TEXTS = {
   typical: figure,
-  belief: percent,
-  advantage: percent,
+  belief: (belief) => percent(uncertain(belief)),
+  advantage: (advantage) => percent(uncertain(advantage)),
   wrong: (times) =>
     times < MOST_TIMES ? `1 time in ${number(times)}` : `less than 1 time in ${number(MOST_TIMES)}`,
 };
@@ -109,6 +109,6 @@ function sentence(slider, epsilon, found) {
   return (
     `At ε = ${number(epsilon)} the largest typical exposure is ${number(most)} nats; ` +
     `an attacker's typical belief about the most exposed ${slider.unit} is ` +
-    `${percent(found.belief)}.`
+    `${FIGURE_TEXTS.belief(found.belief)}.`
   );
 }

@@ -41,8 +41,15 @@ function percent(probability) {
   return `${whole ? text.replace('.0', '') : text}${SPACE}%`;
 }
 
+// A belief is never 1, though the nearest number may be.
+function uncertain(belief) {
+  return Math.min(belief, 1 - Number.EPSILON / 2);
+}
+
+// The belief at these log odds: certain where they are infinite, and only there.
 function sigmoid(loss) {
-  return loss >= 0 ? 1 / (1 + Math.exp(-loss)) : Math.exp(loss) / (1 + Math.exp(loss));
+  const belief = loss >= 0 ? 1 / (1 + Math.exp(-loss)) : Math.exp(loss) / (1 + Math.exp(loss));
+  return Number.isFinite(loss) ? Math.max(uncertain(belief), Number.MIN_VALUE) : belief;
 }
 
 // A key as the page knows it: what cannot be seen is spelled out, what is too long is cut off.
