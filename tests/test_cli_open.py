@@ -5,6 +5,7 @@ import json
 import sys
 import tempfile
 import webbrowser
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -12,10 +13,13 @@ import pytest
 
 from expost._cli_app import app
 from expost._cli_reproduce import reproduce_app
-from expost.report import parse_json
+from expost._jobs.ledger_page import ledger_summary
+from expost._jobs.releases import Line, Listing
+from expost.report import parse_json, render_html, render_json, render_markdown
 from expost.reproduce.reproduction import Reproduction
 from expost.types import Audience
 from program import finished, mode, names, refused
+from report import results
 from runs import PERSON, make_runs
 
 PAGE = {"report.html", "report.md", "summary.json"}
@@ -247,6 +251,22 @@ def test_the_page_of_a_ledger_lists_every_release(program, runs, tmp_path):
     page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
     assert listed.release in page
     assert "review" in page.lower()
+
+
+def test_the_page_of_releases_that_promise_nothing_says_so():
+    entries = results.ledger(broken=True).entries
+    hostile = replace(entries[0], name="<b>\x1b[31m\nnew.json")
+    lines = tuple(Line(entry=one, ledger=None, rows="?") for one in (hostile, *entries[1:]))
+    summary = ledger_summary(Listing(releases=lines, delta=1e-5))
+    assert summary.answer[0].endswith("together they promise nothing.")
+    assert summary.ledger.ways == ()
+    shown = [one.epsilon_text for one in summary.ledger.releases]
+    assert shown.count("no promise") == sum(not one.is_promised for one in entries) > 0
+    page, text = render_html(summary), render_markdown(summary)
+    assert "<b>" not in page + text.replace("\\<b\\>", "")
+    assert "\x1b" not in page + text
+    assert "not listed" in page
+    assert parse_json(render_json(summary)) == summary
 
 
 @pytest.mark.parametrize("command", list(SHORT))
