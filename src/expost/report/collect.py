@@ -85,6 +85,7 @@ def collect(
     if _is_of_run(results) and not parts["profile"].headline.alarm:
         # Both tell of the same run, and its training knows best what was promised.
         parts["profile"] = replace(parts["profile"], headline=Headline())
+        parts["training"] = replace(parts["training"], model=parts["profile"].model)
     if "beliefs" not in parts:
         parts |= _beliefs(results)
     return Summary.of(parts, versions)
