@@ -144,6 +144,7 @@ def test_texts_of_a_fitted_model(name):
     model = fitted(name)
     texts = [repr(model), str(model), model._repr_html_(), repr(model.release_)]
     texts += [repr(vars(model)), repr(model.get_params()), repr(model.release_.mechanism)]
+    texts.append(model.release_._repr_html_())
     assert not found_in_text(" ".join(texts))
 
 
@@ -392,6 +393,8 @@ def test_texts_of_a_profile_name_no_value():
     near = expost.neighbours(X / NORM, y)
     assert not found_in_text(str(found) + repr(found) + found._repr_html_())
     assert not found_in_text(str(near) + repr(near) + repr(found.losses))
+    assert not found_in_text(near._repr_html_() + found.losses._repr_html_())
+    assert not found_in_text(found.identifiability()._repr_html_())
     problem = Problem(
         X=X / NORM,
         y=np.where(y == "yes", 1.0, -1.0),
