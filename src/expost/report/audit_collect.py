@@ -1,6 +1,5 @@
 """The summary of an audit, collected once."""
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,7 +24,7 @@ from expost.report.audit_part import (
     VulnerableRow,
 )
 from expost.report.audit_words import words
-from expost.report.parts import Context, one_line
+from expost.report.parts import Context, known, one_line
 from expost.types import FloatArray, IntArray
 
 __all__ = ["collect_audit"]
@@ -140,10 +139,6 @@ def _bounds(audit: Audit) -> Iterator[BoundLine]:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
 def _told_apart(audit: Audit) -> FloatArray:
     """(members,) NaN where unknown."""
     if audit.told_apart is None:
@@ -182,7 +177,7 @@ def _vulnerable(audit: Audit, average: float | None) -> Iterator[VulnerableRow]:
     others = np.sort(scores[~audit.truth])
     place = {int(row): position for position, row in enumerate(audit.members)}
     for rank, row in enumerate(audit.vulnerable(_TOP).tolist(), start=1):
-        told = None if audit.told_apart is None else _known(audit.told_apart.value[row])
+        told = None if audit.told_apart is None else known(audit.told_apart.value[row])
         lower = int(np.searchsorted(others, scores[row], side="left"))
         theory = audit.exposures
         exposed = theory is not None and not theory.is_noiseless
@@ -190,11 +185,11 @@ def _vulnerable(audit: Audit, average: float | None) -> Iterator[VulnerableRow]:
             rank=rank,
             key=one_line(audit.key(row)),
             told_apart=told,
-            error=None if audit.told_apart is None else _known(audit.told_apart.error[row]),
+            error=None if audit.told_apart is None else known(audit.told_apart.error[row]),
             beyond_average=_beyond(told, average),
             as_high=(len(others) - lower) / len(others),
-            exposure=_known(theory.exposure[place[row]]) if theory and exposed else None,
-            measured=_known(theory.measure[1][place[row]]) if theory else None,
+            exposure=known(theory.exposure[place[row]]) if theory and exposed else None,
+            measured=known(theory.measure[1][place[row]]) if theory else None,
         )
 
 
@@ -231,9 +226,9 @@ def _disagreements(audit: Audit) -> Iterator[DisagreeingRow]:
         position = place[row]
         yield DisagreeingRow(
             key=one_line(audit.key(row)),
-            measured=_known(measured[position]),
+            measured=known(measured[position]),
             measured_rank=int(by_theory[position]),
-            told_apart=_known(told[position]),
+            told_apart=known(told[position]),
             attack_rank=int(by_attack[position]),
         )
 

@@ -1,11 +1,11 @@
 """An audit as Markdown, for an assessment; charts are left to the page."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
 from expost.report.audit_part import AuditPart, DisparityTable
-from expost.report.markup import escaped, section, table
+from expost.report.markup import escaped, or_unknown, section, table
 from expost.report.wording import count, figure, number, percent, share
 
 __all__ = ["audit_markdown"]
@@ -85,13 +85,13 @@ def _rows(part: AuditPart) -> list[str]:
         if part.average is not None:
             beyond = row.beyond_average
             cells += [
-                _or_unknown(row.told_apart, percent),
-                _or_unknown(row.error, percent),
+                or_unknown(row.told_apart, percent),
+                or_unknown(row.error, percent),
                 "unknown" if beyond is None else f"{beyond:.1f}".replace("-", "−"),
             ]
         cells.append(percent(row.as_high))
-        cells += [_or_unknown(row.exposure)] if part.exposed else []
-        cells += [] if part.measure is None else [_or_unknown(row.measured)]
+        cells += [or_unknown(row.exposure)] if part.exposed else []
+        cells += [] if part.measure is None else [or_unknown(row.measured)]
         rows.append(cells)
     lines = table(names, rows)
     if part.average is None:
@@ -105,10 +105,6 @@ def _rows(part: AuditPart) -> list[str]:
         "",
         *lines,
     ]
-
-
-def _or_unknown(value: float | None, form: Callable[[float], str] = figure) -> str:
-    return "unknown" if value is None else form(value)
 
 
 def _groups(found: DisparityTable) -> list[str]:
@@ -147,9 +143,9 @@ def _exposures(part: AuditPart) -> list[str]:
     rows = [
         [
             escaped(row.key),
-            _or_unknown(row.measured),
+            or_unknown(row.measured),
             count(row.measured_rank),
-            _or_unknown(row.told_apart, percent),
+            or_unknown(row.told_apart, percent),
             count(row.attack_rank),
         ]
         for row in part.disagreements

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
-from expost.report.audits_part import AuditsPart, SweepLine, SweepRelation
+from expost.report.audit_part import CorrelationLine
+from expost.report.audits_part import AuditsPart, SweepLine
 from expost.report.markup import escaped, section, table
 from expost.report.wording import number, percent, share
 
@@ -47,6 +48,6 @@ def _cells(line: SweepLine) -> list[str]:
     ]
 
 
-def _interval(one: Interval | SweepRelation, digits: int) -> str:
+def _interval(one: Interval | CorrelationLine, digits: int) -> str:
     shown = f"{one.value:.{digits}f} ({one.low:.{digits}f} to {one.high:.{digits}f})"
     return shown.replace("-", "−")

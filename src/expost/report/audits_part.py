@@ -14,31 +14,18 @@ import numpy as np
 from expost._audit_result import WARNING, Audit
 from expost._audit_sweep import AuditSweep
 from expost.attacks.roc import Interval, auc
+from expost.report.audit_part import CorrelationLine
 from expost.report.audit_words import words
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, number, percent, upper
 from expost.report.wording import share as share_text
 from expost.types import Audience
 
-__all__ = ["AuditsPart", "SweepLine", "SweepRelation", "collect_audits"]
+__all__ = ["AuditsPart", "SweepLine", "collect_audits"]
 
 # From where a rank correlation is called strong, and up to where there is hardly any.
 _STRONG, _WEAK = 0.6, 0.2
 _EPSILON = re.compile(r",? epsilon=[^,]*")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepRelation:
-    """Spearman's rank correlation of what theory says and how often a member is told apart.
-
-    ``what``  what was correlated;  ``rows`` over how many members.
-    """
-
-    what: str
-    value: float
-    low: float
-    high: float
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +49,7 @@ class SweepLine:
     proved: float | None
     delta: float | None
     refuted: bool
-    relation: SweepRelation | None
+    relation: CorrelationLine | None
 
     @property
     def allowed_text(self) -> str:
@@ -129,7 +116,7 @@ def _lines(sweep: AuditSweep) -> Iterator[SweepLine]:
             proved=None if proved is None else float(proved.epsilon),
             delta=None if proved is None else float(proved.delta),
             refuted=one.promise_refuted or epsilon in beaten,
-            relation=None if related is None else SweepRelation(**related._asdict()),
+            relation=None if related is None else CorrelationLine(**related._asdict()),
         )
 
 

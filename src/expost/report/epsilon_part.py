@@ -4,7 +4,6 @@ It holds figures over ε and shares of rows, and no row's values, not even its k
 from outside is one line and printable; each renderer escapes it for its own format.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,7 +19,7 @@ from expost._utility import Utility
 from expost.errors import InvalidInput
 from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_headline
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
-from expost.report.parts import Context, Part, one_line
+from expost.report.parts import Context, Part, known, one_line
 from expost.report.slider import SliderData, slider_of_choice
 from expost.report.wording import count, uncertain
 from expost.types import Audience, FloatArray
@@ -204,10 +203,6 @@ def _lost(candidates: int) -> float:
     return selection_cost(scores, 1.0, _CHOOSING, failure=_SELDOM).shortfall_bound
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
 def _end(epsilon: float) -> float | None:
     """An end of interest; 0 and NaN say that there is none."""
     return float(epsilon) if epsilon > 0 else None
@@ -224,8 +219,8 @@ def _curve(curves: EpsilonCurves) -> Iterator[TransitionPoint]:
             epsilon=float(epsilon),
             belief=uncertain(curves.belief[place]),
             middle_belief=None if middle is None else uncertain(middle[place]),
-            way=_known(curves.way.farthest[place]),
-            middle_way=_known(curves.way.median[place]),
+            way=known(curves.way.farthest[place]),
+            middle_way=known(curves.way.median[place]),
         )
 
 

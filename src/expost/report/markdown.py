@@ -1,6 +1,7 @@
 """The summary as Markdown, for a ticket or a log of decisions; charts are left to the page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from expost.report.audit_markdown import audit_markdown
 from expost.report.audits_markdown import audits_markdown
@@ -16,6 +17,19 @@ from expost.report.training_markdown import training_markdown
 
 __all__ = ["render_markdown"]
 
+# Of each part its sections, by the name that it has in a summary.
+_SECTIONS: dict[str, Callable[[Any, Sequence[str]], Iterator[str]]] = {
+    "profile": profile_markdown,
+    "epsilon": epsilon_markdown,
+    "beliefs": beliefs_markdown,
+    "risk": risk_markdown,
+    "published": published_markdown,
+    "training": training_markdown,
+    "audit": audit_markdown,
+    "audits": audits_markdown,
+    "ledger": ledger_markdown,
+}
+
 
 def render_markdown(summary: Summary) -> str:
     """The text; the same summary gives the same bytes."""
@@ -24,24 +38,8 @@ def render_markdown(summary: Summary) -> str:
 
 def _lines(summary: Summary) -> Iterator[str]:
     yield from _head(summary)
-    if summary.profile is not None:
-        yield from profile_markdown(summary.profile, summary.lead(summary.profile))
-    if summary.epsilon is not None:
-        yield from epsilon_markdown(summary.epsilon, summary.lead(summary.epsilon))
-    if summary.beliefs is not None:
-        yield from beliefs_markdown(summary.beliefs, summary.lead(summary.beliefs))
-    if summary.risk is not None:
-        yield from risk_markdown(summary.risk, summary.lead(summary.risk))
-    if summary.published is not None:
-        yield from published_markdown(summary.published, summary.lead(summary.published))
-    if summary.training is not None:
-        yield from training_markdown(summary.training, summary.lead(summary.training))
-    if summary.audit is not None:
-        yield from audit_markdown(summary.audit, summary.lead(summary.audit))
-    if summary.audits is not None:
-        yield from audits_markdown(summary.audits, summary.lead(summary.audits))
-    if summary.ledger is not None:
-        yield from ledger_markdown(summary.ledger, summary.lead(summary.ledger))
+    for name, part in summary.by_name.items():
+        yield from _SECTIONS[name](part, summary.lead(part))
     if summary.choices:
         rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
         yield from section(

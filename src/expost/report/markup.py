@@ -1,11 +1,12 @@
 """Markdown, piece by piece: text from outside that stays text, headings and tables."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from expost._groups import printable
+from expost.report.wording import figure
 
-__all__ = ["escaped", "section", "table"]
+__all__ = ["escaped", "or_unknown", "section", "table"]
 
 # What could begin markup, a tag, an entity, a link or a table cell anywhere in a line.
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
@@ -29,3 +30,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table; cells from outside must be escaped."""
     lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def or_unknown(value: float | None, form: Callable[[float], str] = figure) -> str:
+    """A figure, where it is known."""
+    return "unknown" if value is None else form(value)

@@ -1,5 +1,6 @@
 """What the summaries of all reports share."""
 
+import math
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ __all__ = [
     "Origin",
     "Part",
     "installed",
+    "known",
     "one_line",
     "shown_choices",
 ]
@@ -119,6 +121,11 @@ class Context:
 def one_line(value: object) -> str:
     """Text that came from outside, printable and on one line."""
     return printable(value, _LONGEST_TEXT)
+
+
+def known(value: float) -> float | None:
+    """A figure; None for NaN, which says that it is not known."""
+    return None if math.isnan(value) else float(value)
 
 
 def shown_choices(choices: Sequence[Choice]) -> tuple[Choice, ...]:

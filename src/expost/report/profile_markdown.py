@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from expost._groups import Explanation, Grouping
-from expost.report.markup import escaped, section, table
+from expost.report.markup import escaped, or_unknown, section, table
 from expost.report.profile_part import ExposedRow, ProfilePart
 from expost.report.wording import count, figure, percent, share
 
@@ -32,15 +32,11 @@ def _quantiles(part: ProfilePart) -> list[str]:
         rows = [[share(q.share), figure(q.score)] for q in part.quantiles]
         return table((f"share of the {part.unit}s", "distance at most"), rows)
     rows = [
-        [share(q.share), figure(q.score), percent(q.certainty), _or_unknown(q.typical)]
+        [share(q.share), figure(q.score), percent(q.certainty), or_unknown(q.typical)]
         for q in part.quantiles
     ]
     measures = ("exposure (nats)", "attacker's certainty", "typical")
     return table((f"share of the {part.unit}s", *measures), rows)
-
-
-def _or_unknown(value: float | None) -> str:
-    return "unknown" if value is None else figure(value)
 
 
 def _top(part: ProfilePart) -> list[str]:
@@ -54,7 +50,7 @@ def _top(part: ProfilePart) -> list[str]:
             figure(row.exposure),
             f"± {figure(row.precision)}",
             percent(row.belief),
-            _or_unknown(row.typical),
+            or_unknown(row.typical),
         ]
         for row in part.top
     ]
