@@ -74,9 +74,11 @@ class Axe:
     def contrasts(self, page: Page) -> list[str]:
         """What it finds amiss with the colours.
 
-        That is nearly all of its time, so that of plain rows of a table it looks at the first few.
+        That is nearly all of its time, so that of plain rows of a table it looks at two, and of
+        drawings at none, which it does not judge anyway.
         """
-        shown = {"exclude": [["tbody tr:nth-child(n+4):not([class])"]]}
+        alike = ("tbody tr:nth-child(n+3):not([class])", "dl > :nth-child(n+9)", "svg")
+        shown = {"exclude": [[selector] for selector in alike]}
         return self._run(page, shown, {"runOnly": {"type": "rule", "values": _COLOURS}})
 
     def _run(self, page: Page, context: Any, options: Any) -> list[str]:
