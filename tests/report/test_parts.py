@@ -218,7 +218,7 @@ def sentences(part):
     [
         ({"profile": profiled}, "promises ε = 2", "most exposed row by", "No row is exposed past"),
         ({"epsilon": choice}, f"Use {RECOMMENDED}.", "gets at ε = 39.6", "If that is sure enough"),
-        ({"risk": risk}, "Promised: ε = 2", "is at most 89.2", "expost risk --belief"),
+        ({"risk": risk}, "Promised to any row of any", "is at most 89.2", "expost risk --belief"),
         (
             {"audit": lambda: audit("nothing")},
             "No promise of privacy",

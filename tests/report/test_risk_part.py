@@ -120,7 +120,7 @@ def test_a_goal_says_what_keeps_it():
     assert summary.risk.heading == "What keeps the goal"
     other = summary_of("promise")
     assert other.title == "What is allowed by ε = 1, δ = 10⁻⁵"
-    assert other.answer[0] == "Promised: ε = 1, δ = 10⁻⁵, to any row of any data."
+    assert other.answer[0] == "Promised to any row of any data: ε = 1, δ = 10⁻⁵."
     # Without a belief the advantage is what is told.
     assert "guesses right" in summary_of("noise").answer[1]
 

@@ -194,7 +194,7 @@ def _headline(found: Identifiability, sentences: dict[str, str]) -> Headline:
     told = "belief" if "belief" in sentences else "advantage"
     question = _text(found.question)
     kept = [sentences[name] for name in _LIMITS if name in sentences]
-    promise = f"Promised: {question}, to any row of any data."
+    promise = f"Promised to any row of any data: {question}."
     if found.is_goal:
         first = kept[0] if kept else "nothing that is known here keeps it."
         promise = f"Asked for: {question}. {first}"
