@@ -22,7 +22,7 @@ from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval, auc, tpr_at
 from expost.report.audit_words import is_white_box
 from expost.report.parts import Headline, one_line
-from expost.report.wording import count, number, percent
+from expost.report.wording import count, number, percent, symbols
 from expost.report.wording import share as share_text
 
 __all__ = ["Finding", "Question", "audit_headline", "audit_questions", "finding", "is_spread"]
@@ -107,7 +107,7 @@ def _promise_sentence(audit: Audit) -> str:
             "No promise of privacy is known of this model, so there is none to refute, and none"
             f" that would cover what these attacks miss{least}."
         )
-    promise = one_line(audit.guarantee.describe())
+    promise = symbols(one_line(audit.guarantee.describe()))
     if audit.promise_refuted:
         worst = max(
             (one for one in audit.bounds if one.epsilon > audit.guarantee.epsilon(one.delta)),
@@ -276,8 +276,8 @@ def _remains(audit: Audit) -> tuple[str, ...]:
         bound = audit.advantage_bound
         assert bound is not None
         said.append(
-            f"If the promise, {one_line(audit.guarantee.describe())}, is kept, no attacker's"
-            f" advantage passes {number(bound)} on average over models."
+            f"If the promise, {symbols(one_line(audit.guarantee.describe()))}, is kept, no"
+            f" attacker's advantage passes {number(bound)} on average over models."
             if not audit.promise_refuted
             else "The promise does not bound it: it is refuted."
         )

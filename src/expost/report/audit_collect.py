@@ -25,6 +25,7 @@ from expost.report.audit_part import (
 )
 from expost.report.audit_words import words
 from expost.report.parts import Context, known, one_line
+from expost.report.wording import symbols
 from expost.types import FloatArray, IntArray
 
 __all__ = ["collect_audit"]
@@ -54,7 +55,7 @@ def collect_audit(audit: Audit, *, context: Context | None = None) -> AuditPart:
         warning=WARNING,
         attacks=tuple(_attacks(audit)),
         skipped=tuple((one_line(name), one_line(why)) for name, why in audit.skipped.items()),
-        promise=None if audit.guarantee is None else one_line(audit.guarantee.describe()),
+        promise=None if audit.guarantee is None else symbols(one_line(audit.guarantee.describe())),
         promise_refuted=audit.promise_refuted,
         advantage_bound=audit.advantage_bound,
         promised=tuple(_promised(audit)),
