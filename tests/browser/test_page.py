@@ -5,9 +5,23 @@ from itertools import pairwise
 import pytest
 
 from .pages import KINDS
-from .watching import NARROW, PHONE
+from .watching import DESKTOP, NARROW, PHONE
 
 LARGEST = 3_000_000
+# Boxes of text have room above and below the letters: a third of it may lie in another's.
+LABELS = """() => [...document.querySelectorAll('figure svg[role=img]')].flatMap(svg => {
+    const frame = svg.closest('figure').getBoundingClientRect();
+    const labels = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim())
+        .map(one => ({text: one.textContent.trim(), box: one.getBoundingClientRect()}));
+    const cut = labels.filter(({box}) => box.left < frame.left || box.right > frame.right
+        || box.top < frame.top || box.bottom > frame.bottom).map(one => ['cut', one.text]);
+    const met = labels.flatMap((one, place) => labels.slice(place + 1).filter(other => {
+        const wide = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left);
+        const high = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
+        return wide > 1 && high > Math.min(one.box.height, other.box.height) / 3;
+    }).map(other => [one.text, other.text]));
+    return [...cut, ...met];
+})"""
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -126,3 +140,12 @@ def test_a_request_that_leaves_is_noticed(open_page, tmp_path):
     assert watched.requests == [path.as_uri(), "https://example.invalid/x.png"]
     with pytest.raises(AssertionError):
         watched.is_quiet()
+
+
+@kinds
+def test_what_is_written_in_drawings_can_be_read(open_page, made, kind):
+    """No label lies upon another, and none is cut off by its frame."""
+    page = open_page(made(kind))
+    for width, height in (DESKTOP, PHONE):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate(LABELS) == []
