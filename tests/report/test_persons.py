@@ -160,6 +160,18 @@ def test_a_promise_to_persons_is_told_whatever_became_of_it():
     assert "at most 1 row, and nobody has more than 1." in render_html(one)
 
 
+def test_a_bound_on_rows_is_not_taken_for_one_on_persons():
+    loss = np.array([2.0, 0.1, -3.0])
+    past = made_up(3, [1, 2, 3], loss=loss, low=loss, high=loss, worst_case=50.0)
+    advice = collect(past).answer[2]
+    assert advice.startswith("2 persons are exposed past 75\xa0%")
+    assert advice.endswith(
+        "for a person of several rows choose a smaller one, and profile persons again."
+    )
+    calm = collect(made_up(3, [1, 2, 3])).answer[2]
+    assert calm.startswith("No person is exposed past 75\xa0%")
+
+
 def test_the_page_speaks_of_persons(report):
     part = report[1].profile
     page = Page(render_html(report[1]))
