@@ -391,6 +391,8 @@ def test_an_unlucky_draw_is_told_and_not_drawn_again():
     against = dataclasses.replace(worse, loss=-2.0, low=-2.0, high=-2.0)
     calm = dataclasses.replace(worse, loss=1.0, low=1.0, high=1.0)
     assert "surer" not in compared(at(2.0, top=(against, calm)), choice()).advice
+    # Where no listed row speaks for "in", those that are not listed may lose as much.
+    assert "surer" in compared(at(2.0, top=(against,)), choice()).advice
     # A bound that was set from another prior, for nine releases in ten: e² to 9 is 45.08 %.
     for largest, passed in ((0.45, True), (0.452, False)):
         bound = BeliefBound(largest=largest, prior=0.1, quantile=0.9)
