@@ -379,6 +379,26 @@ def test_a_seeded_model_is_a_rehearsal_at_whatever_epsilon():
     assert "rehearsal" in page_of(profile=profiled(seeded=True), epsilon=choice()).answer[2]
 
 
+def test_a_model_that_is_for_a_review_is_reviewed_before_it_is_shared():
+    review = {"model_audience": Audience.REVIEW}
+    for epsilon in (2.0, 39.6):
+        advice = compared(at(epsilon, **review), choice()).advice
+        assert "holds what was read from its rows, which its ε does not cover" in advice
+        assert "share it if" not in advice
+        advice = compared(at(epsilon, worst_case=math.inf, **review), choice()).advice
+        assert "nothing is promised for other data: have the model reviewed before" in advice
+    # What must not be shared at all is told so.
+    assert "do not share this one" in compared(at(80.0, **review), choice()).advice
+    release, profile = released()
+    assert "share the model if its promise is" in collect(profile, release=release).answer[2]
+    read = dataclasses.replace(release, read_from_data=("data_norm (the largest row norm)",))
+    advice = collect(profile, release=read).answer[2]
+    assert "have that reviewed before you share it, or give it beforehand and release" in advice
+    # expost publish refuses such a model.
+    assert "share the model if" not in advice
+    assert "expost publish" not in advice
+
+
 def test_an_unlucky_draw_is_told_and_not_drawn_again():
     worse = dataclasses.replace(profiled().top[0], loss=2.0, low=2.0, high=2.0)
     for epsilon in (2.0, 39.6, 41.0):

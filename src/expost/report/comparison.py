@@ -4,13 +4,17 @@ Both must speak of the same mechanism on the same rows. Numbers only, so that no
 stands in these sentences.
 """
 
+import math
+
 from scipy.special import expit, logit
 
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Headline
+from expost.report.profile_answer import before_sharing
 from expost.report.profile_part import ProfilePart
 from expost.report.wording import number
 from expost.report.wording import share as share_text
+from expost.types import Audience
 
 __all__ = ["compared", "why_not_compared"]
 
@@ -106,6 +110,8 @@ def _advice(released: float, profile: ProfilePart, choice: EpsilonPart) -> str:
             f"It keeps {bound}, but less would do, as the reasons below say: release another at"
             f" {use} in its place, unless it has been shared already."
         )
+    if profile.model_audience is Audience.REVIEW:
+        return f"It keeps {bound}; but {before_sharing(promised=profile.worst_case < math.inf)}"
     if released < advised:
         return (
             f"It keeps {bound} with room to spare: share it if it is useful enough; if not, release"

@@ -14,9 +14,9 @@ from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
 from expost.report.wording import certainty, count, number, percent
 from expost.report.wording import share as share_text
-from expost.types import Neighbouring
+from expost.types import Audience, Neighbouring
 
-__all__ = ["ProfileAnswer"]
+__all__ = ["ProfileAnswer", "before_sharing"]
 
 # The belief that `choose_epsilon` keeps where nothing else is asked for.
 _BELIEF = 0.75
@@ -178,10 +178,15 @@ class ProfileAnswer:
                 "Its noise came from a seed, so this is a rehearsal: release a model without one"
                 " before anything leaves the building."
             )
-        return (
+        kept = (
             f"No {self._noun} is exposed past {limit}, the bound that expost epsilon keeps unless"
-            " told otherwise: share the model if its promise is what you want, keep this page"
-            " to yourself, and let expost publish make what may be shown."
+            " told otherwise"
+        )
+        if self.release is not None and self.release.audience is not Audience.PASS:
+            return f"{kept}; but {before_sharing(promised=profile.worst_case < np.inf)}"
+        return (
+            f"{kept}: share the model if its promise is what you want, keep this page to yourself,"
+            " and let expost publish make what may be shown."
         )
 
     @property
@@ -206,6 +211,21 @@ class ProfileAnswer:
                 " ε for them, and release a model that carries the noise of that one."
             ),
         )
+
+
+def before_sharing(*, promised: bool) -> str:
+    """What to do first with a model that is for a review, though its noise came from no seed."""
+    if not promised:
+        return (
+            "nothing is promised for other data: have the model reviewed before you share it, and"
+            " keep this page to yourself."
+        )
+    # What was read from the rows stands in model.json as it is, and expost publish refuses it.
+    return (
+        "the model holds what was read from its rows, which its ε does not cover: have that"
+        " reviewed before you share it, or give it beforehand and release again, and keep this"
+        " page to yourself."
+    )
 
 
 def _nats(exposure: float) -> str:
