@@ -231,6 +231,12 @@ def test_a_report_of_another_model_is_refused(ask, program, runs, tmp_path):
     )  # fmt: skip
     assert drawn.code == 0, drawn.err
     refused(ask("second published"), tmp_path / "o", "another model | epsilon")
+    # What its promise allows stands beside its own profile alone; what is asked of no model, beside
+    # any.
+    for name, what in (("hers", runs / "second" / "model.json"), ("any", "--epsilon=2")):
+        assert program("risk", what, "--out", runs / name).code == 0
+    refused(ask("profile hers"), tmp_path / "o", "another model | epsilon differs")
+    assert ask("profile any").code == 0
 
 
 # What is not a summary -------------------------------------------------------------------------

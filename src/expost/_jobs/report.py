@@ -140,6 +140,7 @@ def _check_together(whole: Summary, kept: dict[str, Path]) -> None:
                 f"{path}: is of {source!r}, and {beside} of {first!r}; a page is of one table, so"
                 " make two pages."
             )
+    _check_promise(whole, kept)
     profile, published = whole.profile, whole.published
     if profile is None or published is None or profile.relation is not Neighbouring.REMOVE:
         return
@@ -150,4 +151,22 @@ def _check_together(whole: Summary, kept: dict[str, Path]) -> None:
         raise InvalidInput(
             f"{kept['published']}: is of another model than {kept['profile']} (rows or epsilon"
             " differ); publish the model that was profiled, or make two pages."
+        )
+
+
+def _check_promise(whole: Summary, kept: dict[str, Path]) -> None:
+    """Refuse what the promise of one model allows beside the profile of another."""
+    profile, risk = whole.profile, whole.risk
+    if profile is None or risk is None or profile.epsilon is None or risk.epsilon is None:
+        return
+    # With a δ, or for several releases, or where no model was named, ε is another figure.
+    of_a_model = risk.source is not None and risk.releases == 1 and risk.delta == 0
+    if (
+        of_a_model
+        and profile.delta is None
+        and not math.isclose(profile.epsilon, risk.epsilon, rel_tol=1e-6)
+    ):
+        raise InvalidInput(
+            f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); ask"
+            " expost risk about the model that was profiled, or make two pages."
         )
