@@ -198,13 +198,15 @@ class PrivacyProfile(RowTable):
             ]
         else:
             exposure, share = self.exposure, np.mean(self.loss > 0)
+            # As on the page: so many rows are exposed by at most that.
+            middle, most = np.quantile(exposure, (0.5, 0.99), method="inverted_cdf")
             width = float(np.max(self.loss_high - self.loss_low))
             outer = float(np.max(np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))))
             risk = self.losses.worst_case_passed
             passed = f", except with probability {risk:.1g}" if risk > 0 else ""
             head = [
-                f"exposure     median {np.median(exposure):.3g}, 99 %"
-                f" {np.quantile(exposure, 0.99):.3g}, largest {np.max(exposure):.3g} nats",
+                f"exposure     median {middle:.3g}, 99 % {most:.3g},"
+                f" largest {np.max(exposure):.3g} nats",
                 *self._typical_lines(),
                 f"worst case   at most {self.worst_case:.3g} nats promised, {self._anyone}, any"
                 f" data{passed}"
