@@ -32,7 +32,7 @@ def epsilon_markdown(part: EpsilonPart, lead: Sequence[str]) -> Iterator[str]:
 
 def _table(part: EpsilonPart) -> list[str]:
     headings = ["ε", "", "belief, most exposed row", "typical exposure, middle row", "largest"]
-    headings += [score.measure for score in part.table[0].scores]
+    headings += [escaped(score.measure) for score in part.table[0].scores]
     return table(headings, [_cells(row) for row in part.table])
 
 
@@ -45,7 +45,7 @@ def _cells(row: EpsilonRow) -> list[str]:
     ]
     return [
         epsilon,
-        row.mark,
+        escaped(row.mark),
         percent(row.belief),
         figure(row.middle),
         figure(row.largest),
