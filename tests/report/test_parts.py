@@ -372,6 +372,15 @@ def test_the_models_epsilon_stands_beside_the_recommended_one(epsilon, which, ad
     assert ("do not share this one" in said.advice) == (epsilon > choice().limit)
 
 
+def test_what_to_type_next_is_one_more_release_where_there_was_one():
+    advised = dataclasses.replace(choice(), command="expost profile t.csv")
+    alone = render_html(page_of(epsilon=advised))
+    assert "Nothing has been released yet." in alone
+    beside = render_html(page_of(profile=at(2.0), epsilon=advised))
+    assert "It is one more release" in beside
+    assert "Nothing has been released yet." not in beside
+
+
 def test_a_seeded_model_is_a_rehearsal_at_whatever_epsilon():
     for epsilon in (2.0, 39.6, 80.0):
         advice = compared(at(epsilon, seeded=True), choice()).advice
