@@ -48,14 +48,14 @@ def _top(part: ProfilePart) -> list[str]:
         [
             *_named(row),
             figure(row.exposure),
-            f"± {figure(row.precision)}",
             percent(row.belief),
+            f"± {figure(row.precision)}",
             or_unknown(row.typical),
         ]
         for row in part.top
     ]
     belief = f"belief that {'it was' if part.persons is None else 'they were'} in"
-    headings = ("exposure (nats)", "proved to within", belief, "typical")
+    headings = ("exposure (nats)", belief, "proved to within", "typical")
     return table((*names, *headings), rows)
 
 
