@@ -245,6 +245,18 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, shelf):
         np.testing.assert_allclose(places, at, atol=0.051)
 
 
+def test_charts_of_other_models_stand_still(open_page, shelf):
+    """A profile and a choice of ε that are not compared: the slider is the profile's alone."""
+    release, profile = profiled("laplace-2")
+    both = report.collect(profile, chosen(), release=release)
+    page = open_page(shelf("slider-mixed", lambda: report.render_html(both)))
+    assert "they are not compared" in page.locator("body").inner_text()
+    assert page.locator("[data-transition] svg[role=img]").count() == 3
+    page.get_by_label("ε =", exact=True).fill("50")
+    assert shown(page) == near(expected("laplace-2", 50.0))
+    assert page.locator("line.moving").count() == 0
+
+
 class Halves:
     """A mechanism without a closed form."""
 

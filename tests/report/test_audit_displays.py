@@ -39,6 +39,11 @@ def test_every_curve_is_drawn(kind):
         np.testing.assert_array_equal(drawn.get_ydata(), expected)
         expected = [max(p.false_positive_rate, display.floor) for p in one.curve]
         np.testing.assert_array_equal(drawn.get_xdata(), expected)
+        # A point's height holds until the next one: nothing between them was counted.
+        assert drawn.get_drawstyle() == "steps-post"
+    smooth = [one for one in ax.lines if one.get_drawstyle() == "default"]
+    names = [one.get_label().strip().split(",")[0] for one in smooth]
+    assert names == ["allowed by the promise", "a coin"][-len(names) :]
     extra = 2 if audit.guarantee is not None else 1
     assert len(ax.lines) == len(audit.figures) + extra
     looks = [(one.get_color(), one.get_linestyle(), one.get_linewidth()) for one in ax.lines]

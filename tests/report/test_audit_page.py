@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import math
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from expost._disparity import disparity
 from expost.attacks.roc import figures
 from expost.report import Choice, Origin, collect, render_html, render_json, render_markdown
-from expost.report.audit_chart import roc_chart, roc_floor, scatter_chart
+from expost.report.audit_chart import roc_chart, roc_floor, scatter_chart, stepped
 
 from .audits import KINDS, MEMBERS, OTHERS, audited
 from .conftest import HOSTILE
@@ -154,10 +155,22 @@ def test_curves_are_drawn_where_the_ticks_say(kind):
     assert floor == 1e-3 < 1 / OTHERS < 1 / MEMBERS
     for attack, curve in zip(summary.attacks, chart.curves, strict=False):
         line = coordinates(curve.points)
-        false = [max(p.false_positive_rate, floor) for p in attack.curve]
-        true = [max(p.true_positive_rate, floor) for p in attack.curve]
-        np.testing.assert_allclose(x(line[:, 0]), false, rtol=0.02)
-        np.testing.assert_allclose(y(line[:, 1]), true, rtol=0.02)
+        kept = [
+            (max(p.false_positive_rate, floor), max(p.true_positive_rate, floor))
+            for p in attack.curve
+        ]
+        drawn = [*zip(x(line[:, 0]), y(line[:, 1]), strict=True)]
+        for false, true in kept:
+            near = [
+                math.isclose(a, false, rel_tol=0.02) and math.isclose(b, true, rel_tol=0.02)
+                for a, b in drawn
+            ]
+            assert any(near)
+        for (_, low), (_, high), step in zip(line, line[1:], np.diff(line, axis=0), strict=False):
+            # To the right or up, and never both.
+            assert low >= high
+            assert step[0] >= 0
+            assert 0 in step
         assert curve.name.startswith(attack.name)
     names = [curve.name for curve in chart.curves[len(summary.attacks) :]]
     assert names[-1] == "a coin"
@@ -170,6 +183,40 @@ def test_curves_are_drawn_where_the_ticks_say(kind):
         allowed = coordinates(chart.curves[-2].points)
         # No promise lies below the coin.
         assert np.all(y(allowed[:, 1]) >= 0.97 * x(allowed[:, 0]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_curve_shows_more_members_than_the_figures_beside_it(kind):
+    """The line at an FPR is the TPR of the last threshold with no more false ones, naively."""
+    audit, part = audited(kind), summary_of(kind).audit
+    for attack in part.attacks:
+        scores, truth = audit.scores[attack.name], audit.truth
+        corners = [*stepped([(p.false_positive_rate, p.true_positive_rate) for p in attack.curve])]
+        for rate in (0.0, 0.001, 0.003, 0.01, 0.05, 0.3, 1.0):
+            most = max(
+                np.mean(scores[truth] > threshold)
+                for threshold in (*scores, -np.inf)
+                if np.mean(scores[~truth] > threshold) <= rate
+            )
+            height = max(true for false, true in corners if false <= rate)
+            assert height <= most + 1e-12
+            if rate in (0.0, 0.001, 0.01):
+                assert height == pytest.approx(most, abs=1e-12)
+            if rate == 0.01:
+                assert height == pytest.approx(attack.tpr_at_1_percent.value)
+
+
+def test_a_few_points_make_steps():
+    """One threshold that finds half of the members with a tenth of the others."""
+    assert [*stepped([(0.0, 0.0), (0.1, 0.5), (1.0, 1.0)])] == [
+        (0.0, 0.0),
+        (0.1, 0.0),
+        (0.1, 0.5),
+        (1.0, 0.5),
+        (1.0, 1.0),
+    ]
+    assert [*stepped([(0.0, 0.0), (0.0, 0.4), (1.0, 0.4)])] == [(0.0, 0.0), (0.0, 0.4), (1.0, 0.4)]
+    assert [*stepped([])] == []
 
 
 def test_members_are_drawn_where_the_ticks_say():

@@ -24,6 +24,7 @@ from expost.report import (
 from expost.report.axes import LinearScale, LogScale, linear_ticks, log_ticks
 from expost.report.epsilon_chart import epsilon_panels
 from expost.report.epsilon_curves import epsilon_curves
+from expost.report.transition_display import TransitionDisplay
 
 from .conftest import HOSTILE
 from .epsilon_choices import KINDS, chosen, data
@@ -39,6 +40,12 @@ def summary_of(kind="laplace", **options):
         choices=[Choice(name="noise", value="laplace", origin=Origin.READ)],
         **options,
     )
+
+
+def typed(text):
+    """Numbers as the terminal has them: without separators, and powers of ten by an e."""
+    plain = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    return re.sub(r"(?<![\d.])10⁻⁶", "1e-06", plain)
 
 
 # What a reader sees ----------------------------------------------------------------------------
@@ -64,7 +71,7 @@ def test_it_is_whole_whatever_was_found(kind):
     for word in ("nan", "None", "inf"):
         assert word not in page.text.split()
     for reason in chosen(kind).reasons:
-        assert " ".join(reason.split()) in page.text
+        assert " ".join(reason.split()) in typed(page.text)
     json.loads(render_json(summary), parse_constant=pytest.fail)
     text = render_markdown(summary)
     assert text.startswith("> **FAIL**")
@@ -132,11 +139,15 @@ def test_the_same_summary_gives_the_same_bytes():
 def test_the_table_has_the_figures_of_the_choice(kind):
     choice = chosen(kind)
     rows = {row.epsilon: row for row in summary_of(kind).epsilon.table}
+    slider = summary_of(kind).epsilon.slider
     assert list(rows) == sorted(rows)
     for place, epsilon in enumerate(choice.epsilons.tolist()):
         row = rows[epsilon]
         assert row.belief == pytest.approx(choice.belief[place], rel=1e-9)
-        assert row.middle == pytest.approx(np.median(choice.typical[place]), rel=1e-9)
+        # Of 90 rows the 45th, as on the slider, and not between it and the next.
+        middle = sorted(choice.typical[place])[44]
+        assert row.middle == pytest.approx(middle, rel=1e-9)
+        assert row.middle == pytest.approx(slider.figures(epsilon).typical[0], rel=1e-6)
         assert row.largest == pytest.approx(choice.typical[place].max(), rel=1e-9)
         if choice.utility is None:
             assert row.scores == ()
@@ -155,9 +166,46 @@ def test_the_table_has_the_figures_of_the_choice(kind):
     shown = {word: e for word, e in ends.items() if e is not None and 0 < e < math.inf}
     assert set(marks) == set(shown)
     for word, row in marks.items():
-        assert 0 <= shown[word] - row.epsilon < 0.01 * shown[word]
+        # Towards safety: what is kept up to an ε, or lost from there on, is so at what is shown.
+        short = (
+            row.epsilon - shown[word] if word == "transition ends" else shown[word] - row.epsilon
+        )
+        assert 0 <= short < 0.01 * shown[word]
     if "recommended" in marks:
         assert marks["recommended"].belief <= choice.bound.largest
+
+
+@pytest.mark.parametrize("kind", ["laplace", "line", "regression", "unmeasured", "none"])
+def test_an_end_has_the_same_digits_wherever_it_stands(kind):
+    choice, summary = chosen(kind), summary_of(kind)
+    page = Page(render_html(summary)).text
+    figure = next(
+        text.get_text()
+        for ax in TransitionDisplay.from_choice(choice).plot().axes_
+        if (text := ax.get_legend().get_title()).get_text()
+    )
+    high = [
+        *re.findall(r"above ε = (\S+) no more privacy", page),
+        *re.findall(r"from ε = (\S+) on [^.]* the rows have hardly any protection", page),
+        *re.findall(r"Shaded: the transition, from ε = \S+ to ε = (\S+)\.", page),
+        *re.findall(r"(\d\S*) (?:[a-z ]+, )*transition ends", page),
+        *re.findall(r"to (\S+)$", figure),
+        *re.findall(r"\| (\S+) \| [a-z, ]*transition ends \|", render_markdown(summary)),
+    ]
+    low = [
+        *re.findall(r"Below ε = (\S+) every row", page),
+        *re.findall(r"Up to ε = (\S+) the exposure of every row", page),
+        *re.findall(r"Shaded: the transition, from ε = (\S+) to", page),
+        *re.findall(r"(\d\S*) (?:[a-z ]+, )*transition begins", page),
+        *re.findall(r"transition, (\S+) to", figure),
+        *re.findall(r"\| (\S+) \| [a-z, ]*transition begins \|", render_markdown(summary)),
+    ]
+    assert len(high) == len(low) == 6
+    assert len(set(high)) == len(set(low)) == 1
+    printed = re.search(r"transition +from (\S+) .* to (\S+) \(nothing more", str(choice))
+    assert (typed(low[0]), typed(high[0])) == printed.groups()
+    assert float(printed[1]) <= choice.low
+    assert float(printed[2]) >= choice.high
 
 
 def test_a_belief_never_reads_like_a_certainty():
@@ -248,7 +296,7 @@ def test_when_there_is_no_answer_the_reasons_are_the_answer():
     assert summary.epsilon.recommended is None
     which, why, what = summary.answer
     assert which == "No ε is recommended."
-    assert why == " ".join(chosen("none").reasons[-2:])
+    assert typed(why) == " ".join(chosen("none").reasons[-2:])
     assert what.startswith("Allow an attacker more")
     assert what.endswith("or do not release one.")
 

@@ -1,6 +1,7 @@
 """One summary of many parts: what it says of all of them, to whom, and in which order."""
 
 import dataclasses
+import json
 import math
 import re
 import warnings
@@ -442,6 +443,40 @@ def test_no_noise_and_no_recommendation():
         none = compared(part, choice("none"))
         assert none.epsilon == f"No ε is recommended, and this model {words}."
         assert "it misses a bound that was set" in none.advice
+
+
+def follows(**parts):
+    """What follows the slider of the page: the profile's figures, the charts of the choice."""
+    (data,) = Page(render_html(page_of(**parts))).data
+    found = json.loads(data)
+    assert found["slider"] is not None
+    return found["followsSlider"], found["choiceFollows"]
+
+
+def test_the_slider_moves_nothing_that_is_of_other_models():
+    same, other = profiled(), profiled()
+    other = dataclasses.replace(other, model=other.model.replace("0.05", "0.5"))
+    assert why_not_compared(same, choice()) is None
+    assert why_not_compared(other, choice()) is not None
+    assert follows(profile=same, epsilon=choice()) == (True, True)
+    assert follows(profile=other, epsilon=choice()) == (True, False)
+    assert follows(profile=same) == (True, False)
+    assert follows(epsilon=choice()) == (False, True)
+    # A profile without a slider leaves the page's to the choice, whatever the models are.
+    for still in (same, other):
+        part = dataclasses.replace(still, slider=None)
+        assert follows(profile=part, epsilon=choice()) == (False, True)
+
+
+def test_no_line_ends_inside_of_an_option():
+    worse = dataclasses.replace(profiled().top[0], loss=20.0)
+    whole = page_of(profile=at(2.0, top=(worse,)), epsilon=choice())
+    assert "with --quantile 0.95 and" in whole.answer[2]
+    source = render_html(whole)
+    assert 'with <span class="whole">--quantile 0.95</span> and release' in source
+    assert re.search(r"\.whole \{[^}]*white-space: nowrap", source)
+    assert " ".join(whole.answer[2].split()) in Page(source).blocks
+    check(Page(source))
 
 
 def test_what_is_of_something_else_is_not_compared():

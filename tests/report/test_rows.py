@@ -120,20 +120,20 @@ def test_the_block_of_data_cannot_be_left(laplace):
     names = ("</script><b>", "<!--", "&amp;\u2029", *map(str, range(147)))
     profile = dataclasses.replace(profile, ids=names)
     rows, slider = rows_of_profile(profile), slider_of_profile(profile, release)
-    text = page_data(rows, slider, follows_slider=True)
+    text = page_data(rows, slider, follows_slider=True, choice_follows=True)
     assert not {"<", ">", "&", "\u2028", "\u2029"} & set(text)
     value = json.loads(text)
     assert sorted(value["rows"]["keys"]) == sorted(rows.keys)
     assert "</script><b>" in value["rows"]["keys"]
     assert value["slider"]["exact"]["quantiles"] == list(slider.exact.quantiles)
     assert value["slider"]["start"] == slider.start
-    assert page_data(None, None, follows_slider=False) is None
-    assert page_data(rows, slider, follows_slider=True) == text
+    assert page_data(None, None, follows_slider=False, choice_follows=False) is None
+    assert page_data(rows, slider, follows_slider=True, choice_follows=True) == text
 
 
 def test_adult_with_ids_stays_small():
     profile = synthetic(48_842, ids=tuple(f"person-{number:06d}" for number in range(48_842)))
-    text = page_data(rows_of_profile(profile), None, follows_slider=False)
+    text = page_data(rows_of_profile(profile), None, follows_slider=False, choice_follows=False)
     assert 1_000_000 < len(text.encode()) < 2_500_000
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from expost.report.wording import count, figure, number, percent, share
+from expost.report.wording import count, figure, grouped, number, percent, share
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -32,6 +32,17 @@ NB = "\N{NO-BREAK SPACE}"
 def test_figures(value, in_a_column, in_a_sentence):
     assert figure(value) == in_a_column
     assert number(value) == in_a_sentence
+
+
+@pytest.mark.parametrize("value", [999.0, 1810.0, 39.6, 123000.0, 1.81e6, 1.23e-5, 0.000123])
+def test_a_sentence_of_the_terminal_has_its_numbers_as_sentences_of_the_page_have(value):
+    assert grouped(f"Above ε = {value:g} no more.") == f"Above ε = {number(value)} no more."
+
+
+def test_only_numbers_are_grouped():
+    for text in ("column x1234", "1234abc", "0.12345", "1,810", "v2.12345", "row_12345"):
+        assert grouped(text) == text
+    assert grouped("add values between 1810 and 25000.") == "add values between 1,810 and 25,000."
 
 
 @pytest.mark.parametrize("exponent", range(-12, 13))

@@ -3,11 +3,16 @@
 The ROC chart has both axes on a log scale (Carlini et al. 2022): what matters is how many members
 are found where hardly anybody else is taken for one, and that corner a linear chart does not show.
 A curve that already finds some without a single false one begins at the left edge.
+
+What was counted on finitely many rows is a step function: the TPR at an FPR of x is that of the
+last point whose FPR is at most x, as in the figures beside the chart. A straight line to the next
+point would show members found that no threshold finds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from expost.report.audit_part import AuditPart, CurvePoint
 from expost.report.axes import LinearScale, LogScale, Tick, linear_ticks, log_ticks, points
@@ -80,7 +85,7 @@ def roc_chart(part: AuditPart) -> AuditChart:
     curves = [
         Curve(
             style=f"attack attack-{place if place == 0 else 1 + (place - 1) % (_STYLES - 1)}",
-            points=_line(attack.curve, x, y),
+            points=_line(stepped(_rates(attack.curve)), x, y),
             name=f"{attack.name}, AUC {attack.auc.value:.3f}",
         )
         for place, attack in enumerate(part.attacks)
@@ -89,7 +94,7 @@ def roc_chart(part: AuditPart) -> AuditChart:
         curves.append(
             Curve(
                 style="noiseless",
-                points=_line(part.promised, x, y),
+                points=_line(_rates(part.promised), x, y),
                 name="the most that the promise allows on average",
             )
         )
@@ -114,9 +119,21 @@ def roc_floor(part: AuditPart) -> float:
     return 10.0 ** -max(1, math.ceil(math.log10(fewest)))
 
 
-def _line(curve: Sequence[CurvePoint], x: LogScale, y: LogScale) -> str:
-    """Its points; a rate of 0 stands at the edge, where the chart ends."""
-    rates = [(one.false_positive_rate, one.true_positive_rate) for one in curve]
+def stepped(rates: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The corners of the steps through (FPR, TPR): to the right, and up where the next one is."""
+    yield from rates[:1]
+    for (before, held), (false, true) in pairwise(rates):
+        if before < false and held < true:
+            yield false, held
+        yield false, true
+
+
+def _rates(curve: Iterable[CurvePoint]) -> list[tuple[float, float]]:
+    return [(one.false_positive_rate, one.true_positive_rate) for one in curve]
+
+
+def _line(rates: Iterable[tuple[float, float]], x: LogScale, y: LogScale) -> str:
+    """Through these (FPR, TPR); a rate of 0 stands at the edge, where the chart ends."""
     kept = [(max(false, x.low), max(true, y.low)) for false, true in rates]
     return points([false for false, _ in kept], [true for _, true in kept], x, y)
 

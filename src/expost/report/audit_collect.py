@@ -97,8 +97,11 @@ def _attacks(audit: Audit) -> Iterator[AttackLine]:
 
 
 def _curve(curve: Roc, others: int) -> tuple[CurvePoint, ...]:
-    """Points of the curve itself, so dense as a log axis from 1/others shows them."""
-    wanted = np.geomspace(min(0.5, 1 / others), 1.0, _POINTS)
+    """Points of the curve itself, so dense as a log axis from 1/others shows them.
+
+    The last points up to an FPR of 0.1 % and of 1 % are among them: figures say how high they are.
+    """
+    wanted = [*np.geomspace(min(0.5, 1 / others), 1.0, _POINTS), 0.001, 0.01]
     places = np.unique(
         [0, *(np.searchsorted(curve.fpr, [0.0, *wanted], side="right") - 1), len(curve.fpr) - 1]
     )

@@ -40,7 +40,8 @@ _DASHES: tuple[Any, ...] = ("-", "--", (0, (2, 2)), "-.", (0, (8, 3)), (0, (4, 1
 class RocDisplay(Display):
     """Curves by name, the best first; ``promised`` is what the promise allows, or empty.
 
-    ``floor`` is where both log axes begin; rates of 0 stand there.
+    ``floor`` is where both log axes begin; rates of 0 stand there. Curves go by steps, for what was
+    counted does: the TPR at an FPR is that of the last point before it. The promise is smooth.
     """
 
     curves: Mapping[str, tuple[CurvePoint, ...]]
@@ -70,7 +71,7 @@ class RocDisplay(Display):
                 "lw": 2.4 if place == 0 else 1.5,
                 "zorder": 4 - place / len(self.curves),
             }
-            ax.plot(*self._rates(curve), label=plain(name), **style)
+            ax.plot(*self._rates(curve), drawstyle="steps-post", label=plain(name), **style)
         if self.promised:
             label = "allowed by the promise, on average"
             ax.plot(*self._rates(self.promised), color=INK, lw=1.2, ls=(0, (10, 2)), label=label)

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from expost._choice import EpsilonChoice
-from expost._recommend import rounded_down
+from expost._recommend import rounded_down, rounded_up
 from expost._sweep import OutputSweep
 from expost._utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
 from expost.report.parts import Headline, one_line
-from expost.report.wording import count, number, percent, uncertain
+from expost.report.wording import count, grouped, number, percent, uncertain
 from expost.report.wording import share as share_text
 
 __all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text"]
@@ -30,7 +30,7 @@ def epsilon_headline(choice: EpsilonChoice, *, command: bool) -> Headline:
         return Headline(
             epsilon="No ε is recommended.",
             # The last sentences say which bound fails, and by how much.
-            exposed=" ".join(one_line(reason) for reason in choice.reasons[-2:]),
+            exposed=" ".join(grouped(one_line(reason)) for reason in choice.reasons[-2:]),
             advice=(
                 "Allow an attacker more (a higher belief), ask less of the model, gather more rows,"
                 " or do not release one."
@@ -154,8 +154,8 @@ def _transition_sentence(choice: EpsilonChoice) -> str:
     if not high < math.inf:
         return f"{start}; no ε leaves {many} the rows without protection."
     return (
-        f"{start}; from ε = {_short(high)} on {many} the rows have hardly any protection left. In"
-        " between it is lost by one row after the other."
+        f"{start}; from ε = {number(rounded_up(high))} on {many} the rows have hardly any"
+        " protection left. In between it is lost by one row after the other."
     )
 
 

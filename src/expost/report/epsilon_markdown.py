@@ -37,14 +37,13 @@ def _table(part: EpsilonPart) -> list[str]:
 
 
 def _cells(row: EpsilonRow) -> list[str]:
-    epsilon = number(rounded_down(row.epsilon)) if row.mark else figure(row.epsilon)
     scores = [
         f"{score_text(score.measure, score.mean)}"
         f" ({score_text(score.measure, score.low)} to {score_text(score.measure, score.high)})"
         for score in row.scores
     ]
     return [
-        epsilon,
+        row.epsilon_text,
         escaped(row.mark),
         percent(row.belief),
         figure(row.middle),

@@ -12,7 +12,7 @@ import numpy as np
 
 from expost._choice import EpsilonChoice
 from expost._groups import printable
-from expost._recommend import rounded_down
+from expost._recommend import rounded_down, rounded_up
 from expost._selection import selection_cost
 from expost._sweep import BeliefBound, OutputSweep
 from expost._utility import Utility
@@ -21,7 +21,7 @@ from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, known, one_line
 from expost.report.slider import SliderData, slider_of_choice
-from expost.report.wording import count, uncertain
+from expost.report.wording import count, figure, grouped, number, uncertain
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "collect_epsilon",
 ]
 
+_ENDS = "transition ends"
 _SHARES = (0.001, 0.01, 0.1, 0.5, 0.9, 1.0)
 # Cut off it would be another command.
 _LONGEST_COMMAND = 10**6
@@ -103,6 +104,13 @@ class EpsilonRow:
     middle: float
     largest: float
     scores: tuple[Score, ...]
+
+    @property
+    def epsilon_text(self) -> str:
+        """The ε as the sentences write it: what is promised up to it down, the end of all up."""
+        if not self.mark:
+            return figure(self.epsilon)
+        return number((rounded_up if self.mark == _ENDS else rounded_down)(self.epsilon))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +183,7 @@ def collect_epsilon(
         model=one_line(choice.description),
         headline=epsilon_headline(choice, command=command is not None),
         answer=epsilon_answer(choice),
-        reasons=tuple(one_line(reason) for reason in choice.reasons),
+        reasons=tuple(grouped(one_line(reason)) for reason in choice.reasons),
         recommended=_typed(choice.recommended),
         low=_end(choice.low),
         high=_end(choice.high),
@@ -260,7 +268,8 @@ def _table(choice: EpsilonChoice) -> tuple[EpsilonRow, ...]:
                 epsilon=epsilon,
                 mark=", ".join(words),
                 belief=uncertain(belief[place]),
-                middle=float(np.median(typical[place])),
+                # A row's own figure, as on the slider and in the table of a profile.
+                middle=float(np.quantile(typical[place], 0.5, method="inverted_cdf")),
                 largest=float(np.max(typical[place])),
                 scores=() if choice.utility is None else tuple(_scores(choice.utility, tried)),
             )
@@ -275,12 +284,14 @@ def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
         (choice.recommended, "recommended"),
         (choice.epsilon_for_belief, "belief bound"),
         (choice.low, "transition begins"),
-        (choice.high, "transition ends"),
+        (choice.high, _ENDS),
     ):
         if epsilon is None or not is_shown(epsilon):
             continue
         # A mechanism that is sampled is known only where it was.
-        typed = rounded_down(epsilon) if isinstance(choice.sweep, OutputSweep) else float(epsilon)
+        typed = float(epsilon)
+        if isinstance(choice.sweep, OutputSweep):
+            typed = (rounded_up if words == _ENDS else rounded_down)(epsilon)
         said.setdefault(typed, ([], float(epsilon)))[0].append(words)
     return said
 

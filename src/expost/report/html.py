@@ -7,16 +7,18 @@ page's own style sheet and its own script, by their hashes; what was smuggled in
 import base64
 import hashlib
 import math
+import re
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from expost._recommend import rounded_down
+from expost._recommend import rounded_down, rounded_up
 from expost.report import wording
 from expost.report.audit_chart import roc_chart, scatter_chart
 from expost.report.audits_chart import audit_panels
 from expost.report.chart import profile_chart
+from expost.report.comparison import why_not_compared
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
 from expost.report.page_data import page_data
@@ -28,6 +30,9 @@ from expost.report.training_chart import training_panels
 
 __all__ = ["environment", "render_html", "style_sheet"]
 
+# An option with the number that goes with it, as it is typed.
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: [\d.]*\d)?")
+
 
 def render_html(summary: Summary) -> str:
     """The page; the same summary gives the same bytes."""
@@ -36,6 +41,7 @@ def render_html(summary: Summary) -> str:
         None if profile is None else profile.row_data,
         slider,
         follows_slider=profile is not None and profile.slider is not None,
+        choice_follows=_choice_follows(summary),
     )
     return _filled("page.html", summary=summary, slider=slider, data=data)
 
@@ -44,6 +50,28 @@ def page_slider(summary: Summary) -> SliderData | None:
     """The one slider of a page: the profile's, else that of the choice of ε."""
     parts = (summary.profile, summary.epsilon)
     return next((part.slider for part in parts if part is not None and part.slider), None)
+
+
+def _choice_follows(summary: Summary) -> bool:
+    """Whether the charts of the choice of ε are of the models that the slider speaks of."""
+    profile, choice = summary.profile, summary.epsilon
+    if choice is None:
+        return False
+    if profile is None or profile.slider is None:
+        return True
+    return why_not_compared(profile, choice) is None
+
+
+def by_options(text: str) -> list[tuple[str, bool]]:
+    """Pieces of a sentence, and whether each is an option: no line may end inside of that.
+
+    Hyphens that do not break would be copied, and no program knows an option by them.
+    """
+    pieces, end = [], 0
+    for found in _OPTION.finditer(text):
+        pieces += [(text[end : found.start()], False), (found[0], True)]
+        end = found.end()
+    return [*pieces, (text[end:], False)]
 
 
 def _filled(template: str, **content: Any) -> str:
@@ -79,6 +107,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     jinja.filters |= {
+        "by_options": by_options,
         "count": wording.count,
         "figure": wording.figure,
         "finite": math.isfinite,
@@ -86,6 +115,7 @@ def environment() -> Environment:
         "percent": wording.percent,
         "score": lambda value, measure: score_text(measure, value),
         "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),
+        "rounded_up": lambda epsilon: wording.number(rounded_up(epsilon)),
         "share": wording.share,
         "uncertain": wording.uncertain,
     }

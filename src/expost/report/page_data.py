@@ -15,16 +15,18 @@ _ESCAPES = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def page_data(
-    rows: RowsData | None, slider: SliderData | None, *, follows_slider: bool
+    rows: RowsData | None, slider: SliderData | None, *, follows_slider: bool, choice_follows: bool
 ) -> str | None:
     """The block's text; None where the page has nothing that moves.
 
     ``follows_slider``  whether the slider's typical figures are of the profile's own rows.
+    ``choice_follows``  whether they are of the models that the charts of the choice of ε show.
     """
     if rows is None and slider is None:
         return None
     content = {
         "followsSlider": follows_slider,
+        "choiceFollows": choice_follows,
         "slider": None if slider is None else _plain(slider),
         "rows": None if rows is None else packed_rows(rows),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expost._choice import EpsilonChoice
-from expost._recommend import rounded_down
+from expost._recommend import rounded_down, rounded_up
 from expost.report.display import BLUE, GREEN, GREY, GRID, ORANGE, PanelsDisplay, percents
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import utility_limits
@@ -135,7 +135,7 @@ class TransitionDisplay(PanelsDisplay):
         low, high = self.part.low, self.part.high
         if low is None or high is None or not low < high:
             return None
-        end = number(rounded_down(high)) if high < math.inf else "∞"
+        end = number(rounded_up(high)) if high < math.inf else "∞"
         return f"shaded: transition, {number(rounded_down(low))} to {end}"
 
     def _utility(self, ax: Any) -> None:

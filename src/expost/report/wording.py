@@ -12,6 +12,7 @@ __all__ = [
     "certainty",
     "count",
     "figure",
+    "grouped",
     "number",
     "percent",
     "share",
@@ -31,6 +32,8 @@ _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
 _SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
 _EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)")
 _PERCENT = re.compile(r"(?<=\d) %")
+# Neither in a name nor behind a point.
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{4,}(?!\w)")
 
 
 def count(value: int) -> str:
@@ -88,6 +91,11 @@ def symbols(text: str) -> str:
 
     spelled = _SPELLED.sub(lambda found: _GREEK[found[1]], text)
     return _PERCENT.sub(f"{_SPACE}%", _EXPONENT.sub(power, spelled))
+
+
+def grouped(text: str) -> str:
+    """A sentence for the terminal with the numbers in it as a page writes them: 1,810 for 1810."""
+    return _THOUSANDS.sub(lambda found: count(int(found[0])), symbols(text))
 
 
 def uncertain(belief: float) -> float:

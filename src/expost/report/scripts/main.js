@@ -11,7 +11,9 @@ function start() {
   const remember = (epsilon, figures) => {
     Object.assign(current, { epsilon, figures: data.followsSlider ? figures : null });
   };
-  startSlider(data.slider, [remember, startTransition(), profile, search]);
+  // The charts of other models than the slider speaks of stand still.
+  const transition = data.choiceFollows ? startTransition() : () => {};
+  startSlider(data.slider, [remember, transition, profile, search]);
 }
 
 start();
