@@ -491,7 +491,8 @@ def test_pages_for_everybody(tmp_path, monkeypatch, capfd):
     table, encoding = write_table(tmp_path / "t.csv"), write_encoding(tmp_path / "e.json")
     folders = {name: tmp_path / name for name in ("profile", "choice", "published", "risk")}
     asked = (table, "--target", "outcome", "--id", "who")
-    model = folders["profile"] / "model.json"
+    # What a curator calls a file, and where it lies, may tell of a person.
+    model = tmp_path / f"of {NAMES[5]}" / f"{NAMES[6]}.json"
 
     def run(*arguments):
         code, printed, said = expost_program(monkeypatch, capfd, *arguments)
@@ -504,11 +505,19 @@ def test_pages_for_everybody(tmp_path, monkeypatch, capfd):
         "epsilon", *asked, "--encoding", encoding, "--folds", "0", "--epsilons", "1,2",
         "--out", folders["choice"],
     )  # fmt: skip
+    model.parent.mkdir()
+    model.write_bytes((folders["profile"] / "model.json").read_bytes())
     run("publish", *asked, "--model", model, "--out", folders["published"])
     run("risk", model, "--out", folders["risk"])
+    # A person who asks may hold report.json under any name as well.
+    hers = tmp_path / f"{NAMES[7]}.json"
+    hers.write_bytes((folders["published"] / "report.json").read_bytes())
+    own = [f"--set={name}=0" for name in "abcd"]
+    run("lookup", hers, *own, "--out", tmp_path / "lookup")
     printed = run("report", *folders.values(), "--public", "--out", tmp_path / "site")
     assert not found_in_text(printed, SAID)
-    pages = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path]
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    pages = [path for path in written if path.parent not in (tmp_path, model.parent)]
     public = [path for path in pages if "CURATOR-ONLY" not in path.name]
     expected = {"model.json", "report.json", "report.html", "report.md", "summary.json"}
     assert {path.name for path in public} == expected | {"encoding.json"}

@@ -233,9 +233,12 @@ def test_a_report_of_another_model_is_refused(ask, program, runs, tmp_path):
     refused(ask("second published"), tmp_path / "o", "another model | epsilon")
     # What its promise allows stands beside its own profile alone; what is asked of no model, beside
     # any.
-    for name, what in (("hers", runs / "second" / "model.json"), ("any", "--epsilon=2")):
+    model, renamed = runs / "second" / "model.json", runs / "renamed.json"
+    renamed.write_bytes(model.read_bytes())
+    for name, what in (("hers", model), ("other", renamed), ("any", "--epsilon=2")):
         assert program("risk", what, "--out", runs / name).code == 0
-    refused(ask("profile hers"), tmp_path / "o", "another model | epsilon differs")
+    for name in ("hers", "other"):
+        refused(ask(f"profile {name}"), tmp_path / "o", "another model | epsilon differs")
     assert ask("profile any").code == 0
 
 

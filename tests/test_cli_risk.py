@@ -12,7 +12,7 @@ import pytest
 from expost import PrivateLogisticRegression, _cli_risk
 from expost._cli_app import app
 from expost._identifiability import identifiability
-from expost.errors import SeededReleaseWarning
+from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
 from program import PROGRAM, finished, imported, mode, refused
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
@@ -95,7 +95,56 @@ def test_a_released_model(ask, tmp_path):
     assert done.code == 0
     assert "logistic by output perturbation" in done.out
     assert "this model" in done.out
-    assert json.loads(ask(path, "--json").out)["figures"]["epsilon"]["values"]["model"] == 2.0
+    machine = json.loads(ask(path, "--json").out)
+    assert machine["figures"]["epsilon"]["values"]["model"] == 2.0
+    # Drawn from a seed it is not for everybody, and what is told of it is not either.
+    assert machine["audience"] == "review"
+    assert "mark: review." in done.out
+    assert "! The model that this is of is marked review" in done.out
+
+
+def saved(path, **options):
+    """A model whose norm was read from the rows, unless it is given."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        model = PrivateLogisticRegression(epsilon=2.0, classes=[0, 1], **options)
+        model.fit(X, np.where(X[:, 0] > 0, 1, 0))
+    path.parent.mkdir(exist_ok=True)
+    return model.release_.save(path)
+
+
+def test_what_is_told_of_a_model_has_its_mark(ask, program, tmp_path):
+    model, page, plot = saved(tmp_path / "own" / "hers.json"), tmp_path / "x", tmp_path / "r.png"
+    done = ask(model, "--delta", "1e-5", "--releases", "2", "--out", page, "--plot", plot)
+    assert done.code == 0, done.err
+    assert "mark: review." in done.out
+    names = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
+    assert {path.name for path in page.iterdir()} == names
+    assert {mode(path) for path in page.iterdir()} == {0o600}
+    assert not plot.exists()
+    assert mode(tmp_path / "r.CURATOR-ONLY.png") == 0o600
+    summary = json.loads((page / "summary.CURATOR-ONLY.json").read_text())
+    assert (summary["audience"], summary["risk"]["source"]) == ("review", "hers.json")
+    refused(
+        program("report", page, "--public", "--out", tmp_path / "site"), tmp_path / "site",
+        "nothing here is marked pass | risk: review",
+    )  # fmt: skip
+    # A later page of the same folder that is for everybody leaves nothing of it.
+    assert ask("--epsilon", "1", "--out", page, "--force").code == 0
+    assert {path.name for path in page.iterdir()} == {"report.html", "report.md", "summary.json"}
+
+
+def test_a_page_for_everybody_names_no_file_of_the_curators(ask, tmp_path):
+    for name, source in (("model.json", "model.json"), ("canary.json", "a released model")):
+        model = saved(tmp_path / "canary-folder" / name, data_norm=5.0)
+        done = ask(model, "--out", tmp_path / source)
+        assert done.code == 0, done.err
+        assert "mark: pass." in done.out
+        summary = json.loads((tmp_path / source / "summary.json").read_text())
+        assert (summary["audience"], summary["risk"]["source"]) == ("pass", source)
+        for path in (tmp_path / source).iterdir():
+            assert "canary" not in path.read_text(), path.name
 
 
 def test_the_figure(ask, tmp_path):

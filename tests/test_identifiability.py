@@ -4,6 +4,7 @@ import json
 import math
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import mpmath
@@ -15,6 +16,7 @@ import expost
 from expost._identifiability import identifiability
 from expost._row_identifiability import RowIdentifiability
 from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
+from expost.report.risk_displays import RiskDisplay
 from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Audience
 
@@ -252,6 +254,36 @@ def released(tmp_path, **options):
     return model, model.release_.save(tmp_path / "model.json"), (X, y)
 
 
+def test_the_answer_has_the_mark_of_its_model(tmp_path):
+    """Asked of the model, of its release and of its file; and so do its files and its figures."""
+    model, path, _ = released(tmp_path, epsilon=2.0)
+    public = replace(model.release_, seeded=False)
+    assert (public.audience, model.release_.audience) == (Audience.PASS, Audience.REVIEW)
+    free = identifiability(public, delta=1e-6, releases=2)
+    assert free.audience is free.comparison.audience is free.curves().audience is Audience.PASS
+    assert "marked review" not in str(free)
+    assert free.to_json(tmp_path / "free.json").name == "free.json"
+    for subject in (model, model.release_, path, str(path)):
+        found = identifiability(subject, delta=1e-6, releases=2)
+        assert found.audience is Audience.REVIEW
+        assert found.comparison.audience is found.curves().audience is Audience.REVIEW
+        assert found.lines()[-1].startswith("mark: review.")
+        assert sum("is marked review" in notice for notice in found.notices) == 1
+        assert (found.belief, found.epsilon) == (free.belief, free.epsilon)
+    written = found.to_json(tmp_path / "found.json")
+    assert written.name == "found.CURATOR-ONLY.json"
+    assert json.loads(written.read_text())["audience"] == "review"
+    for mark, one in (("PASS", free), ("REVIEW", found)):
+        for drawn in (one, one.comparison, one.curves()):
+            figure = drawn.plot().figure_
+            texts = [text.get_text() for ax in figure.axes for text in ax.texts]
+            assert [text for text in texts if re.match("(PASS|REVIEW|FAIL):", text)] != []
+            assert all(not re.match("(PASS|REVIEW|FAIL):", t) or t.startswith(mark) for t in texts)
+        assert RiskDisplay.from_identifiability(one).audience is one.audience
+    assert "is marked review" in found._repr_html_()
+    assert "is marked review" not in free._repr_html_()
+
+
 def test_a_released_model_and_its_profile(tmp_path):
     model, path, rows = released(tmp_path, epsilon=2.0)
     found = identifiability(path)
@@ -286,6 +318,7 @@ def test_models_by_other_mechanisms(tmp_path):
     with pytest.raises(InvalidInput, match="has its own"):
         identifiability(path, delta=1e-9)
     _, path, _ = released(tmp_path, epsilon=math.inf)
+    assert identifiability(path).audience is Audience.REVIEW
     bare = identifiability(path)
     assert (bare.belief, bare.advantage, bare.true_positive_rate, bare.one_in) == (1, 1, 1, 1)
     assert "can be certain" in str(bare)

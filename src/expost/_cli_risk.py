@@ -125,7 +125,7 @@ def risk_command(
     Name one promise or one goal. The answer is how sure an attacker gets who knows every other
     row, how often she guesses right, how many members she finds, and among how many a person
     hides: by the formulas of MOSAICrOWN D5.3 and exactly. No data is read, and all of it may be
-    published.
+    published, but for what is told of a MODEL that is marked review: that is for the curator.
 
     Examples:
 
@@ -174,10 +174,13 @@ def risk_command(
 
 
 def _page(found: "Identifiability", model: Path | None, folder: Path) -> dict[str, Path]:
-    from expost._jobs.pages import made_now, store_page
+    from expost._jobs.pages import made_now, named_source, store_page
     from expost.report import collect
 
-    source = None if model is None else model.name
+    source = None
+    if model is not None:
+        named = {"usual": "model.json", "what": "a released model"}
+        source = named_source(model, found.audience, **named)
     return store_page(folder, collect(found, source=source, made=made_now()))
 
 
@@ -188,4 +191,4 @@ def _draw(found: "Identifiability", path: Path) -> Path:
     if path.suffix.lower() != ".png":
         raise typer.BadParameter(f"{str(path)!r} must end in .png", param_hint="'--plot'")
     display = RiskDisplay.from_identifiability(found)
-    return write_bytes(path, display.audience, display.png())
+    return write_bytes(display.audience.path(path), display.audience, display.png())

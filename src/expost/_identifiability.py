@@ -72,7 +72,8 @@ def identifiability(
     One promise
     -----------
     ``subject``           a profile: what an attacker can tell of each of its rows; a released model
-                          or its model.json: its promise; or any :class:`expost.risk.Guarantee`.
+                          or its model.json: its promise, under the model's own mark; or any
+                          :class:`expost.risk.Guarantee`, which is taken for public.
     ``epsilon, delta``    any mechanism that is (ε, δ)-DP; δ = 0 if it is left out.
     ``mu``                Gaussian noise of σ = sensitivity/μ.
     ``noise_multiplier``  DP-SGD with this noise, ``sampling_rate`` (1) and ``steps`` (1), for rows
@@ -159,7 +160,8 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
     kind = f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise"
     delta = "" if how.delta is None else f", delta = {how.delta:g}"
     what = f"{kind}, epsilon = {how.epsilon:g}{delta}" if how.is_private else f"{kind}, none of it"
-    return of_promise(how.guarantee, own, what=what)
+    # Its constants may follow from what was read from the rows, and the answer from them.
+    return replace(of_promise(how.guarantee, own, what=what), audience=release.audience)
 
 
 def _training(

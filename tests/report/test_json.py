@@ -29,6 +29,7 @@ from expost.report.schema import PATH, schema_text, summary_schema
 from expost.types import Audience
 
 from .conftest import HOSTILE, synthetic
+from .results import published
 from .summaries import MAKERS, summary
 
 # What a mutation puts in the place of a value.
@@ -263,8 +264,8 @@ def test_the_type_of_every_part_says_which_marks_it_may_have():
     assert marks.keys() <= PRIVATE | PUBLIC
     for name in marks.keys() & PRIVATE:
         assert Audience.PASS not in marks[name]
-    assert marks["risk"] == {Audience.PASS}
-    assert marks["published"] == {Audience.PASS, Audience.REVIEW}
+    for name in PUBLIC:
+        assert marks[name] == {Audience.PASS, Audience.REVIEW}
 
 
 @pytest.mark.parametrize("mark", Audience)
@@ -274,7 +275,15 @@ def test_no_edited_mark_makes_private_figures_public(kind, mark):
     for name, part in summary(kind).by_name.items():
         own = part.audience.value
         plain[name]["audience"] = plain["audience"] = mark.value
-        if name != "published" and mark is not part.audience:
+        if name in PUBLIC:
+            # Their mark is that of a model: they may be stricter, and are never the curator's.
+            assert marks[type(part).__name__]["properties"]["audience"]["enum"] == [
+                "pass",
+                "review",
+            ]
+            if mark is Audience.FAIL:
+                refused(plain, rf'^{name}\.audience: must be "pass" or "review", not')
+        elif mark is not part.audience:
             refused(plain, rf"^{name}\.audience: must be \"{own}\", not '{mark.value}'")
             assert marks[type(part).__name__]["properties"]["audience"]["enum"] == [own]
         plain[name]["audience"] = own
@@ -300,6 +309,28 @@ def test_a_published_part_without_a_promise_is_not_for_everybody():
     refused(plain, r"^published: does not hold together")
     plain["published"]["audience"] = plain["audience"] = "review"
     assert parse_json(json.dumps(plain)).audience is Audience.REVIEW
+
+
+def test_what_is_told_of_a_model_under_review_is_not_for_everybody():
+    risk = expost.identifiability(epsilon=1.0, delta=1e-5)
+    of_a_model = replace(risk, audience=Audience.REVIEW)
+    reviewed = collect(of_a_model)
+    assert (reviewed.audience, reviewed.risk.audience) == (Audience.REVIEW, Audience.REVIEW)
+    assert parse_json(render_json(reviewed)) == reviewed
+    with pytest.raises(InvalidInput, match=r"nothing here is marked pass \(risk: review\)"):
+        reviewed.public()
+    plain = json.loads(render_json(reviewed))
+    plain["risk"]["audience"] = plain["audience"] = "pass"
+    refused(plain, r"^risk: does not hold together \(audience: is pass where the model is review\b")
+    # Of a promise that anybody may know the same mark is right; and stricter is never wrong.
+    free = json.loads(render_json(collect(risk)))
+    assert parse_json(json.dumps(free)).public().audience is Audience.PASS
+    free["risk"]["audience"] = free["audience"] = "review"
+    assert parse_json(json.dumps(free)).audience is Audience.REVIEW
+    # What is said beside it goes with what is not for everybody.
+    both = collect(published(), of_a_model, source="patients.json")
+    assert (both.published.source, both.risk.source) == (None, "patients.json")
+    assert "patients" not in render_json(both.public())
 
 
 def test_what_is_told_of_the_data_is_not_on_a_public_page():

@@ -15,7 +15,14 @@ from expost.errors import InvalidInput
 from expost.report import Summary, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
 
-__all__ = ["SUMMARIES", "made_now", "read_summary", "store_page", "write_summary"]
+__all__ = [
+    "SUMMARIES",
+    "made_now",
+    "named_source",
+    "read_summary",
+    "store_page",
+    "write_summary",
+]
 
 SUMMARIES = tuple(
     audience.file_name("summary", "json") for audience in (Audience.PASS, Audience.FAIL)
@@ -28,6 +35,14 @@ _REMEDY = "nothing is left of this run; free some space, or name another folder"
 def made_now() -> str:
     """The date that a page is given; renderers do not read the clock."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
+    """The file's name, which a page gives as its source; on one for everybody the ``usual`` alone.
+
+    ``what`` stands in place of any other, which may tell of the data.
+    """
+    return path.name if mark is not Audience.PASS or path.name == usual else what
 
 
 def write_summary(out: Path, summary: Summary) -> Path:

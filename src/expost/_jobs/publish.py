@@ -18,7 +18,7 @@ from expost._comparison import Comparison
 from expost._files import write_json
 from expost._jobs.folder import check_folder, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
-from expost._jobs.pages import made_now, store_page
+from expost._jobs.pages import made_now, named_source, store_page
 from expost._jobs.table import Rows, noted
 from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
@@ -209,7 +209,8 @@ def _store_listed(job: PublishJob, report: PublishedReport, rows: Rows) -> Liste
 
 def _store_page(job: PublishJob, report: PublishedReport) -> dict[str, Path]:
     """A page about report.json, for whoever may have that: nothing of the table is on it."""
-    summary = collect(report, source=job.model.name, made=made_now())
+    source = named_source(job.model, report.audience, usual="model.json", what="a released model")
+    summary = collect(report, source=source, made=made_now())
     remedy = "report.json is there, and holds; free some space for its page"
     files = store_page(job.out, summary, keep=None, remedy=remedy)
     return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
@@ -269,7 +270,8 @@ def store_answers(
     report: PublishedReport, answers: Sequence[Answer], path: Path, folder: Path
 ) -> dict[str, Path]:
     """Write a page for the person who asked; it is about her row, so she alone can read it."""
-    summary = collect(report, answers=answers, source=path.name, made=made_now())
+    source = named_source(path, report.audience, usual="report.json", what="a published report")
+    summary = collect(report, answers=answers, source=source, made=made_now())
     return store_page(folder, summary, readers=Audience.FAIL)
 
 

@@ -21,6 +21,7 @@ from expost.report.audits_part import collect_audits
 from expost.report.beliefs_part import collect_beliefs
 from expost.report.epsilon_part import collect_epsilon
 from expost.report.parts import Choice, Context, Headline, Part
+from expost.report.plots import audience_of
 from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
 from expost.report.published_part import collect_published
@@ -28,6 +29,7 @@ from expost.report.risk_part import collect_risk
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
+from expost.types import Audience
 
 __all__ = ["collect"]
 
@@ -63,7 +65,9 @@ def collect(
     parts: dict[str, Part] = {}
     results = (*results, *_profiles(results))
     private = [each for each in results if not isinstance(each, Identifiability | PublishedReport)]
-    told = next(iter((*private, *results)), None)
+    # Those have the mark of their model.
+    reviewed = [each for each in results if audience_of(each) is not Audience.PASS]
+    told = next(iter((*private, *reviewed, *results)), None)
     for result in results:
         found = _parts(
             result,

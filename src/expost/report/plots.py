@@ -158,7 +158,7 @@ PLOTS: Mapping[type, Maker] = {
     PrivacyProfile: plots_rows.privacy_profile,
     PublishedReport: plots_named.published_report,
     Release: plots_named.release,
-    RiskCurves: lambda found: RiskDisplay(curves=found),
+    RiskCurves: lambda found: RiskDisplay(curves=found, audience=found.audience),
     Roc: _roc,
     RowIdentifiability: plots_rows.row_identifiability,
     RowLosses: plots_rows.row_losses,

@@ -1,7 +1,7 @@
 """D5.3 Fig. 4.2: belief and advantage over ε for several δ, with what was asked marked.
 
 :mod:`expost.report.display` has what all figures share. What is ordered (δ) is coloured along
-viridis. Nothing of any data is in it: it may be published.
+viridis. Its mark is that of what it draws.
 """
 
 import math
@@ -40,8 +40,8 @@ class RiskDisplay(PanelsDisplay):
 
     curves: RiskCurves
     asked: AskedPoint | None = None
+    audience: Audience = Audience.PASS
 
-    audience = Audience.PASS
     is_marked = True
     size = (10.4, 5.6)
     grid = (1, 2)
@@ -65,6 +65,7 @@ class RiskDisplay(PanelsDisplay):
                 advantage=advantage,
                 advantage_text=found.figure("advantage").shown[first],
             ),
+            audience=found.audience,
         )
 
     def _draw(self, axes: Any) -> None:

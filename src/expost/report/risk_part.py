@@ -1,7 +1,7 @@
 """Everything that a report shows of a promise, or of a goal: what an attacker is allowed (D5.3).
 
-Nothing of any data is in it. Text that came from outside is one line and printable; each renderer
-escapes it for its own format.
+Nothing of any data is in it but what a model's promise may tell of it. Text that came from outside
+is one line and printable; each renderer escapes it for its own format.
 """
 
 import math
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import number, symbols, upper
 from expost.risk import wording
-from expost.risk.answer import Figure, Identifiability
+from expost.risk.answer import REVIEWED, Figure, Identifiability
 from expost.risk.composition import CompositionComparison
 from expost.types import Audience, FloatArray
 
@@ -125,7 +126,7 @@ class RiskCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class RiskPart(Part):
-    """What a promise allows an attacker, or which promise keeps a goal. May be published.
+    """What a promise allows an attacker, or which promise keeps a goal. May go where that may.
 
     ``question``  the promise, or the goal, in a few words;  ``is_goal`` which of them.
     ``attacker``  who attacks, and how often a belief may be passed.
@@ -146,7 +147,13 @@ class RiskPart(Part):
     curves: tuple[RiskCurve, ...]
     ways: tuple[RiskWay, ...]
     ways_heading: str
-    audience: Literal[Audience.PASS] = Audience.PASS
+    audience: Literal[Audience.PASS, Audience.REVIEW] = Audience.PASS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # A mark that was edited in a file must not publish what is told of a model under review.
+        if self.audience is Audience.PASS and REVIEWED in self.notices:
+            raise InvalidInput("audience: is pass where the model is review; it must be review.")
 
     @property
     def title(self) -> str:
@@ -163,7 +170,9 @@ def collect_risk(found: Identifiability, *, context: Context | None = None) -> R
     """Gather the figures of an answer."""
     context = context or Context()
     sentences = {one.name: _text(one.sentence) for one in found.figures if one.sentence}
-    epsilon = found.epsilon
+    epsilon, audience = found.epsilon, found.audience
+    # A released model is never marked fail, and a promise without one is pass.
+    assert audience in (Audience.PASS, Audience.REVIEW)
     return RiskPart(
         model="",
         headline=_headline(found, sentences),
@@ -181,6 +190,7 @@ def collect_risk(found: Identifiability, *, context: Context | None = None) -> R
         curves=tuple(_curves(found)) if epsilon is not None and 0 < epsilon < math.inf else (),
         ways=tuple(added_up(found.comparison)),
         ways_heading=added_up_heading(found.comparison),
+        audience=audience,
         **context.fields([symbols(notice) for notice in found.notices]),
     )
 

@@ -189,7 +189,7 @@ class Summary:
             marks = ", ".join(f"{name}: {p.audience.value}" for name, p in self.by_name.items())
             raise InvalidInput(
                 f"public: nothing here is marked pass ({marks}); publish the model with `expost"
-                " publish`, or add what `expost risk` says of its promise."
+                " publish`, or add what `expost risk --epsilon` says of its promise."
             )
         left_out: dict[str, Any] = {name: None for name, keep in kept.items() if not keep}
         return replace(self, **left_out)

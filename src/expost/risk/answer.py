@@ -12,7 +12,7 @@ import json
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,17 @@ from expost.risk.guarantee import Guarantee
 from expost.risk.wording import chance, chosen_percent
 from expost.types import Audience
 
-__all__ = ["Figure", "Identifiability", "Route"]
+__all__ = ["REVIEWED", "Figure", "Identifiability", "Route"]
 
 _ABSENT = "–"
 # Of the curves of Fig. 4.2.
 _DELTAS = (1e-6, 1e-4, 1e-2)
+# By this a summary that was edited is told from one of a promise that anybody may know.
+REVIEWED = (
+    "The model that this is of is marked review: something was read from its rows that its promise"
+    " does not cover, or it was drawn with a known seed, or it promises nothing; have it reviewed"
+    " before this is passed on."
+)
 # What is set, not what an attacker reaches.
 _LIMITS = ("epsilon", "epsilon_each", "mu", "sigma", "noise_multiplier")
 
@@ -68,7 +74,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Identifiability(Displayed):
-    """ε in the words of those who ask. Holds nothing of any data: it may be published.
+    """ε in the words of those who ask. Holds nothing of any data but what a model's promise does.
 
     ``question``  the promise, or the goal, in a few words.
     ``is_goal``   whether a goal was asked for, so that ε, μ or the noise are the answer.
@@ -79,6 +85,7 @@ class Identifiability(Displayed):
     ``exceeded``  the probability with which a belief may be passed.
     ``comparison``  what each way of composing the releases costs; None for one release.
     ``notices``   what the reader must know.
+    ``audience``  the mark of the model whose promise it is; without one it may be published.
     """
 
     question: str
@@ -92,8 +99,16 @@ class Identifiability(Displayed):
     releases: int
     comparison: CompositionComparison | None = None
     notices: tuple[str, ...] = ()
+    audience: Audience = Audience.PASS
 
-    audience = Audience.PASS
+    def __post_init__(self) -> None:
+        if self.audience is Audience.PASS:
+            return
+        if REVIEWED not in self.notices:
+            object.__setattr__(self, "notices", (*self.notices, REVIEWED))
+        if self.comparison is not None:
+            own = replace(self.comparison, audience=self.audience)
+            object.__setattr__(self, "comparison", own)
 
     @property
     def promise(self) -> Guarantee:
@@ -151,7 +166,8 @@ class Identifiability(Displayed):
             away = [abs(math.log(delta / self.delta)) for delta in deltas]
             deltas[away.index(min(away))] = self.delta
         low, high = min(0.01, epsilon / 10), 10.0 if epsilon <= 2 else 20 * epsilon
-        return risk_curves(deltas, low=low, high=high, prior=self.prior)
+        curves = risk_curves(deltas, low=low, high=high, prior=self.prior)
+        return replace(curves, audience=self.audience)
 
     def figure(self, name: str) -> Figure:
         """The line of this name."""

@@ -225,8 +225,7 @@ class CompositionComparison(Displayed):
     delta: float
     prior: float
     rows: tuple[CompositionRow, ...]
-
-    audience = Audience.PASS
+    audience: Audience = Audience.PASS
 
     def row(self, name: str) -> CompositionRow:
         """The row of that name: sequential, rdp-mironov, rdp-tight or pld."""

@@ -51,6 +51,7 @@ class RiskCurves(Displayed):
     """Fig. 4.2 over ``epsilon`` (m,), one entry of ``deltas`` for each δ.
 
     ``pure_belief, pure_advantage``  of any mechanism at δ = 0; the paper's ρ_β is the first.
+    ``audience``  that of the promise around which they are, where there is one.
     """
 
     prior: float
@@ -58,8 +59,7 @@ class RiskCurves(Displayed):
     pure_belief: FloatArray
     pure_advantage: FloatArray
     deltas: tuple[DeltaCurves, ...]
-
-    audience = Audience.PASS
+    audience: Audience = Audience.PASS
 
 
 def risk_curves(
