@@ -6,7 +6,7 @@ from expost._recommend import rounded_down
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_part import EpsilonPart, EpsilonRow
 from expost.report.markup import escaped, section, table
-from expost.report.wording import figure, number, percent, share
+from expost.report.wording import figure, grouped, number, percent, share
 
 __all__ = ["epsilon_markdown"]
 
@@ -17,7 +17,7 @@ def epsilon_markdown(part: EpsilonPart, lead: Sequence[str]) -> Iterator[str]:
         # Indented, it is code: shown as it stands.
         yield from section("What to type next", [f"    {part.command}"])
     yield from section("From much noise to little", [*map(escaped, lead)])
-    yield from section("Why", [f"- {escaped(text)}" for text in part.reasons])
+    yield from section("Why", [f"- {escaped(grouped(text))}" for text in part.reasons])
     yield from section("Over ε", _table(part))
     critical = [
         [

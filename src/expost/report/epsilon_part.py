@@ -21,7 +21,7 @@ from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, known, one_line
 from expost.report.slider import SliderData, slider_of_choice
-from expost.report.wording import count, figure, grouped, number, uncertain
+from expost.report.wording import count, figure, number, uncertain
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -183,7 +183,7 @@ def collect_epsilon(
         model=one_line(choice.description),
         headline=epsilon_headline(choice, command=command is not None),
         answer=epsilon_answer(choice),
-        reasons=tuple(grouped(one_line(reason)) for reason in choice.reasons),
+        reasons=tuple(one_line(reason) for reason in choice.reasons),
         recommended=_typed(choice.recommended),
         low=_end(choice.low),
         high=_end(choice.high),

@@ -111,6 +111,7 @@ def environment() -> Environment:
         "count": wording.count,
         "figure": wording.figure,
         "finite": math.isfinite,
+        "grouped": wording.grouped,
         "number": wording.number,
         "percent": wording.percent,
         "score": lambda value, measure: score_text(measure, value),
