@@ -260,7 +260,8 @@ def test_a_broken_promise_is_said_in_the_first_line(q, epsilon):
     assert found.promise_broken
     first = found.lines()[0]
     assert first.startswith(f"PROMISE BROKEN: 1 of {len(X)} rows")
-    assert f"the {epsilon:g} nats" in first
+    unit = "nat that was" if epsilon == 1 else "nats that were"
+    assert f"the {epsilon:g} {unit} promised" in first
     assert str(found).startswith("PROMISE BROKEN")
     assert "The promise is broken" in found._repr_html_().partition("</li>")[0]
     assert json.loads(found.to_json())["promise_broken"] is True

@@ -729,6 +729,12 @@ def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
     assert found.ranking[0] == np.argmax(apart)
 
 
+@pytest.mark.parametrize(("epsilon", "told"), [(1.0, "1 nat"), (2.0, "2 nats"), (0.1, "0.1 nats")])
+def test_one_nat_is_one(epsilon, told):
+    model = PrivateRidge(epsilon=epsilon, data_norm=1.0, label_bound=2.0).fit(X, TARGET)
+    assert f"worst case   at most {told} promised, any row" in str(profile(model, X, TARGET))
+
+
 def test_a_squared_loss_says_that_nothing_is_promised():
     model = PrivateRidge(mechanism="objective", data_norm=1.0, label_bound=2.0)
     with pytest.warns(NoPromiseWarning):

@@ -16,7 +16,7 @@ from expost import _validate
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
-__all__ = ["MISSING", "OTHER", "Levels", "Numbers", "Parts", "number_text", "printable"]
+__all__ = ["MISSING", "OTHER", "Levels", "Numbers", "Parts", "nats", "number_text", "printable"]
 __all__ += ["read_column", "read_columns"]
 
 MISSING, OTHER = "(missing)", "(other)"
@@ -43,6 +43,11 @@ def number_text(value: float) -> str:
     number = float(value) + 0.0
     text = f"{number:.15g}"
     return text if float(text) == number else repr(number)
+
+
+def nats(told: str) -> str:
+    """A figure that is written as ``told``, with its unit."""
+    return f"{told} nat{'' if told == '1' else 's'}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

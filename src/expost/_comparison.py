@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from expost._columns import nats
 from expost._files import write_bytes
 from expost._privacy_profile import PrivacyProfile
 from expost._published import PublishedReport
@@ -98,9 +99,9 @@ class Comparison(RowTable):
         return [
             f"Beside the exact losses of {len(self)} rows (for the curator only)",
             f"exact        median {figures['median exposure']:.3g}, largest"
-            f" {figures['largest exposure']:.3g} nats",
+            f" {nats(format(figures['largest exposure'], '.3g'))}",
             f"published    median {figures['median bound']:.3g}, largest"
-            f" {figures['largest bound']:.3g} nats; the median ratio is"
+            f" {nats(format(figures['largest bound'], '.3g'))}; the median ratio is"
             f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
             f"failures     {failed} more than the bound says",
         ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from expost._columns import printable
+from expost._columns import nats, printable
 from expost._files import write_bytes
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
 from expost._neighbours import Neighbours
@@ -206,10 +206,10 @@ class PrivacyProfile(RowTable):
             passed = f", except with probability {risk:.1g}" if risk > 0 else ""
             head = [
                 f"exposure     median {middle:.3g}, 99 % {most:.3g},"
-                f" largest {np.max(exposure):.3g} nats",
+                f" largest {nats(f'{np.max(exposure):.3g}')}",
                 *self._typical_lines(),
-                f"worst case   at most {self.worst_case:.3g} nats promised, {self._anyone}, any"
-                f" data{passed}"
+                f"worst case   at most {nats(f'{self.worst_case:.3g}')} promised, {self._anyone},"
+                f" any data{passed}"
                 if self.worst_case < np.inf
                 else "worst case   none is promised",
                 f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any"
@@ -224,10 +224,12 @@ class PrivacyProfile(RowTable):
             f"Privacy profile of {len(self)} {self._noun}s{of_rows} ({self.losses.relation.value})"
         )
         if self.promise_broken:
+            promised = nats(f"{self.worst_case:g}")
+            verb = "was" if promised == "1 nat" else "were"
             title = (
                 f"PROMISE BROKEN: {self.rows_past_promise} of {len(self)} {self._noun}s"
-                f" ({self.losses.relation.value}) lose more than the {self.worst_case:g} nats that"
-                f" were promised, one of them at least {np.max(self._least_exposure):.3g}"
+                f" ({self.losses.relation.value}) lose more than the {promised} that"
+                f" {verb} promised, one of them at least {np.max(self._least_exposure):.3g}"
             )
         return [
             title,
@@ -253,7 +255,7 @@ class PrivacyProfile(RowTable):
             return []
         return [
             f"typical      median {np.median(self.typical):.3g},"
-            f" largest {np.max(self.typical):.3g} nats, the mean over all models it might be"
+            f" largest {nats(f'{np.max(self.typical):.3g}')}, the mean over all models it might be"
         ]
 
     def key(self, row: int) -> Any:

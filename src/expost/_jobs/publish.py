@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from expost._columns import printable
+from expost._columns import nats, printable
 from expost._comparison import Comparison
 from expost._files import write_json
 from expost._jobs.folder import check_folder, writing
@@ -308,7 +308,7 @@ def _answer_lines(report: PublishedReport, answer: Answer) -> list[str]:
     label = "" if report.release.classes is None else f", if your label is {answer.label!r}"
     lines = [
         f"What this model can give away about you, at most{label}",
-        f"  exposure  {_up(answer.exposure)} nats, whether or not you are in the data",
+        f"  exposure  {nats(_up(answer.exposure))}, whether or not you are in the data",
         "  belief    whoever had no idea whether your row is in the data (50 %) is at most"
         f" {_percent(answer.belief)} sure of it,",
         "            in or out, after seeing the model",

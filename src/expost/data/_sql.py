@@ -37,7 +37,7 @@ def text(column: RawColumn, missing: Sequence[str]) -> str:
         case "other":
             raise InvalidInput(
                 f"column {column.name!r}: is of type {column.described}: must be numbers, text or"
-                " booleans; convert it or leave it out."
+                " booleans; convert it, or leave it out (--drop)."
             )
     for token in missing:
         cell = f"nullif({cell}, {string(token)})"

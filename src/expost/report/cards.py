@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from expost._columns import nats
 from expost._comparison import Comparison
 from expost._coverage import Coverage
 from expost._defence_table import MEASURES, WARNING, DefenceTable
@@ -308,7 +309,7 @@ def _row_losses(found: RowLosses) -> Card:
     else:
         table = quantiles(np.abs(found.loss), what="exposure (nats)")
         said = (
-            f"Promised: at most {number(found.worst_case)} nats."
+            f"Promised: at most {nats(number(found.worst_case))}."
             if np.isfinite(found.worst_case)
             else "Nothing is promised."
         )

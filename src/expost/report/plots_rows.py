@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from expost._columns import nats
 from expost._neighbours import Neighbours
 from expost._privacy_profile import PrivacyProfile
 from expost._row_figures import EstimatedLosses
@@ -59,7 +60,7 @@ def row_losses(found: RowLosses) -> Display:
         return ranked(found.distance, low, high, label="how far a row moves θ", ylabel="distance")
     low = np.maximum(np.maximum(found.low, -found.high), 0.0)
     high = np.maximum(np.abs(found.low), np.abs(found.high))
-    words = f"promised: {number(found.worst_case)} nats" if np.isfinite(found.worst_case) else ""
+    words = f"promised: {nats(number(found.worst_case))}" if np.isfinite(found.worst_case) else ""
     level = Guide(at=found.worst_case, axis="y", style="--", colour=INK, label=words)
     return ranked(np.abs(found.loss), low, high, label="this model", levels=(level,))
 

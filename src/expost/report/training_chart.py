@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from expost._columns import nats
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Axis, Line, Panel, across, upright
 from expost.report.training_part import TrainingPart
@@ -40,7 +41,7 @@ def _losses(part: TrainingPart) -> Panel:
         key="training-losses",
         title="How the exposure grew, in nats",
         description=(
-            f"The row that is most exposed in the end: {number(own[0])} nats after epoch"
+            f"The row that is most exposed in the end: {nats(number(own[0]))} after epoch"
             f" {places[0]}, {number(own[-1])} after epoch {places[-1]}."
         ),
         y_ticks=linear_ticks(y, percent=False),

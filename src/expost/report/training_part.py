@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from expost import _validate
+from expost._columns import nats
 from expost._privacy_profile import PrivacyProfile
 from expost._transcript import LAST_MODEL, NO_PROMISE, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
@@ -272,7 +273,7 @@ def _headline(part: TrainingPart) -> Headline:
         exposed=(
             f"Somebody who sees every step of this training, knows all other rows and was undecided"
             f" gets {percent(certainty(abs(part.loss)))} sure whether the most exposed row was in"
-            f" the data ({number(abs(part.loss))} nats)."
+            f" the data ({nats(number(abs(part.loss)))})."
         ),
         advice=(
             "If that is surer than you would accept, train with more noise, fewer steps or smaller"
@@ -303,7 +304,7 @@ def _answer(part: TrainingPart) -> Iterator[str]:
     if len(epochs) >= 3:
         quarter, half = epochs[(len(epochs) - 1) // 4], epochs[(len(epochs) - 1) // 2]
         told = ", ".join(
-            f"{number(abs(one.own))} nats after epoch {count(one.epoch)}"
+            f"{nats(number(abs(one.own)))} after epoch {count(one.epoch)}"
             for one in dict.fromkeys((quarter, half, epochs[-1]))
         )
         yield f"The row that is most exposed in the end had lost {told}."
