@@ -123,9 +123,10 @@ def test_a_row_is_found_by_typing(open_page, made):
 def test_a_row_is_found_by_its_values_without_a_mouse(open_page, made, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text(text(people(PEOPLE)))
-    page = open_page(made("profile"))
-    # Asked for only when the key is pressed, the browser might not know in time that it is to ask
-    # us for the file and not a person.
+    # A browser asks for files only in the window that is in front. It must also know before the key
+    # is pressed that it is to ask us, and not a person.
+    page = open_page(made("profile"), fresh=True)
+    page.bring_to_front()
     choosers = []
 
     def chosen(chooser):
