@@ -231,9 +231,10 @@ slow = settings(
 def test_random_bytes_give_a_table_or_invalid_input(tmp_path, content):
     path = written(tmp_path, content)
     try:
-        open_table(path)
+        table = open_table(path)
     except InvalidInput:
         return
+    assert sum(block.num_rows for block in table.blocks()) == table.rows >= 1
 
 
 cells = st.text(alphabet=list('ab1.e-, ;"\n\r\t#\\é?'), max_size=5)

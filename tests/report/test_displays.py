@@ -1,8 +1,5 @@
 """The figures: what is drawn is what the result objects hold, and nothing else is touched."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from matplotlib import colors, rcParams
@@ -187,15 +184,3 @@ def test_colours_differ_in_lightness(near):
     inks = [line(ax, "$A_{wc}(y_i)$").get_markeredgecolor(), line(ax, "$A(y_i)$").get_color()]
     grey = [np.dot(colors.to_rgb(ink), [0.2126, 0.7152, 0.0722]) for ink in inks]
     assert abs(grey[0] - grey[1]) > 0.01
-
-
-def test_pyplot_and_matplotlib_are_imported_only_when_drawing():
-    script = (
-        "import sys, expost, expost.report, expost.report.displays;"
-        "assert 'matplotlib' not in sys.modules;"
-        "from expost.report.displays import ProfileDisplay; import numpy as np;"
-        "d = ProfileDisplay(scores=np.arange(1.0, 5), typical=None, worst_case=None, measure='x');"
-        "d.plot().figure_.savefig('/dev/null', format='png');"
-        "assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -32,24 +32,6 @@ from .conftest import HOSTILE, synthetic
 from .results import published
 from .summaries import MAKERS, summary
 
-# What a mutation puts in the place of a value.
-OTHERS = [
-    None,
-    True,
-    0,
-    -1,
-    3.5,
-    1e308,
-    10**15,
-    2**60,
-    "infinity",
-    "",
-    "pass",
-    "\u202e\x00",
-    [],
-    {},
-]
-OTHERS += [[1.0], ["a", "b"], {"audience": "pass"}]
 # Parts that are never for everybody, and those that may be.
 PRIVATE = {"profile", "epsilon", "audit", "audits", "beliefs", "training", "ledger"}
 PUBLIC = {"risk", "published"}

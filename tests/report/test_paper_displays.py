@@ -1,8 +1,5 @@
 """The curves and samples of the paper: what is drawn is what the display holds."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from matplotlib import rcParams
@@ -149,16 +146,3 @@ def test_axes_that_are_given_are_used_and_nothing_global_changes():
         assert shown._repr_png_().startswith(b"\x89PNG")
     panels([display()], columns=1)
     assert dict(rcParams) == before
-
-
-def test_matplotlib_is_imported_only_when_drawing_and_pyplot_never():
-    script = (
-        "import sys, numpy as np, expost.reproduce.leblond;"
-        "from expost.report.paper_displays import Curve, CurvesDisplay, panels, png;"
-        "assert 'matplotlib' not in sys.modules;"
-        "x = np.arange(1.0, 5);"
-        "d = CurvesDisplay(curves=(Curve(x=x, y=x, colour=0.3),), xlabel='', ylabel='');"
-        "png(panels([d], columns=1));"
-        "assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

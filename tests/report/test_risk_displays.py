@@ -3,8 +3,6 @@
 import dataclasses
 import io
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -117,12 +115,3 @@ def test_it_may_be_published_and_changes_nothing_global():
     assert "0.6" in axes[0].get_legend().get_title().get_text()
     with pytest.raises(dataclasses.FrozenInstanceError):
         display.asked = None
-
-
-def test_matplotlib_is_imported_only_when_drawing():
-    code = (
-        "import sys, expost.report.risk_displays, expost._identifiability;"
-        "print('matplotlib' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -2,8 +2,6 @@
 
 import dataclasses
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -108,11 +106,3 @@ def test_the_picture_is_a_png_of_a_page_width():
     assert 700 < width < 900
     assert 700 < height < 900
     assert len(content) < 200_000
-
-
-def test_matplotlib_is_imported_only_when_drawing():
-    script = (
-        "import sys, expost.report.transition_display, expost._jobs.epsilon;"
-        "assert 'matplotlib' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
