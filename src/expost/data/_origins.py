@@ -19,7 +19,7 @@ from expost.data._csv import LONGEST_RECORD, CsvShape, read_shape
 from expost.data._duck import Relation, glob_quoted, identifier, string
 from expost.errors import InvalidInput
 
-__all__ = ["Origin", "RawColumn", "raw"]
+__all__ = ["Origin", "RawColumn", "plain", "raw"]
 
 # cell: of a CSV file. other: a type that cannot become a feature (dates, lists, binary …).
 RawType = Literal["cell", "text", "integer", "float", "boolean", "other"]
@@ -45,13 +45,15 @@ class RawColumn:
 class Origin:
     """A relation, its raw columns and its number of rows.
 
-    ``doubtful_header``: a CSV file whose first line may have been a row.
+    ``doubtful_header``: a CSV file whose first line may have been a row. ``parquet``: its files can
+    be entered anywhere.
     """
 
     relation: Relation
     columns: tuple[RawColumn, ...]
     rows: int
     doubtful_header: bool = False
+    parquet: bool = False
 
     def __getitem__(self, name: str) -> RawColumn:
         """The column called ``name``."""
@@ -179,7 +181,10 @@ def _parquet(paths: Sequence[Path]) -> Origin:
         f" read_parquet([{files}], hive_partitioning = false, union_by_name = false))"
     )
     return Origin(
-        relation=Relation(label=label, clause=clause, files=stamps), columns=columns, rows=rows
+        relation=Relation(label=label, clause=clause, files=stamps),
+        columns=columns,
+        rows=rows,
+        parquet=True,
     )
 
 
@@ -198,7 +203,7 @@ def _in_memory(source: Any) -> Origin:
         column = _typed(name, f"c{index}", array.type)
         columns.append(column)
         if column.type != "other":
-            kept[f"c{index}"] = _plain(array)
+            kept[f"c{index}"] = plain(array)
     return Origin(
         relation=Relation(label=label, clause="source", arrow=pa.table(kept)),
         columns=tuple(columns),
@@ -245,7 +250,7 @@ def _array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
     return array
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
     """``array`` in a type that DuckDB scans: no dictionaries, half floats or wide decimals."""
     type_ = array.type
     if pa.types.is_dictionary(type_):

@@ -88,7 +88,7 @@ class Table:
         if columns is None:
             columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
         wanted = list(columns)
-        expressions = [self._expression(name) for name in wanted]
+        expressions = [self.expression(name) for name in wanted]
         batches = self.origin.relation.batches(expressions, size=min(size, _FETCH))
         seen = 0
         for arrays in _exactly(batches, size):
@@ -119,7 +119,7 @@ class Table:
 
     def median(self, name: str) -> float:
         """The median of the cells of a numeric column that are not missing."""
-        (value,) = self.origin.relation.one([f"median({self._expression(name)})"])
+        (value,) = self.origin.relation.one([f"median({self.expression(name)})"])
         if value is None:
             raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
         return float(value)
@@ -133,7 +133,8 @@ class Table:
         new = {column.name: column for column in columns}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
-    def _expression(self, name: str) -> str:
+    def expression(self, name: str) -> str:
+        """The cell of a column as SQL, typed as the table reads it."""
         if name == self.id_column:
             return _sql.text(self.origin[name], self.missing)
         kind = self[name].kind  # first: it says so if there is no such column
