@@ -80,7 +80,6 @@ def collect(
     return Summary.of(parts, versions)
 
 
-
 def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
     """What a profile says of beliefs goes with it, where it was not given."""
     for result in results:
