@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from expost.data._duck import Relation
-from expost.data._origins import plain
+from expost.data._raw import plain
 from expost.data.sources import Table
 from expost.errors import InvalidInput
 
-__all__ = ["Block", "ParquetReader", "Reader", "TableReader", "reader_of"]
+__all__ = ["Block", "HandedReader", "ParquetReader", "Reader", "TableReader", "reader_of"]
 
 # Rows that are decoded at a time.
 _FETCH = 2**14
@@ -80,6 +80,27 @@ class TableReader:
         """The block."""
         yield item
 
+    def __reduce__(self) -> tuple[type["HandedReader"], tuple[int]]:
+        """Elsewhere it is handed blocks: neither rows nor the way to them travel with it."""
+        return HandedReader, (self.rows,)
+
+
+@dataclass(frozen=True)
+class HandedReader:
+    """A :class:`TableReader` in another process: blocks are handed to it, it cannot read."""
+
+    rows: int
+
+    travels = False
+
+    def items(self) -> Iterator[Block]:
+        """There are none here."""
+        raise InvalidInput("a table that is read from its beginning is read by one process only.")
+
+    def blocks(self, item: Block) -> Iterator[Block]:
+        """The block."""
+        yield item
+
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
@@ -94,6 +115,7 @@ class ParquetReader:
     """Parquet files, entered anywhere.
 
     ``files``        in their order, with size and time of change.
+    ``partitions``   (column, its cell in each file), for columns that the folders' names hold.
     ``names``        the columns to decode, and what they are called in ``expressions``.
     ``expressions``  the typed cells, one for each of ``columns``.
     """
@@ -105,6 +127,7 @@ class ParquetReader:
     columns: tuple[str, ...]
     rows: int
     size: int
+    partitions: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
 
     travels = True
 
@@ -143,28 +166,30 @@ class ParquetReader:
 
     def _batches(self, item: Span) -> Iterator[Any]:
         """Record batches that hold just the rows of the range."""
-        wanted = [name for name, _ in self.names]
-        for path, group, first, count in self._groups:
+        cells = dict(self.partitions)
+        wanted = [name for name, _ in self.names if name not in cells]
+        for number, group, first, count in self._groups:
             start, stop = max(item.start, first), min(item.stop, first + count)
             if not start < stop:
                 continue
             place = first
-            with self._open(path) as file:
+            held = {name: found[number] for name, found in cells.items()}
+            with self._open(self.files[number][0]) as file:
                 for batch in file.iter_batches(
                     _FETCH, row_groups=[group], columns=wanted, use_threads=False
                 ):
                     low, high = max(start - place, 0), min(stop - place, batch.num_rows)
                     if low < high:
-                        yield batch.slice(low, high - low)
+                        yield _with_constants(batch.slice(low, high - low), held)
                     place += batch.num_rows
                     if place >= stop:
                         break
 
     @cached_property
-    def _groups(self) -> list[tuple[Path, int, int, int]]:
-        """(file, row group, its first row, its rows), in order."""
+    def _groups(self) -> list[tuple[int, int, int, int]]:
+        """(number of the file, row group, its first row, its rows), in order."""
         found, first = [], 0
-        for path, size, changed in self.files:
+        for number, (path, size, changed) in enumerate(self.files):
             status = path.stat()
             if (status.st_size, status.st_mtime_ns) != (size, changed):
                 raise InvalidInput(f"{path}: changed while it was being read; start again.")
@@ -172,7 +197,7 @@ class ParquetReader:
                 metadata = file.metadata
                 for group in range(metadata.num_row_groups):
                     count = metadata.row_group(group).num_rows
-                    found.append((path, group, first, count))
+                    found.append((number, group, first, count))
                     first += count
         return found
 
@@ -190,6 +215,14 @@ class ParquetReader:
         return pa.table(arrays)
 
 
+def _with_constants(batch: Any, cells: dict[str, str | None]) -> Any:
+    """``batch`` with columns of one cell each."""
+    for name, cell in cells.items():
+        column = pa.repeat(pa.scalar(cell, type=pa.string()), batch.num_rows)
+        batch = batch.append_column(name, column)
+    return batch
+
+
 def reader_of(table: Table, columns: Sequence[str], size: int) -> Reader:
     """The reader of a table's ``columns``, in blocks of ``size`` rows."""
     origin = table.origin
@@ -204,4 +237,5 @@ def reader_of(table: Table, columns: Sequence[str], size: int) -> Reader:
         columns=tuple(columns),
         rows=table.rows,
         size=size,
+        partitions=origin.partitions,
     )
