@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,11 +26,14 @@ __all__ = [
     "Open",
     "Out",
     "PageOut",
+    "Query",
     "Regularization",
     "Target",
+    "called",
     "completes",
     "number_or_auto",
     "numbers",
+    "rows_of",
     "two_labels",
 ]
 
@@ -65,7 +68,20 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV or Parquet, or a glob of them.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, TSV, Parquet or Arrow, a glob of them, a folder of Parquet files, or a database:"
+        " postgresql://user@host/name, sqlite:///file.db."
+    ),
+]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        help="Which rows of a database: one SELECT, or the name of a table; --id orders them.",
+        rich_help_panel=DATA,
+    ),
+]
 Target = Annotated[str, typer.Option(help="The column to predict.", rich_help_panel=DATA)]
 IdColumn = Annotated[
     str | None,
@@ -182,6 +198,18 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object, for machines.", rich_help_panel=OUTPUT),
 ]
+
+
+def rows_of(data: Any, query: str | None, key: str | None) -> Any:
+    """The table that DATA names; an address with a password goes no further than this."""
+    from expost.data._query import query_of
+
+    return query_of(data, query, key)
+
+
+def called(source: Any) -> str:
+    """What the results call the table that :func:`rows_of` found."""
+    return source.title if hasattr(source, "title") else Path(source).name
 
 
 def number_or_auto(text: str | None) -> float | str | None:

@@ -21,6 +21,7 @@ def profile_command(
     data: options.Data,
     *,
     target: options.Target,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     group_column: options.GroupColumn = None,
     drop: options.Drop = None,
@@ -75,6 +76,8 @@ def profile_command(
 
     `expost profile visits.csv --target ill --group patient --out report`
 
+    `expost profile postgresql://me@host/clinic --query 'SELECT …' --id number --target ill --out r`
+
     With --group all rows of a person are taken out at once, and every result has a line a person.
 
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
@@ -82,12 +85,15 @@ def profile_command(
     """
     from expost._jobs.profile import ProfileJob
 
+    source = options.rows_of(data, query, id_column)
+    if group_column is not None and source is not data:
+        id_column = None  # it orders the rows of a database, and persons are the keys of results
     _profile(
         ProfileJob(
-            source=data,
+            source=source,
             target=target,
             out=out,
-            name=Path(data).name,
+            name=options.called(source),
             epsilon=epsilon,
             delta=delta,
             mechanism=mechanism,

@@ -17,7 +17,7 @@ __all__ = ["lookup_command", "publish_command"]
 def publish_command(
     data: Annotated[
         str | None,
-        typer.Argument(help="The table that the model was made from; CSV, TSV or Parquet."),
+        typer.Argument(help="The table that the model was made from, or its database."),
     ] = None,
     *,
     model: Annotated[
@@ -30,6 +30,7 @@ def publish_command(
         str | None,
         typer.Option(help="The column that the model predicts.", rich_help_panel=options.DATA),
     ] = None,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     kind: Annotated[
         str,
@@ -91,7 +92,7 @@ def publish_command(
     job = publish.PublishJob(
         model=model,
         out=out,
-        source=data,
+        source=options.rows_of(data, query, id_column),
         target=target,
         id_column=id_column,
         kind=kind,

@@ -40,6 +40,7 @@ _REASONS = {
     "57": "the server ended the connection or the query",
     "08": "the connection was lost",
 }
+_LOST = r"terminating|closed the connection|no connection|receive data|no COPY in progress"
 _CONNECTING = {
     r"password authentication failed": "the user or the password is wrong",
     r"no password supplied": "needs a password: set PGPASSWORD, or write it into ~/.pgpass",
@@ -130,7 +131,7 @@ def _not_connected(error: Exception) -> str:
     for sign, reason in _CONNECTING.items():
         if re.search(sign, str(error)):
             return reason
-    return "cannot be reached; is the server running there?"
+    return "cannot be reached; start the server, or mend the address"
 
 
 def _reason(error: Exception) -> str:
@@ -140,4 +141,7 @@ def _reason(error: Exception) -> str:
             return f"{_REASONS[state[:length]]} (SQLSTATE {state})"
     if state:
         return f"the server refused the query (SQLSTATE {state})"
-    return "the connection was lost before the last row; start again"
+    # What breaks off in mid-stream has words only.
+    if re.search(_LOST, str(error)):
+        return "the connection was lost before the last row; start again"
+    return "the server could not compute every row; mend the query"

@@ -19,7 +19,7 @@ SQLITE_MARK = b"SQLite format 3\0"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _POSTGRES = ("postgresql", "postgres")
 _SQLITE = "sqlite:///"
-_HOSTS = re.compile(r"(([^\s:/@\[\],]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]*)?,?)*")
+_HOST = re.compile(r"([^\s:/@\[\],]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]*)?")
 _DATABASE = re.compile(r"[^\s?#@]*")
 _TABLE = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)?")
 
@@ -67,8 +67,18 @@ class Query:
     @property
     def label(self) -> str:
         """The database, and the digest of the query."""
-        digest = hashlib.sha256(self.sql.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return f"{self.name} (query {digest})"
+        return f"{self.name} ({self._digest})"
+
+    @property
+    def title(self) -> str:
+        """The same for a reader who need not know where a file lies."""
+        name = self.path.name if self.kind == "sqlite" else self.name
+        return f"{name} ({self._digest})"
+
+    @property
+    def _digest(self) -> str:
+        code = hashlib.sha256(self.sql.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"query {code[:12]}"
 
     @property
     def statement(self) -> str:
@@ -151,7 +161,7 @@ def _postgres_name(url: str) -> str:
         "@" in user
         or "@" in parts.path + parts.query + parts.fragment
         or parts.fragment
-        or not _HOSTS.fullmatch(hosts)
+        or not all(map(_HOST.fullmatch, hosts.split(",")))
         or not _DATABASE.fullmatch(database)
         or not url.isprintable()
     ):
