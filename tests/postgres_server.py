@@ -144,6 +144,10 @@ def stop(server: Server, mode: str) -> None:
 
 def _call(*command: object) -> None:
     done = subprocess.run(
-        _as_server(*command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120, cwd="/"
+        _as_server(*command),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=120,
+        cwd="/",
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")

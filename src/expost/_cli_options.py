@@ -70,24 +70,19 @@ DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The r
 
 Data = Annotated[
     str,
-    typer.Argument(
-        help="CSV, TSV, Parquet or Arrow, a glob of them, a folder of Parquet files, or a database:"
-        " postgresql://user@host/name, sqlite:///file.db."
-    ),
+    typer.Argument(help="A file, a glob, a folder of Parquet files or a database."),
 ]
 Query = Annotated[
     str | None,
     typer.Option(
-        help="Which rows of a database: one SELECT, or the name of a table; --id orders them.",
+        help="Of a database: a SELECT, or a table.",
         rich_help_panel=DATA,
     ),
 ]
 Target = Annotated[str, typer.Option(help="The column to predict.", rich_help_panel=DATA)]
 IdColumn = Annotated[
     str | None,
-    typer.Option(
-        "--id", help="The column that keys the rows in every result.", rich_help_panel=DATA
-    ),
+    typer.Option("--id", help="The column that keys the rows.", rich_help_panel=DATA),
 ]
 GroupColumn = Annotated[
     str | None,
@@ -126,7 +121,7 @@ Classes = Annotated[
 ]
 LabelBound = Annotated[
     float | None,
-    typer.Option(help="A bound on the target's size, for squared loss.", rich_help_panel=DATA),
+    typer.Option(help="A bound on the target, for squared loss.", rich_help_panel=DATA),
 ]
 Mechanism = Annotated[
     str | None,

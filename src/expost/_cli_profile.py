@@ -76,8 +76,6 @@ def profile_command(
 
     `expost profile visits.csv --target ill --group patient --out report`
 
-    `expost profile postgresql://me@host/clinic --query 'SELECT …' --id number --target ill --out r`
-
     With --group all rows of a person are taken out at once, and every result has a line a person.
 
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the

@@ -94,7 +94,7 @@ def _partition(folders: Sequence[str]) -> dict[str, str | None]:
     for folder in folders:
         name, mark, text = folder.partition("=")
         if mark:
-            found[unquote(name)] = None if text == _NULL_PARTITION else unquote(text)
+            found[name] = None if text == _NULL_PARTITION else unquote(text)
     return found
 
 

@@ -57,7 +57,10 @@ def plain(array: Any) -> Any:
         type_ = array.type
     if pa.types.is_null(type_):
         return array.cast(pa.string())
-    if pa.types.is_float16(type_) or pa.types.is_decimal(type_):
+    if pa.types.is_decimal(type_):
+        # Arrow's own cast multiplies by a power of ten, and is not the nearest number.
+        return array.cast(pa.string()).cast(pa.float64())
+    if pa.types.is_float16(type_):
         return array.cast(pa.float64())
     if pa.types.is_string_view(type_):
         return array.cast(pa.large_string())
