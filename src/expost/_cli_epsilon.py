@@ -49,9 +49,7 @@ def epsilon_command(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(
-            help="How sure the attacker is beforehand (default: 0.5).", rich_help_panel=QUESTION
-        ),
+        typer.Option(help="How sure the attacker was (default: 0.5).", rich_help_panel=QUESTION),
     ] = None,
     quantile: Annotated[
         float | None,

@@ -162,9 +162,7 @@ Regularization = Annotated[
 ]
 Out = Annotated[
     Path,
-    typer.Option(
-        help="The folder for the results; made if it is not there.", rich_help_panel=OUTPUT
-    ),
+    typer.Option(help="The folder for the results.", rich_help_panel=OUTPUT),
 ]
 PageOut = Annotated[
     Path | None,
@@ -204,7 +202,7 @@ def rows_of(data: Any, query: str | None, key: str | None) -> Any:
 
 def called(source: Any) -> str:
     """What the results call the table that :func:`rows_of` found."""
-    return source.title if hasattr(source, "title") else Path(source).name
+    return Path(source).name if isinstance(source, str) else str(source.title)
 
 
 def number_or_auto(text: str | None) -> float | str | None:

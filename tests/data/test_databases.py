@@ -137,7 +137,7 @@ def test_files_of_every_kind_give_the_same_rows(wanted, tmp_path):
 
 
 def test_sqlite_gives_the_same_rows(wanted, tmp_path):
-    path = as_sqlite(shuffled(people()), tmp_path / "people.db")
+    path = as_sqlite(shuffled(people()), tmp_path / "pe?o#ple%20;é.db")
     assert read(path, query="people") == wanted
     assert read(f"sqlite:///{path}", query="SELECT * FROM people -- all of them") == wanted
     assert read(Query(url=str(path), sql="people;", key="number")) == wanted
@@ -480,6 +480,7 @@ def test_the_program_reads_a_database(postgres, program, tmp_path):
     assert PASSWORD not in done.out + done.err
     pages = (out / "report.CURATOR-ONLY.html").read_text()
     assert Query(url=url, sql=query, key="number").title in pages
+    assert "p.csv" in (other / "report.CURATOR-ONLY.html").read_text()
     # Persons, with the key for order alone.
     grouped = ["--target", "ill", "--id", "number", "--group", "note", "--drop", "city"]
     postgres.run("UPDATE patients SET note = 'n' || number / 2 WHERE true")
