@@ -18,7 +18,13 @@ from pathlib import Path
 import pytest
 
 PASSWORD = "hush-90210"
-_FAST = ("fsync=off", "shared_buffers=16MB", "max_wal_size=64MB", "autovacuum=off")
+_FAST = (
+    "fsync=off",
+    "shared_buffers=16MB",
+    "max_wal_size=64MB",
+    "autovacuum=off",
+    "lock_timeout=10s",
+)
 
 
 class PostgresMissing(UserWarning):

@@ -19,7 +19,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from expost.data import Column, Encoding, Query, UnitBall, open_table
+from expost.data import Column, Encoding, Query, Table, UnitBall, open_table
 from expost.data.stream import RowStream
 from expost.errors import InvalidInput, MissingExtra
 from postgres_server import PASSWORD, Server, running, start, stop
@@ -279,18 +279,18 @@ def test_cells_of_sqlite_have_classes_of_their_own(tmp_path):
 def statements(kind: str) -> list[tuple[str, str]]:
     """Queries that are refused, and a word of the reason."""
     shared = [
-        ("SELECT 1 AS number; DROP TABLE people", "semicolon"),
+        ("SELECT 1 AS number; DROP TABLE kept", "semicolon"),
         ("SELECT ';' AS number", "semicolon"),
         ("", "empty"),
         (" ; ", "empty"),
-        ("DELETE FROM people", "not one SELECT"),
-        ("INSERT INTO people (number) VALUES (90210) RETURNING number", "not one SELECT"),
-        ("SELECT absent FROM people", "column that does not exist"),
+        ("DELETE FROM kept", "not one SELECT"),
+        ("INSERT INTO kept (number) VALUES (90210) RETURNING number", "not one SELECT"),
+        ("SELECT absent FROM kept", "column that does not exist"),
         ("nowhere", "table that does not exist"),
         ("SELECT 1 AS other", "'number': is not in"),
         ("SELECT 1 AS number WHERE 1 = 0", "no rows"),
         ("SELECT NULL AS number, 2 AS a", "row 1: is missing"),
-        ("SELECT number / 2 AS number, age FROM people", "repeats the id of another"),
+        ("SELECT number / 2 AS number, age FROM kept", "repeats the id of another"),
         ("SELECT 'a' AS number UNION ALL SELECT 'a '", "repeats the id of another"),
         ("SELECT 'b' AS number UNION ALL SELECT ' c'", "out of order"),
         ("SELECT 'b' AS number UNION ALL SELECT '?'", "row 1: is missing"),
@@ -301,28 +301,24 @@ def statements(kind: str) -> list[tuple[str, str]]:
         *shared,
         # SQLite calls the second number:1.
         ("SELECT 'kanarie' AS number, 'x' AS number", "same name"),
-        ("WITH x AS (DELETE FROM people RETURNING *) SELECT * FROM x", "read-only"),
+        ("WITH x AS (DELETE FROM kept RETURNING *) SELECT * FROM x", "read-only"),
         ("SELECT nextval('counter') AS number", "only read"),
         ("SELECT 'kanarie'::int AS number", "converted"),
-        ("SELECT 1 / (number - 90) AS age, number FROM people", "compute"),
-        ("SELECT 1) AS q; DELETE FROM people; SELECT (2", "semicolon"),
+        ("SELECT 1 / (number - 90) AS age, number FROM kept", "compute"),
+        ("SELECT 1) AS q; DELETE FROM kept; SELECT (2", "semicolon"),
     ]
 
 
 def test_a_query_that_is_not_one_select_is_refused(postgres, tmp_path):
     postgres.load("kept", people())
-    postgres.run(
-        "ALTER TABLE IF EXISTS people RENAME TO before", "ALTER TABLE kept RENAME TO people"
-    )
     postgres.run("CREATE SEQUENCE counter")
-    path = as_sqlite(people(), tmp_path / "a.db")
+    path = as_sqlite(people(), tmp_path / "a.db", "kept")
     for kind, source in (("postgresql", postgres.url()), ("sqlite", path)):
         for query, reason in statements(kind):
             refused(reason, source=source, query=query, id_column="number", missing=("?",))
-        assert open_table(source, query="people", id_column="number", columns=[]).rows == 300
-        refused("--id", source=source, query="people")
+        assert open_table(source, query="kept", id_column="number", columns=[]).rows == 300
+        refused("--id", source=source, query="kept")
         refused("--query", source=source)
-    postgres.run("DROP TABLE people", "ALTER TABLE IF EXISTS before RENAME TO people")
 
 
 def test_an_address_is_never_shown(postgres, tmp_path):
@@ -383,9 +379,14 @@ def test_every_pass_sees_the_rows_of_the_first(postgres, tmp_path):
     writer.close()
 
 
+def unread(url: str, text: str, rows: int) -> Table:
+    """A table of a long text in each of its rows, at which nobody has looked yet."""
+    query = f"SELECT i AS number, {text} AS t FROM generate_series(1, {rows}) AS i"
+    table = open_table(url, query=query, id_column="number", columns=[])
+    return replace(table, columns=(Column(name="t", kind="text", missing=0),))
+
+
 def test_a_table_lets_go_of_its_connections(postgres):
-    # More than is read ahead.
-    query = "SELECT i AS k, repeat('x', 2500) AS t FROM generate_series(1, 40000) AS i"
     counted = "SELECT count(*) AS k FROM pg_stat_activity WHERE application_name = 'letting go'"
 
     def settles_at(count: int) -> bool:
@@ -398,7 +399,7 @@ def test_a_table_lets_go_of_its_connections(postgres):
         return False
 
     url = f"{postgres.url()}&application_name=letting%20go"
-    table = open_table(url, query=query, id_column="k")
+    table = unread(url, "repeat('x', 2500)", 40_000)  # more than is read ahead
     assert settles_at(1)
     blocks = table.blocks(10)
     next(blocks)
@@ -419,11 +420,9 @@ def resident() -> float:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_never_more_than_some_blocks_are_in_memory(postgres, tmp_path):
     # 50,000 rows of 2 KiB: 100 MiB.
-    made = "SELECT i AS number, repeat(md5(i::text), 64) AS t FROM generate_series(1, 50000) AS i"
-    table = open_table(postgres.url(), query=made, id_column="number", columns=[])
+    table = unread(postgres.url(), "repeat(md5(i::text), 64)", 50_000)
     gc.collect()
     start_with, most, rows = resident(), 0.0, 0
-    table = replace(table, columns=(Column(name="t", kind="text", missing=0),))
     for block in table.blocks(1000, columns=["t"]):
         rows += block.num_rows
         most = max(most, resident() - start_with)
@@ -435,8 +434,7 @@ def test_never_more_than_some_blocks_are_in_memory(postgres, tmp_path):
 
 
 def test_a_server_that_dies_is_told_in_a_sentence(postgres):
-    query = "SELECT i AS k, repeat('kanarie', 200) AS t FROM generate_series(1, 60000) AS i"
-    table = open_table(postgres.url(), query=query, id_column="k", columns=["t"])
+    table = unread(postgres.url(), "repeat('kanarie', 300)", 40_000)
     blocks = table.blocks(100)
     next(blocks)
     try:

@@ -61,6 +61,15 @@ class PostgresSnapshot:
         holder = self._connect()
         # Closed with the last table that reads from it.
         self._close = weakref.finalize(self, holder.close)
+        try:
+            self._begin(holder)
+        except BaseException:
+            # Not when the error is forgotten: an open transaction keeps locks.
+            self._close()
+            raise
+
+    def _begin(self, holder: Any) -> None:
+        query = self._query
         with self._told(), holder.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # It waits, idle, for as long as the passes take.
