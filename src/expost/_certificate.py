@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost.glm import Problem
-from expost.losses import HuberHinge
+from expost.glm import Constants, Problem
+from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
-__all__ = ["Knots", "point_error"]
+__all__ = ["KnotBins", "Knots", "point_error"]
 
 
 def point_error(
@@ -75,14 +75,8 @@ class Knots:
     @classmethod
     def of(cls, problem: Problem, z: FloatArray, margin_error: float) -> "Knots":
         """Sort the rows by how far θ must move until they reach a knot; m = 1."""
-        assert isinstance(problem.loss, HuberHinge)
         norms = problem.norms
-        # The predictor itself is known to margin_error·∥x∥: a knot that close counts as reached.
-        distance = np.maximum(
-            problem.loss.knot_distance(z, problem.y) * (1 - 1e-12) - 2 * margin_error * norms, 0.0
-        )
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            reach = np.where(norms > 0, distance / norms, np.inf)
+        distance, reach = _reach(problem.loss, z, problem.y, norms, margin_error)
         order = np.argsort(reach, kind="stable")
         factor = problem.loss.curvature_bound * (1 + 1e-9)
         zero = np.zeros(1)
@@ -106,3 +100,66 @@ class Knots:
         square, linear = self.square_sums[passed], self.linear_sums[passed]
         # The difference of the two cumulative sums carries their rounding.
         return np.maximum(square * length - linear, 0.0) + 1e-12 * (square * length + linear)
+
+
+# Bins of a sixty-fourth of an octave each, from 2⁻⁴⁰ to 2⁴⁰.
+_MANTISSA, _SHIFT = 6, 46
+_FIRST = (1023 - 40) << _MANTISSA
+_BINS = 80 << _MANTISSA
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnotBins:
+    """The same for rows that come in blocks: Σ∥x∥² by how far θ must move to a row's knot.
+
+    A row counts as if its knot were at the near edge of its bin, so that the remainder is bounded
+    from above, by 2⁻⁶ of each row's own at most; blocks add up, in their order.
+    """
+
+    squares: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        constants: Constants,
+        z: FloatArray,
+        y: FloatArray,
+        norms: FloatArray,
+        theta: FloatArray,
+    ) -> "KnotBins":
+        """The rows of one block."""
+        reach = _reach(constants.loss, z, y, norms, constants.margin_error(theta))[1]
+        finite = norms > 0
+        places = (np.ascontiguousarray(reach[finite]).view(np.int64) >> _SHIFT) - _FIRST
+        # The first bin begins at 0.
+        np.clip(places, 0, _BINS - 1, out=places)
+        return cls(
+            squares=np.bincount(places, weights=norms[finite] ** 2, minlength=_BINS).astype(float)
+        )
+
+    def merged(self, other: "KnotBins | None") -> "KnotBins":
+        """Both together."""
+        assert other is not None
+        return KnotBins(squares=self.squares + other.squares)
+
+    def knots(self, loss: HuberHinge) -> Knots:
+        """The bound that they give; m = 1."""
+        edges = ((np.arange(_BINS) + _FIRST) << _SHIFT).view(np.float64)
+        edges[0] = 0.0
+        factor, zero = loss.curvature_bound * (1 + 1e-9), np.zeros(1)
+        return Knots(
+            reach=edges,
+            square_sums=factor * np.concatenate([zero, np.cumsum(self.squares)]),
+            linear_sums=factor * np.concatenate([zero, np.cumsum(self.squares * edges)]),
+        )
+
+
+def _reach(
+    loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, margin_error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Each predictor's way to its nearest knot, and how far θ must move for it; rounded down."""
+    assert isinstance(loss, HuberHinge)
+    # The predictor itself is known to margin_error·∥x∥: a knot that close counts as reached.
+    distance = np.maximum(loss.knot_distance(z, y) * (1 - 1e-12) - 2 * margin_error * norms, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return distance, np.where(norms > 0, distance / norms, np.inf)

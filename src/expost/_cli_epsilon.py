@@ -1,6 +1,5 @@
 """The command that says which epsilon is worth using."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +20,7 @@ def epsilon_command(
     data: options.Data,
     *,
     target: options.Target,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     drop: options.Drop = None,
     missing: options.Missing = None,
@@ -50,9 +50,7 @@ def epsilon_command(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(
-            help="How sure the attacker is beforehand (default: 0.5).", rich_help_panel=QUESTION
-        ),
+        typer.Option(help="How sure the attacker was (default: 0.5).", rich_help_panel=QUESTION),
     ] = None,
     quantile: Annotated[
         float | None,
@@ -133,12 +131,13 @@ def epsilon_command(
     """
     from expost._jobs.epsilon import EpsilonJob
 
+    source = options.rows_of(data, query, id_column)
     _epsilon(
         EpsilonJob(
-            source=data,
+            source=source,
             target=target,
             out=out,
-            name=Path(data).name,
+            name=options.called(source),
             delta=delta,
             mechanism=mechanism,
             noise=noise,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,11 +26,14 @@ __all__ = [
     "Open",
     "Out",
     "PageOut",
+    "Query",
     "Regularization",
     "Target",
+    "called",
     "completes",
     "number_or_auto",
     "numbers",
+    "rows_of",
     "two_labels",
 ]
 
@@ -66,7 +69,16 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="CSV, TSV or Parquet, or a glob of them.")
+    str,
+    typer.Argument(metavar="DATA", help="A file, a glob, a folder of Parquet files or a database."),
+]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SELECT",
+        help="Of a database: a SELECT, or a table.",
+        rich_help_panel=DATA,
+    ),
 ]
 Target = Annotated[
     str, typer.Option(metavar="COLUMN", help="The column to predict.", rich_help_panel=DATA)
@@ -76,7 +88,7 @@ IdColumn = Annotated[
     typer.Option(
         "--id",
         metavar="COLUMN",
-        help="The column that keys the rows in every result.",
+        help="The column that keys the rows.",
         rich_help_panel=DATA,
     ),
 ]
@@ -125,7 +137,7 @@ Classes = Annotated[
 ]
 LabelBound = Annotated[
     float | None,
-    typer.Option(help="A bound on the target's size, for squared loss.", rich_help_panel=DATA),
+    typer.Option(help="A bound on the target, for squared loss.", rich_help_panel=DATA),
 ]
 Mechanism = Annotated[
     str | None,
@@ -170,11 +182,7 @@ Regularization = Annotated[
 ]
 Out = Annotated[
     Path,
-    typer.Option(
-        metavar="DIR",
-        help="Folder for the results; made if it is not there.",
-        rich_help_panel=OUTPUT,
-    ),
+    typer.Option(metavar="DIR", help="The folder for the results.", rich_help_panel=OUTPUT),
 ]
 PageOut = Annotated[
     Path | None,
@@ -205,6 +213,18 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object, for machines.", rich_help_panel=OUTPUT),
 ]
+
+
+def rows_of(data: Any, query: str | None, key: str | None) -> Any:
+    """The table that DATA names; an address with a password goes no further than this."""
+    from expost.data._query import query_of
+
+    return query_of(data, query, key)
+
+
+def called(source: Any) -> str:
+    """What the results call the table that :func:`rows_of` found."""
+    return Path(source).name if isinstance(source, str) else str(source.title)
 
 
 def number_or_auto(text: str | None) -> float | str | None:

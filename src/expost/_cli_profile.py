@@ -21,6 +21,7 @@ def profile_command(
     data: options.Data,
     *,
     target: options.Target,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     group_column: options.GroupColumn = None,
     drop: options.Drop = None,
@@ -84,12 +85,15 @@ def profile_command(
     """
     from expost._jobs.profile import ProfileJob
 
+    source = options.rows_of(data, query, id_column)
+    if group_column is not None and source is not data:
+        id_column = None  # it orders the rows of a database, and persons are the keys of results
     _profile(
         ProfileJob(
-            source=data,
+            source=source,
             target=target,
             out=out,
-            name=Path(data).name,
+            name=options.called(source),
             epsilon=epsilon,
             delta=delta,
             mechanism=mechanism,

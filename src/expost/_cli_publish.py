@@ -18,7 +18,7 @@ def publish_command(
     data: Annotated[
         str | None,
         typer.Argument(
-            metavar="DATA", help="The table that the model was made from; CSV, TSV or Parquet."
+            metavar="DATA", help="The table that the model was made from, or its database."
         ),
     ] = None,
     *,
@@ -38,6 +38,7 @@ def publish_command(
             rich_help_panel=options.DATA,
         ),
     ] = None,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     kind: Annotated[
         str,
@@ -100,7 +101,7 @@ def publish_command(
     job = publish.PublishJob(
         model=model,
         out=out,
-        source=data,
+        source=options.rows_of(data, query, id_column),
         target=target,
         id_column=id_column,
         kind=kind,

@@ -16,7 +16,7 @@ never held.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,19 +24,22 @@ import numpy as np
 from expost._certificate import Knots, point_error
 from expost._numerics import ROUNDOFF, gamma, row_blocks
 from expost.errors import ConvergenceError
-from expost.glm import Minimiser, Problem
-from expost.losses import Logistic
+from expost.glm import Constants, Minimiser, Problem
+from expost.losses import Logistic, Loss
 from expost.types import FloatArray, IntArray
 
 __all__ = [
     "Change",
+    "Curvature",
     "Expansion",
     "Linearised",
     "Step",
     "ThirdBound",
     "expand",
+    "expand_curvature",
     "largest_gram",
     "linearise",
+    "long_part",
 ]
 
 
@@ -122,6 +125,29 @@ class ThirdBound:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Curvature:
+    """J at the base as a whole, without its rows: O(d²) numbers, and all that an expansion needs.
+
+    ``second``     Σ f″x xᵀ;  ``weight``  Σ f″∥x∥².
+    ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
+    ``residual``   the largest ∣f′∣ + ∣y∣, for f′ of a regression rounds with y.
+    ``knots``      where f″ jumps, for a loss whose f″ does.
+    """
+
+    constants: Constants
+    rows: int
+    penalty: FloatArray
+    base: Minimiser
+    second: FloatArray
+    weight: float
+    longest: float
+    common_norm: float
+    long_rows: FloatArray
+    residual: float
+    knots: Knots | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Linearised:
     """The rows at the base: what expansions for neighbours of any size have in common.
 
@@ -135,30 +161,43 @@ class Linearised:
     second: FloatArray
 
     @cached_property
-    def long_rows(self) -> FloatArray:
-        """Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r."""
+    def curvature(self) -> Curvature:
+        """The same without the rows."""
+        problem, data = self.problem, self.data
+        knots = None
+        if problem.loss.third_ratio is None:
+            knots = Knots.of(problem, data.z, problem.margin_error(self.base.theta))
+        return Curvature(
+            constants=problem.constants,
+            rows=problem.rows,
+            penalty=problem.penalty,
+            base=self.base,
+            second=self.second,
+            weight=float(data.curvature @ data.norm_squares),
+            longest=problem.longest,
+            common_norm=problem.common_norm,
+            long_rows=self._long_rows,
+            residual=float(np.max(np.abs(data.slope) + np.abs(data.y))),
+            knots=knots,
+        )
+
+    @cached_property
+    def _long_rows(self) -> FloatArray:
         problem = self.problem
         common = problem.common_norm
         long = np.flatnonzero(problem.norms > common)
         extra = np.zeros_like(self.second)
         for block in row_blocks(len(long), problem.columns):
             rows = long[block]
-            part = problem.X[rows]
-            weight = self.data.curvature[rows] * (problem.norms[rows] - common)
-            extra += (part * weight[:, None]).T @ part
+            extra += long_part(
+                problem.X[rows], self.data.curvature[rows], problem.norms[rows], common
+            )
         return extra
 
     @cached_property
     def largest_gram(self) -> float:
         """The largest eigenvalue of XᵀX, rounded up."""
         return largest_gram(self.problem)
-
-    @cached_property
-    def knots(self) -> Knots | None:
-        """Where f″ jumps, for a loss whose f″ does."""
-        if self.problem.loss.third_ratio is not None:
-            return None
-        return Knots.of(self.problem, self.data.z, self.problem.margin_error(self.base.theta))
 
     @cached_property
     def tensor(self) -> FloatArray:
@@ -175,16 +214,31 @@ class Linearised:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Expansion:
-    """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
+class ExpandedRows:
+    """The rows behind an expansion, where they are in memory.
 
-    ``changed``  how many rows a neighbour changes. ``changes`` holds them where they are one or
-                 two; the rows of persons are gathered where they are needed.
+    ``changes``  which of them leave, and which others enter: one or two for each neighbour.
     """
 
     linear: Linearised
     changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Expansion:
+    """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
+
+    ``changed``  how many rows a neighbour changes; ``signs`` whether each of them enters or leaves
+                 (empty for persons, whose rows are gathered where they are needed).
+    ``residual`` the largest ∣f′∣ + ∣y∣ of a row that may change.
+    ``rows``     the rows themselves and those that enter, where they are in memory.
+    """
+
+    curved: Curvature
+    signs: tuple[int, ...]
     changed: int
+    residual: float
+    rows: "ExpandedRows | None"
     rows_after: int
     penalty_after: FloatArray
     penalty_change: FloatArray
@@ -208,6 +262,28 @@ class Expansion:
     loss_curvature: float
 
     @property
+    def loss(self) -> Loss:
+        """ℓ."""
+        return self.curved.constants.loss
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.curved.constants.columns
+
+    @property
+    def linear(self) -> Linearised:
+        """The rows at the base, for what needs them all at once."""
+        assert self.rows is not None
+        return self.rows.linear
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The rows that leave or enter, one or two for each neighbour."""
+        assert self.rows is not None
+        return self.rows.changes
+
+    @property
     def problem(self) -> Problem:
         """The rows and constants of J."""
         return self.linear.problem
@@ -215,12 +291,12 @@ class Expansion:
     @property
     def base(self) -> Minimiser:
         """Â."""
-        return self.linear.base
+        return self.curved.base
 
     @property
     def spread(self) -> float:
         """M·X: how fast the curvature can change along a step; 0 where that is not what bounds."""
-        return (self.problem.loss.third_ratio or 0.0) * self.largest_norm
+        return (self.loss.third_ratio or 0.0) * self.largest_norm
 
     @property
     def floor(self) -> float:
@@ -233,7 +309,7 @@ class Expansion:
         return float(
             point_error(
                 self.base.gradient_bound,
-                floor=float(np.min(self.problem.penalty)),
+                floor=float(np.min(self.curved.penalty)),
                 curvature=self.base_lowest,
                 spread=self.spread,
                 decay=1.0,
@@ -243,7 +319,7 @@ class Expansion:
     @cached_property
     def leverage_error(self) -> float:
         """ε with ∣computed − true∣ ≤ ε∥x∥² for every xᵀB⁻¹x."""
-        solve = self.solve_error + gamma(2 * self.problem.columns + 8)
+        solve = self.solve_error + gamma(2 * self.columns + 8)
         return 4 * solve * self.inverse_norm
 
     @cached_property
@@ -254,7 +330,7 @@ class Expansion:
     @cached_property
     def probes(self) -> FloatArray:
         """What gives x·a₀, 2B⁻¹x·a₀ and B⁻¹x·v from u = Qᵀx, one a row."""
-        directions = np.zeros((self.problem.columns, 0))
+        directions = np.zeros((self.columns, 0))
         if self.third_bound is not None:
             directions = self.third_bound.directions
         turned = self.rotation.T @ self.offset
@@ -290,7 +366,7 @@ class Expansion:
     @cached_property
     def heaviest(self) -> float:
         """The most that one row can weigh, sup f″·X²/m."""
-        return self.problem.loss.curvature_bound * self.largest_norm**2 / self.rows_after
+        return self.loss.curvature_bound * self.largest_norm**2 / self.rows_after
 
     @cached_property
     def linear_rounding(self) -> tuple[float, float]:
@@ -300,28 +376,28 @@ class Expansion:
         the scalars and of the pull do not. Each is taken for the row where it is largest: they
         are far below what the step itself leaves.
         """
-        problem, m = self.problem, self.rows_after
+        m = self.rows_after
         offset = float(np.linalg.norm(self.offset))
         # Of sums of d products through the rotation: x·a₀ errs by dot·∥x∥∥a₀∥, xᵀB⁻¹x by
         # dot·∥x∥∥B⁻¹x∥.
-        dot = 4 * math.sqrt(problem.columns) * gamma(2 * problem.columns + 16)
+        dot = 4 * math.sqrt(self.columns) * gamma(2 * self.columns + 16)
         # ∣f′∣ ≤ 1 for the classification losses; f′ = z − y rounds with y.
         slope = self.largest_norm
-        if not problem.loss.is_classification:
-            slope *= max(
-                float(np.max(np.abs(change.slope) + np.abs(change.y))) for change in self.changes
-            )
-        shaken = problem.margin_error(self.base.theta) + (16 * ROUNDOFF + 4 * dot) * offset
+        if not self.loss.is_classification:
+            slope *= self.residual
+        shaken = (
+            self.curved.constants.margin_error(self.base.theta) + (16 * ROUNDOFF + 4 * dot) * offset
+        )
         relative = self.hessian_error + self.changed_curvature * (3 * dot + self.curvature_error)
-        absolute = 32 * ROUNDOFF * len(self.changes) ** 2 * slope / m
+        absolute = 32 * ROUNDOFF * len(self.signs) ** 2 * slope / m
         return relative, absolute + self.changed_curvature * shaken + self.pull_error
 
     @cached_property
     def common_curvature(self) -> float | None:
         """A lower bound on every neighbour's least curvature at Â, where one serves them all."""
-        if self.problem.loss.third_ratio is None:
+        if self.loss.third_ratio is None:
             return self.floor
-        leaving = any(change.sign < 0 for change in self.changes)
+        leaving = any(sign < 0 for sign in self.signs)
         least = self.lowest - (self.heaviest if leaving else 0.0)
         return max(self.floor, least) if least >= self.lowest / 2 else None
 
@@ -336,6 +412,12 @@ class Expansion:
                 removed = removed + weight * change.curvature * change.norm_squares
         shared = step.kept * (self.lowest + self.slack) - self.slack
         return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
+
+
+def long_part(X: FloatArray, curvature: FloatArray, norms: FloatArray, common: float) -> FloatArray:
+    """What rows longer than ``common`` add to Σ f″(∥x∥ − r)x xᵀ."""
+    part: FloatArray = (X * (curvature * (norms - common))[:, None]).T @ X
+    return part
 
 
 def largest_gram(problem: Problem) -> float:
@@ -385,41 +467,71 @@ def expand(
 
     A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
     """
-    problem, base, data, second = linear.problem, linear.base, linear.data, linear.second
-    loss, m, n = problem.loss, rows_after, problem.rows
-    penalty_after = problem.penalty * (n / m) if keep_total_penalty else problem.penalty
+    found = expand_curvature(
+        linear.curvature,
+        signs=tuple(change.sign for change in changes),
+        rows_after=rows_after,
+        changed=changed,
+        longest=max([0.0, *(float(change.norms.max()) for change in changes)]),
+        residual=max(
+            [0.0, *(float(np.max(np.abs(c.slope) + np.abs(c.y))) for c in changes)],
+        ),
+        keep_total_penalty=keep_total_penalty,
+    )
+    return replace(found, rows=ExpandedRows(linear=linear, changes=changes))
+
+
+def expand_curvature(
+    curved: Curvature,
+    *,
+    signs: tuple[int, ...],
+    rows_after: int,
+    changed: int | None = None,
+    longest: float = 0.0,
+    residual: float | None = None,
+    keep_total_penalty: bool = False,
+) -> Expansion:
+    """The same from what is known of all rows together.
+
+    ``longest``, ``residual``: of rows that enter, where there are any.
+    """
+    base, second = curved.base, curved.second
+    loss, m, n, d = curved.constants.loss, rows_after, curved.rows, curved.constants.columns
+    penalty_after = curved.penalty * (n / m) if keep_total_penalty else curved.penalty
     # m₀p − m p', without subtracting: the products would round apart.
-    penalty_change = problem.penalty * (0 if keep_total_penalty else n - m)
-    margin = problem.margin_error(base.theta)
-    weight = float(data.curvature @ data.norm_squares)
-    longest = max(float(change.norms.max()) for change in (data, *changes))
+    penalty_change = curved.penalty * (0 if keep_total_penalty else n - m)
+    margin = curved.constants.margin_error(base.theta)
+    weight = curved.weight
+    longest = max(longest, curved.longest)
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
     drift = min((loss.third_ratio or 0.0) * margin * longest, 700.0)
     off = float(np.expm1(drift)) + 16 * ROUNDOFF
     summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
     hessian = second / m + np.diag(penalty_after)
-    third, third_bound = _third_order(linear, second / m, m)
+    third, third_bound = _third_order(curved, second / m, m)
     size = float(np.linalg.norm(hessian))
     eigenvalues, rotation, inverse = _decompose(hessian, float(np.min(penalty_after)))
-    spread_out = gamma(2 * problem.columns + 8) * size * float(np.linalg.norm(inverse))
-    misfit = float(np.linalg.norm(hessian @ inverse - np.eye(problem.columns)))
+    spread_out = gamma(2 * d + 8) * size * float(np.linalg.norm(inverse))
+    misfit = float(np.linalg.norm(hessian @ inverse - np.eye(d)))
     hessian_error = (off * weight + summing) / m + 8 * ROUNDOFF * size
-    slack = hessian_error + 16 * problem.columns * ROUNDOFF * size
+    slack = hessian_error + 16 * d * ROUNDOFF * size
     pull = penalty_change * base.theta / m
     offset = inverse @ pull
     pull_size = float(np.linalg.norm(pull)) + size * float(np.linalg.norm(offset))
     if keep_total_penalty:
         # The penalty after the change is itself rounded.
         pull_size += float(np.linalg.norm(penalty_after * base.theta))
-    base_penalty = float(np.min(problem.penalty))
+    base_penalty = float(np.min(curved.penalty))
     # The base's own Hessian is (m/n)B + diag(p − (m/n)p').
     base_lowest = (m / n) * (float(eigenvalues[0]) - slack) + float(
-        np.min(problem.penalty - (m / n) * penalty_after)
+        np.min(curved.penalty - (m / n) * penalty_after)
     )
     return Expansion(
-        linear=linear,
-        changes=changes,
-        changed=len(changes) if changed is None else changed,
+        curved=curved,
+        signs=signs,
+        changed=len(signs) if changed is None else changed,
+        residual=curved.residual if residual is None else residual,
+        rows=None,
         rows_after=m,
         penalty_after=penalty_after,
         penalty_change=penalty_change,
@@ -430,13 +542,12 @@ def expand(
         inverse=inverse,
         third=third,
         third_bound=third_bound,
-        knots=None if linear.knots is None else linear.knots.scaled(1 / m),
+        knots=None if curved.knots is None else curved.knots.scaled(1 / m),
         largest_norm=longest,
         curvature_error=off,
         hessian_error=hessian_error,
         solve_error=misfit + 2 * spread_out,
-        pull_error=float(np.linalg.norm(pull - hessian @ offset))
-        + gamma(problem.columns + 8) * pull_size,
+        pull_error=float(np.linalg.norm(pull - hessian @ offset)) + gamma(d + 8) * pull_size,
         lowest=float(eigenvalues[0]) - slack,
         slack=slack,
         # A kinked loss's curvature may be gone one ulp away: only the penalty is sure.
@@ -446,19 +557,18 @@ def expand(
 
 
 def _third_order(
-    linear: Linearised, curvature: FloatArray, m: int
+    curved: Curvature, curvature: FloatArray, m: int
 ) -> tuple[FloatArray | None, ThirdBound | None]:
     """T from above, as a matrix and in the parts that a Newton step uses."""
-    problem = linear.problem
-    ratio = problem.loss.third_ratio
+    ratio, columns = curved.constants.loss.third_ratio, curved.constants.columns
     if not ratio:
         return None, None
-    common = problem.common_norm
-    extra = linear.long_rows * (ratio / m)
+    common = curved.common_norm
+    extra = curved.long_rows * (ratio / m)
     values, vectors = np.linalg.eigh(extra)
     leading = min(_DIRECTIONS, len(values))
     # Rounding of the sums and of the decomposition, for either part.
-    slack = gamma(2**18 + 64 * problem.columns) * (
+    slack = gamma(2**18 + 64 * columns) * (
         float(np.trace(extra)) + ratio * common * float(np.trace(curvature))
     )
     bound = ThirdBound(
@@ -467,7 +577,7 @@ def _third_order(
         rest=(max(float(values[-leading - 1]), 0.0) if leading < len(values) else 0.0) + slack,
         ratio=ratio,
     )
-    identity = np.eye(problem.columns)
+    identity = np.eye(columns)
     return ratio * common * curvature + extra + slack * identity, bound
 
 

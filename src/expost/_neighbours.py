@@ -37,6 +37,7 @@ __all__ = [
     "entering_rows",
     "neighbours",
     "neighbours_of",
+    "sound_error",
     "tight_neighbours",
 ]
 
@@ -258,10 +259,10 @@ def neighbours_of(
             error = _worst_case_error(expansion, worst_case, relation, distance)
         case _:
             shifts, distance, error = _retrain(expansion)
-    # What is not a number proves nothing.
-    error[np.isnan(error)] = np.inf
-    if method != "retrain" and np.any(error > distance):
-        error = np.fmin(error, _distance_bound(expansion, distance))
+    if method == "retrain":
+        error[np.isnan(error)] = np.inf
+    else:
+        error = sound_error(expansion, changes, distance, error)
     return Neighbours(
         base=base.theta,
         base_error=expansion.base_error,
@@ -408,12 +409,12 @@ def _worst_case_error(
 
 def _both_ends(expansion: Expansion) -> float:
     """What the base's residual and rounding can do to a shift, each end on its own."""
-    problem = expansion.problem
-    ratio = problem.rows / expansion.rows_after
+    curved, loss = expansion.curved, expansion.loss
+    ratio = curved.rows / expansion.rows_after
     eta = expansion.base.gradient_bound * (1 + ratio)
-    steepest = problem.loss.curvature_bound * expansion.largest_norm**2
-    rounding = problem.margin_error(expansion.base.theta) * steepest + 64 * ROUNDOFF * (
-        expansion.largest_norm * problem.loss.lipschitz(max(expansion.floor, 1e-300))
+    steepest = loss.curvature_bound * expansion.largest_norm**2
+    rounding = curved.constants.margin_error(expansion.base.theta) * steepest + 64 * ROUNDOFF * (
+        expansion.largest_norm * loss.lipschitz(max(expansion.floor, 1e-300))
         + float(np.linalg.norm(expansion.pull))
     )
     return (eta + 4 * rounding / expansion.rows_after) / _least_penalty(expansion)
@@ -421,18 +422,31 @@ def _both_ends(expansion: Expansion) -> float:
 
 def _least_penalty(expansion: Expansion) -> float:
     """Strong convexity at either end; tiny where a coordinate is not penalised at all."""
-    return max(min(expansion.floor, float(np.min(expansion.problem.penalty))), 1e-300)
+    return max(min(expansion.floor, float(np.min(expansion.curved.penalty))), 1e-300)
 
 
-def _distance_bound(expansion: Expansion, distance: FloatArray) -> FloatArray:
+def _distance_bound(
+    expansion: Expansion, changes: tuple[Change, ...], distance: FloatArray
+) -> FloatArray:
     """Where a certificate proves nothing, the sphere still does: error ≤ ∥δ∥ + ∥A_wc − A∥."""
     m, floor = expansion.rows_after, expansion.floor
     if not floor > 0:
         return np.full(len(distance), np.inf)
     reach = np.full(len(distance), float(np.linalg.norm(expansion.pull)))
-    for change in expansion.changes:
+    for change in changes:
         reach += np.abs(change.slope) * change.norms / m
     return distance + reach * (1 + 1e-9) / floor + _both_ends(expansion)
+
+
+def sound_error(
+    expansion: Expansion, changes: tuple[Change, ...], distance: FloatArray, error: FloatArray
+) -> FloatArray:
+    """``error`` where it is a number, and never more than what the sphere proves."""
+    # What is not a number proves nothing.
+    error[np.isnan(error)] = np.inf
+    if np.any(error > distance):
+        return np.fmin(error, _distance_bound(expansion, changes, distance))
+    return error
 
 
 def _retrain(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._certificate import point_error
-from expost._expansion import Expansion, Step
+from expost._expansion import Change, Expansion, Step
 from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
 from expost._shifts import Shifts
 from expost.types import FloatArray
 
-__all__ = ["certified", "newton_shifts", "shift_error", "solve_small"]
+__all__ = ["certified", "newton_shifts", "newton_steps", "shift_error", "solve_small"]
 
 # A squared length is expanded unless the expansion loses more than this factor.
 _CANCELLATION = 100.0
@@ -27,16 +27,23 @@ _CACHED_ENTRIES = 2**16
 
 def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
     """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors."""
-    count = expansion.neighbours
-    scales = tuple(np.empty(count) for _ in expansion.changes)
+    return newton_steps(expansion, expansion.changes)
+
+
+def newton_steps(
+    expansion: Expansion, changes: tuple[Change, ...]
+) -> tuple[Step, Shifts, FloatArray, FloatArray]:
+    """The same to some neighbours: those that differ from D by ``changes``."""
+    count = len(changes[0].X)
+    scales = tuple(np.empty(count) for _ in changes)
     kept, distance, error = np.empty(count), np.empty(count), np.empty(count)
-    whole = Step(changes=expansion.changes, scales=scales, kept=kept)
-    terms = tuple((s, change.X) for s, change in zip(scales, expansion.changes, strict=True))
+    whole = Step(changes=changes, scales=scales, kept=kept)
+    terms = tuple((s, change.X) for s, change in zip(scales, changes, strict=True))
     shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    d = expansion.problem.columns
+    d = expansion.columns
     # One for each changed row, and one for products of two.
     space = np.empty((len(scales) + 1, d, max(64, _CACHED_ENTRIES // d)))
-    for rows in row_blocks(count, expansion.problem.columns):
+    for rows in row_blocks(count, d):
         # Views: what the block writes, the whole step holds.
         step = whole.take(rows)
         products = _Products.of(expansion, step, space)
@@ -126,7 +133,7 @@ class _Products:
         pull = float(np.linalg.norm(expansion.pull))
         square = length * length
         # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
-        loose = expansion.solve_error + gamma(2 * expansion.problem.columns + 16)
+        loose = expansion.solve_error + gamma(2 * expansion.columns + 16)
         energy = _combine(self.along, step.scales)
         energy *= 2
         parts = _parts(self.leverage, step.scales)
@@ -237,7 +244,6 @@ def _newton_error(
     expansion: Expansion, step: Step, products: _Products, length: FloatArray
 ) -> FloatArray:
     """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
-    problem = expansion.problem
     with np.errstate(over="ignore", invalid="ignore"):
         growth = np.exp(expansion.spread * length)
         if expansion.third_bound is not None:
@@ -247,7 +253,7 @@ def _newton_error(
             remainder = expansion.knots.remainder(length)
             for change in step.changes:
                 if change.sign > 0:
-                    weight = problem.loss.curvature_bound / expansion.rows_after * change.norms**2
+                    weight = expansion.loss.curvature_bound / expansion.rows_after * change.norms**2
                     remainder += weight * length
         else:
             remainder = np.zeros(len(length))
@@ -271,7 +277,7 @@ def shift_error(
     neighbour's least curvature where the step ends, if it was measured there; else it is inferred
     from Â.
     """
-    dot, offset = gamma(2 * expansion.problem.columns + 16), float(np.linalg.norm(expansion.offset))
+    dot, offset = gamma(2 * expansion.columns + 16), float(np.linalg.norm(expansion.offset))
     residual = remainder
     if not measured:
         relative, absolute = expansion.linear_rounding
@@ -285,9 +291,9 @@ def shift_error(
     error = certified(expansion, residual, length, lowest, decay)
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
-    error += (2 * _CANCELLATION * gamma(2 * expansion.problem.columns + 16)) * length
+    error += (2 * _CANCELLATION * gamma(2 * expansion.columns + 16)) * length
     # (u = Qᵀx errs by γ√d∥x∥, and a length by at most √_CANCELLATION times what its parts do).
-    wide = 2 * math.sqrt(_CANCELLATION * expansion.problem.columns)
+    wide = 2 * math.sqrt(_CANCELLATION * expansion.columns)
     error += (wide * dot * expansion.inverse_norm) * step.stretch
     error += 8 * ROUNDOFF * offset + tiny
     return error
@@ -339,7 +345,7 @@ def _tilt(
     Else each end counts on its own: the base by its error, the neighbour by the same bound for a
     residual of (m₀/m)η.
     """
-    eta, ratio = expansion.base.gradient_bound, expansion.problem.rows / expansion.rows_after
+    eta, ratio = expansion.base.gradient_bound, expansion.curved.rows / expansion.rows_after
     spread, penalty = expansion.spread, float(np.max(np.abs(expansion.penalty_change)))
 
     def apart() -> FloatArray:
@@ -353,7 +359,7 @@ def _tilt(
             decay=np.where(np.isnan(left), 0.0, left),
         )
 
-    if expansion.problem.loss.third_ratio is None or not expansion.base_lowest > 0:
+    if expansion.loss.third_ratio is None or not expansion.base_lowest > 0:
         return apart()
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         inverse = 1 / np.asarray(lowest)

@@ -80,6 +80,11 @@ class CompensatedSum:
         self._dropped += (self._total - (total - back)) + (term - back)
         self._total = total
 
+    def merge(self, other: "CompensatedSum") -> None:
+        """Add what another one has summed."""
+        self.add(other._total)
+        self.add(other._dropped)
+
     @property
     def value(self) -> FloatArray:
         """The sum so far."""

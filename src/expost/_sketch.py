@@ -64,6 +64,17 @@ class Sketch:
             raise InvalidInput("other: must have the same top; make both with one bound.")
         self._counts += other._counts
 
+    def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
+        """(least, most) rank that each of the counted ``values`` can have, 1 for the largest.
+
+        Values of one bucket are not told apart: least is one more than the number of values in
+        larger buckets, and most counts those of its own bucket too.
+        """
+        places = np.clip(_buckets(values) - self._first, 0, self._size - 1)
+        above = np.cumsum(self._counts[::-1])[::-1]
+        larger = np.append(above[1:], 0)
+        return larger[places] + 1, above[places]
+
     def at(self, ranks: IntArray) -> FloatArray:
         """The values at ``ranks`` (r,), 1 for the smallest: the middles of their buckets."""
         if np.any((ranks < 1) | (ranks > len(self))):

@@ -27,7 +27,7 @@ from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_sof
 from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["SEEDED", "Target", "find_target", "losses_of"]
+__all__ = ["SEEDED", "Target", "find_target", "losses_of", "without_noise"]
 
 SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
 
@@ -75,7 +75,7 @@ def losses_of(
         persons=groups,
         keep_total_penalty=how.kind == "objective",
     )
-    plain = _without_noise(how) if isinstance(how, ObjectivePerturbation) else how
+    plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
     plain.check_rows(theta, near.base, near.base_error)
     losses = plain.row_losses(theta, near)
     if persons is None or not how.is_private:
@@ -86,7 +86,7 @@ def losses_of(
     return losses, near
 
 
-def _without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
+def without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
     """At ε = ∞ both mechanisms release the minimiser."""
     return OutputPerturbation(
         epsilon=np.inf,

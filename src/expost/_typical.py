@@ -9,6 +9,7 @@ is made, and one that misses ``TABLE_ERROR`` is not used.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from expost._numerics import row_blocks
 from expost.noise import LossLaw
 from expost.types import FloatArray
 
-__all__ = ["TABLE_ERROR", "expected_exposures"]
+__all__ = ["TABLE_ERROR", "Table", "expected_exposures"]
 
 # Largest relative difference from the law that a table may show where it is checked.
 TABLE_ERROR = 1e-12
@@ -78,14 +79,14 @@ class _Pieces:
         if number not in self._coefficients and len(t) < _COST:
             return self._law(t).expected_exposure
         if number not in self._coefficients:
-            self._coefficients[number] = self._interpolate(number)
+            self._coefficients[number] = self.interpolate(number)
         coefficients = self._coefficients[number]
         if coefficients is None:
             return self._law(t).expected_exposure
         value: FloatArray = t * chebyshev.chebval(2 * (x / _PIECE - number) - 1, coefficients)
         return value
 
-    def _interpolate(self, number: int) -> FloatArray | None:
+    def interpolate(self, number: int) -> FloatArray | None:
         """Chebyshev coefficients of E∣ℓ∣/t on one piece, or None where they are not good enough."""
 
         def ratio(node: FloatArray) -> FloatArray:
@@ -99,3 +100,45 @@ class _Pieces:
         exact = ratio(between)
         error = np.max(np.abs(chebyshev.chebval(between, coefficients) / exact - 1))
         return coefficients if error <= TABLE_ERROR else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """E∣ℓ∣ of rows by their distance at one scale, from a table of the law that is made once.
+
+    Every value comes from the table, whoever asks and in whatever order, so that no byte of it
+    depends on how rows were cut into blocks. ``first`` is the number of the first piece. Outside
+    of the table, and where the law was not met, the law itself answers.
+    """
+
+    law: Callable[[FloatArray], LossLaw]
+    scale: float
+    first: int
+    pieces: tuple[FloatArray | None, ...]
+
+    @classmethod
+    def of(cls, law: Callable[[FloatArray], LossLaw], scale: float, most: float) -> "Table":
+        """For separations up to ``most``, and down to 2⁻⁶⁰ of it."""
+        last = math.floor(math.log(most) / _PIECE)
+        first = last - math.ceil(60 * math.log(2) / _PIECE)
+        made = _Pieces(law)
+        pieces = tuple(made.interpolate(number) for number in range(first, last + 1))
+        return cls(law=law, scale=scale, first=first, pieces=pieces)
+
+    def __call__(self, distance: FloatArray) -> FloatArray:
+        """E∣ℓ∣ at each ``distance``."""
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            t = self.scale * distance
+            x = np.log(t)
+        result = np.zeros(len(t))
+        numbers = np.floor(np.where(t > 0, x, 0.0) / _PIECE).astype(np.int64)
+        for number in np.unique(numbers[t > 0]):
+            here = np.flatnonzero((numbers == number) & (t > 0))
+            place = int(number) - self.first
+            piece = self.pieces[place] if 0 <= place < len(self.pieces) else None
+            if piece is None:
+                result[here] = self.law(t[here]).expected_exposure
+            else:
+                nodes = 2 * (x[here] / _PIECE - number) - 1
+                result[here] = t[here] * chebyshev.chebval(nodes, piece)
+        return result

@@ -10,9 +10,11 @@ coordinate in the private estimators; 0 for the intercept of some scikit-learn m
 Each pass streams over row blocks: memory beyond X is O(block·d + d²).
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -21,7 +23,6 @@ from expost._numerics import (
     ROUNDOFF,
     UNDERFLOW,
     CompensatedSum,
-    bracket_root,
     gamma,
     row_blocks,
     row_norms,
@@ -30,7 +31,9 @@ from expost.errors import ConvergenceError, InvalidInput
 from expost.losses import Array, Loss
 from expost.types import FloatArray
 
-__all__ = ["LONGEST_ROW", "Minimiser", "Problem", "minimise"]
+__all__ = ["LONGEST_ROW", "Constants", "Minimiser", "Objective", "Problem", "RowBlock", "minimise"]
+
+T = TypeVar("T")
 
 # Rows summed by one BLAS dot product; longer sums are compensated, so that the error bound of a
 # gradient does not grow with n.
@@ -39,58 +42,42 @@ _CHUNK = 1024
 LONGEST_ROW = 1e30
 # Relative error of one evaluation of f, f′ or f″ (a few roundings and one exponential).
 _FUNCTION_ERROR = 16 * ROUNDOFF
+# Of a line search: octaves below the longest step, then passes over the rows, and parts of an
+# interval that each of them tries.
+_LINE_OCTAVES, _LINE_PASSES, _LINE_POINTS = 60, 4, 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """The data and constants of J."""
+class RowBlock:
+    """Some consecutive rows, as one pass over the data sees them; ``norms`` are rounded up."""
 
     X: FloatArray
     y: FloatArray
-    loss: Loss
-    penalty: FloatArray
-    linear: FloatArray | None = None
+    norms: FloatArray
 
-    norms: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.linear is not None and self.linear.shape != (self.columns,):
-            raise InvalidInput("linear: must hold one number for each column.")
-        if not (self.penalty.shape == (self.columns,) and bool(np.all(self.penalty >= 0))):
-            raise InvalidInput("penalty: must hold one number ≥ 0 for each column.")
-        norms = np.empty(self.rows)
-        for block in self.blocks():
-            part = self.X[block]
-            norms[block] = row_norms(part)
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray) -> "RowBlock":
+        """Rows that are no longer than a certificate can bear."""
+        norms = row_norms(X)
         if not norms.max(initial=0.0) <= LONGEST_ROW:
             raise InvalidInput(f"X holds a row longer than {LONGEST_ROW:g}: rescale its columns.")
         # Rounded up, for it is used in bounds.
-        object.__setattr__(self, "norms", norms * (1 + 2 * gamma(self.columns + 4)))
+        return cls(X=X, y=y, norms=norms * (1 + 2 * gamma(X.shape[1] + 4)))
 
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return len(self.X)
+    def __len__(self) -> int:
+        return len(self.y)
 
-    @property
-    def columns(self) -> int:
-        """The number d of columns."""
-        return int(self.X.shape[1])
 
-    def blocks(self) -> Iterator[slice]:
-        """Row blocks."""
-        return row_blocks(self.rows, self.columns)
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What a pass needs to know beside the rows; small, so that it can travel to where they are.
 
-    @cached_property
-    def common_norm(self) -> float:
-        """A length that thirty-one rows of thirty-two do not exceed."""
-        rank = self.rows - 1 - self.rows // 32
-        return float(np.partition(self.norms, rank)[rank])
+    ``label_size``  the largest ∣y∣.
+    """
 
-    @property
-    def natural_tolerance(self) -> float:
-        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
-        return 1e-12 * max(float(self.norms.max()), 1e-280)
+    loss: Loss
+    columns: int
+    label_size: float
 
     def margin_error(self, theta: FloatArray) -> float:
         """ε with ∣computed − true∣ ≤ ε·∥xᵢ∥ for every predictor xᵢ·θ."""
@@ -107,11 +94,128 @@ class Problem:
             # f″ changes by at most e^(M·margin) over the error of the predictor.
             growth = np.exp(np.minimum(self.loss.third_ratio * margin, 700.0))
             steepest = np.minimum(self.loss.curvature_bound, curvature * growth)
-        size = np.abs(slope) if self.loss.is_classification else np.abs(slope) + self._label_size
+        size = np.abs(slope) if self.loss.is_classification else np.abs(slope) + self.label_size
         return margin * steepest + _FUNCTION_ERROR * size
 
+
+class Objective(ABC):
+    """J and its rows, which are gone through in blocks: in memory, from a file, on a cluster.
+
+    What works on J asks for passes over the rows (:meth:`fold`), and never where they are. Blocks
+    are fixed by the number of rows and columns alone, and what they give is put together in their
+    order, so that neither workers nor machines change a byte.
+    """
+
+    loss: Loss
+    penalty: FloatArray
+    linear: FloatArray | None
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """The number n of rows."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """The number d of columns."""
+
+    @abstractmethod
+    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """``task`` of every block, in their order. It must not hold on to a block."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> float:
+        """The largest row norm."""
+
+    @property
+    @abstractmethod
+    def common_norm(self) -> float:
+        """A length that thirty-one rows of thirty-two do not exceed, or about so many."""
+
+    @property
+    @abstractmethod
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
+
+    def _check(self) -> None:
+        if self.linear is not None and self.linear.shape != (self.columns,):
+            raise InvalidInput("linear: must hold one number for each column.")
+        if not (self.penalty.shape == (self.columns,) and bool(np.all(self.penalty >= 0))):
+            raise InvalidInput("penalty: must hold one number ≥ 0 for each column.")
+
+    @property
+    def constants(self) -> Constants:
+        """What its passes need to know beside the rows."""
+        return Constants(loss=self.loss, columns=self.columns, label_size=self.label_size)
+
+    @property
+    def natural_tolerance(self) -> float:
+        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
+        return 1e-12 * max(self.longest, 1e-280)
+
+    def margin_error(self, theta: FloatArray) -> float:
+        """ε with ∣computed − true∣ ≤ ε·∥xᵢ∥ for every predictor xᵢ·θ."""
+        return self.constants.margin_error(theta)
+
+    def slope_error(
+        self, theta: FloatArray, slope: FloatArray, curvature: FloatArray, norms: FloatArray
+    ) -> FloatArray:
+        """A bound on the error of each computed f′: of the predictor, and of the function."""
+        return self.constants.slope_error(theta, slope, curvature, norms)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem(Objective):
+    """J with its rows in memory."""
+
+    X: FloatArray
+    y: FloatArray
+    loss: Loss
+    penalty: FloatArray
+    linear: FloatArray | None = None
+
+    norms: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        parts = [RowBlock.of(self.X[b], self.y[b]).norms for b in self.blocks()]
+        object.__setattr__(self, "norms", np.concatenate(parts) if parts else np.empty(0))
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return len(self.X)
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return int(self.X.shape[1])
+
+    def blocks(self) -> Iterator[slice]:
+        """Row blocks."""
+        return row_blocks(self.rows, self.columns)
+
+    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """``task`` of every block, in their order."""
+        for block in self.blocks():
+            yield task(RowBlock(X=self.X[block], y=self.y[block], norms=self.norms[block]))
+
     @cached_property
-    def _label_size(self) -> float:
+    def common_norm(self) -> float:
+        """A length that thirty-one rows of thirty-two do not exceed."""
+        rank = self.rows - 1 - self.rows // 32
+        return float(np.partition(self.norms, rank)[rank])
+
+    @cached_property
+    def longest(self) -> float:
+        """The largest row norm."""
+        return float(self.norms.max())
+
+    @cached_property
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
         return float(np.max(np.abs(self.y)))
 
 
@@ -139,7 +243,7 @@ class _Pass:
 
 
 def minimise(
-    problem: Problem,
+    problem: Objective,
     *,
     tolerance: float = 1e-12,
     start: FloatArray | None = None,
@@ -169,24 +273,55 @@ def minimise(
     return Minimiser(theta=theta, gradient_bound=bound, iterations=iteration)
 
 
-def _evaluate(problem: Problem, theta: FloatArray, *, hessian: bool = True) -> _Pass:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """What a block adds to a pass: Σf, Σf′x in two parts, its rounding error, Σf″x xᵀ."""
+
+    value: float
+    gradient: CompensatedSum
+    rounding: float
+    curved: FloatArray | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Evaluate:
+    """The sums of one block at ``theta``."""
+
+    constants: Constants
+    theta: FloatArray
+    hessian: bool
+
+    def __call__(self, block: RowBlock) -> _Sums:
+        """Work them out."""
+        X, norms, loss = block.X, block.norms, self.constants.loss
+        z = X @ self.theta
+        slope, curvature = loss.derivatives(z, block.y)
+        gradient = CompensatedSum((X.shape[1],))
+        for start in range(0, len(X), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            gradient.add(slope[chunk] @ X[chunk])
+        error = self.constants.slope_error(self.theta, slope, curvature, norms)
+        return _Sums(
+            value=float(np.sum(loss.value(z, block.y))),
+            gradient=gradient,
+            rounding=float(norms @ (error + gamma(_CHUNK + 4) * np.abs(slope))),
+            curved=(X * curvature[:, None]).T @ X if self.hessian else None,
+        )
+
+
+def _evaluate(problem: Objective, theta: FloatArray, *, hessian: bool = True) -> _Pass:
     """J, ∇J, the rounding error of ∇J and ∇²J at ``theta``."""
-    X, y, loss, n = problem.X, problem.y, problem.loss, problem.rows
+    n = problem.rows
     value, rounding = CompensatedSum(), 0.0
     gradient = CompensatedSum((problem.columns,))
     curved = np.zeros((problem.columns, problem.columns)) if hessian else None
-    for block in problem.blocks():
-        part, labels, norms = X[block], y[block], problem.norms[block]
-        z = part @ theta
-        slope, curvature = loss.derivatives(z, labels)
-        value.add(np.sum(loss.value(z, labels)))
-        for start in range(0, len(part), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            gradient.add(slope[chunk] @ part[chunk])
-        error = problem.slope_error(theta, slope, curvature, norms)
-        rounding += float(norms @ (error + gamma(_CHUNK + 4) * np.abs(slope)))
-        if curved is not None:
-            curved += (part * curvature[:, None]).T @ part
+    task = _Evaluate(constants=problem.constants, theta=theta, hessian=hessian)
+    for sums in problem.fold(task):
+        value.add(np.asarray(sums.value))
+        gradient.merge(sums.gradient)
+        rounding += sums.rounding
+        if curved is not None and sums.curved is not None:
+            curved += sums.curved
     penalty = problem.penalty
     size = float(np.linalg.norm(penalty * theta))
     mean = gradient.value / n
@@ -201,7 +336,7 @@ def _evaluate(problem: Problem, theta: FloatArray, *, hessian: bool = True) -> _
 
 
 def _newton_step(
-    problem: Problem, theta: FloatArray, state: _Pass
+    problem: Objective, theta: FloatArray, state: _Pass
 ) -> tuple[FloatArray, _Pass] | None:
     """One Newton step with a line search, or None where rounding leaves nothing to gain."""
     assert state.hessian is not None
@@ -221,29 +356,52 @@ def _newton_step(
     return candidate, after
 
 
-def _line_minimum(problem: Problem, theta: FloatArray, step: FloatArray) -> float:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Along:
+    """Σ f′·(x·step) of one block at several points θ + length·step."""
+
+    loss: Loss
+    theta: FloatArray
+    step: FloatArray
+    lengths: FloatArray
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """One number a length."""
+        z, along = block.X @ self.theta, block.X @ self.step
+        return np.array(
+            [self.loss.slope(z + length * along, block.y) @ along for length in self.lengths]
+        )
+
+
+def _line_minimum(problem: Objective, theta: FloatArray, step: FloatArray) -> float:
     """The minimiser of J along a descent direction: where its increasing derivative changes sign.
 
-    The derivative needs the predictors of θ and of the step alone, so each trial costs O(n). It
-    matters for the Huber hinge at a small Λ: where every row lies on a linear piece, a Newton
-    step is a gradient step of length 1/Λ.
+    The derivative needs the predictors of θ and of the step alone, and a pass tries many lengths
+    at once. It matters for the Huber hinge at a small Λ: where every row lies on a linear piece, a
+    Newton step is a gradient step of length 1/Λ.
     """
-    z, along = problem.X @ theta, problem.X @ step
     inner = float(problem.penalty @ (theta * step))
     if problem.linear is not None:
         inner += float(problem.linear @ step)
     square = float(problem.penalty @ step**2)
-
-    def derivative(length: FloatArray) -> FloatArray:
-        slope = problem.loss.slope(z + float(length) * along, problem.y)
-        return np.asarray(slope @ along / problem.rows + inner + float(length) * square)
-
-    below, _ = bracket_root(derivative, 0.0, 2.0, halvings=60)
-    return float(below)
+    low, high = 0.0, 2.0
+    # First the power of two, then a few parts of it: J is flat around its minimum.
+    lengths = np.ldexp(2.0, -np.arange(_LINE_OCTAVES, -1, -1))
+    for _ in range(1 + _LINE_PASSES):
+        task = _Along(loss=problem.loss, theta=theta, step=step, lengths=lengths)
+        total = np.zeros(len(lengths))
+        for part in problem.fold(task):
+            total += part
+        rising = np.flatnonzero(~(total / problem.rows + inner + lengths * square <= 0))
+        place = int(rising[0]) if len(rising) else len(lengths)
+        low = float(lengths[place - 1]) if place else low
+        high = float(lengths[place]) if place < len(lengths) else high
+        lengths = np.linspace(low, high, _LINE_POINTS + 1)[1:-1]
+    return low
 
 
 def _polish(
-    problem: Problem, theta: FloatArray, state: _Pass, tolerance: float
+    problem: Objective, theta: FloatArray, state: _Pass, tolerance: float
 ) -> tuple[FloatArray, float]:
     """Newton steps with the gradient in extended precision, while they help."""
     bound = state.gradient_bound
@@ -267,30 +425,44 @@ def _polish(
     return best, bound
 
 
-def _long_gradient(problem: Problem, theta: FloatArray) -> tuple[FloatArray, float]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LongSums:
+    """Σ f′x of one block in extended precision, Σ∥x∥∣f′∣, Σ∥x∥ and Σ∥x∥²."""
+
+    loss: Loss
+    theta: FloatArray
+
+    def __call__(self, block: RowBlock) -> tuple[Array, float, float, float]:
+        """The four sums."""
+        wide = np.longdouble
+        part, labels = block.X.astype(wide), block.y.astype(wide)
+        slope = self.loss.slope(part @ self.theta.astype(wide), labels)
+        norms = block.norms
+        size = float(norms @ np.abs(slope))
+        return slope @ part, size, float(np.sum(norms)), float(norms @ norms)
+
+
+def _long_gradient(problem: Objective, theta: FloatArray) -> tuple[FloatArray, float]:
     """∇J in the platform's extended precision, rounded once at the end, and its error."""
     wide = np.longdouble
     unit = float(np.finfo(wide).eps)
-    long_theta = theta.astype(wide)
     total: Array = np.zeros(problem.columns, dtype=wide)
-    size = 0.0
-    for block in problem.blocks():
-        part, labels = problem.X[block].astype(wide), problem.y[block].astype(wide)
-        slope = problem.loss.slope(part @ long_theta, labels)
-        total += slope @ part
-        size += float(problem.norms[block] @ np.abs(slope))
+    size = lengths = squares = 0.0
+    for part in problem.fold(_LongSums(loss=problem.loss, theta=theta)):
+        total += part[0]
+        size, lengths, squares = size + part[1], lengths + part[2], squares + part[3]
     n, d = problem.rows, problem.columns
     length = float(np.linalg.norm(theta))
-    wide_gradient = total / n + problem.penalty * long_theta
+    wide_gradient = total / n + problem.penalty * theta.astype(wide)
     if problem.linear is not None:
         wide_gradient = wide_gradient + problem.linear
     gradient = wide_gradient.astype(np.float64)
-    steepest = problem.loss.curvature_bound * float(np.mean(problem.norms**2)) * length
-    label = 0.0 if problem.loss.is_classification else problem._label_size
+    steepest = problem.loss.curvature_bound * squares / n * length
+    label = 0.0 if problem.loss.is_classification else problem.label_size
     rounding = unit * (
         (n + 64) * size / n
         + (d + 2) * steepest
-        + 64 * label * float(np.mean(problem.norms))
+        + 64 * label * lengths / n
         + 4 * float(np.max(problem.penalty)) * length
         + (0.0 if problem.linear is None else 4 * float(np.linalg.norm(problem.linear)))
     )

@@ -30,12 +30,17 @@ _NEEDED, _EXTRAS, _MACHINE = "Needed", "Extras", "This machine"
 PREVENTS = {
     "pandas": "to_frame() of results, fetching data sets from OpenML",
     "polars": "to_frame('polars') of results",
+    "adbc-driver-postgresql": "tables from PostgreSQL",
     "torch": "expost.torch (DP-SGD), networks in compare_defences, reproduce d5.3 --training",
     "opacus": "expost.torch.track (follow an Opacus training)",
 }
 _OF_DEVELOPERS = ("dev", "docs")
 # Distributions whose module has another name than they have.
-_MODULES = {"scikit-learn": "sklearn", "dp-accounting": "dp_accounting"}
+_MODULES = {
+    "adbc-driver-postgresql": "adbc_driver_postgresql",
+    "dp-accounting": "dp_accounting",
+    "scikit-learn": "sklearn",
+}
 # Seconds that imports may take, cold and all together.
 _PATIENCE = 180.0
 _LONGEST = 200

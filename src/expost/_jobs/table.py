@@ -223,7 +223,8 @@ def _columns(job: TableJob, group: str | None) -> list[str] | None:
                 f"drop={name!r}: is not a column of {origin.relation.label}; leave it out, or"
                 " name a column as its header does."
             )
-    return [name for name in names if name not in job.drop]
+    # The key of a database orders its rows, and is no feature.
+    return [name for name in names if name not in job.drop and name != origin.key]
 
 
 @contextmanager

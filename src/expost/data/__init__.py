@@ -1,6 +1,7 @@
 """Tables in, rows of the unit ball out."""
 
 from expost.data._entries import LevelEntry, Mark, NumericEntry, Target
+from expost.data._query import Query
 from expost.data.encoding import Encoded, Encoding
 from expost.data.sources import Column, Kind, Table, open_table
 from expost.data.unit_ball import UnitBall
@@ -13,6 +14,7 @@ __all__ = [
     "LevelEntry",
     "Mark",
     "NumericEntry",
+    "Query",
     "Table",
     "Target",
     "UnitBall",

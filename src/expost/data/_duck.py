@@ -5,19 +5,20 @@ quote the line they fail on; they are therefore replaced, never passed on.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from expost.errors import InvalidInput
 
-__all__ = ["Relation", "glob_quoted", "identifier", "string"]
+__all__ = ["Feed", "Relation", "glob_quoted", "identifier", "string"]
 
 _SETTINGS = {
     # Nothing is fetched from the network, and no Python variable is taken for a table.
@@ -29,6 +30,9 @@ _SETTINGS = {
     # No row is ever spilled into a temporary file.
     "temp_directory": "",
 }
+
+
+_COLUMN = re.compile(r"\bc[0-9]+\b")
 
 
 def string(text: str) -> str:
@@ -58,12 +62,41 @@ def _connection(process: int) -> Any:
     return duckdb.connect(":memory:", config=_SETTINGS)
 
 
+class Feed(Protocol):
+    """Rows that come from elsewhere, in one order, each time they are asked for."""
+
+    def schema(self, names: Sequence[str]) -> Any:
+        """The Arrow schema of those of the columns ``names`` (c0, c1, …) that it has."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Arrow record batches of these columns; raises :class:`InvalidInput`."""
+
+
+class _Pulled:
+    """A feed as DuckDB pulls it, which would wrap an error into one of its own: kept here."""
+
+    def __init__(self, feed: Feed, names: Sequence[str]) -> None:
+        self._feed, self._names = feed, names
+        self.fault: InvalidInput | None = None
+
+    def reader(self) -> Any:
+        return pa.RecordBatchReader.from_batches(self._feed.schema(self._names), self._batches())
+
+    def _batches(self) -> Iterator[Any]:
+        try:
+            yield from self._feed.batches(self._names)
+        except InvalidInput as fault:
+            self.fault = fault
+            raise
+
+
 @dataclass(frozen=True, kw_only=True)
 class Relation:
     """Something to select from: an SQL ``FROM`` clause, and what must hold while it is read.
 
     ``label`` names it in messages; ``arrow`` is the table called ``source`` in ``clause`` where
-    the rows are in memory; ``files`` are the files behind it, with size and time of change.
+    the rows are in memory, or the :class:`Feed` that they come from; ``files`` are the files behind
+    it, with size and time of change.
     """
 
     label: str
@@ -77,16 +110,18 @@ class Relation:
         A stage is a list of expressions over the stage before it, the first over the relation.
         DuckDB computes each once; aliases used within one ``SELECT`` it would compute again.
         """
-        with self._cursor() as cursor:
-            row: tuple[Any, ...] = cursor.sql(self._select(expressions, stages)).fetchall()[0]
+        query = self._select(expressions, stages)
+        with self._cursor(query) as cursor:
+            row: tuple[Any, ...] = cursor.sql(query).fetchall()[0]
         return row
 
     def batches(
         self, expressions: Sequence[str], *stages: Sequence[str], size: int
     ) -> Iterator[Any]:
         """Arrow record batches of ``expressions``, in order, of at most ``size`` rows."""
-        with self._cursor() as cursor:
-            rows = cursor.sql(self._select(expressions, stages))
+        query = self._select(expressions, stages)
+        with self._cursor(query) as cursor:
+            rows = cursor.sql(query)
             # DuckDB before 1.5 has the other name only.
             read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
             yield from read(size)
@@ -108,14 +143,22 @@ class Relation:
         return f"SELECT {', '.join(expressions)} FROM {source}"
 
     @contextmanager
-    def _cursor(self) -> Iterator[Any]:
+    def _cursor(self, query: str) -> Iterator[Any]:
         self._check_unchanged()
+        pulled: _Pulled | None = None
         try:
             with _connection(os.getpid()).cursor() as cursor:
-                if self.arrow is not None:
+                if isinstance(self.arrow, pa.Table):
                     cursor.register("source", self.arrow)
+                elif self.arrow is not None:
+                    # A token that reads like a column only brings one more than is needed.
+                    pulled = _Pulled(self.arrow, sorted(set(_COLUMN.findall(query))))
+                    cursor.register("source", pulled.reader())
                 yield cursor
-        except (duckdb.Error, pa.ArrowException) as error:
+        # What DuckDB streams as Arrow fails with an OSError.
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if pulled is not None and pulled.fault is not None:
+                raise pulled.fault from None
             raise InvalidInput(
                 f"{self.label}: could not be read to its end ({type(error).__name__}); check the"
                 " file, or write it again."

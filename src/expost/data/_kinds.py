@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from expost.data import _sql
-from expost.data._origins import Origin, RawColumn
+from expost.data._raw import Origin, RawColumn
 from expost.errors import InvalidInput
 
 __all__ = ["Column", "Kind", "Look"]
@@ -56,6 +56,7 @@ class Look:
         declared = "text" if self.raw.categorical else self.raw.type
         possible = {
             "cell": ("numeric", "text"),
+            "mixed": ("numeric", "text"),
             "text": ("numeric", "text"),
             "integer": ("numeric", "text"),
             "float": ("numeric", "text"),
@@ -75,7 +76,7 @@ class Look:
         if self.raw.type in ("integer", "float"):
             as_text = self.asked == "text" or (self.raw.categorical and self.asked is None)
             return "plain" if as_text else "integer" if self.raw.type == "integer" else "float"
-        guessed = self.raw.type == "cell" and self.asked is None
+        guessed = self.raw.type in ("cell", "mixed") and self.asked is None
         return "cells" if guessed or self.asked == "numeric" else "plain"
 
     def stages(self, index: int) -> tuple[list[str], list[str], list[str]]:

@@ -1,71 +1,101 @@
-"""Where rows come from: files and tables in memory, each turned into a relation of raw columns.
+"""Where rows come from: files, databases and tables in memory, as relations of raw columns.
 
 A raw column is an SQL expression with the type its source declares. CSV declares none: its cells
 are text until all of them have been looked at (``expost.data.sources``).
 """
 
 import glob
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 
+from expost.data._arrow_feeds import DatasetFeed, IpcFeed, ipc_shape
 from expost.data._csv import LONGEST_RECORD, CsvShape, read_shape
+from expost.data._databases import database
 from expost.data._duck import Relation, glob_quoted, identifier, string
+from expost.data._query import Query
+from expost.data._raw import Origin, RawColumn, check_names, plain, typed
 from expost.errors import InvalidInput
 
-__all__ = ["Origin", "RawColumn", "raw"]
-
-# cell: of a CSV file. other: a type that cannot become a feature (dates, lists, binary …).
-RawType = Literal["cell", "text", "integer", "float", "boolean", "other"]
+__all__ = ["raw"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
+_ARROW = b"ARROW1"
+# What Hive writes for a null.
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
 _GLOB_MARKS = frozenset("*?[")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RawColumn:
-    """A column as its source has it; ``categorical`` where the source declares it so."""
-
-    name: str
-    sql: str
-    type: RawType
-    described: str
-    categorical: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """A relation, its raw columns and its number of rows.
-
-    ``doubtful_header``: a CSV file whose first line may have been a row.
-    """
-
-    relation: Relation
-    columns: tuple[RawColumn, ...]
-    rows: int
-    doubtful_header: bool = False
-
-    def __getitem__(self, name: str) -> RawColumn:
-        """The column called ``name``."""
-        return next(column for column in self.columns if column.name == name)
-
-
 def raw(source: Any, *, delimiter: str | None) -> Origin:
-    """The raw columns of a path, a glob, a frame, an Arrow table or a dict of columns."""
+    """The raw columns of a path, a glob, a folder, a query, a frame, a dict of columns …"""
+    if isinstance(source, Query):
+        return database(source)
     if isinstance(source, str | Path):
+        if _is_folder(source):
+            return _folder(Path(source))
         paths = _paths(source)
         if _starts_with(paths[0], _PARQUET):
             return _parquet(paths)
+        if _starts_with(paths[0], _ARROW):
+            return _arrow_files(paths)
         return _csv(paths, delimiter)
+    if isinstance(source, pa.dataset.Dataset):
+        return _dataset(source)
     return _in_memory(source)
+
+
+def _is_folder(source: str | Path) -> bool:
+    try:
+        return Path(source).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _folder(folder: Path) -> Origin:
+    """The Parquet files of a folder, by name; folders called ``column=cell`` hold a column."""
+    paths = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        paths += [Path(place, name) for name in files if name.endswith((".parquet", ".pq"))]
+    paths = sorted(path for path in paths if not path.name.startswith((".", "_")))
+    if not paths:
+        raise InvalidInput(
+            f"{folder}: is a folder without Parquet files: name a file, or a glob such as"
+            f" {folder}/*.csv."
+        )
+    for path in paths:
+        if not _starts_with(path, _PARQUET):
+            raise InvalidInput(f"{path}: is not a whole Parquet file; write or copy it again.")
+    cells = [_partition(path.relative_to(folder).parts[:-1]) for path in paths]
+    for path, found in zip(paths, cells, strict=True):
+        if list(found) != list(cells[0]):
+            raise InvalidInput(
+                f"{path}: its folders name other columns than those of {paths[0]}: files read"
+                " together must agree in them."
+            )
+    partitions = tuple((name, tuple(found[name] for found in cells)) for name in cells[0])
+    return _parquet(paths, partitions, label=str(folder))
+
+
+def _partition(folders: Sequence[str]) -> dict[str, str | None]:
+    """The columns that the names of folders hold."""
+    found: dict[str, str | None] = {}
+    for folder in folders:
+        name, mark, text = folder.partition("=")
+        if mark:
+            found[name] = None if text == _NULL_PARTITION else unquote(text)
+    return found
 
 
 def _paths(source: str | Path) -> list[Path]:
@@ -83,8 +113,6 @@ def _paths(source: str | Path) -> list[Path]:
     if not found:
         raise InvalidInput(f"{text}: no file matches.")
     for path in found:
-        if path.is_dir():
-            raise InvalidInput(f"{path}: is a folder: name a file, or a glob such as {path}/*.csv.")
         if not path.exists():
             raise InvalidInput(f"{path}: no such file.")
         if not path.is_file():
@@ -122,7 +150,7 @@ def _csv(paths: Sequence[Path], delimiter: str | None) -> Origin:
                 " compression: files read together must agree in all of them."
             )
     label = _label(paths)
-    _check_names(label, first.names)
+    check_names(label, first.names)
     columns = tuple(
         RawColumn(name=name, sql=f"c{index}", type="cell", described="text")
         for index, name in enumerate(first.names)
@@ -149,7 +177,12 @@ def _read_csv(paths: Sequence[Path], shape: CsvShape) -> str:
     )
 
 
-def _parquet(paths: Sequence[Path]) -> Origin:
+def _parquet(
+    paths: Sequence[Path],
+    partitions: tuple[tuple[str, tuple[str | None, ...]], ...] = (),
+    *,
+    label: str | None = None,
+) -> Origin:
     stamps = _stamps(paths)
     schemas, rows = [], 0
     for path in paths:
@@ -161,33 +194,81 @@ def _parquet(paths: Sequence[Path]) -> Origin:
             raise InvalidInput(
                 f"{path}: is not a whole Parquet file; write or copy it again."
             ) from None
+    _check_schemas(paths, schemas)
+    label = label or _label(paths)
+    check_names(label, [*schemas[0].names, *(name for name, _ in partitions)])
+    columns = [typed(field.name, f"c{index}", field.type) for index, field in enumerate(schemas[0])]
+    cells = [f"{identifier(column.name)} AS {column.sql}" for column in columns]
+    for name, _ in partitions:
+        column = RawColumn(name=name, sql=f"c{len(columns)}", type="mixed", described="text")
+        columns.append(column)
+        cells.append(f"{identifier(name)} AS {column.sql}")
+    files = ", ".join(glob_quoted(path) for path in paths)
+    clause = (
+        f"(SELECT {', '.join(cells)} FROM read_parquet([{files}], union_by_name = false,"
+        f" hive_partitioning = {str(bool(partitions)).lower()}, hive_types_autocast = false))"
+    )
+    return Origin(
+        relation=Relation(label=label, clause=clause, files=stamps),
+        columns=tuple(columns),
+        rows=rows,
+        parquet=True,
+        partitions=partitions,
+    )
+
+
+def _check_schemas(paths: Sequence[Path], schemas: Sequence[Any]) -> None:
     for path, schema in zip(paths, schemas, strict=True):
         if not schema.equals(schemas[0], check_metadata=False):
             raise InvalidInput(
                 f"{path}: its columns or types differ from those of {paths[0]}: files read"
                 " together must agree in them."
             )
+
+
+def _arrow_files(paths: Sequence[Path]) -> Origin:
+    stamps = _stamps(paths)
+    shapes = [ipc_shape(path) for path in paths]
+    schema = shapes[0][0]
+    _check_schemas(paths, [found for found, _ in shapes])
     label = _label(paths)
-    _check_names(label, schemas[0].names)
-    columns = tuple(
-        _typed(field.name, f"c{index}", field.type) for index, field in enumerate(schemas[0])
-    )
-    files = ", ".join(glob_quoted(path) for path in paths)
-    renamed = ", ".join(f"{identifier(column.name)} AS {column.sql}" for column in columns)
-    clause = (
-        f"(SELECT {renamed} FROM"
-        f" read_parquet([{files}], hive_partitioning = false, union_by_name = false))"
-    )
+    columns, types = _declared(label, schema)
+    feed = IpcFeed(paths=tuple(paths), types=types)
+    relation = Relation(label=label, clause="source", arrow=feed, files=stamps)
+    return Origin(relation=relation, columns=columns, rows=sum(rows for _, rows in shapes))
+
+
+def _dataset(source: Any) -> Origin:
+    label = "the dataset"
+    columns, types = _declared(label, source.schema)
+    try:
+        rows = source.count_rows()
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidInput(f"{label}: cannot be read; check its files.") from None
+    feed = DatasetFeed(dataset=source, types=types)
     return Origin(
-        relation=Relation(label=label, clause=clause, files=stamps), columns=columns, rows=rows
+        relation=Relation(label=label, clause="source", arrow=feed), columns=columns, rows=rows
     )
+
+
+def _declared(label: str, schema: Any) -> tuple[tuple[RawColumn, ...], tuple[Any, ...]]:
+    """The raw columns of a schema, and their types; none for those that cannot be used."""
+    check_names(label, schema.names)
+    columns = tuple(
+        typed(field.name, f"c{index}", field.type) for index, field in enumerate(schema)
+    )
+    types = tuple(
+        None if column.type == "other" else field.type
+        for column, field in zip(columns, schema, strict=True)
+    )
+    return columns, types
 
 
 def _in_memory(source: Any) -> Origin:
     arrays = _arrays(source)
     label = "the table"
     names = [name for name, _ in arrays]
-    _check_names(label, names)
+    check_names(label, names)
     lengths = {len(array) for _, array in arrays}
     if len(lengths) > 1:
         raise InvalidInput(
@@ -195,10 +276,10 @@ def _in_memory(source: Any) -> Origin:
         )
     columns, kept = [], {}
     for index, (name, array) in enumerate(arrays):
-        column = _typed(name, f"c{index}", array.type)
+        column = typed(name, f"c{index}", array.type)
         columns.append(column)
         if column.type != "other":
-            kept[f"c{index}"] = _plain(array)
+            kept[f"c{index}"] = plain(array)
     return Origin(
         relation=Relation(label=label, clause="source", arrow=pa.table(kept)),
         columns=tuple(columns),
@@ -220,6 +301,11 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
         raise InvalidInput("the table is a polars LazyFrame: pass it collected, .collect().")
     if module == "polars" and kind == "DataFrame":
         source = source.to_arrow()
+    if isinstance(source, pa.RecordBatchReader):
+        raise InvalidInput(
+            "a RecordBatchReader can be read once, and the rows are read more than once: pass"
+            " .read_all(), a file or a pyarrow dataset."
+        )
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -228,7 +314,7 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
         return [(str(name), _array(str(name), values)) for name, values in source.items()]
     raise InvalidInput(
         f"a {kind} cannot be read as a table: pass a path, a glob, a pandas or polars frame, a"
-        " pyarrow table or a dict of columns."
+        " pyarrow table or dataset, or a dict of columns."
     )
 
 
@@ -243,60 +329,3 @@ def _array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
     if not isinstance(array, pa.Array | pa.ChunkedArray):
         raise InvalidInput(f"column {name!r}: {problem}")
     return array
-
-
-def _plain(array: Any) -> Any:
-    """``array`` in a type that DuckDB scans: no dictionaries, half floats or wide decimals."""
-    type_ = array.type
-    if pa.types.is_dictionary(type_):
-        array = array.cast(type_.value_type)
-        type_ = array.type
-    if pa.types.is_null(type_):
-        return array.cast(pa.string())
-    if pa.types.is_float16(type_) or pa.types.is_decimal(type_):
-        return array.cast(pa.float64())
-    if pa.types.is_string_view(type_):
-        return array.cast(pa.large_string())
-    return array
-
-
-def _typed(name: str, sql: str, type_: Any) -> RawColumn:
-    """The raw column that an Arrow type declares."""
-    categorical = pa.types.is_dictionary(type_)
-    value = type_.value_type if categorical else type_
-    kind: RawType = "other"
-    if pa.types.is_integer(value):
-        kind = "integer"
-    elif pa.types.is_floating(value) or pa.types.is_decimal(value):
-        kind = "float"
-    elif pa.types.is_boolean(value):
-        kind = "boolean"
-    elif (
-        pa.types.is_string(value)
-        or pa.types.is_large_string(value)
-        or pa.types.is_string_view(value)
-        or pa.types.is_null(value)
-    ):
-        kind = "text"
-    return RawColumn(name=name, sql=sql, type=kind, described=str(type_), categorical=categorical)
-
-
-def _check_names(label: str, names: Sequence[str]) -> None:
-    """Names are present, free of control characters, and differ in more than their case."""
-    if not names:
-        raise InvalidInput(f"{label}: has no columns: must have at least one.")
-    seen: dict[str, int] = {}
-    for position, name in enumerate(names, start=1):
-        if not name.strip():
-            raise InvalidInput(f"{label}: column {position} has no name; name every column.")
-        if any(ord(mark) < 32 or ord(mark) == 127 for mark in name):
-            raise InvalidInput(
-                f"{label}: the name of column {position} holds a control character; rename it."
-            )
-        # Positions, not names: without a header the first line is a row.
-        other = seen.setdefault(name.casefold(), position)
-        if other != position:
-            raise InvalidInput(
-                f"{label}: columns {other} and {position} have the same name, but for case at most:"
-                " names must differ; rename one (or is the header line missing?)."
-            )

@@ -6,7 +6,7 @@ Every relation names its columns c0, c1, …, so no name a user chose is ever pa
 from collections.abc import Sequence
 
 from expost.data._duck import string
-from expost.data._origins import RawColumn
+from expost.data._raw import RawColumn
 from expost.errors import InvalidInput
 
 __all__ = ["NUMBER", "is_number", "number", "text", "typed"]
@@ -24,7 +24,7 @@ def text(column: RawColumn, missing: Sequence[str]) -> str:
     match column.type:
         case "cell":
             cell = f"trim(coalesce({sql}, ''))"
-        case "text":
+        case "text" | "mixed":
             cell = f"trim(CAST({sql} AS VARCHAR))"
         case "float":
             cell = (

@@ -165,8 +165,8 @@ class Encoding:
         """Open ``source`` as this encoding reads it: its columns, kinds and missing tokens."""
         return open_table(
             source,
-            columns=[*self._kinds],
-            kinds=self._kinds,
+            columns=[*self.kinds],
+            kinds=self.kinds,
             id_column=id_column,
             missing=self.missing,
             **options,
@@ -191,10 +191,10 @@ class Encoding:
 
     def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
         """The encoded rows of ``table`` in order, ``size`` at a time."""
-        table = table.retyped(self._kinds)
+        table = table.retyped(self.kinds)
         size = max(64, _BLOCK_ENTRIES // len(self.feature_names)) if size is None else size
         key = table.id_column
-        wanted = [*self._kinds, *([] if key is None else [key])]
+        wanted = [*self.kinds, *([] if key is None else [key])]
         row = 1
         for block in table.blocks(size, columns=wanted):
             encoded = self.encode(block, first_row=row)
@@ -294,7 +294,8 @@ class Encoding:
         return encoding
 
     @property
-    def _kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, Kind]:
+        """The columns that it reads, and what each is read as."""
         kinds = {entry.name: entry.kind for entry in self.entries}
         return kinds | {self.target.column: self.target.kind}
 
@@ -324,7 +325,7 @@ class Encoding:
             raise InvalidInput(
                 f"classes={list(wanted)!r}: the given encoding has {mine.classes}; leave them out."
             )
-        table.require(self._kinds)
+        table.require(self.kinds)
         _reading.check_rows(table)
         if mine.classes is not None:
             _reading.check_classes(table.retyped({target: "text"}), target, mine.classes)

@@ -25,7 +25,9 @@ from expost import _validate
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
 from expost.data._kinds import Column, Kind, Look
-from expost.data._origins import Origin, raw
+from expost.data._origins import raw
+from expost.data._query import query_of
+from expost.data._raw import Origin, absent
 from expost.errors import InvalidInput
 
 __all__ = ["Column", "Kind", "Table", "open_table"]
@@ -72,7 +74,7 @@ class Table:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise _absent(name, self.label, self.names)
+        raise absent(name, self.label, self.names)
 
     def require(self, names: Iterable[str]) -> None:
         """Raise unless every one of ``names`` is a column."""
@@ -88,7 +90,7 @@ class Table:
         if columns is None:
             columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
         wanted = list(columns)
-        expressions = [self._expression(name) for name in wanted]
+        expressions = [self.expression(name) for name in wanted]
         batches = self.origin.relation.batches(expressions, size=min(size, _FETCH))
         seen = 0
         for arrays in _exactly(batches, size):
@@ -119,7 +121,7 @@ class Table:
 
     def median(self, name: str) -> float:
         """The median of the cells of a numeric column that are not missing."""
-        (value,) = self.origin.relation.one([f"median({self._expression(name)})"])
+        (value,) = self.origin.relation.one([f"median({self.expression(name)})"])
         if value is None:
             raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
         return float(value)
@@ -133,7 +135,8 @@ class Table:
         new = {column.name: column for column in columns}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
-    def _expression(self, name: str) -> str:
+    def expression(self, name: str) -> str:
+        """The cell of a column as SQL, typed as the table reads it."""
         if name == self.id_column:
             return _sql.text(self.origin[name], self.missing)
         kind = self[name].kind  # first: it says so if there is no such column
@@ -149,12 +152,16 @@ def open_table(
     missing: Sequence[str] = ("",),
     kinds: Mapping[str, Kind] | None = None,
     delimiter: str | None = None,
+    query: str | None = None,
 ) -> Table:
     """Open a table and look at every wanted cell of it once.
 
     Args:
-        source: a CSV or TSV path (also gzipped), a Parquet path, a glob of either (read in the
-            order of the names), a pandas or polars frame, a pyarrow table, a dict of columns.
+        source: a CSV or TSV path (also gzipped), a Parquet or Arrow (Feather) path, a glob of
+            these (read in the order of the names), a folder of Parquet files (``year=2024/…`` is a
+            column too), ``postgresql://user@host/database``, ``sqlite:///file.db`` or an SQLite
+            path, a :class:`Query`, a pandas or polars frame, a pyarrow table or dataset, a dict of
+            columns.
         columns: those wanted; all if None. The others are not looked at.
         id_column: the key of the rows: present, and different in each.
         ids_repeat: the id column says whose row each row is: rows of one person have the same,
@@ -162,18 +169,22 @@ def open_table(
         missing: the tokens that stand for a missing cell.
         kinds: columns whose kind is known beforehand: "numeric" or "text".
         delimiter: of a CSV file; read from its header if None.
+        query: of a database: one SELECT, or the name of a table. All passes see the rows that are
+            there now, in the order of ``id_column``, which a database must have.
     """
     tokens = _tokens(missing)
     if delimiter is not None:
         _validate.one_of("delimiter", delimiter, DELIMITERS)
-    origin = raw(source, delimiter=delimiter)
+    origin = raw(query_of(source, query, id_column), delimiter=delimiter)
     label = origin.relation.label
     names = [column.name for column in origin.columns]
     known = dict(kinds or {})
-    wanted = names if columns is None else _names("columns", columns)
+    # What orders the rows of a database is a key, never a feature by itself.
+    every = [name for name in names if name != origin.key]
+    wanted = every if columns is None else _names("columns", columns)
     for name in [*wanted, *known, *([] if id_column is None else [id_column])]:
         if name not in names:
-            raise _absent(name, label, names)
+            raise absent(name, label, names)
     for kind in known.values():
         _validate.one_of("kinds", kind, ("numeric", "text"))
     if origin.rows == 0:
@@ -221,7 +232,10 @@ def _look(
 def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
     """Every row has an id, and no two rows have the same; or not all of them, if ids repeat."""
     relation, cell = table.origin.relation, _sql.text(table.origin[name], table.missing)
-    present, distinct = relation.one(["count(id)", "count(DISTINCT id)"], [f"{cell} AS id"])
+    # The key of a database is compared with the one before whenever it is read.
+    ordered = name == table.origin.key and not repeat
+    different = "count(id)" if ordered else "count(DISTINCT id)"
+    present, distinct = relation.one(["count(id)", different], [f"{cell} AS id"])
     column = f"{table.label}, {'group' if repeat else 'id'} column {name!r}"
     if present < table.rows:
         row = relation.first_row("id IS NULL", [f"{cell} AS id"])
@@ -276,8 +290,3 @@ def _names(parameter: str, names: Sequence[str]) -> list[str]:
 
 def _tokens(missing: Sequence[str]) -> tuple[str, ...]:
     return tuple(token.strip() for token in _names("missing", missing))
-
-
-def _absent(name: str, label: str, names: Sequence[str]) -> InvalidInput:
-    shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-    return InvalidInput(f"column {name!r}: is not in {label}, whose columns are {shown}.")

@@ -26,13 +26,14 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtr
 
 from expost import _validate
-from expost._neighbours import Neighbours
 from expost._numerics import ROUNDOFF
+from expost._shifts import Shifts
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser
@@ -43,7 +44,7 @@ from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplac
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["NOISES", "OutputPerturbation", "automatic_regularization"]
+__all__ = ["NOISES", "Moved", "OutputPerturbation", "automatic_regularization"]
 
 NOISES = ("laplace", "gaussian")
 # η: the certified gradient of every minimiser that is released.
@@ -56,6 +57,34 @@ _CLAMPED = 1e-12
 _REFERENCE_NORM = 1.0
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
+
+
+class Moved(Protocol):
+    """How far some rows move the minimiser: :class:`~expost._neighbours.Neighbours`, or a block."""
+
+    @property
+    def base(self) -> FloatArray:
+        """A(D)."""
+
+    @property
+    def base_error(self) -> float:
+        """Its error."""
+
+    @property
+    def distance(self) -> FloatArray:
+        """∥A(Dᵢ) − A(D)∥."""
+
+    @property
+    def error_bound(self) -> FloatArray:
+        """How far each shift may be off."""
+
+    @property
+    def relation(self) -> Neighbouring:
+        """Which data sets count as neighbours."""
+
+    @property
+    def shifts(self) -> Shifts:
+        """A(Dᵢ) − A(D)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +253,7 @@ class OutputPerturbation:
                 " in their order and with their encoding."
             )
 
-    def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
+    def row_losses(self, theta: FloatArray, neighbours: Moved) -> RowLosses:
         """log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
 
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
@@ -295,7 +324,7 @@ class OutputPerturbation:
             return np.full(len(distance), np.inf)
         return distance * (diagonal / (2 * self.resolution**2))
 
-    def _noiseless(self, neighbours: Neighbours) -> RowLosses:
+    def _noiseless(self, neighbours: Moved) -> RowLosses:
         """Without noise two points either coincide or prove which they are."""
         return RowLosses.without_noise(
             neighbours.distance, neighbours.error_bound, neighbours.relation

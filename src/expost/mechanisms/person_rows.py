@@ -70,7 +70,7 @@ class PersonRows:
             curvature=curvature,
             moved=problem.norms * (bound * problem.norms * reach + rounding),
             curved=bound * problem.norms**2 / how.penalty_sum,
-            uncertain=uncertain_rows(problem, z, problem.y, problem.norms, reach),
+            uncertain=uncertain_rows(problem.loss, z, problem.y, problem.norms, reach),
             shaken=2 * math.sqrt(d * condition) * gamma(d + 8),
         )
 

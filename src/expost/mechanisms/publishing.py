@@ -37,6 +37,7 @@ from expost import _validate
 from expost._numerics import ROUNDOFF, gamma
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
+from expost.glm import RowBlock
 from expost.losses import HuberHinge, Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -258,17 +259,32 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     A row of the Huber hinge that is within θ's cell of a knot counts with f″ = 0. Each row still
     adds at most c·x xᵀ, so the sensitivity is the same.
     """
-    problem, loss, theta = tangent.problem, tangent.problem.loss, tangent.theta
+    loss, objective = tangent.constants.loss, tangent.objective
     if not isinstance(loss, HuberHinge):
         return tangent.hessian
+    assert objective is not None
     hessian = tangent.hessian.copy()
-    room = tangent.mechanism.reach_of_cell + problem.margin_error(theta)
-    for block in problem.blocks():
-        X, y = problem.X[block], problem.y[block]
-        z = X @ theta
-        near = loss.knot_distance(z, y) <= problem.norms[block] * room + 1e-15 * (1 + np.abs(z))
-        hessian -= (X[near] * loss.curvature(z[near], y[near])[:, None]).T @ X[near]
+    room = tangent.mechanism.reach_of_cell + tangent.constants.margin_error(tangent.theta)
+    for part in objective.fold(_NearKnots(loss=loss, theta=tangent.theta, room=room)):
+        hessian -= part
     return hessian
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _NearKnots:
+    """Σ f″x xᵀ of the rows of a block that are within ``room`` of a knot."""
+
+    loss: HuberHinge
+    theta: FloatArray
+    room: float
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """The sum."""
+        X, y, loss = block.X, block.y, self.loss
+        z = X @ self.theta
+        near = loss.knot_distance(z, y) <= block.norms * self.room + 1e-15 * (1 + np.abs(z))
+        part: FloatArray = (X[near] * loss.curvature(z[near], y[near])[:, None]).T @ X[near]
+        return part
 
 
 def steepest_slope(loss: Loss, length: float) -> float:

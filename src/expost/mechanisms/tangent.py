@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms
 from expost.errors import WrongRows
-from expost.glm import Problem
-from expost.losses import HuberHinge
+from expost.glm import Constants, Objective, Problem, RowBlock
+from expost.losses import HuberHinge, Loss
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
 from expost.types import FloatArray, Neighbouring
@@ -42,12 +42,14 @@ _IMPLAUSIBLE = 1e-9
 class Tangent:
     """J at a released θ: what every row's loss is made of (R&W: g and H).
 
+    ``objective``       the rows; None where the tangent has gone to where some of them are.
     ``gradient_error``  how far g may be from that of the exact minimiser, rounding included.
     ``spread``          log of the factor by which H and every f″ may differ there.
     """
 
     mechanism: ObjectivePerturbation
-    problem: Problem
+    constants: Constants
+    objective: Objective | None
     theta: FloatArray
     gradient: FloatArray
     gradient_error: float
@@ -56,21 +58,20 @@ class Tangent:
     hessian: FloatArray
 
     @classmethod
-    def at(cls, mechanism: ObjectivePerturbation, problem: Problem, theta: FloatArray) -> "Tangent":
+    def at(
+        cls, mechanism: ObjectivePerturbation, problem: Objective, theta: FloatArray
+    ) -> "Tangent":
         """One pass over the rows."""
         gradient = CompensatedSum((problem.columns,))
         hessian = np.zeros((problem.columns, problem.columns))
         rounding = loose = 0.0
         reach = mechanism.reach_of_cell
-        for block in problem.blocks():
-            X, y, norms = problem.X[block], problem.y[block], problem.norms[block]
-            z = X @ theta
-            slope, curvature = problem.loss.derivatives(z, y)
-            gradient.add(slope @ X)
-            hessian += (X * curvature[:, None]).T @ X
-            error = problem.slope_error(theta, slope, curvature, norms)
-            rounding += float(norms @ (error + gamma(len(X) + 4) * np.abs(slope)))
-            loose += float(np.sum(uncertain_rows(problem, z, y, norms, reach) * norms**2))
+        task = _TangentSums(constants=problem.constants, theta=theta, reach=reach)
+        for part in problem.fold(task):
+            gradient.add(part[0])
+            hessian += part[1]
+            rounding += part[2]
+            loose += part[3]
         penalty = mechanism.penalty_sum
         total = gradient.value + penalty * theta
         rounding += 8 * ROUNDOFF * (float(np.linalg.norm(total)) + penalty * _norm(theta))
@@ -78,7 +79,7 @@ class Tangent:
         values = scipy.linalg.eigvalsh(hessian)
         lowest, highest = float(values[0]), float(values[-1])
         ratio = problem.loss.third_ratio or 0.0
-        spread = ratio * reach * float(problem.norms.max())
+        spread = ratio * reach * problem.longest
         # What rows at a knot may add to H or take from it.
         jump = problem.loss.curvature_bound * loose / max(lowest, penalty)
         spread += math.inf if not jump < 1 else -math.log1p(-jump)
@@ -87,7 +88,8 @@ class Tangent:
         steepest = min(highest * math.exp(min(spread, 50.0)), mechanism.steepest)
         return cls(
             mechanism=mechanism,
-            problem=problem,
+            constants=problem.constants,
+            objective=problem,
             theta=theta,
             gradient=total,
             # The solver's own residual is one of the gradient.
@@ -117,6 +119,17 @@ class Tangent:
                 " their order and with their encoding."
             )
 
+    @property
+    def problem(self) -> Problem:
+        """The rows, for what needs them all at once."""
+        assert isinstance(self.objective, Problem)
+        return self.objective
+
+    def block_losses(self, block: RowBlock) -> RowLosses:
+        """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
+        loss, error, distance = self._block([self._changed(block.X, block.y)], Neighbouring.REMOVE)
+        return self._collected(loss, error, distance, Neighbouring.REMOVE)
+
     def row_losses(
         self,
         relation: Neighbouring = Neighbouring.REMOVE,
@@ -144,21 +157,21 @@ class Tangent:
 
     def _changed(self, X: FloatArray, y: FloatArray) -> "_Changed":
         """Rows that leave or enter, with what the loss needs of them."""
-        problem, reach = self.problem, self.mechanism.reach_of_cell
+        constants, reach = self.constants, self.mechanism.reach_of_cell
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
         z = X @ self.theta
-        slope, curvature = problem.loss.derivatives(z, y)
-        rounding = problem.slope_error(self.theta, slope, curvature, norms)
-        steepest = problem.loss.curvature_bound * norms
+        slope, curvature = constants.loss.derivatives(z, y)
+        rounding = constants.slope_error(self.theta, slope, curvature, norms)
+        steepest = constants.loss.curvature_bound * norms
         return _Changed(
             X=X,
             slope=slope,
             curvature=curvature,
-            most_curved=problem.loss.curvature_bound * norms**2 / self.mechanism.penalty_sum,
-            uncertain=uncertain_rows(problem, z, y, norms, reach),
+            most_curved=constants.loss.curvature_bound * norms**2 / self.mechanism.penalty_sum,
+            uncertain=uncertain_rows(constants.loss, z, y, norms, reach),
             norms=norms,
             gradient_error=norms * (steepest * reach + rounding),
-            spread=(problem.loss.third_ratio or 0.0) * reach * norms,
+            spread=(constants.loss.third_ratio or 0.0) * reach * norms,
             roots=scipy.linalg.solve_triangular(self.factor, X.T, lower=True),
         )
 
@@ -213,6 +226,29 @@ class Tangent:
             worst_case=how.worst_case if promised else np.inf,
             worst_case_passed=how.worst_case_passed if promised else 0.0,
             guarantee=how.guarantee if promised else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _TangentSums:
+    """Σ∇ℓ, Σ∇²ℓ, the rounding error of the first, Σ∥x∥² of rows near a knot."""
+
+    constants: Constants
+    theta: FloatArray
+    reach: float
+
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray, float, float]:
+        """Those of one block."""
+        X, y, norms, constants = block.X, block.y, block.norms, self.constants
+        z = X @ self.theta
+        slope, curvature = constants.loss.derivatives(z, y)
+        error = constants.slope_error(self.theta, slope, curvature, norms)
+        near = uncertain_rows(constants.loss, z, y, norms, self.reach)
+        return (
+            slope @ X,
+            (X * curvature[:, None]).T @ X,
+            float(norms @ (error + gamma(len(X) + 4) * np.abs(slope))),
+            float(np.sum(near * norms**2)),
         )
 
 
@@ -302,12 +338,12 @@ def _bracketed(
 
 
 def uncertain_rows(
-    problem: Problem, z: FloatArray, y: FloatArray, norms: FloatArray, reach: float
+    loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, reach: float
 ) -> NDArray[np.bool_]:
     """Whether the predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
-    if not isinstance(problem.loss, HuberHinge):
+    if not isinstance(loss, HuberHinge):
         return np.zeros(len(z), dtype=bool)
-    distance = np.abs(np.abs(1 - y * z) - problem.loss.width)
+    distance = np.abs(np.abs(1 - y * z) - loss.width)
     slack = norms * (reach + 1e-15 * (1 + np.abs(z)))
     return np.asarray(distance <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))
 

@@ -1,0 +1,183 @@
+"""J over rows that do not fit into memory: every pass is a map over blocks, reduced in their order.
+
+What is held is a block for each worker, and O(d²). The mathematics is that of
+:mod:`expost.glm`, :mod:`expost._expansion` and :mod:`expost._newton`, which ask for passes and do
+not know who makes them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from expost._certificate import KnotBins, Knots
+from expost._expansion import Change, Curvature, long_part
+from expost._sketch import Sketch
+from expost.data.stream import RowStream
+from expost.engine import Engine
+from expost.errors import InvalidInput
+from expost.glm import Constants, Minimiser, Objective, RowBlock
+from expost.losses import HuberHinge, Loss
+from expost.types import FloatArray
+
+__all__ = ["StreamedProblem", "change_of", "streamed_curvature"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamedProblem(Objective):
+    """J over a stream of rows of the unit ball, worked on by an engine."""
+
+    stream: RowStream
+    engine: Engine
+    loss: Loss
+    penalty: FloatArray
+    linear: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.stream.rows
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.stream.columns
+
+    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """``task`` of every block, in their order."""
+        for results in self.engine.map(_Blockwise(self.stream, task), self.stream.items()):
+            yield from results
+
+    @property
+    def longest(self) -> float:
+        """The largest row norm."""
+        return self._look[0]
+
+    @property
+    def common_norm(self) -> float:
+        """A length that about thirty-one rows of thirty-two do not exceed."""
+        return self._look[2]
+
+    @property
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
+        return self._look[1]
+
+    @cached_property
+    def _look(self) -> tuple[float, float, float]:
+        """One pass: the longest row, the largest label, a common length."""
+        longest = size = 0.0
+        counted = 0
+        norms = Sketch(_TOP)
+        for length, label, rows, sketch in self.fold(_look):
+            longest, size, counted = max(longest, length), max(size, label), counted + rows
+            norms.merge(sketch)
+        if counted != self.rows:
+            raise InvalidInput(
+                f"the table had {self.rows} rows and now has {counted}: it changed while it was"
+                " being read; start again."
+            )
+        rank = self.rows - self.rows // 32
+        return longest, size, float(norms.at(np.array([rank]))[0])
+
+
+# Rows lie in the unit ball; their lengths are rounded up.
+_TOP = 1.001
+
+
+def _look(block: RowBlock) -> tuple[float, float, int, Sketch]:
+    sketch = Sketch(_TOP)
+    sketch.add(np.minimum(block.norms, _TOP))
+    return float(block.norms.max()), float(np.max(np.abs(block.y))), len(block), sketch
+
+
+class _Blockwise:
+    """A task of every block of an item."""
+
+    def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any]) -> None:
+        self._stream, self._task = stream, task
+
+    def __call__(self, item: Any) -> list[Any]:
+        """What the task gives, block by block."""
+        blocks = self._stream.blocks(item)
+        return [self._task(RowBlock.of(block.X, block.y)) for block in blocks]
+
+
+def change_of(block: RowBlock, theta: FloatArray, loss: Loss, *, sign: int = -1) -> Change:
+    """The rows of a block as rows that leave (or enter), with their derivatives at ``theta``."""
+    z = block.X @ theta
+    slope, curvature = loss.derivatives(z, block.y)
+    return Change(
+        sign=sign,
+        X=block.X,
+        y=block.y,
+        norms=block.norms,
+        norm_squares=block.norms * block.norms,
+        z=z,
+        slope=slope,
+        curvature=curvature,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _CurvatureSums:
+    """Σ f″x xᵀ, Σ f″∥x∥², what long rows add, the largest residual, and where f″ jumps."""
+
+    constants: Constants
+    theta: FloatArray
+    common_norm: float
+
+    def __call__(
+        self, block: RowBlock
+    ) -> tuple[FloatArray, float, FloatArray, float, KnotBins | None]:
+        """Those of one block."""
+        constants, data = self.constants, change_of(block, self.theta, self.constants.loss)
+        second = (data.X * data.curvature[:, None]).T @ data.X
+        long = np.flatnonzero(data.norms > self.common_norm)
+        extra = long_part(data.X[long], data.curvature[long], data.norms[long], self.common_norm)
+        knots = None
+        if constants.loss.third_ratio is None:
+            knots = KnotBins.of(constants, data.z, data.y, data.norms, self.theta)
+        residual = float(np.max(np.abs(data.slope) + np.abs(data.y)))
+        return second, float(data.curvature @ data.norm_squares), extra, residual, knots
+
+
+def streamed_curvature(problem: StreamedProblem, base: Minimiser) -> Curvature:
+    """J at the base as a whole: one pass."""
+    d = problem.columns
+    second, extra = np.zeros((d, d)), np.zeros((d, d))
+    weight = residual = 0.0
+    bins: KnotBins | None = None
+    task = _CurvatureSums(
+        constants=problem.constants, theta=base.theta, common_norm=problem.common_norm
+    )
+    for part in problem.fold(task):
+        second += part[0]
+        weight += part[1]
+        extra += part[2]
+        residual = max(residual, part[3])
+        bins = part[4] if bins is None else bins.merged(part[4])
+    return Curvature(
+        constants=problem.constants,
+        rows=problem.rows,
+        penalty=problem.penalty,
+        base=base,
+        second=second,
+        weight=weight,
+        longest=problem.longest,
+        common_norm=problem.common_norm,
+        long_rows=extra,
+        residual=residual,
+        knots=_knots(problem.loss, bins),
+    )
+
+
+def _knots(loss: Loss, bins: KnotBins | None) -> Knots | None:
+    return bins.knots(loss) if bins is not None and isinstance(loss, HuberHinge) else None

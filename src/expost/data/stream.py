@@ -1,0 +1,107 @@
+"""Rows of the unit ball, block by block, through a saved encoding: never more than a block at once.
+
+Blocks have a size that is fixed by the number of columns alone, so that neither the files' layout
+nor workers nor machines change what a pass adds up.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost.data.encoding import Encoding
+from expost.data.readers import Reader, reader_of
+from expost.data.sources import Table
+from expost.data.unit_ball import UnitBall
+from expost.types import FloatArray
+
+__all__ = ["RowStream", "StreamBlock", "block_rows"]
+
+# A block has at most so many rows, and so many entries of float64: 32 MiB.
+_BLOCK_ROWS = 2**15
+_BLOCK_ENTRIES = 2**22
+
+
+def block_rows(columns: int) -> int:
+    """How many rows a block has."""
+    return min(_BLOCK_ROWS, max(64, _BLOCK_ENTRIES // max(columns, 1)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StreamBlock:
+    """Rows ``start`` to ``start + len``, counted from 0: in the unit ball, with labels and keys."""
+
+    start: int
+    X: FloatArray
+    y: FloatArray
+    ids: NDArray[np.object_] | None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowStream:
+    """A table as a model sees it, read again in every pass.
+
+    ``label_bound``  labels of a regression are clipped to ± this.
+    """
+
+    reader: Reader
+    encoding: Encoding
+    ball: UnitBall
+    label_bound: float | None = None
+    id_column: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        encoding: Encoding,
+        ball: UnitBall,
+        *,
+        label_bound: float | None = None,
+        size: int | None = None,
+    ) -> "RowStream":
+        """The rows of ``table``, in blocks of ``size`` rows (None: by the number of columns)."""
+        table = table.retyped(encoding.kinds)
+        key = table.id_column
+        wanted = [*encoding.kinds, *([] if key is None else [key])]
+        width = len(encoding.feature_names) + ball.fit_intercept
+        reader = reader_of(table, wanted, block_rows(width) if size is None else size)
+        return cls(
+            reader=reader,
+            encoding=encoding,
+            ball=ball,
+            label_bound=label_bound,
+            id_column=key,
+        )
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.reader.rows
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns, with the intercept's."""
+        return len(self.encoding.feature_names) + self.ball.fit_intercept
+
+    def items(self) -> Iterator[Any]:
+        """What there is to read, in order; see :class:`~expost.data.readers.Reader`."""
+        return self.reader.items()
+
+    def blocks(self, item: Any) -> Iterator[StreamBlock]:
+        """The blocks of an item, in order."""
+        for block in self.reader.blocks(item):
+            encoded = self.encoding.encode(block.batch, first_row=block.start + 1)
+            X, _ = self.ball.rows(encoded.X)
+            y = encoded.y
+            if self.label_bound is not None:
+                y = np.clip(y, -self.label_bound, self.label_bound)
+            ids = None
+            if self.id_column is not None:
+                ids = np.array(block.batch.column(self.id_column).to_pylist(), dtype=object)
+            yield StreamBlock(start=block.start, X=X, y=y, ids=ids)

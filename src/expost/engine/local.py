@@ -1,0 +1,63 @@
+"""Threads of this process: reading and BLAS both let go of the interpreter's lock."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+__all__ = ["LocalEngine", "local_engine"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Items that are read ahead for each worker: one is worked on, one waits.
+_AHEAD = 2
+
+
+class LocalEngine:
+    """Threads, each with one BLAS thread; memory holds two items for each of them.
+
+    The number of BLAS threads is one of the process, so it is set for as long as a map runs.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="expost")
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at the same time."""
+        return self._workers
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """task(item) for each item, in order."""
+        waiting: deque[Future[Result]] = deque()
+        with threadpool_limits(limits=1, user_api="blas"):
+            try:
+                for item in items:
+                    waiting.append(self._pool.submit(task, item))
+                    if len(waiting) >= _AHEAD * self._workers:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                # Whoever asked may have stopped asking.
+                for future in waiting:
+                    future.cancel()
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def local_engine(workers: int | None = None) -> Iterator[LocalEngine]:
+    """A local engine that is closed at the end."""
+    engine = LocalEngine(workers)
+    try:
+        yield engine
+    finally:
+        engine.close()

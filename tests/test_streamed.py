@@ -1,0 +1,174 @@
+"""Rows that never stand in memory together: the same figures as if they did."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from expost._neighbours import neighbours_of
+from expost._streamed import StreamedProblem
+from expost._streamed_losses import block_losses
+from expost.data import Encoding, UnitBall, open_table
+from expost.data.stream import RowStream
+from expost.engine import LocalEngine
+from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
+from expost.estimators import ESTIMATORS
+from expost.glm import RowBlock, minimise
+
+ROWS = 3_000
+
+
+def table(rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 4))
+    score = x[:, 0] - x[:, 1] + rng.normal(size=rows)
+    return pa.table(
+        {
+            "a": x[:, 0],
+            "b.c": x[:, 1],
+            "level": pa.array(rng.choice(["u", "v", "w"], rows)),
+            "d": np.round(x[:, 2], 2),
+            "y": pa.array(np.where(score > 0, "yes", "no")),
+            "value": np.clip(score, -3, 3),
+            "key": pa.array([f"k{i}" for i in range(rows)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    """Two files, with row groups that fit no block."""
+    folder = tmp_path_factory.mktemp("parts")
+    whole = table()
+    pq.write_table(whole.slice(0, 1100), folder / "1.parquet", row_group_size=333)
+    pq.write_table(whole.slice(1100), folder / "2.parquet", row_group_size=700)
+    return str(folder / "*.parquet")
+
+
+def opened(source, loss="logistic"):
+    target = "value" if loss == "squared" else "y"
+    other = "y" if loss == "squared" else "value"
+    names = [name for name in table(2).column_names if name not in (other, "key")]
+    rows = open_table(source, columns=names, id_column="key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return rows, Encoding.read(rows, target=target, regression=loss == "squared")
+
+
+def released(source, loss="logistic", **options):
+    rows, encoding = opened(source, loss)
+    encoded = encoding.encode_table(rows)
+    classes = encoding.target.classes
+    labels = encoded.y if classes is None else np.where(encoded.y > 0, classes[1], classes[0])
+    bounds = {"label_bound": 3.0} if classes is None else {"classes": classes}
+    settings = {"epsilon": 2.0, "regularization": 0.01, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        model = ESTIMATORS[loss](
+            data_norm=encoding.data_norm, random_state=0, **bounds, **settings
+        ).fit(encoded.X, labels)
+    return model.release_, expost.profile(model, encoded.X, labels), rows, encoding
+
+
+def streamed(release, rows, encoding, engine, size=None):
+    loss = release.mechanism.loss
+    bound = getattr(loss, "label_bound", None)
+    stream = RowStream.of(rows, encoding, release.ball, label_bound=bound, size=size)
+    penalty = np.full(stream.columns, release.mechanism.total_regularization)
+    return StreamedProblem(stream=stream, engine=engine, loss=loss, penalty=penalty)
+
+
+def figures(release, problem):
+    every = block_losses(release, problem)
+    parts = [
+        every(RowBlock.of(block.X, block.y))
+        for item in problem.stream.items()
+        for block in problem.stream.blocks(item)
+    ]
+    names = ("loss", "low", "high", "distance", "distance_error")
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        ("logistic", {}),
+        ("logistic", {"noise": "gaussian", "delta": 1e-5}),
+        ("huber-hinge", {}),
+        ("squared", {}),
+        ("logistic", {"mechanism": "objective"}),
+        ("logistic", {"mechanism": "objective", "noise": "gaussian", "delta": 1e-5}),
+        ("huber-hinge", {"mechanism": "objective"}),
+    ],
+)
+def test_streamed_losses_are_those_of_rows_in_memory(parquet, loss, options):
+    release, profile, rows, encoding = released(parquet, loss, **options)
+    engine = LocalEngine(2)
+    found = figures(release, streamed(release, rows, encoding, engine, size=256))
+    engine.close()
+    # The intervals of both hold the one true loss of each row (in memory some were refined).
+    assert np.all(found["low"] <= profile.loss_high)
+    assert np.all(found["high"] >= profile.loss_low)
+    losses = profile.losses
+    if profile.neighbours is not None:
+        near = profile.neighbours
+        base = minimise(near.problem)
+        losses = release.mechanism.row_losses(release.theta, neighbours_of(near.problem, base))
+    scale = np.max(np.abs(losses.loss))
+    np.testing.assert_allclose(found["loss"], losses.loss, rtol=1e-9, atol=1e-11 * scale)
+    # The certificate is about as sharp; that of the hinge is bounded by bins.
+    assert np.all(found["high"] - found["low"] <= 1.1 * (losses.high - losses.low) + 1e-15)
+
+
+def test_workers_change_no_byte_and_the_block_size_nothing_to_speak_of(parquet):
+    release, _, rows, encoding = released(parquet)
+    every = []
+    for workers, size in ((1, 256), (2, 256), (3, 256), (2, 100)):
+        engine = LocalEngine(workers)
+        every.append(figures(release, streamed(release, rows, encoding, engine, size)))
+        engine.close()
+    first, *same, other = every
+    for again in same:
+        assert all(np.array_equal(first[name], again[name]) for name in first)
+    np.testing.assert_allclose(other["loss"], first["loss"], rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(other["distance"], first["distance"], rtol=1e-10)
+
+
+def test_the_layout_of_the_files_changes_no_byte(parquet, tmp_path):
+    release, _, rows, encoding = released(parquet)
+    pq.write_table(table(), tmp_path / "one.parquet", row_group_size=50)
+    other, _ = opened(str(tmp_path / "one.parquet"))
+    memory, _ = opened(table())
+    engine = LocalEngine(2)
+    one, two, three = (
+        figures(release, streamed(release, source, encoding, engine, 256))
+        for source in (rows, other, memory)
+    )
+    engine.close()
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert all(np.array_equal(one[name], three[name]) for name in one)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
+def test_the_minimiser_is_that_of_rows_in_memory(parquet, loss):
+    release, profile, rows, encoding = released(parquet, loss, regularization=1e-4)
+    engine = LocalEngine(2)
+    problem = streamed(release, rows, encoding, engine, size=256)
+    found = minimise(problem)
+    engine.close()
+    assert found.gradient_bound <= 1e-12
+    apart = np.linalg.norm(found.theta - profile.neighbours.base)
+    assert apart <= 2e-12 / 1e-4
+
+
+def test_blocks_are_of_one_size_and_in_order(parquet):
+    rows, encoding = opened(parquet)
+    stream = RowStream.of(rows, encoding, UnitBall(data_norm=8.0, fit_intercept=True), size=64)
+    found = [block for item in stream.items() for block in stream.blocks(item)]
+    assert [len(block) for block in found[:-1]] == [64] * (len(found) - 1)
+    assert [block.start for block in found] == [64 * place for place in range(len(found))]
+    assert [key for block in found for key in block.ids] == [f"k{i}" for i in range(ROWS)]
+    assert sum(len(block) for block in found) == ROWS
