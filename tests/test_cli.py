@@ -926,8 +926,10 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, option
         time.sleep(0.3)
         return profile(*arguments, **keywords)
 
-    def listening(job, phase):
-        return work(job, lambda name: (told.append(name), phase(name)))
+    def listening(job, progress):
+        phase = progress.phase
+        monkeypatch.setattr(progress, "phase", lambda name: (told.append(name), phase(name)))
+        return work(job, progress)
 
     monkeypatch.setattr(profile_job, "profile", slow)
     monkeypatch.setattr(profile_job, "run", listening)

@@ -14,6 +14,7 @@ from expost import _files
 from expost._jobs import audit as audit_job
 from expost._jobs.audit_model import named_estimator
 from expost.errors import InvalidInput
+from heard import Heard
 from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
 
 RESULTS = {
@@ -340,7 +341,7 @@ def test_an_interrupted_run_goes_on(ask, tmp_path):
         tmp_path / "q",
         "kept | pass --resume",
     )
-    phases = []
+    heard = Heard()
     job = audit_job.AuditJob(
         out=tmp_path / "q",
         name="people.csv",
@@ -352,11 +353,13 @@ def test_an_interrupted_run_goes_on(ask, tmp_path):
         checkpoint=kept,
         resume=True,
     )
-    outcome = audit_job.run(job, phases.append)
+    outcome = audit_job.run(job, heard)
     assert outcome.audit.scores["lira-online"].tolist() == expected["rows"]["score_lira-online"]
     assert result_of(tmp_path / "q")["rows"] == expected["rows"]
-    assert len(phases) == audit_job.phases(job)
-    assert "trained 4 of 4 reference models" in phases
+    assert len(heard.phases) == audit_job.phases(job)
+    # Two of the four were kept, and take no time.
+    place = heard.phases.index("training 4 reference models")
+    assert heard.passes == {place: [[2 * 60, 60, 60]]}
 
     other = ask(f"--seed 5 --references 4 --resume --checkpoint {kept}", out="r")
     refused(other, tmp_path / "r", "kept | other data")

@@ -201,8 +201,8 @@ def audit_command(
         resume=resume,
         force=force,
     )
-    with progress(job_of_audit.phases(job), quiet=as_json) as phase:
-        outcome = job_of_audit.run(job, phase)
+    with progress(job_of_audit.phases(job), quiet=as_json) as shown:
+        outcome = job_of_audit.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files)
     else:

@@ -170,8 +170,8 @@ def epsilon_command(
 def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool, open_it: bool) -> None:
     from expost._jobs import epsilon
 
-    with progress(epsilon.PHASES, quiet=as_json) as phase:
-        outcome = epsilon.run(job, phase)
+    with progress(epsilon.PHASES, quiet=as_json) as shown:
+        outcome = epsilon.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files, command=outcome.command)
     else:

@@ -167,8 +167,8 @@ def demo_command(
 def _profile(job: "profile_job.ProfileJob", as_json: bool, open_it: bool) -> None:
     from expost._jobs import profile
 
-    with progress(profile.PHASES, quiet=as_json) as phase:
-        outcome = profile.run(job, phase)
+    with progress(profile.PHASES, quiet=as_json) as shown:
+        outcome = profile.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files)
     else:

@@ -112,8 +112,8 @@ def publish_command(
         ledger=ledger,
         force=force,
     )
-    with progress(publish.PHASES, quiet=as_json) as phase:
-        outcome = publish.run(job, phase)
+    with progress(publish.PHASES, quiet=as_json) as shown:
+        outcome = publish.run(job, shown)
     if as_json:
         content: dict[str, Any] = {
             "files": {name: str(path) for name, path in outcome.files.items()},

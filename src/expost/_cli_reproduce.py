@@ -45,8 +45,8 @@ def leblond_command(
     """
     from expost.reproduce import leblond
 
-    with progress(leblond.PHASES, quiet=False) as phase:
-        found = leblond.reproduce(out, data=data, seed=seed, phase=phase, force=force)
+    with progress(leblond.PHASES, quiet=False) as shown:
+        found = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
     print("\n".join(found.lines()))
     if open_it:
         show(found.files[-1])
@@ -75,8 +75,8 @@ def redberg_wang_command(
     """
     from expost.reproduce import redberg_wang
 
-    with progress(redberg_wang.PHASES, quiet=False) as phase:
-        found = redberg_wang.reproduce(out, data=data, seed=seed, phase=phase, force=force)
+    with progress(redberg_wang.PHASES, quiet=False) as shown:
+        found = redberg_wang.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
     print("\n".join(found.lines()))
     if open_it:
         show(found.files[-1])
@@ -122,9 +122,9 @@ def d53_command(
     wanted = {"bounds": bounds, "training": training}
     parts = [name for name, named in wanted.items() if named] or list(wanted)
     request = d53.Request(data=data, effort=Effort(trainings=trainings), workers=workers)
-    with progress(d53.phases(parts), quiet=False) as phase:
+    with progress(d53.phases(parts), quiet=False) as shown:
         found = d53.reproduce(
-            out, parts=parts, request=request, seed=seed, phase=phase, force=force
+            out, parts=parts, request=request, seed=seed, phase=shown.phase, force=force
         )
     print("\n".join(found.lines()))
     if open_it:

@@ -5,7 +5,7 @@ or not at all; references that are finished are kept where a checkpoint was aske
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from expost._jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, 
 from expost._jobs.folder import remove_stale, writing
 from expost._jobs.pages import made_now, write_summary
 from expost._jobs.table import MISSING, noted
+from expost._progress import SILENT, Progress
 from expost.attacks.arrays import read_arrays
 from expost.attacks.targets import EstimatorTarget, target_of
 from expost.data import Encoding
@@ -39,7 +40,7 @@ from expost.types import Audience
 
 __all__ = ["AuditJob", "Outcome", "phases", "run"]
 
-# How often `run` reports a phase, beside once a reference.
+# How often `run` reports a phase, beside the one of references.
 _PHASES = 4
 
 
@@ -54,19 +55,19 @@ class Outcome:
 
 def phases(job: AuditJob) -> int:
     """How often ``run`` reports a phase."""
-    return _PHASES + (0 if job.arrays is not None else asked(job, "references"))
+    trains = job.arrays is None and asked(job, "references") > 0
+    return _PHASES + (1 if trains else 0)
 
 
-def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
-    """Do the job; ``phase`` is told what is being done."""
+def run(job: AuditJob, progress: Progress = SILENT) -> Outcome:
+    """Do the job; ``progress`` is told of ``phases(job)`` phases."""
     with noted() as notes:
         check_job(job)
         seed = secrets.randbits(32) if job.seed is None else job.seed
-        phase("reading the answers" if job.arrays is not None else "reading the tables")
+        progress.phase("reading the answers" if job.arrays is not None else "reading the tables")
         found = _Answers.of(job, seed) if job.arrays is not None else _Rows.of(job, seed)
-        phase("attacking")
-        result = found.attacked(phase)
-        phase("collecting the report")
+        result = found.attacked(progress)
+        progress.phase("collecting the report")
         summary = collect(
             result,
             choices=_choices(job, seed),
@@ -74,7 +75,7 @@ def run(job: AuditJob, phase: Callable[[str], None] = lambda name: None) -> Outc
             source=job.name,
             made=made_now(),
         )
-        phase("writing the report")
+        progress.phase("writing the report")
         files = _write(job, result, summary)
     return Outcome(audit=result, summary=summary, files=files)
 
@@ -101,7 +102,8 @@ class _Answers:
             )
         return cls(job=job, seed=seed, content=content)
 
-    def attacked(self, phase: Callable[[str], None]) -> Audit:
+    def attacked(self, progress: Progress) -> Audit:
+        progress.phase("attacking")
         return audit_arrays(
             self.content,
             attacks=self.job.attacks,
@@ -157,16 +159,10 @@ class _Rows:
             told += _alike("--population", self.population, self.members)
         return tuple(dict.fromkeys(told))
 
-    def attacked(self, phase: Callable[[str], None]) -> Audit:
+    def attacked(self, progress: Progress) -> Audit:
         job, members, others, outside = self.job, self.members, self.others, self.population
-        told = 0
-
-        def progress(finished: int, models: int) -> None:
-            nonlocal told
-            while told < finished:
-                told += 1
-                phase(f"trained {told} of {models} reference models")
-
+        references = asked(job, "references")
+        progress.phase(f"training {references} reference models" if references else "attacking")
         keys = [*(members.ids or ()), *((others.ids or ()) if others is not None else ())]
         return audit(
             self.model,
@@ -176,7 +172,7 @@ class _Rows:
             None if others is None else others.labels,
             population=None if outside is None else (outside.X, outside.labels),
             attacks=job.attacks,
-            references=asked(job, "references"),
+            references=references,
             groups=self.groups,
             ids=keys or None,
             coins=job.coins,
@@ -185,8 +181,30 @@ class _Rows:
             random_state=self.seed,
             workers=job.workers,
             checkpoint=job.checkpoint,
-            progress=progress,
+            progress=_Trained(progress, rows=_count(members) + _count(others)),
         )
+
+
+def _count(part: Part | None) -> int:
+    return 0 if part is None else len(part.labels)
+
+
+class _Trained:
+    """Tells of reference models as of rows: each goes once over all rows that are attacked."""
+
+    def __init__(self, progress: Progress, *, rows: int) -> None:
+        self._progress, self._rows = progress, rows
+        self._told: int | None = None
+
+    def __call__(self, finished: int, models: int) -> None:
+        if self._told is None:
+            # Those of a checkpoint took no time.
+            self._progress.rows((models - finished) * self._rows)
+        else:
+            self._progress.advance((finished - self._told) * self._rows)
+        self._told = finished
+        if finished == models:
+            self._progress.phase("attacking")
 
 
 def _reader(job: AuditJob) -> Reader:

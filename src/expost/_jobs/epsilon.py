@@ -6,7 +6,6 @@ the curator: the choice was made by looking at the rows.
 
 import inspect
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from expost._jobs.choices import Chosen
 from expost._jobs.folder import check_folder, remove_stale, writing
 from expost._jobs.pages import made_now, write_summary
 from expost._jobs.table import Rows, TableJob, check_options, noted, read_rows
+from expost._progress import SILENT, Progress
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
 from expost._sweep import OutputSweep
@@ -75,16 +75,18 @@ class Outcome:
     files: dict[str, Path]
 
 
-def run(job: EpsilonJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
-    """Do the job; ``phase`` is told what is being done, ``PHASES`` times."""
+def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
+    """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
         check_options(job)
         check_folder(job.out, force=job.force)
-        phase("reading the table")
+        progress.phase("reading the table")
         rows = read_rows(job)
-        phase("following every row over epsilon, and what models are worth on held-out rows")
+        progress.phase(
+            "following every row over epsilon, and models on held-out rows"
+        )
         choice = choose_epsilon(rows.encoded.X, rows.labels, **_options(job, rows))
-        phase("collecting the report")
+        progress.phase("collecting the report")
         command = _command(job, choice)
         summary = collect(
             choice,
@@ -94,7 +96,7 @@ def run(job: EpsilonJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             source=job.name,
             made=made_now(),
         )
-        phase("writing the report")
+        progress.phase("writing the report")
         files = _write(job, rows.encoding, choice, summary)
     return Outcome(choice=choice, summary=summary, command=command, files=files)
 

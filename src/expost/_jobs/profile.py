@@ -5,7 +5,7 @@ it before it is there to be seen. A model that exists is copied only after its r
 to be the right ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from expost._jobs.table import (
 from expost._ledger import Entry, now
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
+from expost._progress import SILENT, Progress
 from expost.data import Encoding, NumericEntry
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS
@@ -77,14 +78,14 @@ class Outcome:
     files: dict[str, Path]
 
 
-def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
-    """Do the job; ``phase`` is told what is being done, ``PHASES`` times."""
+def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
+    """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
         _check(job)
-        phase("reading the table")
+        progress.phase("reading the table")
         loaded = None if job.model is None else Release.load(job.model)
         rows = _read_for(job, loaded)
-        phase("fitting the model")
+        progress.phase("fitting the model")
         files = {"model": job.out / "model.json"}
         if loaded is None:
             release = _released(job, rows)
@@ -96,11 +97,11 @@ def run(job: ProfileJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             assert job.model is not None
             listed = model_notices(job.model, job.ledger, (rows.encoded.X, rows.labels))
         ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
-        phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
+        progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
         result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
-        phase("averaging over the models it might have been")
+        progress.phase("averaging over the models it might have been")
         _ = result.typical
-        phase("writing the report")
+        progress.phase("writing the report")
         found = _Found(rows=rows, release=release, result=result)
         summary = _summary(job, found, [*listed, *notes()])
         if loaded is not None:

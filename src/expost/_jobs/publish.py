@@ -6,7 +6,7 @@ before it is there to be seen.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from expost._jobs.pages import made_now, named_source, store_page
 from expost._jobs.table import Rows, noted
 from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
+from expost._progress import SILENT, Progress
 from expost._publish import publish
 from expost._published import Answer, PublishedReport
 from expost.data import Encoding
@@ -83,8 +84,8 @@ class Outcome:
     notices: tuple[str, ...]
 
 
-def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Outcome:
-    """Do the job; ``phase`` is told what is being done, ``PHASES`` times."""
+def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
+    """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
         check_folder(
             job.out,
@@ -93,7 +94,7 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
         )
         if job.kind == "data-dependent":
             check_ledgers(_ledgers(job), job.out)
-        phase("reading the table")
+        progress.phase("reading the table")
         release = Release.load(job.model)
         rows = _rows(job, release)
         X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
@@ -108,7 +109,7 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             delta=job.delta,
         )
         earlier = _earlier(job, report)
-        phase("writing the report")
+        progress.phase("writing the report")
         if rows is not None and report.released is not None:
             lister = _store_listed(job, report, rows)
             files = {"report": job.out / "report.json", "ledger": lister.ledgers[0]}
@@ -117,7 +118,7 @@ def run(job: PublishJob, phase: Callable[[str], None] = lambda name: None) -> Ou
             files = _store(job, report)
             listed = model_notices(job.model, job.ledger, None if rows is None else (X, y))
         files |= _store_page(job, report)
-        phase("comparing it with the exact losses")
+        progress.phase("comparing it with the exact losses")
         comparison = None
         if rows is not None:
             result = profile(release, X, y, ids=rows.ids)
