@@ -172,8 +172,13 @@ def test_the_digest_knows_the_rows_under_its_own_salt():
     ledger = Ledger.new()
     digest = ledger.digest(X, Y)
     codes = np.array([["no", "yes"].index(label) for label in Y], dtype="<i8")
-    content = b"60 3\n" + X.astype("<f8").tobytes() + b'["no", "yes"]' + codes.tobytes()
-    naive = hashlib.blake2b(content, key=bytes.fromhex(ledger.salt), digest_size=32)
+    # The 60 rows are one leaf.
+    leaf = hashlib.blake2b(
+        X.astype("<f8").tobytes() + codes.astype("<f8").tobytes(), digest_size=32
+    )
+    content = b'{"columns": 3, "names": ["no", "yes"]}' + leaf.digest() + b"60"
+    whole = hashlib.blake2b(content, digest_size=32).digest()
+    naive = hashlib.blake2b(whole, key=bytes.fromhex(ledger.salt), digest_size=32)
     assert digest == naive.hexdigest()
     assert ledger.digest(np.asfortranarray(X), list(Y)) == digest
     others = [(X[::-1], Y[::-1]), (X[:-1], Y[:-1]), (X[:, ::-1], Y), (X, np.roll(Y, 1))]

@@ -13,7 +13,6 @@ from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
 from expost.mechanisms import OutputPerturbation, Release
 from expost.mechanisms.output import TOLERANCE
-from expost.softmax import two_classes_only
 from expost.types import FloatArray
 
 __all__ = ["Defence", "LogisticDefence", "NamedDefence", "Predict"]
@@ -93,7 +92,7 @@ class LogisticDefence:
         how = prepared.mechanism
         rng = np.random.default_rng(seed) if how.is_private else None
         if isinstance(how, OutputPerturbation):
-            base = minimise(two_classes_only(prepared.objective), tolerance=TOLERANCE)
+            base = minimise(prepared.problem, tolerance=TOLERANCE)
             theta = how.release(base, rng)
         else:
             theta = how.release(prepared.objective, rng)

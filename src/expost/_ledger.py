@@ -19,9 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from expost import _validate
+from expost._content import content_of
 from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._ledger_entry import Entry, entries_of, now
@@ -87,20 +85,12 @@ class Ledger(Displayed):
         return any(entry.release == release for entry in self.entries)
 
     def digest(self, X: Any, y: Any) -> str:
-        """The salted digest of rows and labels, in their order: a keyed BLAKE2b."""
-        rows = np.ascontiguousarray(_validate.matrix(X, min_rows=1), dtype="<f8") + 0.0
-        digest = hashlib.blake2b(key=_bytes_of(self.salt), digest_size=32)
-        digest.update(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
-        digest.update(rows.data)
-        labels = np.asarray(y)
-        if labels.dtype.kind in "biuf":
-            digest.update((np.ascontiguousarray(labels, dtype="<f8") + 0.0).data)
-        else:
-            # Few different texts, and a number for each row: a list of texts would not fit.
-            names, codes = np.unique(labels.astype(str), return_inverse=True)
-            digest.update(json.dumps(names.tolist()).encode())
-            digest.update(np.ascontiguousarray(codes, dtype="<i8").data)
-        return digest.hexdigest()
+        """The salted digest of rows and labels, in their order."""
+        return self.salted(content_of(X, y))
+
+    def salted(self, content: bytes) -> str:
+        """The digest of rows whose unsalted one is ``content``: a keyed BLAKE2b."""
+        return hashlib.blake2b(content, key=_bytes_of(self.salt), digest_size=32).hexdigest()
 
     def with_entries(self, entries: Sequence[Entry]) -> "Ledger":
         """The same with those that were not in it; a release that was is left as it stands."""

@@ -6,23 +6,24 @@ not know who makes them.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from expost._certificate import KnotBins, Knots
 from expost._expansion import Change, Curvature, long_part
+from expost._progress import SILENT, Progress
 from expost._sketch import Sketch
-from expost.data.stream import RowStream
+from expost.data.stream import RowStream, StreamBlock
 from expost.engine import Engine
 from expost.errors import InvalidInput
 from expost.glm import Constants, Minimiser, Objective, RowBlock
 from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
-__all__ = ["StreamedProblem", "change_of", "streamed_curvature"]
+__all__ = ["StreamedProblem", "change_of", "folded", "streamed_curvature"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class StreamedProblem(Objective):
     loss: Loss
     penalty: FloatArray
     linear: FloatArray | None = None
+    progress: Progress = SILENT
 
     def __post_init__(self) -> None:
         self._check()
@@ -52,8 +54,15 @@ class StreamedProblem(Objective):
 
     def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
         """``task`` of every block, in their order."""
-        for results in self.engine.map(_Blockwise(self.stream, task), self.stream.items()):
+        for results in folded(self.stream, self.engine, _OnRows(task), self.progress):
             yield from results
+
+    def with_linear(self, linear: FloatArray) -> Self:
+        """The same rows under another linear term c; they are not looked at again."""
+        other = replace(self, linear=linear)
+        if "_look" in self.__dict__:
+            other.__dict__["_look"] = self._look
+        return other
 
     @property
     def longest(self) -> float:
@@ -98,16 +107,40 @@ def _look(block: RowBlock) -> tuple[float, float, int, Sketch]:
     return float(block.norms.max()), float(np.max(np.abs(block.y))), len(block), sketch
 
 
-class _Blockwise:
-    """A task of every block of an item."""
+def folded(
+    stream: RowStream, engine: Engine, task: Callable[[StreamBlock], T], progress: Progress = SILENT
+) -> Iterator[list[T]]:
+    """``task`` of every block of a stream, in their order: a list for each item of the stream."""
+    progress.rows(stream.rows)
+    for rows, results in engine.map(_Blockwise(stream, task), stream.items()):
+        progress.advance(rows)
+        yield results
 
-    def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any]) -> None:
+
+class _Blockwise:
+    """A task of every block of an item, and how many rows those have."""
+
+    def __init__(self, stream: RowStream, task: Callable[[StreamBlock], Any]) -> None:
         self._stream, self._task = stream, task
 
-    def __call__(self, item: Any) -> list[Any]:
+    def __call__(self, item: Any) -> tuple[int, list[Any]]:
         """What the task gives, block by block."""
-        blocks = self._stream.blocks(item)
-        return [self._task(RowBlock.of(block.X, block.y)) for block in blocks]
+        rows, found = 0, []
+        for block in self._stream.blocks(item):
+            rows += len(block)
+            found.append(self._task(block))
+        return rows, found
+
+
+class _OnRows:
+    """A task of rows as a pass over the data sees them."""
+
+    def __init__(self, task: Callable[[RowBlock], Any]) -> None:
+        self._task = task
+
+    def __call__(self, block: StreamBlock) -> Any:
+        """What it gives."""
+        return self._task(RowBlock.of(block.X, block.y))
 
 
 def change_of(block: RowBlock, theta: FloatArray, loss: Loss, *, sign: int = -1) -> Change:
@@ -128,7 +161,7 @@ def change_of(block: RowBlock, theta: FloatArray, loss: Loss, *, sign: int = -1)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CurvatureSums:
-    """Σ f″x xᵀ, Σ f″∥x∥², what long rows add, the largest residual, and where f″ jumps."""
+    """Σ f″x xᵀ, Σ f″∥x∥², what long rows add, the largest residual, where f″ jumps, the rows."""
 
     constants: Constants
     theta: FloatArray
@@ -136,7 +169,7 @@ class _CurvatureSums:
 
     def __call__(
         self, block: RowBlock
-    ) -> tuple[FloatArray, float, FloatArray, float, KnotBins | None]:
+    ) -> tuple[FloatArray, float, FloatArray, float, KnotBins | None, int]:
         """Those of one block."""
         constants, data = self.constants, change_of(block, self.theta, self.constants.loss)
         second = (data.X * data.curvature[:, None]).T @ data.X
@@ -146,7 +179,8 @@ class _CurvatureSums:
         if constants.loss.third_ratio is None:
             knots = KnotBins.of(constants, data.z, data.y, data.norms, self.theta)
         residual = float(np.max(np.abs(data.slope) + np.abs(data.y)))
-        return second, float(data.curvature @ data.norm_squares), extra, residual, knots
+        weight = float(data.curvature @ data.norm_squares)
+        return second, weight, extra, residual, knots, len(block)
 
 
 def streamed_curvature(problem: StreamedProblem, base: Minimiser) -> Curvature:
@@ -154,6 +188,7 @@ def streamed_curvature(problem: StreamedProblem, base: Minimiser) -> Curvature:
     d = problem.columns
     second, extra = np.zeros((d, d)), np.zeros((d, d))
     weight = residual = 0.0
+    longest_block = blocks = 0
     bins: KnotBins | None = None
     task = _CurvatureSums(
         constants=problem.constants, theta=base.theta, common_norm=problem.common_norm
@@ -164,9 +199,11 @@ def streamed_curvature(problem: StreamedProblem, base: Minimiser) -> Curvature:
         extra += part[2]
         residual = max(residual, part[3])
         bins = part[4] if bins is None else bins.merged(part[4])
+        longest_block, blocks = max(longest_block, part[5]), blocks + 1
     return Curvature(
         constants=problem.constants,
         rows=problem.rows,
+        terms=longest_block + blocks,
         penalty=problem.penalty,
         base=base,
         second=second,

@@ -32,7 +32,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
-from expost.glm import Problem, minimise
+from expost.glm import Objective, Problem, minimise
 from expost.losses import HuberHinge, Logistic, Loss, Squared
 from expost.mechanisms import (
     Mechanism,
@@ -98,7 +98,7 @@ class Prepared:
     ``clipped``: sentences on the rows and labels that lay past their bound and were clipped to it.
     """
 
-    objective: Problem | SoftmaxProblem
+    objective: Objective | SoftmaxProblem
     mechanism: Mechanism
     ball: UnitBall
     classes: NDArray[Any] | None
@@ -108,7 +108,8 @@ class Prepared:
 
     @property
     def problem(self) -> Problem:
-        """``objective``, for what works on two classes alone."""
+        """``objective``, for what works on two classes alone, with their rows in memory."""
+        assert isinstance(self.objective, Problem | SoftmaxProblem)
         return two_classes_only(self.objective)
 
 
@@ -122,20 +123,23 @@ class _PrivateLinearModel(BaseEstimator):
     def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``."""
         _refuse(unsupported)
-        prepared = self.prepared(X, y)
-        how, ball, read = prepared.mechanism, prepared.ball, prepared.read_from_data
+        return self._keep(self.release(self.prepared(X, y)))
+
+    def release(self, prepared: "Prepared") -> Release:
+        """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
+        how, read = prepared.mechanism, prepared.read_from_data
         rng = None
         if how.is_private:
             _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
             rng = self._rng()
         for clipped in prepared.clipped:
-            warnings.warn(clipped, ClippedRowsWarning, stacklevel=2)
+            warnings.warn(clipped, ClippedRowsWarning, stacklevel=3)
         if how.is_private and not how.worst_case < np.inf:
             warnings.warn(
                 "the squared loss has an unbounded gradient: objective perturbation promises no"
                 " epsilon for it; take mechanism='output' for a promise.",
                 NoPromiseWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if isinstance(how, ObjectivePerturbation) and how.is_raised:
             warnings.warn(
@@ -143,25 +147,23 @@ class _PrivateLinearModel(BaseEstimator):
                 f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
                 " give that much, or a larger epsilon.",
                 RaisedRegularizationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if read:
             warnings.warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
                 " you know without the data.",
                 PrivacyLeakWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self._keep(
-            Release(
-                theta=_released(how, prepared.objective, rng),
-                mechanism=how,
-                ball=ball,
-                classes=prepared.classes,
-                feature_names=prepared.feature_names,
-                read_from_data=read,
-                seeded=rng is not None,
-            )
+        return Release(
+            theta=_released(how, prepared.objective, rng),
+            mechanism=how,
+            ball=prepared.ball,
+            classes=prepared.classes,
+            feature_names=prepared.feature_names,
+            read_from_data=read,
+            seeded=rng is not None,
         )
 
     def prepared(self, X: Any, y: Any) -> "Prepared":
@@ -183,7 +185,7 @@ class _PrivateLinearModel(BaseEstimator):
                 " it; give a larger bound if that is too many."
             )
         outputs = loss.classes if isinstance(loss, Softmax) else 1
-        how = self._how(loss, len(rows), outputs * rows.shape[1])
+        how = self.how(loss, len(rows), outputs * rows.shape[1])
         return Prepared(
             objective=_objective(rows, target, loss, how.total_regularization),
             mechanism=how,
@@ -213,7 +215,8 @@ class _PrivateLinearModel(BaseEstimator):
             intercept_scaling=self.intercept_scaling,
         )
 
-    def _how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
+    def how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
+        """How a model of so many rows and coefficients would be released."""
         delta = self.delta
         budget: dict[str, Any] = {
             "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
@@ -272,7 +275,7 @@ class _PrivateLinearModel(BaseEstimator):
             "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
             " at None for a real release.",
             SeededReleaseWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         if isinstance(seed, np.random.Generator):
             return seed
@@ -404,7 +407,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
         # turn an area under the curve round without a word.
         classes = np.sort(two_classes(y, self.classes))
-        return signs(y, classes), classes, self._loss()
+        return signs(y, classes), classes, self.own_loss()
 
     def decision_function(self, X: Any) -> FloatArray:
         """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
@@ -460,7 +463,8 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         self.classes = classes
         self.random_state = random_state
 
-    def _loss(self) -> Loss:
+    def own_loss(self) -> Loss:
+        """That of two classes."""
         return Logistic()
 
     def _takes_more(self) -> bool:
@@ -525,7 +529,8 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         self.classes = classes
         self.random_state = random_state
 
-    def _loss(self) -> Loss:
+    def own_loss(self) -> Loss:
+        """That of two classes."""
         width = _validate.positive("huber_width", self.huber_width)
         if not width <= 1:
             raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
@@ -613,10 +618,12 @@ def _objective(
 
 
 def _released(
-    how: Mechanism, problem: Problem | SoftmaxProblem, rng: np.random.Generator | None
+    how: Mechanism, problem: Objective | SoftmaxProblem, rng: np.random.Generator | None
 ) -> FloatArray:
     if isinstance(how, OutputPerturbation):
-        return how.release(minimise(two_classes_only(problem), tolerance=TOLERANCE), rng)
+        # The estimators of two classes alone have one.
+        assert isinstance(problem, Objective)
+        return how.release(minimise(problem, tolerance=TOLERANCE), rng)
     return how.release(problem, rng)
 
 

@@ -12,9 +12,9 @@ Each pass streams over row blocks: memory beyond X is O(block·d + d²).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -124,6 +124,10 @@ class Objective(ABC):
     def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
         """``task`` of every block, in their order. It must not hold on to a block."""
 
+    @abstractmethod
+    def with_linear(self, linear: FloatArray) -> Self:
+        """The same rows under another linear term c."""
+
     @property
     @abstractmethod
     def longest(self) -> float:
@@ -201,6 +205,10 @@ class Problem(Objective):
         """``task`` of every block, in their order."""
         for block in self.blocks():
             yield task(RowBlock(X=self.X[block], y=self.y[block], norms=self.norms[block]))
+
+    def with_linear(self, linear: FloatArray) -> Self:
+        """The same rows under another linear term c."""
+        return replace(self, linear=linear)
 
     @cached_property
     def common_norm(self) -> float:

@@ -22,7 +22,7 @@ third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], a
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -201,6 +201,10 @@ class SoftmaxProblem:
         if not norms.max(initial=0.0) <= LONGEST_ROW:
             raise InvalidInput(f"X holds a row longer than {LONGEST_ROW:g}: rescale its columns.")
         object.__setattr__(self, "norms", norms * (1 + 2 * gamma(self.columns + 4)))
+
+    def with_linear(self, linear: FloatArray) -> "SoftmaxProblem":
+        """The same rows under another linear term c."""
+        return replace(self, linear=linear)
 
     def checked(self, y: FloatArray) -> IntArray:
         """``y`` as whole numbers, each of them a class."""

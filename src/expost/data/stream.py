@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost.data.encoding import Encoding
+from expost._content import LEAF
+from expost.data.encoding import Encoded, Encoding
 from expost.data.readers import Reader, reader_of
 from expost.data.sources import Table
 from expost.data.unit_ball import UnitBall
@@ -25,18 +26,24 @@ _BLOCK_ENTRIES = 2**22
 
 
 def block_rows(columns: int) -> int:
-    """How many rows a block has."""
-    return min(_BLOCK_ROWS, max(64, _BLOCK_ENTRIES // max(columns, 1)))
+    """How many rows a block has: a multiple of a leaf of the data's digest."""
+    return min(_BLOCK_ROWS, max(LEAF, _BLOCK_ENTRIES // max(columns, 1) // LEAF * LEAF))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamBlock:
-    """Rows ``start`` to ``start + len``, counted from 0: in the unit ball, with labels and keys."""
+    """Rows ``start`` to ``start + len``, counted from 0: in the unit ball, with labels and keys.
+
+    ``encoded``  the same rows as the encoding gives them; ``clipped`` of them are longer than it
+                 says any is.
+    """
 
     start: int
     X: FloatArray
     y: FloatArray
     ids: NDArray[np.object_] | None
+    encoded: Encoded
+    clipped: int
 
     def __len__(self) -> int:
         return len(self.y)
@@ -97,11 +104,13 @@ class RowStream:
         """The blocks of an item, in order."""
         for block in self.reader.blocks(item):
             encoded = self.encoding.encode(block.batch, first_row=block.start + 1)
-            X, _ = self.ball.rows(encoded.X)
+            X, clipped = self.ball.rows(encoded.X)
             y = encoded.y
             if self.label_bound is not None:
                 y = np.clip(y, -self.label_bound, self.label_bound)
             ids = None
             if self.id_column is not None:
                 ids = np.array(block.batch.column(self.id_column).to_pylist(), dtype=object)
-            yield StreamBlock(start=block.start, X=X, y=y, ids=ids)
+            yield StreamBlock(
+                start=block.start, X=X, y=y, ids=ids, encoded=encoded, clipped=clipped
+            )

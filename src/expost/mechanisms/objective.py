@@ -49,7 +49,7 @@ Squared loss has an unbounded gradient: the losses are right, and no ε is promi
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -59,7 +59,7 @@ from expost import _validate
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Logistic, Loss, Squared
 from expost.mechanisms.coupled import logistic_passed, logistic_rate, logistic_scale
 from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
@@ -267,7 +267,7 @@ class ObjectivePerturbation:
         return min(rank * (above + below), 1.0)
 
     def release(
-        self, problem: Problem | SoftmaxProblem, rng: np.random.Generator | None = None
+        self, problem: Objective | SoftmaxProblem, rng: np.random.Generator | None = None
     ) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
@@ -275,9 +275,9 @@ class ObjectivePerturbation:
         noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
         return self.grid.snap(self.minimiser(problem, noise).theta)
 
-    def minimiser(self, problem: Problem | SoftmaxProblem, noise: FloatArray) -> Minimiser:
+    def minimiser(self, problem: Objective | SoftmaxProblem, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
-        return _minimised(replace(problem, linear=noise / self.rows), self.tolerance)
+        return _minimised(problem.with_linear(noise / self.rows), self.tolerance)
 
     @cached_property
     def tolerance(self) -> float:
@@ -307,7 +307,7 @@ class ObjectivePerturbation:
         return self.half_cell + self.tolerance / self.total_regularization
 
 
-def _minimised(problem: Problem | SoftmaxProblem, tolerance: float) -> Minimiser:
+def _minimised(problem: Objective | SoftmaxProblem, tolerance: float) -> Minimiser:
     if isinstance(problem, SoftmaxProblem):
         return minimise_softmax(problem, tolerance=tolerance)
     return minimise(problem, tolerance=tolerance)
