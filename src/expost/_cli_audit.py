@@ -152,6 +152,7 @@ def audit_command(
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
+    log_json: options.LogJson = False,
 ) -> None:
     """Attack a model: say who can be found to have been in its training data, and how surely.
 
@@ -201,7 +202,7 @@ def audit_command(
         resume=resume,
         force=force,
     )
-    with progress(job_of_audit.phases(job), quiet=as_json) as shown:
+    with progress(job_of_audit.phases(job), quiet=as_json, log=log_json) as shown:
         outcome = job_of_audit.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files)

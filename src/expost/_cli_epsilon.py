@@ -112,6 +112,10 @@ def epsilon_command(
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
+    engine: options.Engine = None,
+    resume: options.Resume = False,
+    memory: options.Memory = None,
+    log_json: options.LogJson = False,
 ) -> None:
     """Say which epsilon is worth using for a private linear model of a table; release nothing.
 
@@ -152,6 +156,7 @@ def epsilon_command(
             encoding=encoding,
             seed=seed,
             force=force,
+            streaming=options.streaming(engine, resume, memory),
             epsilons=options.numbers(epsilons),
             models=models,
             tolerance=tolerance,
@@ -162,15 +167,18 @@ def epsilon_command(
             utility=utility,
             folds=folds,
         ),
-        as_json,
-        open_it,
+        as_json=as_json,
+        log_json=log_json,
+        open_it=open_it,
     )
 
 
-def _epsilon(job: "epsilon_job.EpsilonJob", as_json: bool, open_it: bool) -> None:
+def _epsilon(
+    job: "epsilon_job.EpsilonJob", *, as_json: bool, log_json: bool, open_it: bool
+) -> None:
     from expost._jobs import epsilon
 
-    with progress(epsilon.PHASES, quiet=as_json) as shown:
+    with progress(epsilon.PHASES, quiet=as_json, log=log_json) as shown:
         outcome = epsilon.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files, command=outcome.command)

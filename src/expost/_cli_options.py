@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
+    "WORK",
     "AsJson",
     "Classes",
     "Data",
@@ -14,13 +15,16 @@ __all__ = [
     "Delta",
     "Drop",
     "Encoding",
+    "Engine",
     "Force",
     "GroupColumn",
     "IdColumn",
     "LabelBound",
     "Ledger",
+    "LogJson",
     "Loss",
     "Mechanism",
+    "Memory",
     "Missing",
     "Noise",
     "Open",
@@ -28,12 +32,14 @@ __all__ = [
     "PageOut",
     "Query",
     "Regularization",
+    "Resume",
     "Target",
     "called",
     "completes",
     "number_or_auto",
     "numbers",
     "rows_of",
+    "streaming",
     "two_labels",
 ]
 
@@ -67,6 +73,7 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
+WORK = "The work"
 
 Data = Annotated[
     str,
@@ -209,9 +216,40 @@ Ledger = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Work in blocks of rows: local, local:4, dask, dask:4, dask://host:port.",
+        autocompletion=completes(("local", "dask")),
+        rich_help_panel=WORK,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Go on with the run that was begun in DIR.", rich_help_panel=WORK
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Work in blocks if rows would take more, '2GiB' (default: half of all).",
+        rich_help_panel=WORK,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object, for machines.", rich_help_panel=OUTPUT),
+]
+LogJson = Annotated[
+    bool,
+    typer.Option(
+        "--log-json",
+        help="Write what is being done to stderr, as JSON lines.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
@@ -225,6 +263,37 @@ def rows_of(data: Any, query: str | None, key: str | None) -> Any:
 def called(source: Any) -> str:
     """What the results call the table that :func:`rows_of` found."""
     return Path(source).name if isinstance(source, str) else str(source.title)
+
+
+def streaming(engine: str | None, resume: bool, memory: str | None) -> "Streaming":
+    """Whether and how rows are worked on in blocks."""
+    from expost._jobs.streaming import Streaming
+
+    return Streaming(engine=engine, resume=resume, memory=_bytes(memory))
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+
+
+def _bytes(text: str | None) -> int | None:
+    if text is None:
+        return None
+    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text.strip()[len(digits) :].strip().upper()
+    try:
+        size = float(digits) * _UNITS[unit]
+    except (KeyError, ValueError):
+        size = math.nan
+    if not 0 <= size < 2**63:
+        raise typer.BadParameter(
+            f"{text!r} must be a number of bytes, as 500MB or 2GiB", param_hint="'--memory'"
+        )
+    return int(size)
 
 
 def number_or_auto(text: str | None) -> float | str | None:

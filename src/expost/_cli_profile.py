@@ -60,6 +60,10 @@ def profile_command(
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
+    engine: options.Engine = None,
+    resume: options.Resume = False,
+    memory: options.Memory = None,
+    log_json: options.LogJson = False,
 ) -> None:
     """Release one private linear model of a table, and say how much it gives each row away.
 
@@ -112,9 +116,11 @@ def profile_command(
             seed=seed,
             ledger=ledger,
             force=force,
+            streaming=options.streaming(engine, resume, memory),
         ),
-        as_json,
-        open_it,
+        as_json=as_json,
+        log_json=log_json,
+        open_it=open_it,
     )
 
 
@@ -131,6 +137,7 @@ def demo_command(
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
+    log_json: options.LogJson = False,
 ) -> None:
     """Do the main job on 569 patients: scikit-learn's breast-cancer data, keyed by patient.
 
@@ -159,15 +166,18 @@ def demo_command(
             ledger=ledger,
             force=force,
         ),
-        as_json,
-        open_it,
+        as_json=as_json,
+        log_json=log_json,
+        open_it=open_it,
     )
 
 
-def _profile(job: "profile_job.ProfileJob", as_json: bool, open_it: bool) -> None:
+def _profile(
+    job: "profile_job.ProfileJob", *, as_json: bool, log_json: bool, open_it: bool
+) -> None:
     from expost._jobs import profile
 
-    with progress(profile.PHASES, quiet=as_json) as shown:
+    with progress(profile.PHASES, quiet=as_json, log=log_json) as shown:
         outcome = profile.run(job, shown)
     if as_json:
         print_json(outcome.summary, outcome.files)

@@ -75,6 +75,10 @@ def publish_command(
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
+    engine: options.Engine = None,
+    resume: options.Resume = False,
+    memory: options.Memory = None,
+    log_json: options.LogJson = False,
 ) -> None:
     """Publish a report with which anybody can bound how much a released model gives her away.
 
@@ -111,8 +115,9 @@ def publish_command(
         failure_probability=failure_probability,
         ledger=ledger,
         force=force,
+        streaming=options.streaming(engine, resume, memory),
     )
-    with progress(publish.PHASES, quiet=as_json) as shown:
+    with progress(publish.PHASES, quiet=as_json, log=log_json) as shown:
         outcome = publish.run(job, shown)
     if as_json:
         content: dict[str, Any] = {

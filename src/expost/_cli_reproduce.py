@@ -36,6 +36,7 @@ def leblond_command(
     out: options.Out,
     force: options.Force = False,
     open_it: options.Open = False,
+    log_json: options.LogJson = False,
 ) -> None:
     """Make the figures of LeBlond et al. (2023) again from UCI Adult.
 
@@ -45,7 +46,7 @@ def leblond_command(
     """
     from expost.reproduce import leblond
 
-    with progress(leblond.PHASES, quiet=False) as shown:
+    with progress(leblond.PHASES, quiet=False, log=log_json) as shown:
         found = leblond.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
     print("\n".join(found.lines()))
     if open_it:
@@ -66,6 +67,7 @@ def redberg_wang_command(
     out: options.Out,
     force: options.Force = False,
     open_it: options.Open = False,
+    log_json: options.LogJson = False,
 ) -> None:
     """Make the figures of Redberg & Wang (2021) again, from made-up rows and credit card clients.
 
@@ -75,7 +77,7 @@ def redberg_wang_command(
     """
     from expost.reproduce import redberg_wang
 
-    with progress(redberg_wang.PHASES, quiet=False) as shown:
+    with progress(redberg_wang.PHASES, quiet=False, log=log_json) as shown:
         found = redberg_wang.reproduce(out, data=data, seed=seed, phase=shown.phase, force=force)
     print("\n".join(found.lines()))
     if open_it:
@@ -108,6 +110,7 @@ def d53_command(
     out: options.Out,
     force: options.Force = False,
     open_it: options.Open = False,
+    log_json: options.LogJson = False,
 ) -> None:
     """Make the figures of MOSAICrOWN D5.3 (2020) again: identifiability.
 
@@ -122,7 +125,7 @@ def d53_command(
     wanted = {"bounds": bounds, "training": training}
     parts = [name for name, named in wanted.items() if named] or list(wanted)
     request = d53.Request(data=data, effort=Effort(trainings=trainings), workers=workers)
-    with progress(d53.phases(parts), quiet=False) as shown:
+    with progress(d53.phases(parts), quiet=False, log=log_json) as shown:
         found = d53.reproduce(
             out, parts=parts, request=request, seed=seed, phase=shown.phase, force=force
         )

@@ -5,10 +5,11 @@ where the rest cannot be imported. The commands are in :mod:`expost._cli_app`.
 """
 
 import io
+import os
 import sys
 from typing import Any, NoReturn
 
-from expost.errors import ExpostError
+from expost._cli_mistakes import sentence
 
 __all__ = ["main"]
 
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Run the program; a user's mistake is one sentence and exit code 2, never a traceback."""
+    if sys.stderr is None:
+        # Closed by the caller: the next file to be opened would get its number, and with it what
+        # libraries have to say.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that knows no Λ must not cost the result of a job that is done.
@@ -34,14 +39,11 @@ def main() -> None:
         _without_a_command_line(error)
     try:
         app()
-    except ExpostError as error:
-        message = str(error)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        message = f"{where}{error.strerror or error}."
-    except MemoryError as error:
-        message = f"{str(error) or 'not enough memory'}; drop columns, or take fewer rows."
-    _refuse(message)
+    except Exception as error:
+        message = sentence(error)
+        if message is None:
+            raise
+        _refuse(message)
 
 
 def _without_a_command_line(error: Exception) -> NoReturn:

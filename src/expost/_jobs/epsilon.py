@@ -82,9 +82,7 @@ def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
         check_folder(job.out, force=job.force)
         progress.phase("reading the table")
         rows = read_rows(job)
-        progress.phase(
-            "following every row over epsilon, and models on held-out rows"
-        )
+        progress.phase("following every row over epsilon, and models on held-out rows")
         choice = choose_epsilon(rows.encoded.X, rows.labels, **_options(job, rows))
         progress.phase("collecting the report")
         command = _command(job, choice)
