@@ -1,10 +1,14 @@
 """The options that commands share, and how their texts are read."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from expost._jobs.streaming import Streaming
 
 __all__ = [
     "WORK",

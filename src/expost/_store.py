@@ -5,9 +5,8 @@ name, flushed to the disk and renamed (:mod:`expost._files`), so that a file wit
 that part, whole; one whose bytes do not fit its name is a damaged disk's, and is made again. The
 whole is finished when its manifest is there, which lists every part with its checksum.
 
-    DIR/state.json                 what is being computed: another computation is refused
     DIR/part-000017-3f2a….parquet  finished parts
-    DIR/manifest.json              all of them
+    DIR/_manifest.json             all of them
 """
 
 import hashlib
@@ -29,7 +28,8 @@ from expost.types import Audience
 __all__ = ["Part", "PartStore"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
-_STATE, _MANIFEST = "state.json", "manifest.json"
+# Readers of a folder of Parquet files pass over names that begin so.
+_MANIFEST = "_manifest.json"
 _FORMAT = "expost-parts/1"
 
 
@@ -55,37 +55,10 @@ class PartStore:
     audience: Audience = Audience.FAIL
 
     @classmethod
-    def begin(
-        cls, folder: Path, task: Mapping[str, Any], *, resume: bool, audience: Audience
-    ) -> "PartStore":
-        """The store of ``task``: a new one, or with ``resume`` the one that was begun.
-
-        ``task`` names everything that the parts depend on, in JSON values.
-        """
-        store = cls(folder=folder, audience=audience)
-        state = folder / _STATE
-        if not state.exists():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_json(state, audience, {"format": _FORMAT, "task": dict(task)})
-            _flush(folder)
-            return store
-        if not resume:
-            raise InvalidInput(
-                f"{folder}: holds a run that was begun; pass --resume to go on with it, or name"
-                " another folder."
-            )
-        begun = read_json(state)
-        if not isinstance(begun, dict) or begun.get("format") != _FORMAT:
-            raise InvalidInput(f"{state}: is not one that this expost wrote; name another folder.")
-        other = sorted(
-            name for name in {*begun["task"], *task} if begun["task"].get(name) != task.get(name)
-        )
-        if other:
-            raise InvalidInput(
-                f"{folder}: another run was begun here, which differs in {', '.join(other)}; give"
-                " the same options and data, or name another folder."
-            )
-        return store
+    def at(cls, folder: Path, audience: Audience = Audience.FAIL) -> "PartStore":
+        """The store in this folder, which is made if it is not there."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(folder=folder, audience=audience)
 
     def finished(self) -> dict[int, Part]:
         """The parts whose bytes fit their names; leftovers of a crash are removed."""

@@ -19,6 +19,7 @@ from expost._files import write_json
 from expost._jobs.folder import check_folder, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
 from expost._jobs.pages import made_now, named_source, store_page
+from expost._jobs.streaming import AS_USUAL, Streaming
 from expost._jobs.table import Rows, noted
 from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
@@ -72,6 +73,7 @@ class PublishJob:
     failure_probability: float = 1e-6
     ledger: Path | None = None
     force: bool = False
+    streaming: Streaming = AS_USUAL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from expost import _validate
 from expost._files import read_json
+from expost._jobs.streaming import AS_USUAL, Streaming
 from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
@@ -65,6 +66,7 @@ class TableJob:
     encoding: Path | None = None
     seed: int | None = None
     force: bool = False
+    streaming: Streaming = AS_USUAL
 
 
 @dataclass(frozen=True, kw_only=True)
