@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from expost import _validate
 from expost.errors import InvalidInput
@@ -11,6 +11,7 @@ __all__ = ["Engine", "engine_of"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 
 
 class Engine(Protocol):
@@ -34,26 +35,35 @@ class Engine(Protocol):
         """Give back what was started for it."""
 
 
-def engine_of(name: str = "local") -> "AbstractContextManager[Engine]":
+def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
     """The engine that a name stands for, as a context.
 
     "local"             threads, as many as there are cores; "local:3": three.
     "dask"              a Dask cluster of processes on this machine; "dask:2": of two workers.
-    "dask://host:port"  the scheduler of a Dask cluster that runs already.
+    "dask://host:port"  the scheduler of a Dask cluster that runs already; "dask+tls://host:port"
+                        where it speaks TLS (Dask's own configuration names the certificates).
+    a Dask client       the cluster that it is connected to; it is left open.
     """
-    kind, _, rest = name.partition(":")
+    if type(name).__module__.partition(".")[0] == "distributed":
+        from expost.engine.dask import dask_engine
+
+        return dask_engine(client=name)
+    kind, _, rest = str(name).partition(":")
     if kind == "local":
         from expost.engine.local import local_engine
 
-        return local_engine(None if not rest else _count(name, rest))
-    if kind == "dask":
+        return local_engine(_count(name, rest) if ":" in name else None)
+    if kind in _SCHEMES and rest.startswith("//") and len(rest) > 2:
         from expost.engine.dask import dask_engine
 
-        if rest.startswith("//"):
-            return dask_engine(address=f"tcp://{rest[2:]}")
-        return dask_engine(workers=None if not rest else _count(name, rest))
+        return dask_engine(address=f"{_SCHEMES[kind]}:{rest}")
+    if kind == "dask" and not rest.startswith("//"):
+        from expost.engine.dask import dask_engine
+
+        return dask_engine(workers=_count(name, rest) if ":" in name else None)
     raise InvalidInput(
-        f"engine={name!r}: must be local, local:WORKERS, dask, dask:WORKERS or dask://HOST:PORT."
+        f"engine={name!r}: must be local, local:WORKERS, dask, dask:WORKERS, dask://HOST:PORT or"
+        " dask+tls://HOST:PORT."
     )
 
 

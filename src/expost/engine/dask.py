@@ -1,15 +1,24 @@
 """A Dask cluster: workers read their own parts, and only what tasks give travels.
 
-Dask does the items of a lost worker again, so that a result comes out bit for bit the same.
+Whatever a worker was doing when it was lost is done again by another, from the same rows in the
+same blocks, so that the result is the same bit for bit.
 """
 
+import pickle
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from expost._optional import require
-from expost.errors import InvalidInput
+from expost._processes import available
+from expost.engine._machine import PACKAGES, check_machines, check_versions, machine
+from expost.engine._threads import one_blas_thread
+from expost.errors import ExpostError, InvalidInput
 
 __all__ = ["DaskEngine", "dask_engine"]
 
@@ -17,17 +26,44 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 # Items that are handed out for each thread of the cluster; a scheduler is far away.
 _AHEAD = 4
-# How often an item is given to another worker after one was lost with it.
-_RETRIES = 10
-# Seconds to wait for a scheduler.
-_PATIENCE = 20
+# A scheduler gives an item up when several workers (`allowed-failures`, commonly four) were lost
+# while they had it, were it to blame or not. So often it is handed out anew.
+_ROUNDS = 3
+# Seconds to wait for a scheduler and its workers at the start; between looks whether any worker is
+# left; and for one to come back.
+_PATIENCE, _LOOK, _ALONE = 20.0, 5.0, 120.0
+# The scheduler keeps what it is sent, so that it can be done again; scattered data, of which Dask
+# would not warn, is lost with its worker.
+_QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
 
 
 class DaskEngine:
-    """The workers of a Dask client; each task runs there with one BLAS thread."""
+    """The workers of a Dask client; each task runs there with one BLAS thread.
+
+    Formal guarantees
+    -----------------
+    All workers have the versions of expost and its numerical packages that are here, and compute
+    alike among themselves, or :class:`InvalidInput` is raised: at the start, and by a worker that
+    came later. An item that is a Dask collection is computed by the cluster and stays there: the
+    task is called with its value where that lies.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._config = require("dask", caller="engine='dask'", extra="dask").config
+        self._killed = require("distributed", caller="engine='dask'", extra="dask").KilledWorker
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise InvalidInput(
+                f"engine={client.scheduler.address!r}: the scheduler there has no workers; start"
+                " some with `dask worker`."
+            ) from None
+        found = client.get_versions(packages=list(PACKAGES))
+        there = {"the scheduler": found["scheduler"]["packages"]}
+        there |= {name: about["packages"] for name, about in found["workers"].items()}
+        check_versions(there)
+        self._machine = check_machines(client.run(machine))
 
     @property
     def workers(self) -> int:
@@ -37,68 +73,159 @@ class DaskEngine:
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """task(item) for each item, in order."""
         # Sent once, not with every item.
-        shared = self._client.scatter(_OneThread(task), broadcast=True, hash=False)
-        waiting: deque[Any] = deque()
+        shared = self._send(_opened, _Parcel.of(_Task(task, self._machine)))
+        waiting: deque[tuple[Item, Any]] = deque()
         window = _AHEAD * self.workers
         try:
             for item in items:
-                waiting.append(self._submit(shared, item))
+                waiting.append((item, self._submit(shared, item)))
                 if len(waiting) >= window:
-                    yield waiting.popleft().result()
+                    yield self._result(shared, *waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield self._result(shared, *waiting.popleft())
         finally:
-            self._client.cancel(list(waiting))
+            # A task may have failed, or whoever asked have stopped asking.
+            if waiting and self._client.status == "running":
+                self._client.cancel([future for _, future in waiting])
 
     def _submit(self, shared: Any, item: Any) -> Any:
-        # Not pure: the same item may be asked for twice, of a file that has changed.
-        return self._client.submit(_call, shared, item, pure=False, retries=_RETRIES)
+        if hasattr(item, "__dask_graph__"):
+            with self._config.set(_QUIET):
+                rows = self._client.compute(item)
+            return self._send(_call, shared, rows)
+        return self._send(_call_parcel, shared, _Parcel.of(item))
+
+    def _send(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        # Not pure: the same item may be asked for twice, of a file that has changed. No retries: a
+        # task that raises would do so again.
+        with self._config.set(_QUIET):
+            return self._client.submit(function, *arguments, pure=False)
+
+    def _result(self, shared: Any, item: Any, future: Any) -> Any:
+        for _ in range(_ROUNDS):
+            try:
+                return self._wait(future)
+            except self._killed:
+                future = self._submit(shared, item)
+            except CancelledError:
+                raise ExpostError(
+                    f"engine: the scheduler at {self._client.scheduler.address} was lost; start it,"
+                    " and this command, again."
+                ) from None
+        raise ExpostError(
+            "engine: worker after worker died while it had the same rows, most likely for want of"
+            " memory; give each worker more, or take fewer of them."
+        )
+
+    def _wait(self, future: Any) -> Any:
+        alone: float | None = None
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                # A task's own may be one too.
+                if future.status == "error":
+                    raise
+            if self._client.nthreads():
+                alone = None
+                continue
+            now = time.monotonic()
+            alone = now if alone is None else alone
+            if now - alone > _ALONE:
+                raise ExpostError(
+                    f"engine: no worker has been there for {_ALONE:.0f} seconds; start some, and"
+                    " this command again."
+                )
 
     def close(self) -> None:
         """Leave the cluster."""
         self._client.close()
 
 
-class _OneThread:
-    """A task with one BLAS thread, wherever it runs."""
+@dataclass(frozen=True)
+class _Parcel:
+    """Something that the scheduler passes on unopened, and nobody prints: it may hold rows."""
 
-    def __init__(self, task: Callable[[Any], Any]) -> None:
-        self._task = task
+    content: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, value: Any) -> "_Parcel":
+        return cls(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+class _Task:
+    """A task with one BLAS thread, on a worker that computes like the others."""
+
+    def __init__(self, task: Callable[[Any], Any], kind: tuple[str, ...]) -> None:
+        self._task, self._kind = task, kind
 
     def __call__(self, item: Any) -> Any:
         """The task's result."""
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(limits=1, user_api="blas"):
+        check_machines({"one worker": self._kind, "one that came later": machine()})
+        with one_blas_thread():
             return self._task(item)
+
+
+def _opened(parcel: _Parcel) -> Any:
+    return pickle.loads(parcel.content)
 
 
 def _call(task: Callable[[Any], Any], item: Any) -> Any:
     return task(item)
 
 
+def _call_parcel(task: Callable[[Any], Any], parcel: _Parcel) -> Any:
+    return task(_opened(parcel))
+
+
 @contextmanager
-def dask_engine(*, address: str | None = None, workers: int | None = None) -> Iterator[DaskEngine]:
-    """The cluster at ``address``, or one on this machine that ends with the context."""
+def dask_engine(
+    *, address: str | None = None, workers: int | None = None, client: Any = None
+) -> Iterator[DaskEngine]:
+    """The cluster at ``address``, that of a ``client``, or one here that ends with the context."""
+    with ExitStack() as opened:
+        if client is None:
+            client = _connected(address) if address else _started(workers, opened)
+            opened.callback(client.close)
+        yield DaskEngine(client)
+
+
+def _connected(address: str) -> Any:
     distributed = require("distributed", caller="engine='dask'", extra="dask")
-    if address is not None:
-        try:
-            client = distributed.Client(address, timeout=_PATIENCE)
-        except (OSError, TimeoutError) as error:
-            raise InvalidInput(
-                f"engine={address!r}: no scheduler answers there ({type(error).__name__}); start"
-                " one with `dask scheduler`, or take engine='dask'."
-            ) from None
-        cluster = None
-    else:
-        cluster = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, processes=True
-        )
-        client = distributed.Client(cluster)
-    engine = DaskEngine(client)
     try:
-        yield engine
-    finally:
-        engine.close()
-        if cluster is not None:
-            cluster.close()
+        return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InvalidInput(
+            f"engine={address!r}: no scheduler answers there ({type(error).__name__}); start one"
+            " with `dask scheduler`, or take engine='dask'."
+        ) from None
+
+
+def _started(workers: int | None, opened: ExitStack) -> Any:
+    """A client of a cluster of processes on this machine."""
+    dask = require("dask", caller="engine='dask'", extra="dask")
+    distributed = require("distributed", caller="engine='dask'", extra="dask")
+    require("cryptography", caller="engine='dask'", extra="dask")
+    folder = opened.enter_context(TemporaryDirectory(prefix="expost-", ignore_cleanup_errors=True))
+    settings: dict[str, Any] = {
+        # Nothing is set in the environment of this process, and nothing is served over HTTP.
+        "distributed.nanny.pre-spawn-environ": {},
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    with dask.config.set(settings):
+        cluster = distributed.LocalCluster(
+            n_workers=workers or available(),
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            # Others of this machine could run what they like in the workers: they lack the key.
+            security=True,
+            # As in threads: no row is spilled to the disk, no worker stopped for its memory.
+            memory_limit=0,
+            local_directory=folder,
+        )
+    opened.callback(cluster.close)
+    return distributed.Client(cluster, set_as_default=False)

@@ -1,13 +1,13 @@
 """Threads of this process: reading and BLAS both let go of the interpreter's lock."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+from expost._processes import available
+from expost.engine._threads import one_blas_thread
 
 __all__ = ["LocalEngine", "local_engine"]
 
@@ -24,7 +24,7 @@ class LocalEngine:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or len(os.sched_getaffinity(0))
+        self._workers = workers or available()
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="expost")
 
     @property
@@ -35,7 +35,7 @@ class LocalEngine:
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """task(item) for each item, in order."""
         waiting: deque[Future[Result]] = deque()
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             try:
                 for item in items:
                     waiting.append(self._pool.submit(task, item))
@@ -44,7 +44,7 @@ class LocalEngine:
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                # Whoever asked may have stopped asking.
+                # A task may have failed, or whoever asked have stopped asking.
                 for future in waiting:
                     future.cancel()
 

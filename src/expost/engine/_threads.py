@@ -1,0 +1,36 @@
+"""One BLAS thread for each task: with more, sums come out in another order."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+__all__ = ["one_blas_thread"]
+
+_lock = threading.Lock()
+_inside = 0
+_limits: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread until the last who asked for it is done.
+
+    The number of threads is one of the process: whoever left first would give it back while others
+    still compute.
+    """
+    global _inside, _limits
+    with _lock:
+        if _inside == 0:
+            _limits = threadpool_limits(limits=1, user_api="blas")
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limits.restore_original_limits()
+                _limits = None
