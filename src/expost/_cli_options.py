@@ -251,7 +251,7 @@ LogJson = Annotated[
     bool,
     typer.Option(
         "--log-json",
-        help="Write what is being done to stderr, as JSON lines.",
+        help="Tell of the work on stderr, as JSON lines.",
         rich_help_panel=OUTPUT,
     ),
 ]
