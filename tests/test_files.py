@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from expost._files import read_json, write_bytes, write_json, write_with
+from expost._files import adopt, drafts, read_json, write_bytes, write_json, write_with
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -87,6 +87,58 @@ def test_a_new_file_replaces_the_old_one_and_its_mode(tmp_path):
     write_bytes(path, Audience.FAIL, b"new")
     assert path.read_bytes() == b"new"
     assert _mode(path) == 0o600
+
+
+def _left_by_a_crash(tmp_path, name="result", content=b"whole", unique="x1"):
+    draft = tmp_path / f".{name}.{unique}.part"
+    draft.write_bytes(content)
+    return draft
+
+
+def _is_whole(path):
+    return path.read_bytes() == b"whole"
+
+
+def test_a_whole_draft_of_a_killed_process_appears_and_halves_are_removed(tmp_path):
+    _left_by_a_crash(tmp_path, content=b"who", unique="a")
+    _left_by_a_crash(tmp_path, unique="b")
+    other = _left_by_a_crash(tmp_path, name="result.more")
+    seen = []
+    path = tmp_path / "result"
+    assert adopt(path, Audience.PASS, _is_whole, before=lambda: seen.append(path.exists()))
+    assert (path.read_bytes(), _mode(path), seen) == (b"whole", 0o644, [False])
+    assert sorted(tmp_path.iterdir()) == sorted([path, other])
+
+
+def test_a_draft_never_takes_the_place_of_a_file(tmp_path):
+    path = write_bytes(tmp_path / "result", Audience.FAIL, b"drawn")
+    _left_by_a_crash(tmp_path)
+    assert not adopt(path, Audience.FAIL, _is_whole)
+    assert path.read_bytes() == b"drawn"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_one_draft_is_taken_and_without_any_nothing_appears(tmp_path):
+    assert not adopt(tmp_path / "absent" / "result", Audience.FAIL, _is_whole)
+    assert not adopt(tmp_path / "result", Audience.FAIL, _is_whole)
+    _left_by_a_crash(tmp_path, unique="a")
+    _left_by_a_crash(tmp_path, unique="b")
+    assert len(drafts(tmp_path / "result")) == 2
+    calls = []
+    assert adopt(tmp_path / "result", Audience.FAIL, _is_whole, before=lambda: calls.append(1))
+    assert calls == [1]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_draft_stays_if_what_comes_before_fails(tmp_path):
+    draft = _left_by_a_crash(tmp_path)
+
+    def fail():
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        adopt(tmp_path / "result", Audience.FAIL, _is_whole, before=fail)
+    assert list(tmp_path.iterdir()) == [draft], "to be taken the next time"
 
 
 def test_json_comes_back_as_it_went(tmp_path):

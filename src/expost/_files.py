@@ -15,7 +15,10 @@ from typing import IO, Any
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["read_json", "write_bytes", "write_json", "write_with"]
+__all__ = ["adopt", "drafts", "read_json", "write_bytes", "write_json", "write_with"]
+
+# How the temporary names end.
+_DRAFT = ".part"
 
 
 def write_with(
@@ -30,20 +33,58 @@ def write_with(
     ``before`` is called when all of it is on the disk, and before it appears under its name; if
     that fails, the file does not appear.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        if before is not None:
-            before()
-        os.chmod(name, 0o644 if audience is Audience.PASS else 0o600)
-        os.replace(name, path)
+        _appear(Path(name), path, audience, before)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return path
+
+
+def _appear(
+    draft: Path, path: Path, audience: Audience, before: Callable[[], object] | None
+) -> None:
+    if before is not None:
+        before()
+    draft.chmod(0o644 if audience is Audience.PASS else 0o600)
+    draft.replace(path)
+
+
+def drafts(path: Path) -> list[Path]:
+    """What is being written as ``path``, or was when a process was killed."""
+    if not path.parent.is_dir():
+        return []
+    names = sorted(os.listdir(path.parent))
+    start = f".{path.name}."
+    return [path.parent / one for one in names if one.startswith(start) and one.endswith(_DRAFT)]
+
+
+def adopt(
+    path: Path,
+    audience: Audience,
+    is_whole: Callable[[Path], bool],
+    *,
+    before: Callable[[], object] | None = None,
+) -> bool:
+    """Let a whole draft of ``path`` that a killed process left appear; all others are removed.
+
+    So that what was drawn, and may be listed already, is not drawn a second time. Only for whoever
+    alone writes this file: the draft of another process would be taken from it. ``before`` as in
+    :func:`write_with`. Where ``path`` is there, that is what was drawn. Says whether one appeared.
+    """
+    appeared = False
+    for draft in drafts(path):
+        if not path.exists() and is_whole(draft):
+            _appear(draft, path, audience, before)
+            appeared = True
+        else:
+            draft.unlink(missing_ok=True)
+    return appeared
 
 
 def write_bytes(path: Path, audience: Audience, content: bytes) -> Path:
