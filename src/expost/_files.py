@@ -7,6 +7,7 @@ that a crash leaves the old file or the new one, never half of either. A file th
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -59,9 +60,9 @@ def drafts(path: Path) -> list[Path]:
     """What is being written as ``path``, or was when a process was killed."""
     if not path.parent.is_dir():
         return []
-    names = sorted(os.listdir(path.parent))
-    start = f".{path.name}."
-    return [path.parent / one for one in names if one.startswith(start) and one.endswith(_DRAFT)]
+    # What `tempfile` puts between has no dots: those of "a.json" are none of "a".
+    draft = re.compile(re.escape(f".{path.name}.") + r"[^.]+" + re.escape(_DRAFT))
+    return [path.parent / one for one in sorted(os.listdir(path.parent)) if draft.fullmatch(one)]
 
 
 def adopt(
