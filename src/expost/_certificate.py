@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expost._numerics import ROUNDOFF, gamma
 from expost.glm import Constants, Problem
 from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
@@ -65,12 +66,14 @@ class Knots:
 
     ∥F̃(Â + δ)∥ ≤ Σⱼ ∥xⱼ∥(∥xⱼ∥ρ − distⱼ)₊/(2h·m), distⱼ the way of row j's predictor to its nearest
     knot: piecewise linear and convex in ρ, so sorted knots and cumulative sums answer for every
-    row at once.
+    row at once. ``rounding`` is the relative error of those sums, which do not cancel, while their
+    difference may.
     """
 
     reach: FloatArray
     square_sums: FloatArray
     linear_sums: FloatArray
+    rounding: float
 
     @classmethod
     def of(cls, problem: Problem, z: FloatArray, margin_error: float) -> "Knots":
@@ -84,6 +87,7 @@ class Knots:
             reach=reach[order],
             square_sums=factor * np.concatenate([zero, np.cumsum(norms[order] ** 2)]),
             linear_sums=factor * np.concatenate([zero, np.cumsum((norms * distance)[order])]),
+            rounding=gamma(len(norms) + 8),
         )
 
     def scaled(self, factor: float) -> "Knots":
@@ -92,14 +96,16 @@ class Knots:
             reach=self.reach,
             square_sums=self.square_sums * factor,
             linear_sums=self.linear_sums * factor,
+            rounding=self.rounding,
         )
 
     def remainder(self, length: FloatArray) -> FloatArray:
         """The bound at each ``length`` ρ."""
         passed = np.searchsorted(self.reach, length)
         square, linear = self.square_sums[passed], self.linear_sums[passed]
-        # The difference of the two cumulative sums carries their rounding.
-        return np.maximum(square * length - linear, 0.0) + 1e-12 * (square * length + linear)
+        moved = square * length
+        # The difference of the two cumulative sums carries the rounding of both.
+        return np.maximum(moved - linear, 0.0) + 2 * self.rounding * (moved + linear)
 
 
 # Bins of a sixty-fourth of an octave each, from 2⁻⁴⁰ to 2⁴⁰.
@@ -112,8 +118,8 @@ _BINS = 80 << _MANTISSA
 class KnotBins:
     """The same for rows that come in blocks: Σ∥x∥² by how far θ must move to a row's knot.
 
-    A row counts as if its knot were at the near edge of its bin, so that the remainder is bounded
-    from above, by 2⁻⁶ of each row's own at most; blocks add up, in their order.
+    A row counts as if its knot were at the near edge of its bin, nearer than it is by 2⁻⁶ of the
+    way at most, so that the remainder is bounded from above; blocks add up, in their order.
     """
 
     squares: FloatArray
@@ -146,11 +152,14 @@ class KnotBins:
         """The bound that they give; m = 1."""
         edges = ((np.arange(_BINS) + _FIRST) << _SHIFT).view(np.float64)
         edges[0] = 0.0
+        # What Σ∥x∥² of a bin was rounded by counts alike in both sums: a factor of their
+        # difference, below 1e-9 for a million blocks.
         factor, zero = loss.curvature_bound * (1 + 1e-9), np.zeros(1)
         return Knots(
             reach=edges,
             square_sums=factor * np.concatenate([zero, np.cumsum(self.squares)]),
             linear_sums=factor * np.concatenate([zero, np.cumsum(self.squares * edges)]),
+            rounding=gamma(_BINS + 8),
         )
 
 
@@ -159,7 +168,9 @@ def _reach(
 ) -> tuple[FloatArray, FloatArray]:
     """Each predictor's way to its nearest knot, and how far θ must move for it; rounded down."""
     assert isinstance(loss, HuberHinge)
-    # The predictor itself is known to margin_error·∥x∥: a knot that close counts as reached.
-    distance = np.maximum(loss.knot_distance(z, y) * (1 - 1e-12) - 2 * margin_error * norms, 0.0)
+    # The predictor itself is known to margin_error·∥x∥, and 1 − yz is rounded: a knot that close
+    # counts as reached.
+    close = 2 * margin_error * norms + 4 * ROUNDOFF
+    distance = np.maximum(loss.knot_distance(z, y) * (1 - 1e-12) - close, 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return distance, np.where(norms > 0, distance / norms, np.inf)

@@ -132,10 +132,13 @@ class Curvature:
     ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
     ``residual``   the largest ∣f′∣ + ∣y∣, for f′ of a regression rounds with y.
     ``knots``      where f″ jumps, for a loss whose f″ does.
+    ``terms``      additions that an entry of the sums went through at most: the rows of a block,
+                   and the blocks.
     """
 
     constants: Constants
     rows: int
+    terms: int
     penalty: FloatArray
     base: Minimiser
     second: FloatArray
@@ -164,12 +167,13 @@ class Linearised:
     def curvature(self) -> Curvature:
         """The same without the rows."""
         problem, data = self.problem, self.data
-        knots = None
+        blocks, knots = list(problem.blocks()), None
         if problem.loss.third_ratio is None:
             knots = Knots.of(problem, data.z, problem.margin_error(self.base.theta))
         return Curvature(
             constants=problem.constants,
             rows=problem.rows,
+            terms=blocks[0].stop + len(blocks),
             penalty=problem.penalty,
             base=self.base,
             second=self.second,
@@ -506,7 +510,7 @@ def expand_curvature(
     # f″ at a predictor known to margin·∥x∥, and the rounding of f″ itself.
     drift = min((loss.third_ratio or 0.0) * margin * longest, 700.0)
     off = float(np.expm1(drift)) + 16 * ROUNDOFF
-    summing = gamma(min(n, 2**18) + n / 64 + 8) * weight
+    summing = gamma(curved.terms + 8) * weight
     hessian = second / m + np.diag(penalty_after)
     third, third_bound = _third_order(curved, second / m, m)
     size = float(np.linalg.norm(hessian))
@@ -568,7 +572,7 @@ def _third_order(
     values, vectors = np.linalg.eigh(extra)
     leading = min(_DIRECTIONS, len(values))
     # Rounding of the sums and of the decomposition, for either part.
-    slack = gamma(2**18 + 64 * columns) * (
+    slack = gamma(curved.terms + 64 * columns) * (
         float(np.trace(extra)) + ratio * common * float(np.trace(curvature))
     )
     bound = ThirdBound(

@@ -23,6 +23,7 @@ __all__ = [
     "gauss_legendre",
     "row_blocks",
     "row_norms",
+    "row_products",
 ]
 
 ROUNDOFF = 2.0**-53
@@ -62,11 +63,22 @@ def row_norms(rows: FloatArray) -> FloatArray:
     return norms
 
 
+def row_products(rows: FloatArray, vector: FloatArray) -> FloatArray:
+    """x·v of every row by the same additions, whatever rows stand beside it.
+
+    A product by BLAS adds up the last rows of a block in an order of their own, so that removing
+    one row would change the last digit of another's: too much where a sum's sensitivity is to be
+    that of one row, and a function of x·v may jump.
+    """
+    products: FloatArray = np.einsum("ij,j->i", np.ascontiguousarray(rows), vector)
+    return products
+
+
 class CompensatedSum:
     """A running sum of arrays whose error does not grow with the number of terms.
 
-    Knuth's two-sum keeps what each addition drops; the total then errs by about one rounding
-    plus u² times the number of terms.
+    Knuth's two-sum keeps what each addition drops; of K terms pₖ, merged ones included, the total
+    then errs by at most u∣Σpₖ∣ + γ_2K² Σ∣pₖ∣ (Ogita, Rump and Oishi 2005, Prop. 4.5).
     """
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:

@@ -192,7 +192,8 @@ def _third_order(
             remainder = np.sqrt(q1 * q2) + 0.5 * q2 + travelled / 6 * np.exp(travelled) * q
         # What the second solve leaves, and the rounding of its right-hand side.
         left = np.linalg.norm(block.apply(second) - right, axis=1)
-        terms = d * d + 2**18 + expansion.changed
+        # (The tensor is summed over blocks of 64 rows to 2¹⁵.)
+        terms = d * d + 2**15 + expansion.problem.rows / 64 + expansion.changed + 64
         rounding = gamma(terms) * 0.5 * np.einsum("ij,ij->i", first, first)
         remainder = (remainder + left) * (1 + 1e-9) + rounding * float(np.trace(expansion.third))
         steepest = float(np.linalg.norm(expansion.hessian)) + block.weight

@@ -70,7 +70,9 @@ class PersonRows:
             curvature=curvature,
             moved=problem.norms * (bound * problem.norms * reach + rounding),
             curved=bound * problem.norms**2 / how.penalty_sum,
-            uncertain=uncertain_rows(problem.loss, z, problem.y, problem.norms, reach),
+            uncertain=uncertain_rows(
+                problem.loss, z, problem.y, problem.norms, reach + problem.margin_error(theta)
+            ),
             shaken=2 * math.sqrt(d * condition) * gamma(d + 8),
         )
 

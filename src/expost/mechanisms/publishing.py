@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from expost import _validate
-from expost._numerics import ROUNDOFF, gamma
+from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import RowBlock
@@ -61,6 +61,9 @@ _LARGEST_NORMAL = 9.5
 # Two machines may compute a scale with different last digits.
 _SAME = 1e-9
 _LEAST_REGULARIZATION = 1e-100
+# The relative rounding of a sum over rows as ``Tangent.at`` makes it, whatever their number: blocks
+# of at most 2¹⁵ rows, whose sums are compensated; f′ and f″ err by a few units each.
+_ROUNDING = gamma(2**15 + 2048)
 # Rows whose ε is solved for; twice as many and more are interpolated between that many.
 _EXACT_COSTS = 2048
 
@@ -148,13 +151,17 @@ class TangentMechanism:
         """How far the computed g may be from the true one, whatever the rows."""
         how, length = self.how, float(np.linalg.norm(self.theta))
         each = self.slope_bound + how.loss.curvature_bound * length
-        return _rounding(how.rows) * (how.rows * each + how.penalty_sum * length)
+        return _ROUNDING * (how.rows * each + how.penalty_sum * length)
 
     @cached_property
     def hessian_rounding(self) -> float:
         """How far the computed H may be from the true one (spectral norm), whatever the rows."""
-        summed = _hessian_sum_rounding(self.how.loss, self.how.rows)
-        return summed + _rounding(self.how.rows) * self.how.penalty_sum
+        how, length = self.how, float(np.linalg.norm(self.theta))
+        summed = _hessian_sum_rounding(how.loss, how.rows)
+        # f″ at predictors that are rounded; where it jumps, rows that close to a knot are left out.
+        drift = (how.loss.third_ratio or 0.0) * gamma(how.dimension + 2) * length
+        shaken = how.rows * how.loss.curvature_bound * math.expm1(min(drift, 700.0))
+        return summed + shaken + _ROUNDING * how.penalty_sum
 
     @cached_property
     def gradient_scale(self) -> float:
@@ -263,16 +270,18 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     if not isinstance(loss, HuberHinge):
         return tangent.hessian
     assert objective is not None
-    hessian = tangent.hessian.copy()
     room = tangent.mechanism.reach_of_cell + tangent.constants.margin_error(tangent.theta)
-    for part in objective.fold(_NearKnots(loss=loss, theta=tangent.theta, room=room)):
-        hessian -= part
-    return hessian
+    d = tangent.constants.columns
+    # Summed anew: taking the others off H would round more than a sum may.
+    hessian = CompensatedSum((d, d))
+    for part in objective.fold(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
+        hessian.add(part)
+    return hessian.value + tangent.mechanism.penalty_sum * np.eye(d)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _NearKnots:
-    """Σ f″x xᵀ of the rows of a block that are within ``room`` of a knot."""
+class _FarFromKnots:
+    """Σ f″x xᵀ of the rows of a block that are farther than ``room`` from a knot."""
 
     loss: HuberHinge
     theta: FloatArray
@@ -281,9 +290,9 @@ class _NearKnots:
     def __call__(self, block: RowBlock) -> FloatArray:
         """The sum."""
         X, y, loss = block.X, block.y, self.loss
-        z = X @ self.theta
-        near = loss.knot_distance(z, y) <= block.norms * self.room + 1e-15 * (1 + np.abs(z))
-        part: FloatArray = (X[near] * loss.curvature(z[near], y[near])[:, None]).T @ X[near]
+        z = row_products(X, self.theta)
+        far = loss.knot_distance(z, y) > block.norms * self.room + 1e-15 * (1 + np.abs(z))
+        part: FloatArray = (X * (loss.curvature(z, y) * far)[:, None]).T @ X
         return part
 
 
@@ -317,18 +326,12 @@ def _exact_costs(separation: FloatArray, delta: float) -> FloatArray:
     return np.where(below > 0, np.nextafter(below, np.inf), 0.0)
 
 
-def _rounding(rows: int) -> float:
-    """The relative rounding of a sum over rows as ``Tangent.at`` makes it.
-
-    Blocks of at most 2¹⁵ rows and at least 64 are summed one after another; f′ and f″ err by a few
-    units each.
-    """
-    return gamma(2**15 + rows / 64 + 1024)
-
-
 def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
-    """How far the computed Σ f″x xᵀ may be from the true one."""
-    return _rounding(rows) * rows * loss.curvature_bound
+    """How far the computed Σ f″x xᵀ may be from the sum of its terms as they were computed.
+
+    Those are the same for a row whatever rows stand beside it, so that f″ may jump.
+    """
+    return _ROUNDING * rows * loss.curvature_bound
 
 
 def _scale(epsilon: float, delta: float, sensitivity: float) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
 from expost.errors import WrongRows
 from expost.glm import Constants, Objective, Problem, RowBlock
 from expost.losses import HuberHinge, Loss
@@ -63,16 +63,18 @@ class Tangent:
     ) -> "Tangent":
         """One pass over the rows."""
         gradient = CompensatedSum((problem.columns,))
-        hessian = np.zeros((problem.columns, problem.columns))
+        curved = CompensatedSum((problem.columns, problem.columns))
         rounding = loose = 0.0
-        reach = mechanism.reach_of_cell
+        # Where the exact minimiser's predictors may be: θ's cell, and their own rounding.
+        reach = mechanism.reach_of_cell + problem.margin_error(theta)
         task = _TangentSums(constants=problem.constants, theta=theta, reach=reach)
         for part in problem.fold(task):
             gradient.add(part[0])
-            hessian += part[1]
+            curved.add(part[1])
             rounding += part[2]
             loose += part[3]
-        penalty = mechanism.penalty_sum
+        hessian, penalty = curved.value, mechanism.penalty_sum
+        weight = float(np.trace(hessian))
         total = gradient.value + penalty * theta
         rounding += 8 * ROUNDOFF * (float(np.linalg.norm(total)) + penalty * _norm(theta))
         hessian[np.diag_indices_from(hessian)] += penalty
@@ -83,7 +85,8 @@ class Tangent:
         # What rows at a knot may add to H or take from it.
         jump = problem.loss.curvature_bound * loose / max(lowest, penalty)
         spread += math.inf if not jump < 1 else -math.log1p(-jump)
-        # Of the factor and the solves with it.
+        # Of f″, of its sums over a block, of the factor and the solves with it.
+        spread += 32 * ROUNDOFF + 2 * gamma(2**15 + 64) * weight / lowest
         spread += 16 * gamma(problem.columns + 8) * highest / lowest
         steepest = min(highest * math.exp(min(spread, 50.0)), mechanism.steepest)
         return cls(
@@ -157,7 +160,8 @@ class Tangent:
 
     def _changed(self, X: FloatArray, y: FloatArray) -> "_Changed":
         """Rows that leave or enter, with what the loss needs of them."""
-        constants, reach = self.constants, self.mechanism.reach_of_cell
+        constants = self.constants
+        reach = self.mechanism.reach_of_cell + constants.margin_error(self.theta)
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
         z = X @ self.theta
         slope, curvature = constants.loss.derivatives(z, y)
@@ -171,7 +175,7 @@ class Tangent:
             uncertain=uncertain_rows(constants.loss, z, y, norms, reach),
             norms=norms,
             gradient_error=norms * (steepest * reach + rounding),
-            spread=(constants.loss.third_ratio or 0.0) * reach * norms,
+            spread=(constants.loss.third_ratio or 0.0) * reach * norms + 32 * ROUNDOFF,
             roots=scipy.linalg.solve_triangular(self.factor, X.T, lower=True),
         )
 
@@ -240,7 +244,8 @@ class _TangentSums:
     def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray, float, float]:
         """Those of one block."""
         X, y, norms, constants = block.X, block.y, block.norms, self.constants
-        z = X @ self.theta
+        # So that a row that is removed changes what no other adds (these sums may be published).
+        z = row_products(X, self.theta)
         slope, curvature = constants.loss.derivatives(z, y)
         error = constants.slope_error(self.theta, slope, curvature, norms)
         near = uncertain_rows(constants.loss, z, y, norms, self.reach)
