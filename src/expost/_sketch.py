@@ -77,14 +77,25 @@ class Sketch:
 
     def at(self, ranks: IntArray) -> FloatArray:
         """The values at ``ranks`` (r,), 1 for the smallest: the middles of their buckets."""
+        places, edges, width = self._places(ranks)
+        middle: FloatArray = edges + 0.5 * width
+        return np.where(places == 0, 0.0, middle)
+
+    def at_most(self, ranks: IntArray) -> FloatArray:
+        """What the values at ``ranks`` are no more than: the upper ends of their buckets."""
+        _, edges, width = self._places(ranks)
+        most: FloatArray = edges + width
+        return most
+
+    def _places(self, ranks: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The buckets at ``ranks``, their lower ends, and how wide they are."""
         if np.any((ranks < 1) | (ranks > len(self))):
             raise InvalidInput(f"ranks: must lie between 1 and {len(self)}.")
         places = np.searchsorted(np.cumsum(self._counts), ranks, side="left")
         edges = ((places + self._first) << _SHIFT).view(np.float64)
         # Within an octave a bucket is as wide as 2⁻⁹ of the octave's start.
         octave = np.ldexp(1.0, np.frexp(edges)[1] - 1)
-        middle: FloatArray = edges + octave * self.RELATIVE_ERROR
-        return np.where(places == 0, 0.0, middle)
+        return places, edges, octave * (2 * self.RELATIVE_ERROR)
 
 
 def _buckets(values: FloatArray) -> NDArray[Any]:
