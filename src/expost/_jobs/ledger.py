@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from expost._ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
 from expost.errors import ExpostError, InvalidInput
@@ -57,17 +56,18 @@ def _usable(path: Path) -> Ledger:
 class Lister:
     """Lists one release in several ledgers; to be called before the release can be seen.
 
-    ``entries`` makes the lines, given the digest of the rows under the ledger's own salt.
+    ``digest``   of the rows under a ledger's own salt.
+    ``entries``  makes the lines, given that digest.
     """
 
     def __init__(
         self,
         ledgers: Sequence[Path],
-        rows: tuple[Any, Any],
+        digest: Callable[[Ledger], str],
         entries: Callable[[str], Sequence[Entry]],
     ) -> None:
         self.ledgers = tuple(ledgers)
-        self._rows = rows
+        self._digest = digest
         self._entries = entries
         self._notices: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ class Lister:
 
             def listed(ledger: Ledger) -> Sequence[Entry]:
                 nonlocal data
-                data = ledger.digest(*self._rows)
+                data = self._digest(ledger)
                 return self._entries(data)
 
             ledger = append(path, listed)
@@ -117,8 +117,13 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
     )
 
 
-def model_notices(model: Path, given: Path | None, rows: tuple[Any, Any] | None) -> tuple[str, ...]:
-    """What a ledger tells of a model that exists: the one that was named, or the one beside it."""
+def model_notices(
+    model: Path, given: Path | None, digest: Callable[[Ledger], str] | None
+) -> tuple[str, ...]:
+    """What a ledger tells of a model that exists: the one that was named, or the one beside it.
+
+    ``digest`` is that of the rows under a ledger's own salt, where there are rows.
+    """
     path = model.parent / NAME if given is None else ledger_path(given)
     add = f"expost ledger {shlex.quote(str(path))} --add {shlex.quote(str(model))}"
     if not path.exists():
@@ -140,7 +145,7 @@ def model_notices(model: Path, given: Path | None, rows: tuple[Any, Any] | None)
             *together(ledger.with_entries([first]), path, None),
         )
     entry = listed[first.release]
-    if rows is None or entry.data is None or ledger.digest(*rows) == entry.data:
+    if digest is None or entry.data is None or digest(ledger) == entry.data:
         return together(ledger, path, entry.data)
     return (
         f"These are not the rows that the model was made from, says {path}: other rows, another"

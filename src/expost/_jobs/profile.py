@@ -95,7 +95,7 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
         else:
             release = loaded
             assert job.model is not None
-            listed = model_notices(job.model, job.ledger, (rows.encoded.X, rows.labels))
+            listed = model_notices(job.model, job.ledger, rows.digest)
         ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
         progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
         result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
@@ -138,7 +138,7 @@ def _store_new(job: ProfileJob, release: Release, rows: Rows) -> Lister:
         named = {"name": str(path), "made": now(), "data": data}
         return (Entry.of_model(release, value["sha256"], **named),)
 
-    lister = Lister(ledgers_for(job.out, job.ledger), (rows.encoded.X, rows.labels), entries)
+    lister = Lister(ledgers_for(job.out, job.ledger), rows.digest, entries)
     with writing(job.out, "nothing was released; free some space, or name another folder"):
         # Results of an earlier run belong to another model.
         remove_stale(job.out, keep=[job.encoding])

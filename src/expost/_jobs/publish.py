@@ -118,7 +118,7 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
             listed = lister.notices
         else:
             files = _store(job, report)
-            listed = model_notices(job.model, job.ledger, None if rows is None else (X, y))
+            listed = model_notices(job.model, job.ledger, None if rows is None else rows.digest)
         files |= _store_page(job, report)
         progress.phase("comparing it with the exact losses")
         comparison = None
@@ -205,7 +205,7 @@ def _store_listed(job: PublishJob, report: PublishedReport, rows: Rows) -> Liste
             Entry.of_report(report, checksum, **named),
         )
 
-    lister = Lister(_ledgers(job), (rows.encoded.X, rows.labels), entries)
+    lister = Lister(_ledgers(job), rows.digest, entries)
     _store(job, report, lister)
     return lister
 

@@ -1,7 +1,7 @@
 """What a person asks of a table, and the table as the jobs work with it."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +13,7 @@ import numpy as np
 from expost import _validate
 from expost._files import read_json
 from expost._jobs.streaming import AS_USUAL, Streaming
+from expost._ledger import Ledger
 from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
@@ -30,6 +31,7 @@ __all__ = [
     "noted",
     "read_rows",
     "refuse_fixed",
+    "table_notices",
 ]
 
 # The tokens of a missing cell, unless others are given.
@@ -91,17 +93,11 @@ class Rows:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a person may not have meant, a sentence each."""
-        keys = (
-            f"column {entry.name!r}: has a level for most rows; if it is a key, name it with --id"
-            " or leave it out with --drop."
-            for entry in self.encoding.entries
-            if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, len(self.encoded.y) / 2)
-        )
-        unknown = (
-            f"column {name!r}: {count} cells hold no level of the encoding and count as none."
-            for name, count in self.encoded.unknown.items()
-        )
-        return (*self.encoding.notices, *self.table.notices, *keys, *unknown)
+        return table_notices(self.table, self.encoding, self.encoded.unknown)
+
+    def digest(self, ledger: Ledger) -> str:
+        """What a ledger knows these rows by."""
+        return ledger.digest(self.encoded.X, self.labels)
 
     @property
     def bounds(self) -> dict[str, Any]:
@@ -109,6 +105,21 @@ class Rows:
         classes = self.encoding.target.classes
         bounds: dict[str, Any] = {"data_norm": self.encoding.data_norm}
         return bounds if classes is None else {**bounds, "classes": classes}
+
+
+def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
+    """What a person may not have meant by a table; ``unknown``: cells of no level, by column."""
+    keys = (
+        f"column {entry.name!r}: has a level for most rows; if it is a key, name it with --id"
+        " or leave it out with --drop."
+        for entry in encoding.entries
+        if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, table.rows / 2)
+    )
+    cells = (
+        f"column {name!r}: {count} cells hold no level of the encoding and count as none."
+        for name, count in unknown.items()
+    )
+    return (*encoding.notices, *table.notices, *keys, *cells)
 
 
 def check_options(job: TableJob, epsilon: float | None = None) -> None:
