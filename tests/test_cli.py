@@ -9,11 +9,9 @@ import gzip
 import io
 import json
 import os
-import pty
 import re
 import signal
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost import _cli_progress, _files
+from expost import _files
 from expost._jobs import profile as profile_job
 from expost._jobs import table as table_job
 from expost._jobs.profile import ProfileJob, run
@@ -883,80 +881,6 @@ def test_ids_and_names_cannot_steer_the_terminal(ask, tmp_path):
 
 
 # Terminals -------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """A pseudo-terminal in the place of stderr, and what was written to it."""
-
-    def __init__(self, monkeypatch):
-        self.master, slave = pty.openpty()
-        self.file = os.fdopen(slave, "w", encoding="utf-8")
-        monkeypatch.setattr(sys, "stderr", self.file)
-        monkeypatch.setenv("TERM", "xterm")
-        self.seen = b""
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                part = os.read(self.master, 4096)
-            except OSError:
-                return
-            if not part:
-                return
-            self.seen += part
-
-    def close(self) -> str:
-        self.file.close()
-        self.reader.join(5)
-        os.close(self.master)
-        return self.seen.decode()
-
-
-@pytest.mark.parametrize(
-    ("patience", "options", "shown"), [(0.0, "", True), (60.0, "", False), (0.0, "--json", False)]
-)
-def test_a_long_job_shows_a_bar_at_a_terminal(ask, monkeypatch, patience, options, shown):
-    terminal = Terminal(monkeypatch)
-    monkeypatch.setattr(_cli_progress, "PATIENCE", patience)
-    profile, work, told = profile_job.profile, profile_job.run, []
-
-    def slow(*arguments, **keywords):
-        time.sleep(0.3)
-        return profile(*arguments, **keywords)
-
-    def listening(job, progress):
-        phase = progress.phase
-        monkeypatch.setattr(progress, "phase", lambda name: (told.append(name), phase(name)))
-        return work(job, progress)
-
-    monkeypatch.setattr(profile_job, "profile", slow)
-    monkeypatch.setattr(profile_job, "run", listening)
-    threads = threading.active_count()
-    done = ask(options)
-    seen = terminal.close()
-    assert done.code == 0
-    assert len(told) == profile_job.PHASES
-    assert ("finding every row's neighbour" in seen) is shown
-    assert (seen != "") is shown
-    assert "neighbour" not in done.out
-    # The bar leaves no thread behind.
-    assert threading.active_count() <= threads
-
-
-def test_no_bar_is_written_to_a_file(ask, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
-    done = ask()
-    assert (done.code, done.err) == (0, "")
-
-
-def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
-    terminal = Terminal(monkeypatch)
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
-    assert ask(data="none.csv").code == 2
-    assert terminal.close().rstrip().endswith("none.csv: no such file.")
 
 
 def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):

@@ -79,8 +79,7 @@ class _Stream:
             return
         try:
             use(self._stream)
-        # A closed file is a ValueError.
-        except (OSError, ValueError):
+        except OSError:
             lost, self._stream = self._stream, None
             # What is still buffered would fail once more when the interpreter ends, and change the
             # exit code.
@@ -88,6 +87,9 @@ class _Stream:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, lost.fileno())
                 os.close(nowhere)
+        except ValueError:
+            # Closed meanwhile, or characters that it does not know.
+            pass
 
 
 # -- at a terminal ---------------------------------------------------------------------------------
@@ -97,7 +99,8 @@ class _Stream:
 def _drawn(phases: int) -> Iterator[Progress]:
     tracker = Tracker(phases)
     console = Console(file=cast(TextIO, _Stream(sys.stderr)))
-    spinner, began = Spinner("dots"), time.monotonic()
+    spinner = Spinner("dots" if console.encoding.startswith("utf") else "line")
+    began = time.monotonic()
     live = Live(
         get_renderable=lambda: _bar(
             tracker.moment(), spinner, time.monotonic() - began, width=console.width

@@ -1,0 +1,583 @@
+"""What a long job shows: a bar at a terminal, JSON lines where they are asked for, else nothing."""
+
+import io
+import json
+import math
+import os
+import pty
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from rich.spinner import Spinner
+
+from expost import _cli_progress
+from expost._cli_app import app
+from expost._cli_mistakes import sentence
+from expost._cli_pace import SMOOTHING, Moment, Pass, Tracker
+from expost._cli_progress import progress
+from expost._jobs import profile as profile_job
+from expost._progress import SILENT
+from expost.errors import InvalidInput
+from heard import Heard
+from program import PROGRAM, Ran, names, people
+
+# Speed and time left ---------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def naive_speed(blocks: list[tuple[float, int]], smoothing: float) -> float:
+    """The weighted mean of the speeds, by a sum over thin slices of time."""
+    end = sum(seconds for seconds, _ in blocks)
+    rows = weights = start = 0.0
+    for seconds, count in blocks:
+        slices = 4000
+        for number in range(slices):
+            middle = start + (number + 0.5) * seconds / slices
+            weight = math.exp(-(end - middle) / smoothing) * seconds / slices
+            rows += weight * count / seconds
+            weights += weight
+        start += seconds
+    return rows / weights
+
+
+def test_the_speed_is_the_weighted_mean_of_all_speeds_so_far():
+    draw, now, blocks = random.Random(1), 5.0, []
+    under_way = Pass(10**6, now)
+    assert under_way.speed(now) is under_way.left(now) is None
+    for _ in range(12):
+        blocks.append((draw.uniform(0.3, 9), draw.randrange(1000)))
+        now += blocks[-1][0]
+        under_way.add(blocks[-1][1], now)
+        assert under_way.speed(now) == pytest.approx(naive_speed(blocks, SMOOTHING), rel=1e-6)
+    assert under_way.speed(now) != pytest.approx(naive_speed(blocks, 2 * SMOOTHING), rel=1e-2)
+    missing = 10**6 - sum(count for _, count in blocks)
+    assert under_way.left(now) == pytest.approx(missing / under_way.speed(now))
+    assert under_way.seconds(now) == pytest.approx(sum(seconds for seconds, _ in blocks))
+
+
+@pytest.mark.parametrize("spacing", [0.001, 0.3, 40.0])
+def test_a_steady_pass_has_its_speed_whatever_the_blocks(spacing):
+    under_way, now = Pass(10**6, 0.0), 0.0
+    for _ in range(int(max(1, 1 / spacing))):
+        now += spacing
+        under_way.add(round(2000 * spacing), now)
+    # Also in the middle of the next block.
+    for later in (now, now + spacing / 2):
+        assert under_way.speed(later) == pytest.approx(2000, rel=1e-2)
+    assert under_way.left(now) == pytest.approx((10**6 - under_way.done) / 2000, rel=1e-2)
+
+
+def test_blocks_that_come_in_bursts_count_as_one():
+    apart, together = Pass(1000, 0.0), Pass(1000, 0.0)
+    for second in range(1, 6):
+        for place in range(4):
+            apart.add(10, second + 0.01 * place)
+        together.add(10 if second == 1 else 40, float(second))
+    assert apart.speed(5.0) == pytest.approx(together.speed(5.0))
+    assert apart.done == 200
+
+
+def test_a_pass_that_hangs_becomes_slower():
+    under_way = Pass(1000, 0.0)
+    under_way.add(100, 1.0)
+    speeds = [under_way.speed(now) for now in (1.0, 2.0, 3.0, 30.0, 3000.0)]
+    assert speeds[:2] == [pytest.approx(100)] * 2
+    assert speeds == sorted(speeds, reverse=True)
+    assert speeds[2] > speeds[3] > speeds[4]
+    # An age later nobody can tell, and nothing is divided by zero.
+    assert under_way.left(1e9) is None
+    under_way.add(900, 1e9)
+    assert under_way.left(1e9) == 0
+
+
+def test_the_end_of_a_quick_pass_has_a_speed():
+    under_way = Pass(50, 0.0)
+    under_way.add(50, 0.01)
+    assert (under_way.speed(0.01), under_way.left(0.01)) == (pytest.approx(5000), 0)
+    at_once = Pass(50, 0.0)
+    at_once.add(50, 0.0)
+    assert (at_once.speed(0.0), at_once.left(0.0)) == (None, 0)
+
+
+# Following a job -------------------------------------------------------------------------------
+
+
+class Listener:
+    """A tracker with a clock that is set by hand, and what it told."""
+
+    def __init__(self, phases: int = 3):
+        self.clock, self.told = Clock(), []
+        self.tracker = Tracker(
+            phases, on_phase=self.told.append, on_rows=self.told.append, clock=self.clock
+        )
+
+    @property
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Of each time that rows were told of: the pass, rows done, rows in all."""
+        return [(one.lap, one.done, one.total) for one in self.told if one.lap]
+
+
+def test_rows_are_told_of_once_a_second_and_at_the_end_of_a_pass():
+    job = Listener()
+    job.tracker.phase("first")
+    job.tracker.rows(100)
+    for _ in range(100):
+        job.clock.now += 0.03125
+        job.tracker.advance(1)
+    assert job.rows == [(1, 32, 100), (1, 64, 100), (1, 96, 100), (1, 100, 100)]
+    # The next one is counted; it is broken off, and what was done of it is told once.
+    job.tracker.rows(70)
+    job.tracker.advance(7)
+    job.tracker.phase("second")
+    job.tracker.phase("third")
+    assert job.rows[4:] == [(2, 7, 70)]
+    # A new phase counts its passes anew; rows beyond the end are no second end.
+    job.tracker.rows(10)
+    job.tracker.advance(10)
+    job.tracker.advance(5)
+    assert job.rows[5:] == [(1, 10, 10)]
+    job.tracker.close()
+    assert job.rows[5:] == [(1, 10, 10), (1, 15, 10)]
+    assert [(one.phase, one.number, one.of) for one in job.told if not one.lap] == [
+        ("first", 1, 3),
+        ("second", 2, 3),
+        ("third", 3, 3),
+    ]
+
+
+def test_what_nobody_expected_is_no_error():
+    job = Listener(phases=1)
+    # Before any phase, and without a pass.
+    job.tracker.advance(5)
+    assert job.tracker.moment() == Moment(phase="starting", number=0, of=1)
+    job.tracker.phase("one")
+    job.tracker.phase("another")
+    assert (job.told[-1].number, job.told[-1].of) == (2, 2)
+    job.tracker.rows(0)
+    assert (job.tracker.moment().left, job.tracker.moment().speed) == (0, None)
+    job.tracker.close()
+    assert job.rows == [(1, 0, 0)]
+    job.tracker.advance(5)
+    assert job.tracker.moment().lap == 0
+
+
+def test_threads_may_tell_at_once_and_often():
+    told = []
+    tracker = Tracker(50, on_phase=told.append, on_rows=told.append)
+    tracker.phase("counting")
+    tracker.rows(10**9)
+    start = time.perf_counter()
+
+    def advance() -> None:
+        for _ in range(25_000):
+            tracker.advance(3)
+
+    threads = [threading.Thread(target=advance) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        assert tracker.moment().done <= 300_000
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - start
+    assert tracker.moment().done == 300_000
+    # A microsecond or so a call; the bound is for a machine that does other things too.
+    assert seconds < 10
+    assert len(told) <= 2 + seconds
+
+
+def test_silence_hears_everything_and_says_nothing(capfd):
+    SILENT.phase("one")
+    SILENT.rows(10)
+    SILENT.advance(10)
+    assert capfd.readouterr() == ("", "")
+
+
+# The bar ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0.0 "),
+        (0.44, "0.4 "),
+        (9.94, "9.9 "),
+        (9.96, "10 "),
+        (850.4, "850 "),
+        (999.4, "999 "),
+        (999.6, "1.0 k "),
+        (45_000, "45 k "),
+        (1_234_567, "1.2 M "),
+        (999_999, "1.0 M "),
+        (3.2e9, "3.2 G "),
+        (5e15, "5000 T "),
+    ],
+)
+def test_speeds_have_two_or_three_digits(value, shown):
+    assert _cli_progress._amount(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00:00"), (59.9, "0:00:59"), (61, "0:01:01"), (36_000, "10:00:00")]
+)
+def test_durations_are_clocks(seconds, shown):
+    assert _cli_progress._duration(seconds) == shown
+
+
+def drawn(moment: Moment, width: int) -> str:
+    console = Console(width=width, color_system=None, file=io.StringIO())
+    console.print(_cli_progress._bar(moment, Spinner("line"), 72.3, width=width))
+    (line,) = console.file.getvalue().splitlines()
+    return " ".join(line.split()[1:])
+
+
+LONG = "following every row over epsilon, and models on held-out rows"
+UNDER_WAY = Moment(
+    phase=LONG, number=2, of=4, lap=3, done=427, total=1000, seconds=9.0, speed=1.23e6, left=31.2
+)
+
+
+def test_the_bar_is_one_line_that_fits():
+    figures = "pass 3 42 % 1.2 M rows/s 0:00:32 left"
+    assert drawn(UNDER_WAY, 140) == f"2/4 {LONG} ━━━━━━━━╸ {figures} 0:01:12"
+    assert drawn(UNDER_WAY, 80) == f"2/4 following every row over… ━━━━ {figures}"
+    assert drawn(UNDER_WAY, 59).endswith(figures)
+    assert "━" not in drawn(UNDER_WAY, 59)
+    # Between passes nobody can tell how long it takes, and only the clock goes on.
+    words = drawn(Moment(phase="[b]reading", number=1, of=4), 100)
+    assert words.replace("━", "").split() == ["1/4", "[b]reading", "0:01:12"]
+    # The first pass is not counted, and has no speed to begin with.
+    begun = Moment(phase="fitting", number=2, of=4, lap=1, done=0, total=10)
+    assert drawn(begun, 80) == "2/4 fitting 0 %"
+    empty = Moment(phase="fitting", number=2, of=4, lap=1, left=0.0)
+    assert drawn(empty, 80).endswith("100 % 0:00:00 left")
+
+
+# At a terminal ---------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A pseudo-terminal in the place of stderr, and what was written to it."""
+
+    def __init__(self, monkeypatch):
+        self.master, slave = pty.openpty()
+        self.file = os.fdopen(slave, "w", encoding="utf-8")
+        monkeypatch.setattr(sys, "stderr", self.file)
+        monkeypatch.setenv("TERM", "xterm")
+        self.seen = b""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                part = os.read(self.master, 4096)
+            except OSError:
+                return
+            if not part:
+                return
+            self.seen += part
+
+    def close(self) -> str:
+        self.file.close()
+        self.reader.join(5)
+        os.close(self.master)
+        return self.seen.decode()
+
+
+@pytest.fixture
+def ask(program, people_csv, tmp_path):
+    """Run ``expost profile`` on the people, with these options; the results go to tmp_path/o."""
+
+    def call(options: str = "", data: object = people_csv, out: str = "o") -> Ran:
+        where = ("--target", "income", "--out", tmp_path / out)
+        return program("profile", data, *where, *options.split())
+
+    return call
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Let the job go over 600 rows twice, for a while; what it told."""
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    profile, work, heard = profile_job.profile, profile_job.run, Heard()
+
+    class Both:
+        def __init__(self, progress):
+            self.heard = (heard, progress)
+
+        def __getattr__(self, name):
+            return lambda told: [getattr(one, name)(told) for one in self.heard]
+
+    def listening(job, progress):
+        both = Both(progress)
+
+        def slowly(*arguments, **keywords):
+            for _ in range(2):
+                both.rows(600)
+                for _ in range(4):
+                    time.sleep(0.15)
+                    both.advance(150)
+            return profile(*arguments, **keywords)
+
+        monkeypatch.setattr(profile_job, "profile", slowly)
+        return work(job, both)
+
+    monkeypatch.setattr(profile_job, "run", listening)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("patience", "options", "shown"), [(0.0, "", True), (60.0, "", False), (0.0, "--json", False)]
+)
+def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, options, shown):
+    terminal = Terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(_cli_progress, "PATIENCE", patience)
+    threads = threading.active_count()
+    done = ask(options)
+    seen = terminal.close()
+    assert done.code == 0
+    assert len(slow.phases) == profile_job.PHASES
+    assert slow.passes == {2: [[600, 150, 150, 150, 150]] * 2}
+    assert ("3/5 finding every row's neighbour" in seen) is shown
+    figures = re.search(r"pass 2 +(50|75|100) % +[\d.]+ (k )?rows/s +0:00:0\d left", seen)
+    assert (figures is not None) is shown
+    assert (seen != "") is shown
+    assert "neighbour" not in done.out
+    # The bar leaves no thread behind.
+    assert threading.active_count() <= threads
+
+
+def test_no_bar_is_written_to_a_file(ask, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    done = ask()
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
+    terminal = Terminal(monkeypatch)
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    assert ask(data="none.csv").code == 2
+    assert terminal.close().rstrip().endswith("none.csv: no such file.")
+
+
+def test_a_terminal_that_goes_away_costs_nothing(monkeypatch):
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    with os.fdopen(slave, "w", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        with progress(2, quiet=False, log=False) as shown:
+            shown.phase("before")
+            time.sleep(0.2)
+            assert b"before" in os.read(master, 10**5)
+            os.close(master)
+            shown.phase("after")
+            # Several pictures of it are lost; an error in the thread that draws would be seen.
+            time.sleep(0.5)
+    assert file.closed
+
+
+# JSON lines ------------------------------------------------------------------------------------
+
+
+def events(err: str) -> list[dict]:
+    """Every line of it as an object, none more than two minutes old."""
+    found = [json.loads(line) for line in err.splitlines()]
+    for event in found:
+        age = datetime.now(UTC) - datetime.fromisoformat(event["time"])
+        assert 0 <= age.total_seconds() < 120
+        assert datetime.fromisoformat(event["time"]).utcoffset().total_seconds() == 0
+    return found
+
+
+@pytest.mark.parametrize("at_terminal", [False, True])
+def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
+    terminal = Terminal(monkeypatch) if at_terminal else None
+    done = ask("--log-json --json --id number")
+    err = done.err if terminal is None else terminal.close()
+    assert done.code == 0, err
+    told = events(err)
+    phases = [event for event in told if event["event"] == "phase"]
+    assert [event["phase"] for event in phases] == slow.phases
+    assert [(event["number"], event["of"]) for event in phases] == [(n, 5) for n in range(1, 6)]
+    rows = told[3:-3]
+    assert {event["event"] for event in rows} == {"rows"}
+    for event in rows:
+        assert set(event) == {
+            *("event", "time", "phase", "number", "of", "pass", "done", "total", "seconds"),
+            *("rows_per_second", "seconds_left"),
+        }
+        assert (event["phase"], event["number"], event["of"]) == (slow.phases[2], 3, 5)
+        assert event["total"] == 600
+    # On a slow machine a pass is told of on the way, too.
+    ends = [event for event in rows if event["done"] == 600]
+    assert [event["pass"] for event in ends] == [1, 2]
+    for event in ends:
+        assert event["seconds_left"] == 0
+        assert event["seconds"] >= 0.6
+        assert event["rows_per_second"] == pytest.approx(600 / event["seconds"], rel=0.3)
+    assert told[-1]["event"] == "done"
+    assert set(told[-1]) == {"event", "time", "seconds"}
+    assert 1.2 <= told[-1]["seconds"] < 60
+    # The result is where it always is, and no cell and no id is anywhere else.
+    assert set(json.loads(done.out)) == {"files", "summary"}
+    # Those with letters: a number may be a speed as well.
+    cells = {cell for row in people()[1:] for cell in row if re.search("[a-z]", cell)}
+    assert "p007" in cells
+    assert not [cell for cell in cells if cell in err]
+
+
+def test_a_mistake_is_the_last_line_and_the_only_one_of_it(ask, tmp_path):
+    done = ask("--log-json", data="none.csv")
+    assert (done.code, done.out) == (2, "")
+    told = events(done.err)
+    assert [event["event"] for event in told] == ["phase", "failed"]
+    assert told[-1]["error"] == "none.csv: no such file."
+    assert not (tmp_path / "o").exists()
+    # The same without it, in words.
+    assert ask(data="none.csv").err == "expost: none.csv: no such file.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "code"),
+    [
+        (InvalidInput("x=3:\nmust be 4."), "x=3: must be 4.", 2),
+        (OSError(28, "No space left on device", "o/part"), "o/part: No space left on device.", 2),
+        (MemoryError(), "not enough memory; drop columns, or take fewer rows.", 2),
+        (KeyboardInterrupt(), "interrupted.", 130),
+    ],
+)
+def test_every_end_is_told(ask, monkeypatch, error, said, code):
+    def failing(*arguments, **keywords):
+        raise error
+
+    monkeypatch.setattr(profile_job, "profile", failing)
+    done = ask("--log-json")
+    assert (done.code, done.out) == (code, "")
+    told = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
+    assert [event["event"] for event in told] == ["phase", "phase", "phase", "failed"]
+    assert told[-1]["error"] == said
+    # What is told is what is said without it.
+    if code == 2:
+        assert sentence(error) == said
+        assert len(told) == len(done.err.splitlines())
+
+
+def test_an_error_that_nobody_foresaw_is_told_without_its_words(capsys):
+    def job() -> None:
+        with progress(2, quiet=True, log=True) as shown:
+            shown.phase("one")
+            shown.rows(10)
+            shown.advance(4)
+            raise ValueError("cell 'kanarie'")
+
+    with pytest.raises(ValueError, match="kanarie"):
+        job()
+    out, err = capsys.readouterr()
+    told = events(err)
+    assert [event["event"] for event in told] == ["phase", "rows", "failed"]
+    assert (told[1]["done"], told[1]["total"]) == (4, 10)
+    assert told[2]["error"] == "an error in expost itself (ValueError)."
+    assert out == ""
+
+
+# Readers that go away --------------------------------------------------------------------------
+
+
+def test_a_reader_that_stops_reading_costs_nothing(people_csv, tmp_path):
+    asked = ["profile", people_csv, "--target", "income", "--out", tmp_path / "o", "--log-json"]
+    with subprocess.Popen(
+        [str(PROGRAM), *map(str, asked), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as running:
+        assert json.loads(running.stderr.readline())["number"] == 1
+        running.stderr.close()
+        out = running.stdout.read()
+    # Not 120 either, with which Python ends when its last words are lost.
+    assert running.returncode == 0
+    files = {Path(path).name for path in json.loads(out)["files"].values()}
+    assert files == names(tmp_path / "o")
+
+
+def test_stderr_may_be_closed_from_the_beginning(ask, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress(1, quiet=False, log=False) as shown:
+        assert shown is SILENT
+    with progress(1, quiet=False, log=True) as shown:
+        shown.phase("heard by nobody")
+    done = ask("--log-json --json")
+    # Something stands in its place, so that no result gets its number and its errors.
+    with sys.stderr as nowhere:
+        assert nowhere.name == os.devnull
+    assert done.code == 0
+    assert {Path(path).name for path in json.loads(done.out)["files"].values()} == names(
+        tmp_path / "o"
+    )
+
+
+def test_what_is_written_to_nobody_is_lost_and_nothing_else():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="ascii") as file:
+        stream = _cli_progress._Stream(file)
+        # What cannot be written is no reason to stop.
+        stream.write("ε")
+        assert stream.fileno() == writer
+        stream.write("words\n")
+        stream.flush()
+        stream.write("more words\n")
+        with pytest.raises(OSError, match="nobody"):
+            stream.fileno()
+        assert (stream.isatty(), stream.encoding) == (False, "ascii")
+        # Whoever else writes there is spared the error too, and so is the end of the program.
+        print("last words", file=file, flush=True)
+    closed = _cli_progress._Stream(file)
+    assert closed.write("words") == 5
+
+
+# The option ------------------------------------------------------------------------------------
+
+
+def test_every_command_that_takes_a_while_has_the_option():
+    group = typer.main.get_command(app)
+    commands = {**group.commands, **group.commands["reproduce"].commands}
+    having = {
+        name
+        for name, command in commands.items()
+        if any("--log-json" in option.opts for option in command.params)
+    }
+    assert having == {
+        *("demo", "profile", "epsilon", "publish", "audit"),
+        *("leblond", "redberg-wang", "d5.3"),
+    }
+    # Those that import the bar, and no other.
+    source = Path(_cli_progress.__file__).parent
+    using = {path.stem for path in source.glob("_cli_*.py") if "progress(" in path.read_text()}
+    assert using == {
+        *("_cli_progress", "_cli_profile", "_cli_epsilon", "_cli_publish", "_cli_audit"),
+        "_cli_reproduce",
+    }
