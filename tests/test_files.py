@@ -159,14 +159,26 @@ def test_what_is_not_json_is_not_written(tmp_path, value):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b'{"a": NaN}', b"Infinity", b'{"a": 1} x', b"\xff\xfe", b"[" * 100_000],
-    ids=["empty", "half", "NaN", "Infinity", "more", "no UTF-8", "deep"],
+    [
+        *(b"", b"{", b'{"a": NaN}', b"Infinity", b'{"a": 1} x', b"\xff\xfe", b"[" * 100_000),
+        *(b'{"a": {"b": 1, "b": 1}}', b'["\\ud800"]', b'{"\\udc00": 1}'),
+    ],
+    ids=[
+        *("empty", "half", "NaN", "Infinity", "more", "no UTF-8", "deep"),
+        *("twice", "half a pair", "half a name"),
+    ],
 )
 def test_broken_json_is_refused_by_name(tmp_path, content):
     path = tmp_path / "value.json"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"value\.json: is not a whole JSON file"):
         read_json(path)
+
+
+def test_escapes_that_are_text_are_read(tmp_path):
+    path = tmp_path / "value.json"
+    path.write_bytes(b'{"\\u00e9": "\\ud83d\\ude00 \\\\u"}')
+    assert read_json(path) == {"é": "\U0001f600 \\u"}
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -8,7 +8,10 @@ that a crash leaves the old file or the new one, never half of either. A file th
 import json
 import os
 import re
+import struct
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +19,31 @@ from typing import IO, Any
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["adopt", "drafts", "read_json", "write_bytes", "write_json", "write_with"]
+__all__ = [
+    "BROKEN_NPZ",
+    "adopt",
+    "drafts",
+    "once",
+    "read_json",
+    "write_bytes",
+    "write_json",
+    "write_with",
+]
+
+# What NumPy and zipfile raise, beside OSError, for an npz file that is damaged or is none.
+BROKEN_NPZ = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,  # encrypted, or compressed in a way that is not supported
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 # How the temporary names end.
 _DRAFT = ".part"
@@ -52,8 +79,8 @@ def _appear(
 ) -> None:
     if before is not None:
         before()
-    draft.chmod(0o644 if audience is Audience.PASS else 0o600)
-    draft.replace(path)
+    os.chmod(draft, 0o644 if audience is Audience.PASS else 0o600)
+    os.replace(draft, path)
 
 
 def drafts(path: Path) -> list[Path]:
@@ -106,13 +133,26 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"the constant {name} is not JSON")
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of names that differ: readers do not agree which of two holds."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("an object has a name twice")
+    return content
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file strictly, or raise :class:`InvalidInput` that names it."""
     # A pipe would be waited for, and a device has no end.
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InvalidInput(f"{path}: is not a file; name one that can be read again.")
     try:
-        return json.loads(path.read_text("utf-8"), parse_constant=_refuse_constant)
+        text = path.read_text("utf-8")
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=once)
+        if "\\u" in text:
+            # Half of a pair, as \ud800, is an escape that JSON has and a text that no file can hold.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:

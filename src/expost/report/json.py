@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from expost._columns import printable
+from expost._files import once
 from expost.errors import InvalidInput
 from expost.report.summary import Summary
 from expost.report.typed import from_plain, to_plain
@@ -84,7 +85,7 @@ def _read(text: str | bytes) -> dict[str, Any]:
         )
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        content = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=_once)
+        content = json.loads(decoded, parse_constant=_no_constant, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         why = printable(error, 200)
         raise InvalidInput(f"summary: is not whole JSON ({why}); make it again.") from None
@@ -95,14 +96,6 @@ def _read(text: str | bytes) -> dict[str, Any]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"the constant {name} is not JSON")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of names that differ: readers do not agree which of two holds."""
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("an object has a name twice")
-    return content
 
 
 def _check_format(content: dict[str, Any]) -> None:
