@@ -6,7 +6,6 @@ interruption changes it, and a longer run begins with a shorter one's trials.
 
 import secrets
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost import _processes
-from expost._files import write_with
+from expost._files import BROKEN_NPZ, write_with
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -112,7 +111,7 @@ class Trials:
             numbers = kept["numbers"].tolist()
             columns = {name: kept[name] for name in self.fields}
             format_, digest, entropy = str(kept["format"]), str(kept["digest"]), kept["entropy"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, *BROKEN_NPZ):
             raise InvalidInput(f"{where}: is not a file of trials; name another one.") from None
         same_seed = self.entropy is None or int(entropy) == self.entropy
         if format_ != _FORMAT or digest != self.digest or not same_seed:

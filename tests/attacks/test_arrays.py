@@ -192,6 +192,16 @@ def test_files_that_are_none(tmp_path):
     np.savez(path, losses=np.array([{}], dtype=object))
     with pytest.raises(InvalidInput, match="not an npz"):
         read_arrays(path)
+    np.savez_compressed(path, losses=np.linspace(0, 1, 99) ** 2)
+    whole = path.read_bytes()
+    start = whole.index(b"losses.npy") + len(b"losses.npy") + 40
+    broken = 0
+    for place in range(start, start + 60):
+        path.write_bytes(whole[:place] + bytes([255 - whole[place]]) + whole[place + 1 :])
+        with pytest.raises(InvalidInput, match="not an npz"):
+            read_arrays(path)
+        broken += 1
+    assert broken == 60
     np.savez(path, loss=[1.0])
     with pytest.raises(InvalidInput, match="'loss'"):
         read_arrays(path)

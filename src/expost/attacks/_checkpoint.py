@@ -8,7 +8,6 @@ was put there from one; a file that cannot be read, or is of another shape, is m
 """
 
 import secrets
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._files import read_json, write_json, write_with
+from expost._files import BROKEN_NPZ, read_json, write_json, write_with
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -86,7 +85,7 @@ class Checkpoint:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 mark = str(file["digest"])
                 arrays = {name: file[name] for name in shapes}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, *BROKEN_NPZ):
             return None
         if mark != self._mark(number):
             raise InvalidInput(f"{path}: is a reference of another audit; delete it.")

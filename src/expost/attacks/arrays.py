@@ -19,7 +19,6 @@ table     CSV or Parquet, a row each: ``loss``, ``confidence`` or ``probability`
           ``reference_j`` (the same quantity) with ``inside_j``, 0 or 1.
 """
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expost._files import BROKEN_NPZ
 from expost.attacks import signals
 from expost.attacks._answers import Labels
 from expost.attacks.evidence import LARGEST, Confidences, Evidence, Flags
@@ -250,7 +250,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
     except MemoryError:
         raise InvalidInput(f"{path}: says that it holds more than fits in memory.") from None
-    except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
+    except BROKEN_NPZ:
         raise InvalidInput(f"{path}: is not an npz file of plain arrays.") from None
     unknown = sorted(set(found) - {*_COLUMNS.values(), *_MORE})
     if unknown:
