@@ -322,6 +322,7 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
         (("classes",), ["no", "no"]),
         (("classes",), ["no", "perhaps", "yes"]),
         (("classes",), [["no"], ["yes"]]),
+        (("classes",), [["no"], ["yes", "perhaps"]]),
         (("feature_names",), ["a", "b"]),
         (("feature_names",), "abc"),
         (("read_from_data",), "data_norm"),

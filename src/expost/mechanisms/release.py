@@ -202,7 +202,9 @@ class Release(Displayed):
             release = cls._from_fields(value)
             _check_unedited(release, value)
             return release
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
+            if isinstance(error, ExpostError):
+                raise
             raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
 
     @classmethod
