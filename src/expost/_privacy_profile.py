@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from expost._columns import nats, printable
+from expost._columns import printable
 from expost._files import write_bytes
 from expost._groups import Explanation, Grouping, explain_exposure, group_exposure
 from expost._neighbours import Neighbours
+from expost._profile_figures import BELIEF, ProfileFigures
 from expost._row_identifiability import RowIdentifiability
 from expost._table import RowTable
 from expost.mechanisms import RowLosses
@@ -189,74 +190,46 @@ class PrivacyProfile(RowTable):
 
     def lines(self) -> list[str]:
         """Ten readable lines; no row's values, but ranks and exposures: curator only."""
-        if self.is_noiseless:
-            head = [
-                f"No noise: every loss is infinite, so {self._noun}s are ranked by how far they"
-                " move θ.",
-                f"distance     median {np.median(self.distance):.3g},"
-                f" largest {np.max(self.distance):.3g}",
-            ]
-        else:
-            exposure, share = self.exposure, np.mean(self.loss > 0)
-            # As on the page: so many rows are exposed by at most that.
-            middle, most = np.quantile(exposure, (0.5, 0.99), method="inverted_cdf")
+        return self.figures.lines()
+
+    @cached_property
+    def figures(self) -> ProfileFigures:
+        """What is said of all rows together."""
+        scores, exposure = self._scores, self.exposure
+        # As on the page: so many rows are exposed by at most that.
+        middle, late = np.quantile(scores, (0.5, 0.99), method="inverted_cdf")
+        known = self.losses.law is not None or self.losses.sampled is not None
+        ends = np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))
+        with np.errstate(invalid="ignore"):
             width = float(np.max(self.loss_high - self.loss_low))
-            outer = float(np.max(np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))))
-            risk = self.losses.worst_case_passed
-            passed = f", except with probability {risk:.1g}" if risk > 0 else ""
-            head = [
-                f"exposure     median {middle:.3g}, 99 % {most:.3g},"
-                f" largest {nats(f'{np.max(exposure):.3g}')}",
-                *self._typical_lines(),
-                f"worst case   at most {nats(f'{self.worst_case:.3g}')} promised, {self._anyone},"
-                f" any data{passed}"
-                if self.worst_case < np.inf
-                else "worst case   none is promised",
-                f"confidence   an undecided attacker is at most {expit(outer):.1%} sure of any"
-                f" {self._noun}",
-                f"direction    {share:.0%} of {self._noun}s show evidence that they were in the"
-                " data, the others that they were not",
-                f"precision    every loss is proved to within {_up(width / 2):.2g} nats",
-            ]
-        top = ", ".join(printable(self.key(int(row))) for row in self.ranking[:5])
-        of_rows = "" if self.sizes is None else f" with {self.rows} rows"
-        title = (
-            f"Privacy profile of {len(self)} {self._noun}s{of_rows} ({self.losses.relation.value})"
+        return ProfileFigures(
+            description=self.description,
+            relation=self.losses.relation,
+            count=len(self),
+            rows=self.rows,
+            most_rows=None if self.sizes is None else int(np.max(self.sizes)),
+            noiseless=self.is_noiseless,
+            middle=float(np.median(scores)) if self.is_noiseless else float(middle),
+            late=float(late),
+            largest=float(np.max(scores)),
+            typical=(float(np.median(self.typical)), float(np.max(self.typical)))
+            if known
+            else None,
+            worst_case=self.worst_case,
+            worst_case_passed=self.losses.worst_case_passed,
+            least_exposure=float(np.max(self._least_exposure)),
+            outer=float(np.max(ends)),
+            width=width,
+            past_promise=int(np.count_nonzero(exposure > self.worst_case)),
+            proved_past=int(np.count_nonzero(self._least_exposure > self.worst_case)),
+            past_belief=int(np.count_nonzero(self.confidence > BELIEF)),
+            inside=int(np.count_nonzero(self.loss > 0)),
+            top=tuple(printable(self.key(int(row))) for row in self.ranking[:5]),
         )
-        if self.promise_broken:
-            promised = nats(f"{self.worst_case:g}")
-            verb = "was" if promised == "1 nat" else "were"
-            title = (
-                f"PROMISE BROKEN: {self.rows_past_promise} of {len(self)} {self._noun}s"
-                f" ({self.losses.relation.value}) lose more than the {promised} that"
-                f" {verb} promised, one of them at least {np.max(self._least_exposure):.3g}"
-            )
-        return [
-            title,
-            f"model        {self.description}",
-            *head,
-            f"most exposed {top}",
-            f"mark         {self.audience.value}: {self.audience.meaning}",
-        ]
 
     @property
     def _noun(self) -> str:
         return "row" if self.sizes is None else "person"
-
-    @property
-    def _anyone(self) -> str:
-        if self.sizes is None:
-            return "any row"
-        most = int(np.max(self.sizes))
-        return f"any person of up to {most} row{'s' if most > 1 else ''}"
-
-    def _typical_lines(self) -> list[str]:
-        if self.losses.law is None and self.losses.sampled is None:
-            return []
-        return [
-            f"typical      median {np.median(self.typical):.3g},"
-            f" largest {nats(f'{np.max(self.typical):.3g}')}, the mean over all models it might be"
-        ]
 
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""
@@ -303,14 +276,6 @@ class PrivacyProfile(RowTable):
         if path is None:
             return text
         return write_bytes(self.audience.path(path), self.audience, text.encode())
-
-
-def _up(number: float) -> float:
-    """Two digits, rounded up: a bound that is shown is still a bound."""
-    if not 0 < number < np.inf:
-        return number
-    unit = 10.0 ** (np.floor(np.log10(number)) - 1)
-    return float(np.ceil(number / unit) * unit)
 
 
 def _finite(number: float) -> float | str:

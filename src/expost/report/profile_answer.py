@@ -6,9 +6,8 @@ Numbers only, so that no name from outside stands in these sentences.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
-from expost._privacy_profile import PrivacyProfile
+from expost._profile_figures import BELIEF, ProfileFigures
 from expost.mechanisms import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
@@ -18,22 +17,19 @@ from expost.types import Audience, Neighbouring
 
 __all__ = ["ProfileAnswer", "before_sharing"]
 
-# The belief that `choose_epsilon` keeps where nothing else is asked for.
-_BELIEF = 0.75
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileAnswer:
     """The sentences of one profile."""
 
-    profile: PrivacyProfile
+    profile: ProfileFigures
     release: Release | None
     persons: PersonFigures | None
 
     @property
     def headline(self) -> Headline:
         """Which ε, how exposed the most exposed is, what to do."""
-        if self.profile.is_noiseless:
+        if self.profile.noiseless:
             return self._noiseless
         return Headline(
             epsilon=self._promise,
@@ -46,17 +42,15 @@ class ProfileAnswer:
     def answer(self) -> tuple[str, ...]:
         """How the others fare."""
         profile = self.profile
-        if profile.is_noiseless:
-            median, largest = float(np.median(profile.distance)), float(np.max(profile.distance))
+        if profile.noiseless:
             return (
                 f"{self._noun.capitalize()}s can only be told apart by how far the model moves"
-                f" without them: half of them move it by at most {number(median)}, the one that"
-                f" moves it most by {number(largest)}.",
+                f" without them: half of them move it by at most {number(profile.middle)}, the one"
+                f" that moves it most by {number(profile.largest)}.",
             )
-        levels = np.quantile(profile.exposure, (0.5, 0.99), method="inverted_cdf")
-        middle, most = (float(level) for level in levels)
+        middle, most = profile.middle, profile.late
         return (
-            f"Half of the {count(len(profile))} {self._noun}s are exposed by at most"
+            f"Half of the {count(profile.count)} {self._noun}s are exposed by at most"
             f" {_nats(middle)} ({percent(certainty(middle))} sure), and 99 of 100 by at most"
             f" {_nats(most)} ({percent(certainty(most))} sure).",
         )
@@ -66,8 +60,8 @@ class ProfileAnswer:
         if self.persons is not None:
             return "person"
         # ADD and REPLACE answer for people who are not in the data.
-        removed = self.profile.losses.relation is Neighbouring.REMOVE
-        return "row" if removed or self.profile.is_noiseless else "candidate"
+        removed = self.profile.relation is Neighbouring.REMOVE
+        return "row" if removed or self.profile.noiseless else "candidate"
 
     @property
     def _known(self) -> str:
@@ -75,7 +69,7 @@ class ProfileAnswer:
 
     @property
     def _largest(self) -> float:
-        return float(np.max(self.profile.exposure))
+        return self.profile.largest
 
     @property
     def _delta(self) -> float | None:
@@ -107,8 +101,8 @@ class ProfileAnswer:
                 f"The promise is broken: {bound} were promised for any row of any data, and"
                 f" {count(profile.rows_past_promise)} of the {self._noun}s are proved to lose more."
             )
-        passed = profile.losses.worst_case_passed
-        past = int(np.count_nonzero(profile.exposure > promise))
+        passed = profile.worst_case_passed
+        past = profile.past_promise
         if self.release is None and passed > 0:
             here = (
                 f"no {self._noun} does" if past == 0 else f"{count(past)} of the {self._noun}s do"
@@ -145,7 +139,7 @@ class ProfileAnswer:
             beside = "" if self._delta is None else f" with δ = {number(self._delta)}"
             known = f"ε = {number(persons.row_epsilon)}{beside} for a row, and so "
         passed = f", except with probability {number(persons.passed)}" if persons.passed > 0 else ""
-        past = int(np.count_nonzero(profile.exposure > promise))
+        past = profile.past_promise
         taken = percent(min(self._largest / promise, 1.0))
         here = (
             f"and the most exposed person here takes up {taken} of it"
@@ -163,8 +157,8 @@ class ProfileAnswer:
                 " known why: the rows may not be those that it was trained on."
             )
         seeded = self.release is not None and self.release.seeded
-        past = int(np.count_nonzero(expit(profile.exposure) > _BELIEF))
-        limit = share_text(_BELIEF)
+        past = profile.past_belief
+        limit = share_text(BELIEF)
         if past:
             many = f"{count(past)} {self._noun}{' is' if past == 1 else 's are'}"
             rehearsed = "Its noise came from a seed, so this is a rehearsal; and " if seeded else ""
@@ -198,13 +192,13 @@ class ProfileAnswer:
 
     @property
     def _noiseless(self) -> Headline:
-        moved = int(np.count_nonzero(self.profile.loss > 0))
+        moved = self.profile.inside
         noun = self._noun
         return Headline(
             epsilon="This model carries no noise, so no ε is promised.",
             exposed=(
                 f"Somebody who knows {self._known} can be certain whether a {noun} was in the"
-                f" data, for {count(moved)} of its {count(len(self.profile))} {noun}s."
+                f" data, for {count(moved)} of its {count(self.profile.count)} {noun}s."
             ),
             advice=(
                 "Do not share it with anybody who may not see its rows: let expost epsilon find an"

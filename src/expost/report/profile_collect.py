@@ -54,7 +54,7 @@ def collect_profile(
     half = 0.5 * (profile.loss_high - profile.loss_low) if not profile.is_noiseless else np.zeros(1)
     proved = np.isfinite(half)
     persons = _persons(profile, release)
-    told = ProfileAnswer(profile=profile, release=release, persons=persons)
+    told = ProfileAnswer(profile=profile.figures, release=release, persons=persons)
     return ProfilePart(
         measure="distance" if profile.is_noiseless else "exposure",
         rows=len(profile) if persons is None else profile.rows,
