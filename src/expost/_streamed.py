@@ -5,9 +5,10 @@ What is held is a block for each worker, and O(d²). The mathematics is that of
 not know who makes them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -19,13 +20,67 @@ from expost._sketch import Sketch
 from expost.data.stream import RowStream, StreamBlock
 from expost.engine import Engine
 from expost.errors import InvalidInput
-from expost.glm import Constants, Minimiser, Objective, RowBlock
+from expost.glm import Constants, Minimiser, Objective, Problem, RowBlock, minimise
 from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
-__all__ = ["StreamedProblem", "change_of", "folded", "streamed_curvature"]
+__all__ = ["BlockLook", "Look", "StreamedProblem", "change_of", "folded", "streamed_curvature"]
 
 T = TypeVar("T")
+
+
+# Rows lie in the unit ball; their lengths are rounded up.
+_TOP = 1.001
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockLook:
+    """How long the rows of a block are, and its largest ∣y∣."""
+
+    rows: int
+    longest: float
+    label_size: float
+    norms: Sketch
+
+    @classmethod
+    def of(cls, block: StreamBlock) -> "BlockLook":
+        """Look at the rows."""
+        rows = RowBlock.of(block.X, block.y)
+        norms = Sketch(_TOP)
+        norms.add(np.minimum(rows.norms, _TOP))
+        return cls(
+            rows=len(rows),
+            longest=float(rows.norms.max()),
+            label_size=float(np.max(np.abs(rows.y))),
+            norms=norms,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The longest row, the largest ∣y∣, and a length that most rows do not exceed."""
+
+    longest: float
+    label_size: float
+    common_norm: float
+
+    @classmethod
+    def of(cls, blocks: Iterable[BlockLook], rows: int) -> "Look":
+        """What the blocks of ``rows`` rows have together."""
+        longest = size = 0.0
+        counted = 0
+        norms = Sketch(_TOP)
+        for block in blocks:
+            longest, size = max(longest, block.longest), max(size, block.label_size)
+            counted += block.rows
+            norms.merge(block.norms)
+        if counted != rows:
+            raise InvalidInput(
+                f"the table had {rows} rows and now has {counted}: it changed while it was being"
+                " read; start again."
+            )
+        common = float(norms.at(np.array([rows - rows // 32]))[0])
+        return cls(longest=longest, label_size=size, common_norm=common)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +93,7 @@ class StreamedProblem(Objective):
     penalty: FloatArray
     linear: FloatArray | None = None
     progress: Progress = SILENT
+    seen: Look | None = None
 
     def __post_init__(self) -> None:
         self._check()
@@ -59,52 +115,47 @@ class StreamedProblem(Objective):
 
     def with_linear(self, linear: FloatArray) -> Self:
         """The same rows under another linear term c; they are not looked at again."""
-        other = replace(self, linear=linear)
-        if "_look" in self.__dict__:
-            other.__dict__["_look"] = self._look
-        return other
+        return replace(self, linear=linear, seen=self._look)
+
+    @cached_property
+    def start(self) -> FloatArray:
+        """The minimiser over the first block alone, found where its rows are: passes are saved."""
+        task = _FirstFit(self.stream, self.loss, self.penalty, self.linear)
+        (theta,) = self.engine.map(task, [next(self.stream.items())])
+        return theta
+
+    def minimiser(self, tolerance: float) -> Minimiser:
+        """A(D), with a proved ∥∇J∥ ≤ ``tolerance``; found once."""
+        if tolerance not in self._minimisers:
+            self._minimisers[tolerance] = super().minimiser(tolerance)
+        return self._minimisers[tolerance]
+
+    @cached_property
+    def _minimisers(self) -> dict[float, Minimiser]:
+        return {}
 
     @property
     def longest(self) -> float:
         """The largest row norm."""
-        return self._look[0]
+        return self._look.longest
 
     @property
     def common_norm(self) -> float:
         """A length that about thirty-one rows of thirty-two do not exceed."""
-        return self._look[2]
+        return self._look.common_norm
 
     @property
     def label_size(self) -> float:
         """The largest ∣y∣."""
-        return self._look[1]
+        return self._look.label_size
 
     @cached_property
-    def _look(self) -> tuple[float, float, float]:
-        """One pass: the longest row, the largest label, a common length."""
-        longest = size = 0.0
-        counted = 0
-        norms = Sketch(_TOP)
-        for length, label, rows, sketch in self.fold(_look):
-            longest, size, counted = max(longest, length), max(size, label), counted + rows
-            norms.merge(sketch)
-        if counted != self.rows:
-            raise InvalidInput(
-                f"the table had {self.rows} rows and now has {counted}: it changed while it was"
-                " being read; start again."
-            )
-        rank = self.rows - self.rows // 32
-        return longest, size, float(norms.at(np.array([rank]))[0])
-
-
-# Rows lie in the unit ball; their lengths are rounded up.
-_TOP = 1.001
-
-
-def _look(block: RowBlock) -> tuple[float, float, int, Sketch]:
-    sketch = Sketch(_TOP)
-    sketch.add(np.minimum(block.norms, _TOP))
-    return float(block.norms.max()), float(np.max(np.abs(block.y))), len(block), sketch
+    def _look(self) -> Look:
+        """What is known of all rows; one pass, unless somebody has seen them."""
+        if self.seen is not None:
+            return self.seen
+        found = folded(self.stream, self.engine, BlockLook.of, self.progress)
+        return Look.of(chain.from_iterable(found), self.rows)
 
 
 def folded(
@@ -141,6 +192,23 @@ class _OnRows:
     def __call__(self, block: StreamBlock) -> Any:
         """What it gives."""
         return self._task(RowBlock.of(block.X, block.y))
+
+
+class _FirstFit:
+    """The minimiser over the first block of an item."""
+
+    def __init__(
+        self, stream: RowStream, loss: Loss, penalty: FloatArray, linear: FloatArray | None
+    ) -> None:
+        self._stream, self._loss, self._penalty, self._linear = stream, loss, penalty, linear
+
+    def __call__(self, item: Any) -> FloatArray:
+        """It need not be exact: it is where a search begins."""
+        block = next(self._stream.blocks(item))
+        problem = Problem(
+            X=block.X, y=block.y, loss=self._loss, penalty=self._penalty, linear=self._linear
+        )
+        return minimise(problem, tolerance=1e-6, require=False).theta
 
 
 def change_of(block: RowBlock, theta: FloatArray, loss: Loss, *, sign: int = -1) -> Change:

@@ -13,7 +13,7 @@ from expost._shifts import Shifts
 from expost._streamed import StreamedProblem, change_of, streamed_curvature
 from expost._target import without_noise
 from expost.errors import WrongRows
-from expost.glm import RowBlock, minimise
+from expost.glm import RowBlock
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
@@ -22,6 +22,7 @@ from expost.mechanisms import (
     RowLosses,
     Tangent,
 )
+from expost.mechanisms.output import TOLERANCE
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["BlockLosses", "BlockNeighbours", "block_losses"]
@@ -88,7 +89,7 @@ def block_losses(release: Release, problem: StreamedProblem) -> BlockLosses:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
         return BlockLosses(theta=theta, mechanism=how, tangent=replace(tangent, objective=None))
-    base = minimise(problem, tolerance=1e-12)
+    base = problem.minimiser(TOLERANCE)
     expansion = expand_curvature(
         streamed_curvature(problem, base),
         signs=(-1,),

@@ -4,18 +4,18 @@ The first pass says of the rows what an estimator would see of them at once (:cl
 minimiser then asks for its own. Nothing of the rows is held but what the model is made of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from expost import _validate
 from expost._content import Content, leaves
 from expost._progress import SILENT, Progress
-from expost._streamed import StreamedProblem, folded
+from expost._streamed import BlockLook, Look, StreamedProblem, folded
 from expost.data.stream import RowStream, StreamBlock
 from expost.engine import Engine
-from expost.errors import InvalidInput
 from expost.estimators import Estimator, Prepared, PrivateRidge
 from expost.losses import Loss, Squared
 
@@ -32,6 +32,7 @@ class Facts:
     ``clipped``        rows that are longer than the encoding says any is.
     ``unknown``        by column, cells that are no level of the encoding.
     ``content``        the digest of the rows; see :mod:`expost._content`.
+    ``look``           what a :class:`StreamedProblem` asks of them first.
     """
 
     rows: int
@@ -41,19 +42,20 @@ class Facts:
     clipped: int
     unknown: Mapping[str, int]
     content: bytes
+    look: Look
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
     """The same of one block."""
 
-    rows: int
     positive: int
     largest_label: float
     past: int
     clipped: int
     unknown: Mapping[str, int]
     leaves: bytes
+    look: BlockLook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +71,13 @@ class _See:
         size = np.abs(y)
         bound = np.inf if self.label_bound is None else self.label_bound
         return _Seen(
-            rows=len(y),
             positive=int(np.count_nonzero(y > 0)),
             largest_label=float(size.max()),
             past=int(np.count_nonzero(size > bound)),
             clipped=block.clipped,
             unknown=block.encoded.unknown,
             leaves=leaves(block.encoded.X, (y > 0).astype(float) if self.classified else y),
+            look=BlockLook.of(block),
         )
 
 
@@ -84,29 +86,29 @@ def facts_of(stream: RowStream, engine: Engine, progress: Progress = SILENT) -> 
     classes = stream.encoding.target.classes
     content = Content(len(stream.encoding.feature_names), classes)
     task = _See(classified=classes is not None, label_bound=stream.label_bound)
-    rows = positive = past = clipped = 0
+    positive = past = clipped = 0
     largest, unknown = 0.0, dict[str, int]()
-    for found in folded(stream, engine, task, progress):
-        for seen in found:
-            rows, positive = rows + seen.rows, positive + seen.positive
-            past, clipped = past + seen.past, clipped + seen.clipped
-            largest = max(largest, seen.largest_label)
+
+    def looks() -> Iterator[BlockLook]:
+        nonlocal positive, past, clipped, largest
+        for seen in chain.from_iterable(folded(stream, engine, task, progress)):
+            positive, past = positive + seen.positive, past + seen.past
+            clipped, largest = clipped + seen.clipped, max(largest, seen.largest_label)
             for name, count in seen.unknown.items():
                 unknown[name] = unknown.get(name, 0) + count
-            content.add(seen.rows, seen.leaves)
-    if rows != stream.rows:
-        raise InvalidInput(
-            f"the table had {stream.rows} rows and now has {rows}: it changed while it was being"
-            " read; start again."
-        )
+            content.add(seen.look.rows, seen.leaves)
+            yield seen.look
+
+    look = Look.of(looks(), stream.rows)
     return Facts(
-        rows=rows,
+        rows=stream.rows,
         positive=positive,
         largest_label=largest,
         past=past,
         clipped=clipped,
         unknown=unknown,
         content=content.value,
+        look=look,
     )
 
 
@@ -144,6 +146,7 @@ def prepared_stream(
             loss=loss,
             penalty=np.full(stream.columns, how.total_regularization),
             progress=progress,
+            seen=facts.look,
         ),
         mechanism=how,
         ball=stream.ball,

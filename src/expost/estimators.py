@@ -32,7 +32,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
-from expost.glm import Objective, Problem, minimise
+from expost.glm import Objective, Problem
 from expost.losses import HuberHinge, Logistic, Loss, Squared
 from expost.mechanisms import (
     Mechanism,
@@ -623,7 +623,7 @@ def _released(
     if isinstance(how, OutputPerturbation):
         # The estimators of two classes alone have one.
         assert isinstance(problem, Objective)
-        return how.release(minimise(problem, tolerance=TOLERANCE), rng)
+        return how.release(problem.minimiser(TOLERANCE), rng)
     return how.release(problem, rng)
 
 

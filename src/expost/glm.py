@@ -150,6 +150,15 @@ class Objective(ABC):
             raise InvalidInput("penalty: must hold one number ≥ 0 for each column.")
 
     @property
+    def start(self) -> FloatArray:
+        """Where the search for the minimiser begins."""
+        return np.zeros(self.columns)
+
+    def minimiser(self, tolerance: float) -> "Minimiser":
+        """A(D), with a proved ∥∇J∥ ≤ ``tolerance``."""
+        return minimise(self, tolerance=tolerance)
+
+    @property
     def constants(self) -> Constants:
         """What its passes need to know beside the rows."""
         return Constants(loss=self.loss, columns=self.columns, label_size=self.label_size)
@@ -263,7 +272,7 @@ def minimise(
     their gradient in extended precision. Raises :class:`ConvergenceError` if the bound cannot be
     reached and ``require`` is set: no result is passed off as the minimiser that is not.
     """
-    theta = np.zeros(problem.columns) if start is None else start.copy()
+    theta = (problem.start if start is None else start).copy()
     state = _evaluate(problem, theta)
     for iteration in range(200):
         if state.gradient_bound <= tolerance:

@@ -59,13 +59,13 @@ class NumericEntry:
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and 0: no number is unknown."""
-        absent = np.asarray(cells.is_null())
-        if self.fill is None and absent.any():
+        if self.fill is None and cells.null_count:
+            absent = np.asarray(cells.is_null())
             raise InvalidInput(
                 f"column {self.name!r}, row {first_row + int(absent.argmax())}: is missing, and the"
                 " encoding has no fill for the column; give it one."
             )
-        values = np.asarray(pc.fill_null(cells, 0.0 if self.fill is None else self.fill))
+        values = np.asarray(cells if self.fill is None else pc.fill_null(cells, self.fill))
         with np.errstate(over="ignore", invalid="ignore"):
             standard = (values - self.mean) / self.scale
         wild = ~np.isfinite(standard)
@@ -76,7 +76,7 @@ class NumericEntry:
             )
         if self.fill is None:
             return standard[:, None], 0
-        return np.column_stack([standard, absent.astype(np.float64)]), 0
+        return np.column_stack([standard, np.asarray(cells.is_null(), dtype=np.float64)]), 0
 
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON values."""

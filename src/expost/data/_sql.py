@@ -9,7 +9,7 @@ from expost.data._duck import string
 from expost.data._raw import RawColumn
 from expost.errors import InvalidInput
 
-__all__ = ["NUMBER", "is_number", "number", "text", "typed"]
+__all__ = ["NUMBER", "as_double", "is_number", "number", "text", "typed"]
 
 # The decimal numbers; DuckDB's own cast also takes 1_000, +-1, nan and inf.
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -44,10 +44,15 @@ def text(column: RawColumn, missing: Sequence[str]) -> str:
     return cell
 
 
+def as_double(sql: str) -> str:
+    """A cell that is a number, as float64."""
+    return f"CAST({sql} AS DOUBLE)"
+
+
 def number(column: RawColumn, missing: Sequence[str]) -> str:
     """The cell as a DOUBLE, where it is known to be a number or missing."""
     if column.type in ("integer", "float"):
-        value = f"CAST({column.sql} AS DOUBLE)"
+        value = as_double(column.sql)
         for token in map(_finite, missing):
             value = value if token is None else f"nullif({value}, CAST({token!r} AS DOUBLE))"
         return value

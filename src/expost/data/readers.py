@@ -7,6 +7,7 @@ beginning by one reader, and an item is a block itself.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.parquet
 
 from expost.data._duck import Relation
 from expost.data._raw import plain
+from expost.data._sql import as_double
 from expost.data.sources import Table
 from expost.errors import InvalidInput
 
@@ -24,6 +26,8 @@ __all__ = ["Block", "HandedReader", "ParquetReader", "Reader", "TableReader", "r
 
 # Rows that are decoded at a time.
 _FETCH = 2**14
+# Numbers that float64 holds as they are.
+_EXACT = (pa.float64(), pa.float32(), pa.int32(), pa.int16(), pa.int8(), pa.uint16(), pa.uint8())
 # Blocks that one worker reads one after another: a row group is decoded once.
 _BLOCKS_AN_ITEM = 8
 
@@ -141,12 +145,26 @@ class ParquetReader:
         """The blocks of a range; each becomes typed cells as a whole table's would."""
         start = item.start
         for table in self._raw(item):
-            relation = Relation(label=self.label, clause="source", arrow=table)
-            found = list(relation.batches(self.expressions, size=max(table.num_rows, 1)))
-            typed = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
-            batch = pa.RecordBatch.from_arrays(typed.columns, names=list(self.columns))
+            batch = pa.RecordBatch.from_arrays(self._typed(table), names=list(self.columns))
             yield Block(start=start, batch=batch)
             start += batch.num_rows
+
+    def _typed(self, table: Any) -> list[Any]:
+        """The typed cells of a block, column by column; plain numbers are taken as they are."""
+        cells = {
+            number: table.column(short).cast(pa.float64()).combine_chunks()
+            for number, (_, short) in enumerate(self.names)
+            if self.expressions[number] == as_double(short) and table.column(short).type in _EXACT
+        }
+        others = [number for number in range(len(self.names)) if number not in cells]
+        if others:
+            wanted = [self.expressions[number] for number in others]
+            held = table.select([self.names[number][1] for number in others])
+            relation = Relation(label=self.label, clause="source", arrow=held)
+            found = pa.Table.from_batches(relation.batches(wanted, size=max(table.num_rows, 1)))
+            for number, column in zip(others, found.combine_chunks().columns, strict=True):
+                cells[number] = column.combine_chunks()
+        return [_one(cells[number]) for number in range(len(self.names))]
 
     def _raw(self, item: Span) -> Iterator[Any]:
         """Undecoded cells of the range, in tables of one block each."""
@@ -190,10 +208,10 @@ class ParquetReader:
         """(number of the file, row group, its first row, its rows), in order."""
         found, first = [], 0
         for number, (path, size, changed) in enumerate(self.files):
-            status = path.stat()
-            if (status.st_size, status.st_mtime_ns) != (size, changed):
-                raise InvalidInput(f"{path}: changed while it was being read; start again.")
             with self._open(path) as file:
+                status = path.stat()
+                if (status.st_size, status.st_mtime_ns) != (size, changed):
+                    raise InvalidInput(f"{path}: changed while it was being read; start again.")
                 metadata = file.metadata
                 for group in range(metadata.num_row_groups):
                     count = metadata.row_group(group).num_rows
@@ -201,9 +219,14 @@ class ParquetReader:
                     first += count
         return found
 
-    def _open(self, path: Path) -> Any:
+    @contextmanager
+    def _open(self, path: Path) -> Iterator[Any]:
         try:
-            return pa.parquet.ParquetFile(path)
+            with pa.parquet.ParquetFile(path) as file:
+                yield file
+        except InvalidInput:
+            raise
+        # A page is decoded when it is read, and may be damaged where the rest is whole.
         except (pa.ArrowException, OSError, ValueError):
             raise InvalidInput(
                 f"{path}: is not a whole Parquet file; write or copy it again."
@@ -213,6 +236,11 @@ class ParquetReader:
         table = pa.Table.from_batches(batches)
         arrays = {short: plain(table.column(name)) for name, short in self.names}
         return pa.table(arrays)
+
+
+def _one(column: Any) -> Any:
+    """A column as one array."""
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
 def _with_constants(batch: Any, cells: dict[str, str | None]) -> Any:
