@@ -20,7 +20,7 @@ from expost._jobs.table import Rows, TableJob, check_options, noted, read_rows
 from expost._progress import SILENT, Progress
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
-from expost._sweep import OutputSweep
+from expost._sweep import LawSweep
 from expost.data import Encoding
 from expost.mechanisms import Mechanism
 from expost.mechanisms.sampling import ObjectiveSampler
@@ -114,7 +114,7 @@ def _options(job: EpsilonJob, rows: Rows) -> dict[str, Any]:
 
 def _mechanism(choice: EpsilonChoice) -> Mechanism:
     sweep = choice.sweep
-    if isinstance(sweep, OutputSweep):
+    if isinstance(sweep, LawSweep):
         return sweep.mechanism
     assert isinstance(sweep, SampledSweep)
     assert isinstance(sweep.mechanism, ObjectiveSampler)

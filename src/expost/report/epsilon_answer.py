@@ -10,7 +10,7 @@ import numpy as np
 
 from expost._choice import EpsilonChoice
 from expost._recommend import rounded_down, rounded_up
-from expost._sweep import OutputSweep
+from expost._sweep import LawSweep
 from expost._utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
 from expost.report.parts import Headline, one_line
@@ -60,7 +60,7 @@ def epsilon_answer(choice: EpsilonChoice) -> tuple[str, ...]:
 def _belief_sentence(choice: EpsilonChoice) -> str:
     bound, epsilon = choice.bound, choice.recommended
     assert epsilon is not None
-    if isinstance(choice.sweep, OutputSweep):
+    if isinstance(choice.sweep, LawSweep):
         epsilon = rounded_down(epsilon)
     belief = uncertain(choice.sweep.belief(bound, np.array([epsilon]))[0])
     before = (
@@ -84,7 +84,7 @@ def _belief_sentence(choice: EpsilonChoice) -> str:
 
 def _unlucky_sentence(choice: EpsilonChoice, epsilon: float) -> str:
     """A mean hides the unlucky release: what the worst in twenty does, where the law is known."""
-    if choice.bound.quantile is not None or not isinstance(choice.sweep, OutputSweep):
+    if choice.bound.quantile is not None or not isinstance(choice.sweep, LawSweep):
         return ""
     unlucky = replace(choice.bound, quantile=_UNLUCKY)
     belief = uncertain(choice.sweep.belief(unlucky, np.array([epsilon]))[0])
@@ -138,7 +138,7 @@ def _cost(curve: Curve, place: int) -> str:
 
 def _transition_sentence(choice: EpsilonChoice) -> str:
     low, high, sweep = choice.low, choice.high, choice.sweep
-    share = sweep.share if isinstance(sweep, OutputSweep) else None
+    share = sweep.share if isinstance(sweep, LawSweep) else None
     many = (
         "the asked share of"
         if share is None

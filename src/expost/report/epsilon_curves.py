@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from expost._choice import EpsilonChoice
-from expost._sweep import BeliefBound, OutputSweep, Pair
+from expost._sweep import BeliefBound, LawSweep, Pair
 from expost._transition import first_plateau
 from expost.types import FloatArray
 
@@ -50,7 +50,7 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
     """Fine curves from the exact law, or what is known at ``choice.epsilons``."""
     sweep = choice.sweep
     axis = _axis(choice)
-    if not isinstance(sweep, OutputSweep):
+    if not isinstance(sweep, LawSweep):
         return EpsilonCurves(
             epsilons=choice.epsilons,
             belief=choice.belief,
@@ -63,7 +63,7 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
     is_way = sweep.mechanism.noise == "laplace"
     return EpsilonCurves(
         epsilons=fine.epsilons,
-        belief=_belief(fine, float(np.max(fine.far)), choice.bound),
+        belief=_belief(fine, fine.distances.farthest, choice.bound),
         middle_belief=_middle_belief(fine, choice.bound),
         way=_ways(fine) if is_way else fine.one_sidedness,
         is_way=is_way,
@@ -73,17 +73,17 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
 
 def middle_belief(choice: EpsilonChoice, epsilon: float) -> float | None:
     """The typical belief in the median row at one ε; None where no law is known."""
-    if not isinstance(choice.sweep, OutputSweep):
+    if not isinstance(choice.sweep, LawSweep):
         return None
     there = replace(choice.sweep, epsilons=np.array([epsilon]))
     return float(_middle_belief(there, choice.bound)[0])
 
 
-def _middle_belief(sweep: OutputSweep, bound: BeliefBound) -> FloatArray:
-    return _belief(sweep, float(np.median(sweep.neighbours.distance)), bound)
+def _middle_belief(sweep: LawSweep, bound: BeliefBound) -> FloatArray:
+    return _belief(sweep, sweep.distances.median, bound)
 
 
-def _belief(sweep: OutputSweep, distance: float, bound: BeliefBound) -> FloatArray:
+def _belief(sweep: LawSweep, distance: float, bound: BeliefBound) -> FloatArray:
     """What ``sweep.belief`` is of the farthest row, of a row at this distance."""
     law = sweep.mechanism.loss_law(distance / sweep.resolutions)
     if bound.quantile is None:
@@ -103,12 +103,12 @@ def _axis(choice: EpsilonChoice) -> tuple[float, float]:
     return (low, high) if high > low * _MARGIN else (low / _MARGIN, high * _MARGIN)
 
 
-def _ways(sweep: OutputSweep) -> Pair:
+def _ways(sweep: LawSweep) -> Pair:
     """s(t), or E[ℓ]/t at d = 1; a row that the model does not depend on stays where it is."""
-    dimension, distance = sweep.mechanism.dimension, sweep.neighbours.distance
+    dimension, distances = sweep.mechanism.dimension, sweep.distances
     start = 0.0 if dimension == 1 else first_plateau(dimension)
     ways = []
-    for apart in (float(np.max(distance)), float(np.median(distance))):
+    for apart in (distances.largest, distances.median):
         separation = apart / sweep.resolutions
         law = sweep.mechanism.loss_law(separation)
         followed = law.expected_loss if dimension == 1 else law.expected_exposure

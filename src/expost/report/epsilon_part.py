@@ -14,7 +14,7 @@ from expost._choice import EpsilonChoice
 from expost._groups import printable
 from expost._recommend import rounded_down, rounded_up
 from expost._selection import selection_cost
-from expost._sweep import BeliefBound, OutputSweep
+from expost._sweep import BeliefBound, LawSweep, Sweep, share_ranks
 from expost._utility import Utility
 from expost.errors import InvalidInput
 from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_headline
@@ -195,7 +195,7 @@ def collect_epsilon(
         curve=tuple(_curve(curves)),
         utility=None if choice.utility is None else _utility(choice.utility),
         table=_table(choice),
-        critical=_critical(choice.critical_epsilon),
+        critical=_critical(choice.sweep),
         candidates=candidates,
         choosing=_CHOOSING,
         lost=_lost(candidates),
@@ -256,9 +256,9 @@ def _table(choice: EpsilonChoice) -> tuple[EpsilonRow, ...]:
     """A line for each ε that was tried; the ends of interest too, where the law is known there."""
     sweep = choice.sweep
     special = _special(choice)
-    if isinstance(sweep, OutputSweep):
+    if isinstance(sweep, LawSweep):
         sweep = replace(sweep, epsilons=np.union1d(sweep.epsilons, [*special]))
-    typical = sweep.typical
+    middle, largest = _typical(sweep)
     belief = sweep.belief(choice.bound, sweep.epsilons)
     rows = []
     for place, epsilon in enumerate(sweep.epsilons.tolist()):
@@ -268,13 +268,22 @@ def _table(choice: EpsilonChoice) -> tuple[EpsilonRow, ...]:
                 epsilon=epsilon,
                 mark=", ".join(words),
                 belief=uncertain(belief[place]),
-                # A row's own figure, as on the slider and in the table of a profile.
-                middle=float(np.quantile(typical[place], 0.5, method="inverted_cdf")),
-                largest=float(np.max(typical[place])),
+                middle=float(middle[place]),
+                largest=float(largest[place]),
                 scores=() if choice.utility is None else tuple(_scores(choice.utility, tried)),
             )
         )
     return tuple(rows)
+
+
+def _typical(sweep: Sweep) -> tuple[FloatArray, FloatArray]:
+    """(k,) the median and the largest typical exposure: a row's own, as on the slider."""
+    if isinstance(sweep, LawSweep):
+        middle = sweep.rows + 1 - share_ranks(sweep.rows, np.array([0.5]))
+        found = sweep.typical_at(np.array([int(middle[0]), 1]))
+        return found[:, 0], found[:, 1]
+    typical = sweep.typical
+    return np.quantile(typical, 0.5, axis=1, method="inverted_cdf"), np.max(typical, axis=1)
 
 
 def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
@@ -290,7 +299,7 @@ def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
             continue
         # A mechanism that is sampled is known only where it was.
         typed = float(epsilon)
-        if isinstance(choice.sweep, OutputSweep):
+        if isinstance(choice.sweep, LawSweep):
             typed = (rounded_up if words == _ENDS else rounded_down)(epsilon)
         said.setdefault(typed, ([], float(epsilon)))[0].append(words)
     return said
@@ -310,15 +319,18 @@ def _scores(utility: Utility, epsilon: float) -> Iterator[Score]:
         )
 
 
-def _critical(critical: FloatArray) -> tuple[CriticalShare, ...]:
-    # A row without a critical ε has left its plateau at every ε: it comes first.
-    ascending = np.sort(np.where(np.isnan(critical), 0.0, critical))
-    if not len(ascending):
+def _critical(sweep: Sweep) -> tuple[CriticalShare, ...]:
+    rows = sweep.rows
+    if not rows:
         raise InvalidInput("choice: has no rows.")
-    shares = [share for share in _SHARES if share == 1 or share * len(ascending) >= 2]
-    found = np.quantile(ascending, shares, method="inverted_cdf")
-    places = [(0.0, ascending[0]), *zip(shares, found, strict=True)]
+    shares = [0.0, *(share for share in _SHARES if share == 1 or share * rows >= 2)]
+    ranks = share_ranks(rows, np.array(shares))
+    if isinstance(sweep, LawSweep):
+        found = sweep.critical_at(ranks)
+    else:
+        # A row without a critical ε has left its plateau at every ε: it comes first.
+        found = np.sort(np.where(np.isnan(sweep.critical), 0.0, sweep.critical))[ranks - 1]
     return tuple(
         CriticalShare(share=share, epsilon=float(epsilon) if epsilon > 0 else None)
-        for share, epsilon in places
+        for share, epsilon in zip(shares, found, strict=True)
     )

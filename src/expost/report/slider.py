@@ -18,13 +18,13 @@ from expost._choice import EpsilonChoice
 from expost._privacy_profile import PrivacyProfile
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
-from expost._sweep import OutputSweep
+from expost._sweep import Distances, LawSweep, RowDistances, share_ranks
 from expost.errors import InvalidInput
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.report.wording import number
-from expost.types import FloatArray, IntArray
+from expost.types import IntArray
 
 __all__ = [
     "SHARES",
@@ -202,7 +202,12 @@ def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -
         unit=people if profile.sizes is None else "person",
         prior=0.5,
         absent=absent,
-        exact=_exact(mechanism, profile.distance, profile.losses.distance_error, 0.5, (low, high)),
+        exact=_exact(
+            mechanism,
+            RowDistances(distance=profile.distance, error_bound=profile.losses.distance_error),
+            0.5,
+            (low, high),
+        ),
     )
 
 
@@ -215,8 +220,8 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
         start, begins = math.sqrt(low * high), "the middle of the range"
     else:
         start = min(max(rounded_down(choice.recommended), low), high)
-    if isinstance(sweep, OutputSweep):
-        if not np.any(sweep.neighbours.distance > 0):
+    if isinstance(sweep, LawSweep):
+        if not sweep.distances.largest > 0:
             return None
         return SliderData(
             low=low,
@@ -225,13 +230,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
             begins=begins,
             unit="row",
             prior=choice.bound.prior,
-            exact=_exact(
-                sweep.mechanism,
-                sweep.neighbours.distance,
-                sweep.neighbours.error_bound,
-                choice.bound.prior,
-                (low, high),
-            ),
+            exact=_exact(sweep.mechanism, sweep.distances, choice.bound.prior, (low, high)),
         )
     if not isinstance(sweep, SampledSweep):
         return None
@@ -263,16 +262,14 @@ def _axis_around(epsilon: float) -> tuple[float, float]:
 
 def _exact(
     mechanism: OutputPerturbation,
-    distance: FloatArray,
-    error: FloatArray,
+    distances: Distances,
     prior: float,
     axis: tuple[float, float],
 ) -> ExactSlider:
-    descending = np.sort(distance)[::-1]
-    ranks = curve_ranks(len(descending))
-    farthest = float(np.max(distance + error))
+    ranks = curve_ranks(distances.rows)
+    from_the_top = distances.rows + 1 - share_ranks(distances.rows, np.array(SHARES))
+    farthest, least = distances.farthest, distances.least
     scale, scale_error = scale_table(mechanism, *axis)
-    least = float(np.min(distance[distance > 0]))
 
     def separation(epsilon: float, apart: float) -> float:
         return epsilon * math.exp(scale(math.log(epsilon))) * apart
@@ -282,12 +279,12 @@ def _exact(
         law=law,
         scale=scale,
         ranks=tuple(ranks.tolist()),
-        distances=tuple(descending[ranks - 1].tolist()),
-        quantiles=tuple(np.quantile(distance, SHARES, method="inverted_cdf").tolist()),
+        distances=tuple(distances.at(ranks).tolist()),
+        quantiles=tuple(distances.at(from_the_top).tolist()),
         farthest=farthest,
         # By how much more a figure may err than t: E∣ℓ∣ grows at most like μ², and no belief or
         # advantage moves by more than 4 as t is multiplied by e, for priors from 10⁻¹² on.
-        error=law.error + 4 * scale_error,
+        error=law.error + 4 * (scale_error + distances.error),
     )
 
 
