@@ -14,7 +14,68 @@ from expost._published import PublishedReport
 from expost._table import RowTable
 from expost.types import Audience, FloatArray
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "ComparisonFigures", "ratios"]
+
+FORMAT = "expost-comparison/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonFigures:
+    """Aggregates of all rows; they depend on the data.
+
+    ``failures``      rows that lose more than their bound says.
+    ``median_ratio``  of bound/exposure; infinite where most rows lose nothing.
+    ``median_error``  how far the medians may be off, relative to themselves: 0 where rows were
+                      sorted, and not counted.
+    """
+
+    rows: int
+    failures: int
+    fails_with: float
+    median_exposure: float
+    largest_exposure: float
+    median_bound: float
+    largest_bound: float
+    median_ratio: float
+    median_error: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """By name, as JSON knows them."""
+        figures = {
+            "rows": self.rows,
+            "failures": self.failures,
+            "fails_with": self.fails_with,
+            "median exposure": self.median_exposure,
+            "largest exposure": self.largest_exposure,
+            "median bound": _finite(self.median_bound),
+            "largest bound": _finite(self.largest_bound),
+            "median ratio": _finite(self.median_ratio),
+        }
+        return figures | ({"median error": self.median_error} if self.median_error else {})
+
+    def lines(self) -> list[str]:
+        """A few readable lines."""
+        failed = "no row loses" if not self.failures else f"{self.failures} rows lose"
+        ratio = _finite(self.median_ratio)
+        return [
+            f"Beside the exact losses of {self.rows} rows (for the curator only)",
+            f"exact        median {self.median_exposure:.3g}, largest"
+            f" {nats(format(self.largest_exposure, '.3g'))}",
+            f"published    median {self.median_bound:.3g}, largest"
+            f" {nats(format(self.largest_bound, '.3g'))}; the median ratio is"
+            f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
+            f"failures     {failed} more than the bound says",
+        ]
+
+    def to_json(self, description: str) -> dict[str, Any]:
+        """What a file of them begins with."""
+        return {
+            "format": FORMAT,
+            "audience": Audience.FAIL.value,
+            "meaning": Audience.FAIL.meaning,
+            "model": description,
+            "summary": self.summary(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -51,13 +112,26 @@ class Comparison(RowTable):
     def ratio(self) -> FloatArray:
         """(n,) bound/exposure: at least 1 where the bound holds; infinite where nothing is lost."""
         exposure = self.profile.exposure
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.where(exposure > 0, self.bound / np.where(exposure > 0, exposure, 1), np.inf)
+        return ratios(self.bound, exposure)
 
     @property
     def failures(self) -> int:
         """How many rows lose more than their bound says."""
         return int(np.count_nonzero(self.profile.exposure > self.bound))
+
+    @property
+    def figures(self) -> ComparisonFigures:
+        """Aggregates of all rows."""
+        return ComparisonFigures(
+            rows=len(self),
+            failures=self.failures,
+            fails_with=self.fails_with,
+            median_exposure=float(np.median(self.profile.exposure)),
+            largest_exposure=float(np.max(self.profile.exposure)),
+            median_bound=float(np.median(self.bound)),
+            largest_bound=float(np.max(self.bound)),
+            median_ratio=float(np.median(self.ratio)),
+        )
 
     def __len__(self) -> int:
         return len(self.bound)
@@ -79,45 +153,26 @@ class Comparison(RowTable):
 
     def summary(self) -> dict[str, Any]:
         """Aggregates; they depend on the data."""
-        ratio = self.ratio
-        return {
-            "rows": len(self),
-            "failures": self.failures,
-            "fails_with": self.fails_with,
-            "median exposure": float(np.median(self.profile.exposure)),
-            "largest exposure": float(np.max(self.profile.exposure)),
-            "median bound": float(np.median(self.bound)),
-            "largest bound": float(np.max(self.bound)),
-            "median ratio": _finite(float(np.median(ratio))),
-        }
+        return self.figures.summary()
 
     def lines(self) -> list[str]:
         """A few readable lines."""
-        figures = self.summary()
-        failed = "no row loses" if not self.failures else f"{self.failures} rows lose"
-        ratio = figures["median ratio"]
-        return [
-            f"Beside the exact losses of {len(self)} rows (for the curator only)",
-            f"exact        median {figures['median exposure']:.3g}, largest"
-            f" {nats(format(figures['largest exposure'], '.3g'))}",
-            f"published    median {figures['median bound']:.3g}, largest"
-            f" {nats(format(figures['largest bound'], '.3g'))}; the median ratio is"
-            f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
-            f"failures     {failed} more than the bound says",
-        ]
+        return self.figures.lines()
 
     def to_json(self, path: str | Path) -> Path:
         """Write the table by columns to a CURATOR-ONLY file."""
         value = {
-            "format": "expost-comparison/1",
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
-            "model": self.profile.description,
-            "summary": self.summary(),
+            **self.figures.to_json(self.profile.description),
             "rows": {name: _listed(values) for name, values in self.columns().items()},
         }
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         return write_bytes(self.audience.path(path), self.audience, text.encode())
+
+
+def ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:
+    """bound/exposure, infinite where nothing is lost."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.where(exposure > 0, bound / np.where(exposure > 0, exposure, 1), np.inf)
 
 
 def _listed(values: Any) -> list[Any]:

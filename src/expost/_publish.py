@@ -1,5 +1,6 @@
 """The verb ``publish``: a report of one released model that may leave the building."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 
-__all__ = ["publish"]
+__all__ = ["Asked", "publish"]
 
 
 def publish(
@@ -46,36 +47,82 @@ def publish(
     Refused are models that hold anything read from their rows, that carry no noise or the noise of
     a seed, and for a data-dependent report those with too little regularization.
     """
-    _validate.one_of("kind", kind, KINDS)
-    rho = _validate.probability("failure_probability", failure_probability)
-    release = _release(model)
-    how = release.mechanism
-    check_publishable(release)
-    budget = None
-    if kind == "data-dependent":
-        budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
-    else:
-        _refuse_budget(
-            epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
-        )
-    if budget is None:
-        if X is not None or y is not None:
-            _checked_rows(release, X, y)
-        return PublishedReport(release=release, failure_probability=rho)
-    assert isinstance(how, ObjectivePerturbation)
-    mechanism = TangentMechanism(budget=budget, how=how, theta=release.theta)
-    # Whatever can be refused is refused before the rows are touched.
-    mechanism.check()
-    if X is None or y is None:
-        raise InvalidInput("X, y: a data-dependent report needs the rows of the model; pass them.")
-    tangent = _checked_rows(release, X, y)
-    assert tangent is not None
-    return PublishedReport(
-        release=release,
-        failure_probability=rho,
-        budget=budget,
-        released=mechanism.release(tangent),
+    asked = Asked.of(
+        model,
+        kind=kind,
+        failure_probability=failure_probability,
+        epsilon_gradient=epsilon_gradient,
+        epsilon_hessian=epsilon_hessian,
+        delta=delta,
     )
+    if asked.extra is not None and (X is None or y is None):
+        raise InvalidInput("X, y: a data-dependent report needs the rows of the model; pass them.")
+    tangent = None
+    if X is not None or y is not None:
+        tangent = _checked_rows(asked.release, X, y)
+    return asked.report(tangent)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """A report that can be made: whatever can be refused is, before any row is touched.
+
+    ``extra``  how a data-dependent one releases a gradient and a Hessian beside the model.
+    """
+
+    release: Release
+    failure_probability: float
+    extra: TangentMechanism | None
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        *,
+        kind: str,
+        failure_probability: float,
+        epsilon_gradient: float | None,
+        epsilon_hessian: float | None,
+        delta: float | None,
+    ) -> "Asked":
+        """What :func:`publish` is asked for."""
+        _validate.one_of("kind", kind, KINDS)
+        rho = _validate.probability("failure_probability", failure_probability)
+        release = _release(model)
+        how = release.mechanism
+        check_publishable(release)
+        if kind != "data-dependent":
+            _refuse_budget(
+                epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
+            )
+            return cls(release=release, failure_probability=rho, extra=None)
+        budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
+        assert isinstance(how, ObjectivePerturbation)
+        extra = TangentMechanism(budget=budget, how=how, theta=release.theta)
+        extra.check()
+        return cls(release=release, failure_probability=rho, extra=extra)
+
+    def report(self, tangent: Tangent | None) -> PublishedReport:
+        """Make it; a data-dependent one draws from the tangent of the model's rows, and spends."""
+        if self.extra is None:
+            return PublishedReport(
+                release=self.release, failure_probability=self.failure_probability
+            )
+        assert tangent is not None
+        return PublishedReport(
+            release=self.release,
+            failure_probability=self.failure_probability,
+            budget=self.extra.budget,
+            released=self.extra.release(tangent),
+        )
+
+    def made(self, report: PublishedReport) -> bool:
+        """Whether this is a report that was asked for: of this model, for this budget."""
+        return (
+            report.release.to_json() == self.release.to_json()
+            and report.failure_probability == self.failure_probability
+            and report.budget == (None if self.extra is None else self.extra.budget)
+        )
 
 
 def _release(model: Any) -> Release:

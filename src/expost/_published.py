@@ -7,7 +7,7 @@ Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,8 @@ __all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
 
 FORMAT = "expost-report/1"
 KINDS = ("data-independent", "data-dependent")
+# The least ε at δ of Gaussian mechanisms with these μ, rounded up.
+RowCosts = Callable[[FloatArray, float], FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -141,11 +143,26 @@ class PublishedReport(Displayed):
                           was released.
         """
         rows, labels, single = self._rows(x, y)
-        exposure = self.exposure_bound.exposure(rows, labels)
-        first, second = self._costs(rows, labels)
+        exposure, first, second, _ = self.told(rows, labels)
         if single:
             return float(exposure[0]), float(first[0]), float(second[0])
         return exposure, first, second
+
+    def told(
+        self, rows: FloatArray, y: FloatArray, costs: RowCosts = person_costs
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """:meth:`bound` and :meth:`everything` of rows of the unit ball, labels as the loss's.
+
+        ``costs``  makes the ε of rows from their μ, as ``person_costs`` does.
+        """
+        exposure = self.exposure_bound.exposure(rows, y)
+        if self.tangent is None or self.budget is None:
+            nothing = np.zeros(len(rows))
+            return exposure, nothing, nothing, exposure
+        first, second = self._separations(rows, y)
+        delta, mu = self.budget.delta, np.hypot(first, second)
+        everything = exposure + mu * (mu / 2 + self._most_noise)
+        return exposure, costs(first, delta), costs(second, delta), everything
 
     def everything(self, x: Any, y: Any) -> Any:
         """A bound of the loss of all that was published: θ, ĝ and Ĥ.
@@ -154,16 +171,17 @@ class PublishedReport(Displayed):
         own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
         """
         rows, labels, single = self._rows(x, y)
-        total = self.exposure_bound.exposure(rows, labels)
-        if self.tangent is not None:
-            how, d = self.tangent, self.release.mechanism.dimension
-            mu = np.hypot(*self._separations(rows, labels))
-            # Within the cells of their grids both noises move a little.
-            room = how.gradient_grid.diagonal(d) / how.gradient_scale
-            room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
-            quantile = normal_quantile(self.failure_probability / 2) + room
-            total = total + mu * (mu / 2 + quantile)
+        *_, total = self.told(rows, labels)
         return float(total[0]) if single else total
+
+    @cached_property
+    def _most_noise(self) -> float:
+        """Φ⁻¹(1−ρ/2), and how far both noises may move within the cells of their grids."""
+        how, d = self.tangent, self.release.mechanism.dimension
+        assert how is not None
+        room = how.gradient_grid.diagonal(d) / how.gradient_scale
+        room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
+        return normal_quantile(self.failure_probability / 2) + room
 
     @property
     def everything_fails_with(self) -> float:
@@ -251,12 +269,6 @@ class PublishedReport(Displayed):
         norms = upper_norms(rows)
         slope, curvature = self.exposure_bound.derivatives(rows, y, norms)
         return self.tangent.separations(slope * norms, curvature * norms**2)
-
-    def _costs(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.budget is None:
-            return np.zeros(len(rows)), np.zeros(len(rows))
-        first, second = self._separations(rows, y)
-        return person_costs(first, self.budget.delta), person_costs(second, self.budget.delta)
 
     # -- what was spent, in words --------------------------------------------------------------
 
