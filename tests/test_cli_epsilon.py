@@ -20,6 +20,7 @@ from expost._jobs import table as table_job
 from expost.errors import InvalidInput
 from expost.mechanisms import OutputPerturbation, Release
 from expost.report import parse_json, render_html
+from heard import Heard
 from program import (
     PROGRAM,
     Ran,
@@ -355,12 +356,12 @@ def test_it_speaks_json(ask, tmp_path):
 
 def test_a_job_in_python_takes_a_frame_and_has_no_command(tmp_path):
     columns = {column[0]: list(column[1:]) for column in zip(*people(), strict=True)}
-    told = []
+    heard = Heard()
     job = epsilon_job.EpsilonJob(
         source=columns, target="income", out=tmp_path / "o", name="frame", folds=0, drop=("number",)
     )
-    outcome = epsilon_job.run(job, told.append)
-    assert len(told) == epsilon_job.PHASES
+    outcome = epsilon_job.run(job, heard)
+    assert len(heard.phases) == epsilon_job.PHASES
     assert outcome.command is None
     assert outcome.choice.recommended is not None
     assert all(path.exists() for path in outcome.files.values())

@@ -358,7 +358,7 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, 
     assert done.code == 0
     assert len(slow.phases) == profile_job.PHASES
     assert slow.passes == {2: [[600, 150, 150, 150, 150]] * 2}
-    assert ("3/5 finding every row's neighbour" in seen) is shown
+    assert ("3/6 finding every row's neighbour" in seen) is shown
     figures = re.search(r"pass 2 +(50|75|100) % +[\d.]+ (k )?rows/s +0:00:0\d left", seen)
     assert (figures is not None) is shown
     assert (seen != "") is shown
@@ -420,15 +420,17 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
     told = events(err)
     phases = [event for event in told if event["event"] == "phase"]
     assert [event["phase"] for event in phases] == slow.phases
-    assert [(event["number"], event["of"]) for event in phases] == [(n, 5) for n in range(1, 6)]
-    rows = told[3:-3]
+    assert [(event["number"], event["of"]) for event in phases] == [
+        (number, profile_job.PHASES) for number in range(1, profile_job.PHASES + 1)
+    ]
+    rows = told[3:-4]
     assert {event["event"] for event in rows} == {"rows"}
     for event in rows:
         assert set(event) == {
             *("event", "time", "phase", "number", "of", "pass", "done", "total", "seconds"),
             *("rows_per_second", "seconds_left"),
         }
-        assert (event["phase"], event["number"], event["of"]) == (slow.phases[2], 3, 5)
+        assert (event["phase"], event["number"], event["of"]) == (slow.phases[2], 3, 6)
         assert event["total"] == 600
     # On a slow machine a pass is told of on the way, too.
     ends = [event for event in rows if event["done"] == 600]

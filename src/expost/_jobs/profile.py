@@ -45,7 +45,7 @@ from expost.types import FloatArray
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run"]
 
 # How often `run` reports a phase.
-PHASES = 5
+PHASES = 6
 # The options that a model has settled, beside those of its encoding.
 _OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
 # Columns with more levels than this say little as groups.
@@ -101,9 +101,10 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
         result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
         progress.phase("averaging over the models it might have been")
         _ = result.typical
-        progress.phase("writing the report")
+        progress.phase("collecting the report")
         found = _Found(rows=rows, release=release, result=result)
         summary = _summary(job, found, [*listed, *notes()])
+        progress.phase("writing the report")
         if loaded is not None:
             _store_copy(job, release)
         files |= _write(job.out, rows.encoding, result, summary)
