@@ -13,8 +13,9 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from expost._files import read_json, write_bytes, write_json
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["Part", "PartStore"]
+__all__ = ["Part", "PartStore", "remove_store"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
 # Readers of a folder of Parquet files pass over names that begin so.
@@ -71,12 +72,12 @@ class PartStore:
             if match is None:
                 continue
             content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() != match[2]:
+            index = int(match[1])
+            if hashlib.sha256(content).hexdigest() != match[2] or index in found:
                 path.unlink(missing_ok=True)
                 continue
             rows = pa.parquet.read_metadata(io.BytesIO(content)).num_rows
-            part = Part(index=int(match[1]), rows=rows, sha256=match[2])
-            found[part.index] = part
+            found[index] = Part(index=index, rows=rows, sha256=match[2])
         return found
 
     def write(self, index: int, table: Any) -> Part:
@@ -89,20 +90,29 @@ class PartStore:
         _flush(self.folder)
         return part
 
-    def read(self, part: Part) -> Any:
-        """The table of a part; a damaged one is refused."""
-        content = (self.folder / part.name).read_bytes()
+    def read(self, part: Part, columns: Sequence[str] | None = None) -> Any:
+        """The table of a part, or some of its columns; a damaged one is refused."""
+        path = self.folder / part.name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise InvalidInput(f"{path}: is gone; run the same command again.") from None
         if hashlib.sha256(content).hexdigest() != part.sha256:
             raise InvalidInput(
-                f"{self.folder / part.name}: is damaged; remove it, and pass --resume."
+                f"{path}: is damaged; remove it, and run the same command again with --resume."
             )
-        return pa.parquet.read_table(io.BytesIO(content))
+        return pa.parquet.read_table(io.BytesIO(content), columns=columns, use_threads=False)
 
     def finish(self, parts: Mapping[int, Part], about: Mapping[str, Any]) -> Path:
-        """Write the manifest: from now on the parts are a whole result."""
+        """Write the manifest: from now on the parts are a whole result, and nothing else is."""
         missing = [index for index in range(len(parts)) if index not in parts]
         if missing:
             raise ArithmeticError(f"part {missing[0]} is missing")
+        names = {part.name for part in parts.values()}
+        for path in self.folder.iterdir():
+            # Whoever reads the folder reads every file of it.
+            if path.name not in names:
+                path.unlink()
         value = {
             "format": _FORMAT,
             "audience": self.audience.value,
@@ -118,15 +128,51 @@ class PartStore:
         _flush(self.folder)
         return path
 
-    def tables(self) -> Iterator[Any]:
-        """The tables of a finished store, in order, each checked against the manifest."""
-        manifest = self.folder / _MANIFEST
-        if not manifest.exists():
+    @property
+    def is_finished(self) -> bool:
+        """Whether the manifest is there."""
+        return (self.folder / _MANIFEST).is_file()
+
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a finished store, in order; their bytes are not looked at."""
+        path = self.folder / _MANIFEST
+        if not self.is_finished:
             raise InvalidInput(
-                f"{self.folder}: is not finished; run the same command again with --resume."
+                f"{self.folder}: is not finished; run the command that made it again with --resume."
             )
-        for index, entry in enumerate(read_json(manifest)["parts"]):
-            yield self.read(Part(index=index, rows=entry["rows"], sha256=entry["sha256"]))
+        value = read_json(path)
+        try:
+            if value["format"] != _FORMAT:
+                raise ValueError
+            found = tuple(
+                Part(index=index, rows=int(entry["rows"]), sha256=str(entry["sha256"]))
+                for index, entry in enumerate(value["parts"])
+            )
+            if value["rows"] != sum(part.rows for part in found):
+                raise ValueError
+            if [part.name for part in found] != [entry["file"] for entry in value["parts"]]:
+                raise ValueError
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidInput(f"{path}: is not one that this expost wrote.") from None
+        return found
+
+    def tables(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The tables of a finished store, in order, each checked against the manifest."""
+        for part in self.parts():
+            yield self.read(part, columns)
+
+    def moved(self, folder: Path) -> "PartStore":
+        """The same store at ``folder`` of the same disk, where nothing is: at once or not."""
+        os.replace(self.folder, folder)
+        _flush(folder.parent)
+        _flush(self.folder.parent)
+        return replace(self, folder=folder)
+
+
+def remove_store(folder: Path) -> None:
+    """Remove a folder of parts; what a crash leaves of it is not taken for a finished one."""
+    (folder / _MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(folder)
 
 
 def _flush(folder: Path) -> None:

@@ -1,22 +1,26 @@
 """The privacy profile of a table of any length, in parts (LeBlond 4.3).
 
-Three steps, of which only the first one's second half goes over the rows:
+Three steps, of which only the first one goes over the rows:
 
-losses   every worker works out the losses of its blocks and writes them as a part;
+losses   every worker works out the losses of its rows and writes them as a part;
 digest   each part's counts are added up: quantiles and ranks follow from a sketch;
 ranks    every part is written again with each row's rank among all.
 
-A part is the same bytes whoever made it, and a part that is there is not made again.
+A part is the same bytes whoever made it, and a part that is there is not made again. What a worker
+sends back is a few counts, and those of its rows that may be among the most exposed of all.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
+from expost._profile_figures import BELIEF
+from expost._progress import SILENT, Progress
 from expost._sketch import Sketch
 from expost._store import Part, PartStore
 from expost._streamed_losses import BlockLosses
@@ -25,11 +29,96 @@ from expost.data.stream import RowStream
 from expost.engine import Engine
 from expost.glm import RowBlock
 from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.types import Audience, FloatArray
 
-__all__ = ["Digest", "DigestOf", "TopRow", "digest", "ranked_parts", "row_parts"]
+__all__ = ["Digest", "Fits", "Tops", "digest", "most_exposed", "ranked_parts", "row_parts"]
 
-# The most exposed rows that are named.
-_TOP = 20
+# The key of what a part says of itself.
+_ABOUT = b"expost"
+# What is kept of the most exposed rows.
+_TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "typical", "distance")
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fits:
+    """How well two models predict some rows: the released one, and the one without noise.
+
+    Of classes: how many rows each gets ``right``. Of numbers: the ``errors`` squared and added up,
+    and the labels' mean and squared deviations. Two add up to those of both.
+    """
+
+    rows: int = 0
+    right: tuple[int, int] = (0, 0)
+    errors: tuple[float, float] = (0.0, 0.0)
+    mean: float = 0.0
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, block: RowBlock, models: tuple[FloatArray, FloatArray]) -> "Fits":
+        """Those of a block."""
+        z = [block.X @ theta for theta in models]
+        mean = float(np.mean(block.y))
+        return cls(
+            rows=len(block),
+            right=_pair(np.count_nonzero((one > 0) == (block.y > 0)) for one in z),
+            errors=_pair(float(np.sum((one - block.y) ** 2)) for one in z),
+            mean=mean,
+            spread=float(np.sum((block.y - mean) ** 2)),
+        )
+
+    def merged(self, other: "Fits") -> "Fits":
+        """Both together (Chan, Golub and LeVeque 1983, for the spread)."""
+        rows, step = self.rows + other.rows, other.mean - self.mean
+        if not rows:
+            return self
+        return Fits(
+            rows=rows,
+            right=_pair(sum(both) for both in zip(self.right, other.right, strict=True)),
+            errors=_pair(sum(both) for both in zip(self.errors, other.errors, strict=True)),
+            mean=self.mean + step * (other.rows / rows),
+            spread=self.spread + other.spread + step * step * (self.rows * other.rows / rows),
+        )
+
+
+def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
+    first, second = values
+    return (int(first), int(second)) if isinstance(first, int) else (first, second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tops:
+    """The largest finite figures of some rows, by which sketches know where to begin.
+
+    ``loss``  of either end of a loss's interval, in size;  ``fits`` of the models.
+    """
+
+    exposure: float = 0.0
+    loss: float = 0.0
+    typical: float = 0.0
+    distance: float = 0.0
+    fits: Fits = Fits()
+
+    def merged(self, other: "Tops") -> "Tops":
+        """Both together."""
+        names = ("exposure", "loss", "typical", "distance")
+        most = {name: max(getattr(self, name), getattr(other, name)) for name in names}
+        return Tops(**most, fits=self.fits.merged(other.fits))
+
+    def to_json(self) -> str:
+        """As a part holds it; every digit is kept."""
+        fits = {**self.fits.__dict__}
+        return json.dumps({**self.__dict__, "fits": fits}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "Tops":
+        """The inverse."""
+        value = json.loads(text)
+        fits = value.pop("fits")
+        fits |= {name: tuple(fits[name]) for name in ("right", "errors")}
+        return cls(**value, fits=Fits(**fits))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +128,21 @@ class _RowPart:
     stream: RowStream
     losses: BlockLosses
     typical: ExposureTable | None
+    models: tuple[FloatArray, FloatArray]
     store: PartStore
 
-    def __call__(self, numbered: tuple[int, Any]) -> Part:
+    def __call__(self, numbered: tuple[int, Any]) -> tuple[Part, Tops]:
         """Write it."""
         number, item = numbered
-        blocks = [
-            _columns(
-                block.start, block.ids, self.losses(RowBlock.of(block.X, block.y)), self.typical
-            )
-            for block in self.stream.blocks(item)
-        ]
-        return self.store.write(number, pa.concat_tables(blocks).combine_chunks())
+        tables, tops = [], Tops()
+        for block in self.stream.blocks(item):
+            rows = RowBlock.of(block.X, block.y)
+            found = _columns(block.start, block.ids, self.losses(rows), self.typical)
+            tops = tops.merged(replace(_tops(found), fits=Fits.of(rows, self.models)))
+            tables.append(found)
+        whole = pa.concat_tables(tables).combine_chunks()
+        about = {_ABOUT: tops.to_json().encode()}
+        return self.store.write(number, whole.replace_schema_metadata(about)), tops
 
 
 def _columns(start: int, ids: Any, losses: RowLosses, typical: ExposureTable | None) -> Any:
@@ -67,21 +159,40 @@ def _columns(start: int, ids: Any, losses: RowLosses, typical: ExposureTable | N
         "belief": expit(losses.loss),
         "confidence": expit(exposure),
     }
-    if typical is not None:
+    if losses.noiseless:
+        columns["typical"] = exposure
+    elif typical is not None:
         columns["typical"] = typical(losses.distance)
     columns |= {"distance": losses.distance, "distance_error": losses.distance_error}
     return pa.table(columns)
 
 
+def _tops(table: Any) -> Tops:
+    def most(*names: str) -> float:
+        found = [np.abs(table.column(name).to_numpy()) for name in names]
+        return max(float(np.max(one[np.isfinite(one)], initial=0.0)) for one in found)
+
+    known = "typical" in table.column_names
+    return Tops(
+        exposure=most("exposure"),
+        loss=most("loss", "loss_low", "loss_high"),
+        typical=most("typical") if known else 0.0,
+        distance=most("distance"),
+    )
+
+
 def row_parts(
     stream: RowStream,
     losses: BlockLosses,
+    models: tuple[FloatArray, FloatArray],
     store: PartStore,
     engine: Engine,
-    *,
-    done: Callable[[int], None] = lambda rows: None,
-) -> dict[int, Part]:
-    """The losses of all rows as parts of ``store``; those that are there are left as they are."""
+    progress: Progress = SILENT,
+) -> tuple[dict[int, Part], Tops]:
+    """The losses of all rows as parts of ``store``; those that are there are left as they are.
+
+    ``models``  the released θ, and the one without noise: how well they predict is noted too.
+    """
     how = losses.mechanism
     typical = None
     if isinstance(how, OutputPerturbation) and how.is_private:
@@ -89,35 +200,40 @@ def row_parts(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
     finished = store.finished()
-    for part in finished.values():
-        done(part.rows)
-    task = _RowPart(stream=stream, losses=losses, typical=typical, store=store)
+    progress.rows(stream.rows)
+    tops: dict[int, Tops] = {}
+    for number, part in finished.items():
+        tops[number] = _tops_in(store, part)
+        progress.advance(part.rows)
+    task = _RowPart(stream=stream, losses=losses, typical=typical, models=models, store=store)
     missing = ((n, item) for n, item in enumerate(stream.items()) if n not in finished)
-    for part in engine.map(task, missing):
-        finished[part.index] = part
-        done(part.rows)
-    return finished
+    for part, found in engine.map(task, missing):
+        finished[part.index], tops[part.index] = part, found
+        progress.advance(part.rows)
+    if sum(part.rows for part in finished.values()) != stream.rows:
+        raise ArithmeticError("the parts do not hold every row once")
+    total = Tops()
+    for number in sorted(tops):
+        total = total.merged(tops[number])
+    return {number: finished[number] for number in sorted(finished)}, total
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopRow:
-    """One of the most exposed rows."""
+def _tops_in(store: PartStore, part: Part) -> Tops:
+    """What a part says of itself."""
+    return Tops.from_json(store.read(part, ["row"]).schema.metadata[_ABOUT])
 
-    row: int
-    key: Any
-    loss: float
-    low: float
-    high: float
-    typical: float | None
-    distance: float
+
+# -- digest ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Digest:
     """What is known of all rows of some parts together; two add up to that of both.
 
-    ``scores``     exposures, or distances where there is no noise.
+    ``scores``     exposures, or distances where there is no noise; ``infinite`` ones are counted.
     ``half_width`` the largest proved half width of a loss's interval, but for ``unproved`` rows.
+    ``least``      the largest lower end of an exposure's interval; ``outer`` the largest upper end.
+    ``farthest``   the largest distance, with its error;  ``nearest`` the least one above 0.
     ``loose``      rows whose certificate leaves more than a thousandth of their distance open.
     """
 
@@ -125,11 +241,18 @@ class Digest:
     inside: int
     unproved: int
     loose: int
+    infinite: int
+    past_promise: int
+    proved_past: int
+    past_belief: int
     half_width: float
+    least: float
+    outer: float
+    farthest: float
+    nearest: float
     scores: Sketch
     typical: Sketch | None
     distance: Sketch
-    top: tuple[TopRow, ...]
 
     def merged(self, other: "Digest") -> "Digest":
         """Both together."""
@@ -137,106 +260,134 @@ class Digest:
         self.distance.merge(other.distance)
         if self.typical is not None and other.typical is not None:
             self.typical.merge(other.typical)
-        # Equal exposures by distance, then in the order of the table, as in memory.
-        rows = sorted(
-            (*self.top, *other.top), key=lambda one: (-abs(one.loss), -one.distance, one.row)
+        counts = (
+            *("rows", "inside", "unproved", "loose", "infinite"),
+            *("past_promise", "proved_past", "past_belief"),
         )
-        return Digest(
-            rows=self.rows + other.rows,
-            inside=self.inside + other.inside,
-            unproved=self.unproved + other.unproved,
-            loose=self.loose + other.loose,
-            half_width=max(self.half_width, other.half_width),
-            scores=self.scores,
-            typical=self.typical,
-            distance=self.distance,
-            top=tuple(rows[:_TOP]),
+        most = ("half_width", "least", "outer", "farthest")
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            **{name: max(getattr(self, name), getattr(other, name)) for name in most},
+            nearest=min(self.nearest, other.nearest),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class DigestOf:
-    """The digest of one part. ``most``: what no exposure, typical exposure or distance passes."""
+class _DigestOf:
+    """The digest of one part."""
 
     store: PartStore
-    most: float
-    farthest: float
+    tops: Tops
+    worst_case: float
     noiseless: bool
 
     def __call__(self, part: Part) -> Digest:
         """Read the part, and count."""
         table = self.store.read(part)
-        loss, low, high, distance, error = (
-            table.column(name).to_numpy()
-            for name in ("loss", "loss_low", "loss_high", "distance", "distance_error")
+        names = ("loss", "loss_low", "loss_high", "exposure", "distance", "distance_error")
+        loss, low, high, exposure, distance, error = (
+            table.column(name).to_numpy() for name in names
         )
-        typical = table.column("typical").to_numpy() if "typical" in table.column_names else None
-        exposure = distance if self.noiseless else np.abs(loss)
-        half = np.zeros(len(loss)) if self.noiseless else 0.5 * (high - low)
+        scores = distance if self.noiseless else exposure
+        if not np.all(scores >= 0):
+            raise ArithmeticError("an exposure is not a number")
+        with np.errstate(invalid="ignore"):
+            half = np.zeros(len(loss)) if self.noiseless else 0.5 * (high - low)
         proved = np.isfinite(half)
-        sketch = Sketch(self.farthest if self.noiseless else self.most)
-        sketch.add(exposure)
-        lengths = Sketch(self.farthest)
-        lengths.add(distance)
-        usual = None
-        if typical is not None:
-            usual = Sketch(self.most)
-            usual.add(typical)
-        order = np.lexsort((np.arange(len(loss)), -distance, -exposure))[:_TOP]
-        rows = table.column("row").to_numpy()
-        keys = table.column("id") if "id" in table.column_names else None
+        least = np.maximum(np.maximum(low, -high), 0.0)
+        typical = None
+        if "typical" in table.column_names and not self.noiseless:
+            typical = _sketch(table.column("typical").to_numpy(), self.tops.typical)
         return Digest(
             rows=len(loss),
             inside=int(np.count_nonzero(loss > 0)),
             unproved=int(np.count_nonzero(~proved)),
             loose=int(np.count_nonzero(error > 1e-3 * distance)),
+            infinite=int(np.count_nonzero(np.isinf(scores))),
+            past_promise=int(np.count_nonzero(exposure > self.worst_case)),
+            proved_past=int(np.count_nonzero(least > self.worst_case)),
+            past_belief=int(np.count_nonzero(expit(exposure) > BELIEF)),
             half_width=float(np.max(half[proved], initial=0.0)),
-            scores=sketch,
-            typical=usual,
-            distance=lengths,
-            top=tuple(
-                TopRow(
-                    row=int(rows[place]),
-                    key=int(rows[place]) if keys is None else keys[int(place)].as_py(),
-                    loss=float(loss[place]),
-                    low=float(low[place]),
-                    high=float(high[place]),
-                    typical=None if typical is None else float(typical[place]),
-                    distance=float(distance[place]),
-                )
-                for place in order
-            ),
+            least=float(np.max(least)),
+            outer=float(np.max(np.maximum(np.abs(low), np.abs(high)))),
+            farthest=float(np.max(distance + error)),
+            nearest=float(np.min(distance[distance > 0], initial=np.inf)),
+            scores=_sketch(scores, self.tops.distance if self.noiseless else self.tops.exposure),
+            typical=typical,
+            distance=_sketch(distance, self.tops.distance),
         )
 
 
-def digest(of: DigestOf, parts: Mapping[int, Part], engine: Engine) -> Digest:
+def _sketch(values: FloatArray, top: float) -> Sketch:
+    # Where all are 0 any top serves.
+    sketch = Sketch(max(top, 1e-200))
+    sketch.add(values)
+    return sketch
+
+
+def digest(
+    store: PartStore,
+    parts: Mapping[int, Part],
+    tops: Tops,
+    engine: Engine,
+    *,
+    worst_case: float,
+    noiseless: bool,
+) -> Digest:
     """All parts together, in their order."""
+    task = _DigestOf(store=store, tops=tops, worst_case=worst_case, noiseless=noiseless)
     total: Digest | None = None
-    for one in engine.map(of, [parts[number] for number in sorted(parts)]):
+    for one in engine.map(task, [parts[number] for number in sorted(parts)]):
         total = one if total is None else total.merged(one)
     assert total is not None
     return total
 
 
+# -- ranks -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class _RankedPart:
-    """A part with each row's rank among all rows, and how far that may be off."""
+    """A part with each row's rank among all rows, and how far that may be off.
+
+    ``most``  how many of the most exposed rows of all are wanted.
+    """
 
     source: PartStore
     store: PartStore
     scores: Sketch
     noiseless: bool
+    most: int
 
-    def __call__(self, part: Part) -> Part:
-        """Write it."""
+    def __call__(self, asked: tuple[Part, Part | None]) -> tuple[Part, Any]:
+        """Write it, unless it is there; its rows that may be among the most exposed of all."""
+        part, made = asked
         table = self.source.read(part)
-        name = "distance" if self.noiseless else "exposure"
-        least, most = self.scores.ranks(table.column(name).to_numpy())
-        place = table.column_names.index("loss")
-        # The middle of the ranks that rows of its bucket have, and half their number.
-        table = table.add_column(place, "rank", pa.array((least + most + 1) // 2))
-        table = table.add_column(place + 1, "rank_error", pa.array((most - least + 1) // 2))
-        return self.store.write(part.index, table)
+        least, last = self.scores.ranks(self._scores(table))
+        if made is None:
+            place = table.column_names.index("loss")
+            # The middle of the ranks that rows of its bucket have, and half their number.
+            ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
+            ranked = ranked.add_column(
+                place + 1, "rank_error", pa.array((last - least + 1) // 2)
+            ).replace_schema_metadata({"audience": Audience.FAIL.value})
+            made = self.store.write(part.index, ranked)
+        names = [name for name in _TOP_COLUMNS if name in table.column_names]
+        chosen = table.select(names).take(np.flatnonzero(least <= self.most))
+        return made, most_exposed(chosen, self.most, noiseless=self.noiseless)
+
+    def _scores(self, table: Any) -> FloatArray:
+        values: FloatArray = table.column("distance" if self.noiseless else "exposure").to_numpy()
+        return values
+
+
+def most_exposed(table: Any, most: int, *, noiseless: bool) -> Any:
+    """The ``most`` most exposed rows, in order; equal ones by distance, then as in the table."""
+    loss, distance, row = (table.column(name).to_numpy() for name in ("loss", "distance", "row"))
+    exposure = np.zeros(len(loss)) if noiseless else np.abs(loss)
+    order = np.lexsort((row, -distance, -exposure))[:most]
+    return table.replace_schema_metadata(None).take(order).combine_chunks()
 
 
 def ranked_parts(
@@ -247,11 +398,22 @@ def ranked_parts(
     engine: Engine,
     *,
     noiseless: bool,
-) -> dict[int, Part]:
-    """Every part again with ranks, 1 for the most exposed row; those that are there stay."""
+    most: int,
+    progress: Progress = SILENT,
+) -> tuple[dict[int, Part], Any]:
+    """Every part again with ranks, 1 for the most exposed row; those that are there stay.
+
+    Beside them the ``most`` most exposed rows, in order: these ranks are exact.
+    """
     finished = store.finished()
-    task = _RankedPart(source=source, store=store, scores=scores, noiseless=noiseless)
-    missing = [parts[number] for number in sorted(parts) if number not in finished]
-    for part in engine.map(task, missing):
-        finished[part.index] = part
-    return finished
+    task = _RankedPart(source=source, store=store, scores=scores, noiseless=noiseless, most=most)
+    asked = [(parts[number], finished.get(number)) for number in sorted(parts)]
+    progress.rows(sum(part.rows for part in parts.values()))
+    top: list[Any] = []
+    for (part, _), (made, some) in zip(asked, engine.map(task, asked), strict=True):
+        finished[part.index] = made
+        progress.advance(part.rows)
+        top.append(some)
+        if sum(len(one) for one in top) > 2 * most:
+            top = [most_exposed(pa.concat_tables(top), most, noiseless=noiseless)]
+    return finished, most_exposed(pa.concat_tables(top), most, noiseless=noiseless)

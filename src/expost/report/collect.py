@@ -14,6 +14,7 @@ from expost._privacy_profile import PrivacyProfile
 from expost._publishable import Answer
 from expost._published import PublishedReport
 from expost._row_identifiability import RowIdentifiability
+from expost._streamed_result import StreamedProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report.audit_collect import collect_audit
@@ -26,6 +27,7 @@ from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
+from expost.report.stream_collect import collect_stream
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
@@ -125,6 +127,9 @@ def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
             names = ("release", "groups", "explanation", "accuracy")
             own = {name: options[name] for name in names}
             return {"profile": collect_profile(result, context=context, **own)}
+        case StreamedProfile():
+            told = options["accuracy"]
+            return {"profile": collect_stream(result, accuracy=told, context=context)}
         case EpsilonChoice():
             command = options["command"]
             return {"epsilon": collect_epsilon(result, command=command, context=context)}

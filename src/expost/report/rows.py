@@ -15,7 +15,7 @@ from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile"]
+__all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "shown_key"]
 
 # A page with more rows than this is slow to open: it has the most exposed of them.
 MOST_ROWS = 100_000
@@ -85,9 +85,7 @@ def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsDa
         total=len(profile),
         rows=profile.rows,
         numbers=tuple(chosen.tolist()),
-        keys=None
-        if keys is None
-        else tuple(printable(keys[row], _LONGEST_KEY) for row in chosen.tolist()),
+        keys=None if keys is None else tuple(shown_key(keys[row]) for row in chosen.tolist()),
         loss=tuple(profile.loss[chosen].tolist()),
         low=tuple(profile.loss_low[chosen].tolist()),
         high=tuple(profile.loss_high[chosen].tolist()),
@@ -95,6 +93,11 @@ def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsDa
         noiseless=profile.is_noiseless,
         in_order=removed and profile.sizes is None,
     )
+
+
+def shown_key(key: object) -> str:
+    """An id as a page shows it."""
+    return printable(key, _LONGEST_KEY)
 
 
 def packed_rows(rows: RowsData) -> dict[str, object]:

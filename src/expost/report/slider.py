@@ -11,6 +11,7 @@ distance: distances at a few hundred ranks stand for all rows, without error at 
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -18,21 +19,24 @@ from expost._choice import EpsilonChoice
 from expost._privacy_profile import PrivacyProfile
 from expost._recommend import rounded_down
 from expost._sampled import SampledSweep
-from expost._sweep import Distances, LawSweep, RowDistances, share_ranks
+from expost._sweep import LawSweep, RowDistances, share_ranks
 from expost.errors import InvalidInput
-from expost.mechanisms import OutputPerturbation, Release
+from expost.mechanisms import Mechanism, OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.report.wording import number
-from expost.types import IntArray
+from expost.types import FloatArray, IntArray
 
 __all__ = [
     "SHARES",
     "ExactSlider",
     "SliderData",
+    "Spread",
     "Step",
     "TypicalFigures",
+    "curve_ranks",
     "slider_of_choice",
+    "slider_of_distances",
     "slider_of_profile",
 ]
 
@@ -45,6 +49,29 @@ _AXIS, _REACH = (0.01, 100.0), 100.0
 _LONGEST = 1e10
 # A guess that is wrong more seldom than this is not told from one that never is.
 _MOST_TIMES = 1e9
+
+
+class Spread(Protocol):
+    """The distances of n rows, as far as a slider asks for them; ranks begin at the farthest."""
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+
+    @property
+    def farthest(self) -> float:
+        """The largest upper end: no row is farther away, for certain."""
+
+    @property
+    def least(self) -> float:
+        """The least distance > 0, or infinity where no row moves the model."""
+
+    @property
+    def error(self) -> float:
+        """The relative error of ``at``."""
+
+    def at(self, ranks: IntArray) -> FloatArray:
+        """The distances at ``ranks``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +238,24 @@ def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -
     )
 
 
+def slider_of_distances(mechanism: Mechanism, distances: Spread) -> SliderData | None:
+    """The slider of the rows of a model, of whose distances a few are known."""
+    if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
+        return None
+    if not distances.least < math.inf:
+        return None
+    low, high = _axis_around(mechanism.epsilon)
+    return SliderData(
+        low=low,
+        high=high,
+        start=mechanism.epsilon,
+        begins="the ε of this model",
+        unit="row",
+        prior=0.5,
+        exact=_exact(mechanism, distances, 0.5, (low, high)),
+    )
+
+
 def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     """The slider of a choice of ε; None where no row moves the model."""
     sweep = choice.sweep
@@ -262,7 +307,7 @@ def _axis_around(epsilon: float) -> tuple[float, float]:
 
 def _exact(
     mechanism: OutputPerturbation,
-    distances: Distances,
+    distances: Spread,
     prior: float,
     axis: tuple[float, float],
 ) -> ExactSlider:
