@@ -5,10 +5,10 @@ What is held is a block for each worker, and O(d²). The mathematics is that of
 not know who makes them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -29,6 +29,8 @@ __all__ = ["BlockLook", "Look", "StreamedProblem", "change_of", "folded", "strea
 T = TypeVar("T")
 
 
+# Rows with which the search for a minimiser begins.
+_FIRST_ROWS = 2**13
 # Rows lie in the unit ball; their lengths are rounded up.
 _TOP = 1.001
 
@@ -119,9 +121,10 @@ class StreamedProblem(Objective):
 
     @cached_property
     def start(self) -> FloatArray:
-        """The minimiser over the first block alone, found where its rows are: passes are saved."""
+        """The minimiser over the first rows alone, found where they are: passes are saved."""
         task = _FirstFit(self.stream, self.loss, self.penalty, self.linear)
-        (theta,) = self.engine.map(task, [next(self.stream.items())])
+        first = tuple(islice(self.stream.items(), -(-_FIRST_ROWS // self.stream.reader.size)))
+        (theta,) = self.engine.map(task, [first])
         return theta
 
     def minimiser(self, tolerance: float) -> Minimiser:
@@ -195,18 +198,28 @@ class _OnRows:
 
 
 class _FirstFit:
-    """The minimiser over the first block of an item."""
+    """The minimiser over the first rows of some items; blocks of another size change nothing."""
 
     def __init__(
         self, stream: RowStream, loss: Loss, penalty: FloatArray, linear: FloatArray | None
     ) -> None:
         self._stream, self._loss, self._penalty, self._linear = stream, loss, penalty, linear
 
-    def __call__(self, item: Any) -> FloatArray:
+    def __call__(self, items: Sequence[Any]) -> FloatArray:
         """It need not be exact: it is where a search begins."""
-        block = next(self._stream.blocks(item))
+        X, y, held = list[FloatArray](), list[FloatArray](), 0
+        for block in chain.from_iterable(self._stream.blocks(item) for item in items):
+            X.append(block.X)
+            y.append(block.y)
+            held += len(block)
+            if held >= _FIRST_ROWS:
+                break
         problem = Problem(
-            X=block.X, y=block.y, loss=self._loss, penalty=self._penalty, linear=self._linear
+            X=np.concatenate(X)[:_FIRST_ROWS],
+            y=np.concatenate(y)[:_FIRST_ROWS],
+            loss=self._loss,
+            penalty=self._penalty,
+            linear=self._linear,
         )
         return minimise(problem, tolerance=1e-6, require=False).theta
 

@@ -48,6 +48,10 @@ class Reader(Protocol):
         """How many rows there are."""
 
     @property
+    def size(self) -> int:
+        """How many a block has, but for the last."""
+
+    @property
     def travels(self) -> bool:
         """Whether items hold no rows, so that whoever gets one reads its own."""
 
@@ -84,9 +88,9 @@ class TableReader:
         """The block."""
         yield item
 
-    def __reduce__(self) -> tuple[type["HandedReader"], tuple[int]]:
+    def __reduce__(self) -> tuple[type["HandedReader"], tuple[int, int]]:
         """Elsewhere it is handed blocks: neither rows nor the way to them travel with it."""
-        return HandedReader, (self.rows,)
+        return HandedReader, (self.rows, self.size)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class HandedReader:
     """A :class:`TableReader` in another process: blocks are handed to it, it cannot read."""
 
     rows: int
+    size: int
 
     travels = False
 
@@ -192,7 +197,7 @@ class ParquetReader:
                 continue
             place = first
             held = {name: found[number] for name, found in cells.items()}
-            with self._open(self.files[number][0]) as file:
+            with self._open(number) as file:
                 for batch in file.iter_batches(
                     _FETCH, row_groups=[group], columns=wanted, use_threads=False
                 ):
@@ -207,11 +212,8 @@ class ParquetReader:
     def _groups(self) -> list[tuple[int, int, int, int]]:
         """(number of the file, row group, its first row, its rows), in order."""
         found, first = [], 0
-        for number, (path, size, changed) in enumerate(self.files):
-            with self._open(path) as file:
-                status = path.stat()
-                if (status.st_size, status.st_mtime_ns) != (size, changed):
-                    raise InvalidInput(f"{path}: changed while it was being read; start again.")
+        for number in range(len(self.files)):
+            with self._open(number) as file:
                 metadata = file.metadata
                 for group in range(metadata.num_row_groups):
                     count = metadata.row_group(group).num_rows
@@ -220,8 +222,12 @@ class ParquetReader:
         return found
 
     @contextmanager
-    def _open(self, path: Path) -> Iterator[Any]:
+    def _open(self, number: int) -> Iterator[Any]:
+        path, size, changed = self.files[number]
         try:
+            status = path.stat()
+            if (status.st_size, status.st_mtime_ns) != (size, changed):
+                raise InvalidInput(f"{path}: changed while it was being read; start again.")
             with pa.parquet.ParquetFile(path) as file:
                 yield file
         except InvalidInput:
