@@ -1,6 +1,7 @@
 """Tables from every source: kinds, missing cells, refusals, order and block sizes."""
 
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from expost.data import _duck, _sql, open_table
 from expost.data._kinds import _LONGEST
+from expost.data.readers import reader_of
 from expost.errors import InvalidInput
 
 
@@ -561,3 +563,42 @@ assert open_table({{"x": [1, None]}}).column("x").to_pylist() == [1.0, None]
 assert not {{"pandas", "polars"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_names_that_are_no_text(tmp_path):
+    """Arrow does not look at the names in a file before they are asked for."""
+    table = pa.table({"name-0": [1.0, 2.0], "name-1": ["a", "b"]})
+    pq.write_table(table, tmp_path / "t.parquet", store_schema=False)
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("t.parquet", "t.arrow"):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes().replace(b"name-1", b"name\xff1"))
+        with pytest.raises(InvalidInput, match=r"(not UTF-8 text|not a whole)") as caught:
+            open_table(path)
+        assert caught.value.__suppress_context__
+    with pa.memory_map(str(tmp_path / "t.arrow")) as file:
+        read = pa.ipc.open_file(file).read_all()
+        with pytest.raises(InvalidInput, match="the table: the name of a column is not UTF-8"):
+            open_table(read)
+
+
+def test_a_damaged_page_of_parquet_is_found_when_it_is_streamed(tmp_path):
+    path = tmp_path / "t.parquet"
+    values = np.random.default_rng(0).uniform(size=500)
+    pq.write_table(pa.table({"x": values, "y": values > 0.5}), path, compression="none")
+    whole = path.read_bytes()
+    table = open_table(path)
+    reader = reader_of(table, ["x"], 100)
+    assert sum(block.batch.num_rows for item in reader.items() for block in reader.blocks(item)) == 500  # fmt: skip
+    status = path.stat()
+    # The header of the first page, and the time as it was: as if the disk had done it.
+    path.write_bytes(whole[:4] + bytes(20) + whole[24:])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    reader = reader_of(table, ["x"], 100)
+    with pytest.raises(InvalidInput, match="is not a whole Parquet file"):
+        list(reader.blocks(next(iter(reader.items()))))
+    path.unlink()
+    reader = reader_of(table, ["x"], 100)
+    with pytest.raises(InvalidInput, match=r"t\.parquet"):
+        list(reader.blocks(next(iter(reader.items()))))

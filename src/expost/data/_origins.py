@@ -23,7 +23,7 @@ from expost.data._csv import LONGEST_RECORD, CsvShape, read_shape
 from expost.data._databases import database
 from expost.data._duck import Relation, glob_quoted, identifier, string
 from expost.data._query import Query
-from expost.data._raw import Origin, RawColumn, check_names, plain, typed
+from expost.data._raw import Origin, RawColumn, check_names, declared, plain, typed
 from expost.errors import InvalidInput
 
 __all__ = ["raw"]
@@ -196,8 +196,8 @@ def _parquet(
             ) from None
     _check_schemas(paths, schemas)
     label = label or _label(paths)
-    check_names(label, [*schemas[0].names, *(name for name, _ in partitions)])
-    columns = [typed(field.name, f"c{index}", field.type) for index, field in enumerate(schemas[0])]
+    columns = declared(label, schemas[0])
+    check_names(label, [*(column.name for column in columns), *(name for name, _ in partitions)])
     cells = [f"{identifier(column.name)} AS {column.sql}" for column in columns]
     for name, _ in partitions:
         column = RawColumn(name=name, sql=f"c{len(columns)}", type="mixed", described="text")
@@ -253,10 +253,8 @@ def _dataset(source: Any) -> Origin:
 
 def _declared(label: str, schema: Any) -> tuple[tuple[RawColumn, ...], tuple[Any, ...]]:
     """The raw columns of a schema, and their types; none for those that cannot be used."""
-    check_names(label, schema.names)
-    columns = tuple(
-        typed(field.name, f"c{index}", field.type) for index, field in enumerate(schema)
-    )
+    columns = tuple(declared(label, schema))
+    check_names(label, [column.name for column in columns])
     types = tuple(
         None if column.type == "other" else field.type
         for column, field in zip(columns, schema, strict=True)
@@ -309,7 +307,8 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
-        return list(zip(source.column_names, source.columns, strict=True))
+        names = [column.name for column in declared("the table", source.schema)]
+        return list(zip(names, source.columns, strict=True))
     if isinstance(source, Mapping):
         return [(str(name), _array(str(name), values)) for name, values in source.items()]
     raise InvalidInput(

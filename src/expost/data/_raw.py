@@ -9,7 +9,7 @@ import pyarrow as pa
 from expost.data._duck import Relation
 from expost.errors import InvalidInput
 
-__all__ = ["Origin", "RawColumn", "RawType", "absent", "check_names", "plain", "typed"]
+__all__ = ["Origin", "RawColumn", "RawType", "absent", "check_names", "declared", "plain", "typed"]
 
 # cell: of a CSV file. mixed: text, numbers perhaps, of a source that does not say which; like a
 # cell's its kind is found by looking. other: cannot become a feature (dates, lists, binary …).
@@ -86,6 +86,17 @@ def typed(name: str, sql: str, type_: Any) -> RawColumn:
     ):
         kind = "text"
     return RawColumn(name=name, sql=sql, type=kind, described=str(type_), categorical=categorical)
+
+
+def declared(label: str, schema: Any) -> list[RawColumn]:
+    """The raw columns c0, c1, … of an Arrow schema, whose names need not be text where it is read
+    from a file."""
+    try:
+        return [typed(field.name, f"c{index}", field.type) for index, field in enumerate(schema)]
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{label}: the name of a column is not UTF-8 text; rename it, or write it again."
+        ) from None
 
 
 def check_names(label: str, names: Sequence[str]) -> None:
