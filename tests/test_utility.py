@@ -218,7 +218,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     positive = int(np.count_nonzero(problem.y > 0))
     assert 4 <= positive <= 6
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(_utility, "_MOST_SCORED", 20)
+    monkeypatch.setattr(_utility, "MOST_SCORED", 20)
     found = run(problem, mechanism, folds=2)
     for curve in found.curves.values():
         assert np.all(np.isfinite(curve.mean))
@@ -226,7 +226,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     # A share of rows known from enough of them stays what it was.
     problem, mechanism = make(n=4000)
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(_utility, "_MOST_SCORED", 900)
+    monkeypatch.setattr(_utility, "MOST_SCORED", 900)
     found = run(problem, mechanism, folds=2)
     np.testing.assert_allclose(found.accuracy.mean, whole.accuracy.mean, atol=0.03)
     assert found.accuracy.base_rate == pytest.approx(whole.accuracy.base_rate, abs=0.005)

@@ -4,7 +4,6 @@
 """
 
 import inspect
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +14,10 @@ from expost import _validate
 from expost._blackbox import BlackBox, fixed_to
 from expost._choice import EpsilonChoice
 from expost._neighbours import tight_neighbours
+from expost._question import Question, ends_of, seeds_of, values_around
 from expost._recommend import recommend
 from expost._sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost._sweep import BeliefBound, OutputSweep, Sweep
+from expost._sweep import OutputSweep, Sweep
 from expost._table import row_keys
 from expost._utility import held_out_utility
 from expost.errors import InvalidInput
@@ -26,18 +26,9 @@ from expost.glm import minimise
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.sampling import ObjectiveSampler
-from expost.types import FloatArray
 
-__all__ = ["EpsilonChoice", "choose_epsilon"]
+__all__ = ["EpsilonChoice", "choose_epsilon", "description_of", "notices_of"]
 
-# A belief that is closer to its prior is not told from it by the law's accuracy.
-_LEAST_GAIN = 1e-9
-# The values of ε that are looked at where none are given.
-_EPSILONS = 25
-# An end past this is left out of them: nobody wants it, and Gaussian noise has no scale there.
-_LARGEST_END = 1e10
-# How far they reach beyond the ends of interest: below, accuracy has yet to be seen to fall.
-_BELOW, _ABOVE = 100.0, 10.0
 _COST = (
     "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
     " of the rows; expost.select_privately chooses at a cost that is counted."
@@ -109,17 +100,21 @@ def choose_epsilon(
 
     Curator-only: looking at the data to choose ε is not private (see ``notices``).
     """
-    bound = _bound(max_belief, prior, quantile)
-    share = _share(rows)
-    models = _validate.whole("models", models, least=2)
-    folds = _validate.whole("folds", folds, least=0)
-    if folds == 1:
-        raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
-    if utility is not None:
-        utility = _least_utility(utility, folds)
+    question = Question.of(
+        epsilons=epsilons,
+        models=models,
+        tolerance=tolerance,
+        rows=rows,
+        max_belief=max_belief,
+        prior=prior,
+        quantile=quantile,
+        utility=utility,
+        folds=folds,
+    )
+    bound, given = question.bound, question.epsilons
     if workers is not None:
         workers = _validate.whole("workers", workers, least=1)
-    seeds = _seeds(random_state)
+    seeds = seeds_of(random_state)
     options = {
         "mechanism": mechanism,
         "noise": noise,
@@ -142,10 +137,10 @@ def choose_epsilon(
         return _sampled_choice(
             SampledSweep(
                 mechanism=fixed,
-                epsilons=DEFAULT_EPSILONS if epsilons is None else _given(epsilons),
+                epsilons=DEFAULT_EPSILONS if given is None else given,
                 tolerance=tolerance,
-                share=share,
-                models=models,
+                share=question.share,
+                models=question.models,
                 bound=bound,
                 seed=seeds[0],
             ),
@@ -154,15 +149,14 @@ def choose_epsilon(
     prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
     how, problem = prepared.mechanism, prepared.problem
     keys = row_keys(ids, problem.rows)
-    given = None if epsilons is None else _given(epsilons)
     sweep: Sweep
     if isinstance(how, ObjectivePerturbation):
         sweep = SampledSweep(
             mechanism=ObjectiveSampler(mechanism=how, problem=problem),
             epsilons=DEFAULT_EPSILONS if given is None else given,
             tolerance=tolerance,
-            share=share,
-            models=models,
+            share=question.share,
+            models=question.models,
             bound=bound,
             seed=seeds[0],
         )
@@ -172,23 +166,23 @@ def choose_epsilon(
             neighbours=tight_neighbours(problem, minimise(problem, tolerance=TOLERANCE)),
             epsilons=np.ones(1) if given is None else given,
             tolerance=tolerance,
-            share=share,
-            models=models,
+            share=question.share,
+            models=question.models,
             seed=seeds[0],
             workers=workers,
         )
-        around = _around(exact, exact.epsilon_for_belief(bound)) if given is None else given
+        limit = exact.epsilon_for_belief(bound)
+        around = values_around(exact, limit) if given is None else given
         sweep = replace(exact, epsilons=around)
     limit = sweep.epsilon_for_belief(bound)
     measured = None
-    if folds:
-        ends = [e for e in (sweep.low, sweep.high, limit) if 0 < e < _LARGEST_END]
+    if question.folds:
         measured = held_out_utility(
             problem,
             how,
-            np.union1d(sweep.epsilons, ends),
-            folds=folds,
-            releases=max(2, models // folds),
+            np.union1d(sweep.epsilons, ends_of(sweep.low, sweep.high, limit)),
+            folds=question.folds,
+            releases=question.releases,
             rng=np.random.default_rng(seeds[1]),
         )
     sampled = (_SAMPLED[0], *sweep.remarks) if isinstance(sweep, SampledSweep) else ()
@@ -197,9 +191,9 @@ def choose_epsilon(
         bound=bound,
         epsilon_for_belief=limit,
         utility=measured,
-        recommendation=recommend(sweep, bound, limit, measured, utility),
-        description=_description(prepared),
-        notices=(*_notices(prepared), *sampled),
+        recommendation=recommend(sweep, bound, limit, measured, question.utility),
+        description=description_of(prepared),
+        notices=(*notices_of(prepared), *sampled),
         ids=keys,
     )
 
@@ -231,42 +225,6 @@ def _sampled_choice(sweep: SampledSweep, keys: tuple[Any, ...] | None) -> Epsilo
     )
 
 
-def _share(rows: float) -> float:
-    share = _validate.positive("rows", rows)
-    if not share <= 1:
-        raise InvalidInput(f"rows={rows!r}: must be a share of the rows, above 0 and at most 1.")
-    return share
-
-
-def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBound:
-    prior = _validate.probability("prior", prior)
-    largest = _validate.probability("max_belief", max_belief)
-    if not largest > prior + _LEAST_GAIN:
-        raise InvalidInput(
-            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers, by"
-            f" more than {_LEAST_GAIN:g}."
-        )
-    if quantile is not None:
-        quantile = _validate.probability("quantile", quantile)
-        if not 0.5 <= quantile <= 1 - _LEAST_GAIN:
-            raise InvalidInput(
-                f"quantile={quantile!r}: must lie between 0.5, below which more noise may raise it,"
-                f" and 1 - {_LEAST_GAIN:g}."
-            )
-    return BeliefBound(largest=largest, prior=prior, quantile=quantile)
-
-
-def _least_utility(utility: float, folds: int) -> float:
-    number = isinstance(utility, int | float | np.integer | np.floating)
-    if isinstance(utility, bool) or not number:
-        raise InvalidInput(f"utility={utility!r}: must be the least accuracy (R²), or None.")
-    if not -math.inf < utility <= 1:
-        raise InvalidInput(f"utility={utility!r}: must be at most 1, the best there is.")
-    if not folds:
-        raise InvalidInput("folds=0: the utility asked for needs held-out folds; take 5.")
-    return float(utility)
-
-
 def _prepared(
     X: Any,
     y: Any,
@@ -294,32 +252,8 @@ def _prepared(
     return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
 
 
-def _given(epsilons: Sequence[float]) -> FloatArray:
-    values = _validate.vector(epsilons, name="epsilons")
-    if not len(values) or not np.all((values >= 1e-50) & (values <= 1e50)):
-        raise InvalidInput("epsilons: must hold numbers between 1e-50 and 1e50, at least one.")
-    return np.unique(values)
-
-
-def _around(sweep: OutputSweep, limit: float) -> FloatArray:
-    """25 values from well below the first end of interest to well above the last."""
-    ends = [end for end in (sweep.low, sweep.high, limit) if 1e-40 < end < _LARGEST_END]
-    if not ends:
-        return np.geomspace(1e-2, 1e2, _EPSILONS)
-    return np.geomspace(min(ends) / _BELOW, max(ends) * _ABOVE, _EPSILONS)
-
-
-def _seeds(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
-    """Of the models that are ranked, and of those whose utility is measured."""
-    if isinstance(random_state, np.random.Generator):
-        words = [int(word) for word in random_state.integers(2**32, size=8)]
-        return np.random.SeedSequence(words).spawn(2)
-    if random_state is not None:
-        random_state = _validate.whole("random_state", random_state, least=0)
-    return np.random.SeedSequence(random_state).spawn(2)
-
-
-def _description(prepared: Prepared) -> str:
+def description_of(prepared: Prepared) -> str:
+    """What would be released, in one line."""
     how = prepared.mechanism
     delta = "" if how.delta is None else f", delta={how.delta:g}"
     return (
@@ -328,7 +262,8 @@ def _description(prepared: Prepared) -> str:
     )
 
 
-def _notices(prepared: Prepared) -> tuple[str, ...]:
+def notices_of(prepared: Prepared) -> tuple[str, ...]:
+    """The cost of choosing, what was read from the data, and what was clipped."""
     notices = [_COST]
     if prepared.read_from_data:
         notices.append(

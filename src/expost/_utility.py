@@ -6,18 +6,30 @@ for all n rows), and the noisy models are scored on the rows held out, at most 2
 draws are shared by all ε (:mod:`expost._ranked` says why).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
+from expost.losses import Loss
 from expost.mechanisms import Mechanism, OutputPerturbation
 from expost.mechanisms.sampling import ObjectiveSampler
 from expost.types import FloatArray, IntArray
 
-__all__ = ["MEASURES", "Curve", "Utility", "held_out_utility"]
+__all__ = [
+    "FIT",
+    "MEASURES",
+    "MOST_SCORED",
+    "Curve",
+    "HeldOut",
+    "Utility",
+    "check_folds",
+    "held_out_utility",
+    "knows_nothing",
+    "utility_of",
+]
 
 # Where larger is better; log loss is the other way round.
 MEASURES = ("accuracy", "auc", "log_loss", "r2")
@@ -26,9 +38,10 @@ Scorer = Callable[[FloatArray, FloatArray], FloatArray]
 # Scores of rows held at a time.
 _BLOCK_SCORES = 2**20
 # Rows of a fold that are scored at most: a share of them is then known to 0.4 %.
-_MOST_SCORED = 20_000
+MOST_SCORED = 20_000
 _TAIL = 0.05
-_FIT = 1e-9
+# The gradient that a fold's minimiser is found to.
+FIT = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,6 +93,23 @@ class Utility:
         return name, curve
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldOut:
+    """One fold: what models of the other rows are scored on.
+
+    ``exact``    (d,) the minimiser of the other rows.
+    ``X, y``     rows of the fold.
+    ``known``    the margin that fits the other rows' labels alone.
+    ``models``   a function of ε: releases (m, d) of the other rows.
+    """
+
+    exact: FloatArray
+    X: FloatArray
+    y: FloatArray
+    known: float
+    models: Callable[[float], FloatArray]
+
+
 def held_out_utility(
     problem: Problem,
     mechanism: Mechanism,
@@ -90,26 +120,46 @@ def held_out_utility(
     rng: np.random.Generator,
 ) -> Utility:
     """Score ``releases`` models a fold at each ε."""
-    scorers = _scorers(problem)
     parts = _parts(problem, folds, rng)
     draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
+    held = (
+        _held_out(problem, mechanism, part, noise) for part, noise in zip(parts, draws, strict=True)
+    )
+    return utility_of(held, problem.loss, epsilons, folds=folds, releases=releases)
+
+
+def utility_of(
+    held: Iterable[HeldOut], loss: Loss, epsilons: FloatArray, *, folds: int, releases: int
+) -> Utility:
+    """The scores of each fold's models at each ε, put together."""
+    scorers = _scorers(loss)
     scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
     rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
-    for part, noise in zip(parts, draws, strict=True):
-        kept = np.setdiff1d(np.arange(problem.rows), part)
-        fold = replace(problem, X=problem.X[kept], y=problem.y[kept])
-        exact = minimise(fold, tolerance=_FIT).theta
-        models = _models(fold, replace(mechanism, rows=fold.rows), exact, noise)
-        test = _thinned(part, problem)
-        X, y = problem.X[test], problem.y[test]
-        by_epsilon = [_scored(X, y, models(float(epsilon)), scorers) for epsilon in epsilons]
-        known = np.full((1, len(y)), _knows_nothing(fold))
+    for fold in held:
+        X, y = fold.X, fold.y
+        by_epsilon = [_scored(X, y, fold.models(float(epsilon)), scorers) for epsilon in epsilons]
+        known = np.full((1, len(y)), fold.known)
         for name, score in scorers.items():
             scores[name].append(np.stack([found[name] for found in by_epsilon]))
-            ends = float(score(known, y)[0]), float(score((X @ exact)[None, :], y)[0])
+            ends = float(score(known, y)[0]), float(score((X @ fold.exact)[None, :], y)[0])
             rest[name].append(ends)
     curves = {name: _curve(scores[name], rest[name]) for name in scorers}
     return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
+
+
+def _held_out(problem: Problem, mechanism: Mechanism, part: IntArray, noise: FloatArray) -> HeldOut:
+    kept = np.setdiff1d(np.arange(problem.rows), part)
+    fold = replace(problem, X=problem.X[kept], y=problem.y[kept])
+    exact = minimise(fold, tolerance=FIT).theta
+    test = _thinned(part, problem)
+    positive = int(np.count_nonzero(fold.y > 0))
+    return HeldOut(
+        exact=exact,
+        X=problem.X[test],
+        y=problem.y[test],
+        known=knows_nothing(problem.loss, fold.rows, positive, float(np.sum(fold.y))),
+        models=_models(fold, replace(mechanism, rows=fold.rows), exact, noise),
+    )
 
 
 def _models(
@@ -125,34 +175,40 @@ def _models(
 def _parts(problem: Problem, folds: int, rng: np.random.Generator) -> list[IntArray]:
     """Disjoint folds that cover the rows, each with its share of either class."""
     order = rng.permutation(problem.rows)
+    rarest = None
     if problem.loss.is_classification:
         order = order[np.argsort(problem.y[order], kind="stable")]
-        rarest = min(np.count_nonzero(problem.y > 0), np.count_nonzero(problem.y < 0))
-        if rarest < 2 * folds:
-            raise InvalidInput(
-                f"folds={folds!r}: the rarer class has {rarest} rows, and every fold needs two of"
-                " either; take fewer folds, or 0 to leave the utility out."
-            )
-    elif problem.rows < 4 * folds:
-        raise InvalidInput(
-            f"folds={folds!r}: {problem.rows} rows are too few; take fewer folds, or 0 to leave"
-            " the utility out."
-        )
+        rarest = int(min(np.count_nonzero(problem.y > 0), np.count_nonzero(problem.y < 0)))
+    check_folds(folds, problem.rows, rarest)
     return [order[start::folds] for start in range(folds)]
+
+
+def check_folds(folds: int, rows: int, rarest: int | None) -> None:
+    """Refuse more folds than there are rows for; ``rarest``: the rows of the rarer class."""
+    if rarest is not None and rarest < 2 * folds:
+        raise InvalidInput(
+            f"folds={folds!r}: the rarer class has {rarest} rows, and every fold needs two of"
+            " either; take fewer folds, or 0 to leave the utility out."
+        )
+    if rarest is None and rows < 4 * folds:
+        raise InvalidInput(
+            f"folds={folds!r}: {rows} rows are too few; take fewer folds, or 0 to leave the utility"
+            " out."
+        )
 
 
 def _thinned(part: IntArray, problem: Problem) -> IntArray:
     """At most about 20,000 rows of a fold; of either class the same share, but one at least."""
-    step = -(-len(part) // _MOST_SCORED)
+    step = -(-len(part) // MOST_SCORED)
     positive = problem.y[part] > 0 if problem.loss.is_classification else np.ones(len(part), bool)
     return np.concatenate([part[positive][::step], part[~positive][::step]])
 
 
-def _knows_nothing(fold: Problem) -> float:
-    """The margin that fits the labels alone: log odds of the classes, or the mean."""
-    if not fold.loss.is_classification:
-        return float(np.mean(fold.y))
-    return float(np.log(np.count_nonzero(fold.y > 0) / np.count_nonzero(fold.y < 0)))
+def knows_nothing(loss: Loss, rows: int, positive: int, total: float) -> float:
+    """The margin that fits ``rows`` labels alone: log odds of the classes, or their mean."""
+    if not loss.is_classification:
+        return total / rows
+    return float(np.log(positive / (rows - positive)))
 
 
 def _scored(
@@ -169,12 +225,12 @@ def _scored(
     return found
 
 
-def _scorers(problem: Problem) -> dict[str, Scorer]:
+def _scorers(loss: Loss) -> dict[str, Scorer]:
     """The measures that apply; only a logistic model gives probabilities."""
-    if not problem.loss.is_classification:
+    if not loss.is_classification:
         return {"r2": _r2}
     scorers: dict[str, Scorer] = {"accuracy": _accuracy, "auc": _auc}
-    if problem.loss.name == "logistic":
+    if loss.name == "logistic":
         scorers["log_loss"] = _log_loss
     return scorers
 
