@@ -1,0 +1,340 @@
+"""Files of expost's own that are read again: models, reports, encodings, ledgers, summaries, arrays."""
+
+import functools
+import hashlib
+import io
+import json
+import math
+import random
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import expost
+from expost._files import read_json
+from expost._ledger import Ledger, entries_of
+from expost._ledger_entry import Entry
+from expost._published import PublishedReport
+from expost._store import PartStore
+from expost.attacks.arrays import read_arrays as read_attack
+from expost.data import Encoding, open_table
+from expost.data._reading import Given
+from expost.errors import InvalidInput
+from expost.mechanisms import Release
+from expost.mechanisms.publishing import PublishingBudget
+from expost.report import parse_json, render_json
+from expost.types import Audience
+from program import people
+
+from .damage import altered, damaged, spelled
+from .harness import Target
+
+TABLE = people(40)
+COLUMNS = {name: list(cells) for name, *cells in zip(*TABLE, strict=True)}
+BUDGET = PublishingBudget(epsilon_gradient=0.4, epsilon_hessian=0.2, delta=1e-6)
+GIVEN = {
+    "columns": {
+        "age": {"mean": 45, "scale": 20},
+        "city": {"levels": ["Oslo", "Bergen", "Paris"], "missing_level": True},
+        "smoker": {"levels": ["true", "false"]},
+        "hours": {"mean": 40, "scale": 10, "fill": 40},
+    },
+    "dropped": ["number"],
+    "target": {"column": "income", "classes": ["<=50K", ">50K"]},
+    "data_norm": 5,
+}
+
+
+@functools.cache
+def encodings() -> tuple[Encoding, ...]:
+    """One given, one read from the data, one of a regression."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = open_table(COLUMNS, missing=("", "?"))
+        keyed = open_table(COLUMNS, missing=("", "?"), id_column="number")
+        return (
+            Encoding.read(table, target="income", given=GIVEN),
+            Encoding.read(keyed, target="income"),
+            Encoding.read(keyed, target="age", regression=True),
+        )
+
+
+@functools.cache
+def releases() -> tuple[Release, ...]:
+    """Of every mechanism, noise and loss; the first of a table."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(60, 3))
+    y = np.where(X[:, 0] > X[:, 1], "yes", "no")
+    three = np.array(["a", "b", "c"])[np.arange(60) % 3]
+    bounds: dict[str, Any] = {"data_norm": 2.0, "classes": ("no", "yes")}
+    gaussian: dict[str, Any] = {"noise": "gaussian", "delta": 1e-6}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        encoding = encodings()[0]
+        encoded = encoding.encode_table(open_table(COLUMNS, missing=("", "?")))
+        labels = [encoding.target.classes[int(sign > 0)] for sign in encoded.y]  # type: ignore[index]
+        of_table = expost.PrivateLogisticRegression(
+            1.0, data_norm=5.0, classes=encoding.target.classes, random_state=1
+        ).fit(encoded.X, labels)
+        objective = expost.PrivateLogisticRegression(
+            1.0, mechanism="objective", regularization="for-publishing", publishing=BUDGET,
+            random_state=1, **gaussian, **bounds,
+        ).fit(X, y)  # fmt: skip
+        many = expost.PrivateLogisticRegression(
+            1.0, mechanism="objective", data_norm=2.0, classes=("a", "b", "c"), random_state=1
+        ).fit(X, three)
+        svc = expost.PrivateLinearSVC(math.inf, random_state=1, **bounds).fit(X, y)
+        ridge = expost.PrivateRidge(
+            2.0, data_norm=2.0, label_bound=1.0, random_state=1, **gaussian
+        ).fit(X, X[:, 0])
+    first = replace(
+        of_table.release_,
+        encoding=encoding.to_json(),
+        feature_names=encoding.feature_names,
+        seeded=False,
+    )
+    return (
+        first,
+        replace(objective.release_, seeded=False),
+        replace(many.release_, seeded=False),
+        svc.release_,
+        ridge.release_,
+    )
+
+
+@functools.cache
+def reports() -> tuple[PublishedReport, ...]:
+    """Two of the model alone, and one that released more."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(60, 3))
+    y = np.where(X[:, 0] > X[:, 1], "yes", "no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spent = expost.publish(
+            releases()[1], X, y, kind="data-dependent",
+            epsilon_gradient=0.4, epsilon_hessian=0.2,
+        )  # fmt: skip
+        return (spent, *(expost.publish(release) for release in releases()[:3]))
+
+
+@functools.cache
+def ledger() -> Ledger:
+    """Four releases."""
+    entries = [
+        Entry.of_model(
+            release, f"{place:064x}", name="model.json", made="2026-01-31T12:00:00Z", data=None
+        )
+        for place, release in enumerate(releases()[:3])
+    ]
+    spent = Entry.of_report(
+        reports()[0], "f" * 64, name="report.json", made="2026-01-31T12:00:00Z", data="0" * 64
+    )
+    return Ledger(salt="0123456789abcdef" * 4, entries=(*entries, spent))
+
+
+@functools.cache
+def bases(kind: str) -> tuple[Any, ...]:
+    """Whole files of a kind, as values."""
+    match kind:
+        case "model":
+            return tuple(release.to_json() for release in releases())
+        case "published":
+            return tuple(report.to_json() for report in reports())
+        case "encoding":
+            return tuple(json.loads(json.dumps(found.to_json())) for found in encodings())
+        case "ledger":
+            return (ledger().to_json(), Ledger(salt="0" * 64).to_json())
+        case "summary":
+            from report.summaries import summary
+
+            kinds = ("profile-bare", "profile-still", "risk")
+            return tuple(json.loads(render_json(summary(each))) for each in kinds)
+    raise AssertionError(kind)
+
+
+# Making --------------------------------------------------------------------------------------------
+
+
+def signed(value: Any) -> Any:
+    """With checksums that fit, the inner one first: who edits a file can do that too."""
+    if isinstance(value, dict) and "sha256" in value:
+        if isinstance(value.get("model"), dict) and "sha256" in value["model"]:
+            value["model"] = signed(value["model"])
+        fields = {name: field for name, field in value.items() if name != "sha256"}
+        value["sha256"] = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return value
+
+
+def content(rng: random.Random, kind: str) -> bytes:
+    """A whole file of a kind, altered in what it says or damaged in its bytes."""
+    value = rng.choice(bases(kind))
+    if rng.random() < 0.7:
+        value = altered(rng, value)
+        return spelled(rng, signed(value) if rng.random() < 0.8 else value)
+    data = json.dumps(value, indent=rng.choice([None, 1])).encode()
+    return damaged(rng, data, json.dumps(rng.choice(bases("encoding"))).encode())
+
+
+def _file_of(kind: str) -> Any:
+    def make(rng: random.Random, folder: Path) -> Path:
+        path = folder / f"{kind}.json"
+        path.write_bytes(content(rng, kind))
+        return path
+
+    return make
+
+
+# Reading -------------------------------------------------------------------------------------------
+
+
+def same(first: Any, second: Any) -> bool:
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+
+def read_model(path: Path) -> None:
+    release = Release.load(path)
+    assert np.all(np.isfinite(release.theta))
+    assert same(Release.from_json(release.to_json()).to_json(), release.to_json())
+    coefficients, intercept = release.coefficients
+    assert np.all(np.isfinite(coefficients))
+    assert np.all(np.isfinite(intercept))
+    assert release.mechanism.worst_case > 0
+    assert repr(release)
+    # What follows from a model that was read: its line in a ledger.
+    (entry,) = entries_of(path)
+    assert Entry.from_json(entry.to_json()) == entry
+    release.save(path)
+    assert same(Release.load(path).to_json(), release.to_json())
+
+
+def read_published(path: Path) -> None:
+    report = PublishedReport.load(path)
+    assert same(PublishedReport.from_json(report.to_json()).to_json(), report.to_json())
+    assert "\n".join(report.lines())
+    assert 0 < report.fails_with <= 1
+    # An answer, or a sentence that says why there is none.
+    try:
+        answers = report.lookup(dict.fromkeys(report.form.names, 1))
+    except InvalidInput:
+        return
+    assert all(answer.exposure > 0 for answer in answers)
+
+
+def read_encoding(path: Path) -> None:
+    encoding = Encoding.load(path)
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+    assert len(encoding.feature_names) == len(set(encoding.feature_names))
+    assert encoding.data_norm > 0
+    encoding.save(path)
+    assert Encoding.load(path) == encoding
+
+
+def make_given(rng: random.Random, folder: Path) -> Path:
+    path = folder / "given.json"
+    path.write_bytes(spelled(rng, altered(rng, GIVEN)))
+    return path
+
+
+def read_given(path: Path) -> None:
+    value = read_json(path)
+    if isinstance(value, dict) and "format" in value:
+        Encoding.from_json(value)
+        return
+    given = Given.from_json(value)
+    assert given.data_norm is None or 0 < given.data_norm < math.inf
+    for entry in given.entries.values():
+        assert entry.to_json()
+
+
+def read_ledger(path: Path) -> None:
+    found = Ledger.load(path)
+    assert same(Ledger.from_json(found.to_json()).to_json(), found.to_json())
+    assert found.epsilon_by_addition >= 0
+    assert 0 <= found.delta_by_addition <= 1
+    assert repr(found)
+
+
+def make_summary(rng: random.Random, folder: Path) -> bytes:
+    del folder
+    return content(rng, "summary")
+
+
+def read_summary(text: bytes) -> None:
+    found = parse_json(text)
+    assert parse_json(render_json(found)) == found
+    assert found.audience in (Audience.FAIL, Audience.PASS, Audience.REVIEW)
+
+
+def make_arrays(rng: random.Random, folder: Path) -> Path:
+    """What an attack is given in an npz file."""
+    draw = np.random.default_rng(rng.randrange(2**32))
+    chances = draw.uniform(size=(4, 8))
+    both = np.stack([chances, 1 - chances], axis=-1)
+    arrays: dict[str, Any] = {
+        "probabilities": both[0],
+        "member": np.arange(8) % 2,
+        "labels": np.arange(8) % 2,
+        "references": both[1:],
+        "inside": draw.integers(0, 2, size=(3, 8)),
+    }
+    for name in rng.sample(sorted(arrays), rng.choice([0, 0, 1, 2])):
+        arrays[name] = rng.choice(
+            [
+                np.array([], dtype=float), np.array(1.0), np.full((8, 2), np.nan), np.array(["a"] * 8),
+                arrays[name].astype(complex), arrays[name].astype("f2"), arrays[name][:-1],
+                np.arange(8).astype("M8[s]"), np.full(8, 1e308), np.zeros((8, 0)), np.zeros((0, 2)),
+                np.zeros((3, 8, 2, 1)), arrays[name].astype("S5"), np.full((8, 2), np.inf),
+            ]
+        )  # fmt: skip
+    stream = io.BytesIO()
+    (np.savez if rng.random() < 0.7 else np.savez_compressed)(stream, **arrays)
+    data = stream.getvalue()
+    path = folder / "arrays.npz"
+    path.write_bytes(damaged(rng, data, data) if rng.random() < 0.7 else data)
+    return path
+
+
+def read_arrays(path: Path) -> None:
+    found = read_attack(path)
+    assert np.all(np.isfinite(found.evidence.confidence))
+    assert found.member is None or len(found.member) == len(found.evidence.confidence)
+
+
+def make_store(rng: random.Random, folder: Path) -> Path:
+    import pyarrow as pa
+
+    store = PartStore.begin(folder / "run", {"n": 1}, resume=False, audience=Audience.FAIL)
+    parts = {place: store.write(place, pa.table({"x": [place, 2]})) for place in range(2)}
+    store.finish(parts, {"made": "now"})
+    path = rng.choice(sorted((folder / "run").iterdir()))
+    data = path.read_bytes()
+    if path.suffix == ".json" and rng.random() < 0.6:
+        path.write_bytes(spelled(rng, altered(rng, json.loads(data))))
+    else:
+        path.write_bytes(damaged(rng, data, data))
+    return folder / "run"
+
+
+def read_store(folder: Path) -> None:
+    store = PartStore.begin(folder, {"n": 1}, resume=True, audience=Audience.FAIL)
+    for table in store.tables():
+        assert table.column_names == ["x"]
+    assert all(part.rows == 2 for part in store.finished().values())
+
+
+PARSERS = {
+    target.name: target
+    for target in (
+        Target(name="model", make=_file_of("model"), read=read_model),
+        Target(name="published", make=_file_of("published"), read=read_published),
+        Target(name="encoding", make=_file_of("encoding"), read=read_encoding),
+        Target(name="given", make=make_given, read=read_given),
+        Target(name="ledger", make=_file_of("ledger"), read=read_ledger),
+        Target(name="summary", make=make_summary, read=read_summary),
+        Target(name="arrays", make=make_arrays, read=read_arrays),
+        Target(name="store", make=make_store, read=read_store, writes=True),
+    )
+}

@@ -1,0 +1,96 @@
+"""Whatever the bytes are: a result that means something, or a sentence of ours, and no half files.
+
+A case that fails here is made again by its target and number: see ``harness.choices``.
+"""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evidence import record
+
+from .harness import SEED, Tally, fresh_folder, judge, run
+from .long_run import run as run_apart
+from .worker import TARGETS
+
+# (in `make test`, in the long run), shared out by what a case costs.
+CASES = {
+    "model": (230, 14_000),
+    "published": (230, 12_000),
+    "encoding": (230, 14_000),
+    "given": (230, 12_000),
+    "ledger": (230, 12_000),
+    "summary": (150, 12_000),
+    "arrays": (130, 6_000),
+    "csv": (110, 4_000),
+    "parquet": (110, 4_000),
+    "arrow": (110, 3_500),
+    "folder": (60, 2_500),
+    "sqlite": (110, 3_000),
+    "in-memory": (60, 2_500),
+    "on-table": (5, 250),
+    "on-file": (10, 400),
+}
+# Of the cases, at least this share passes as whole, and as broken: else nothing is tried.
+LEAST = 0.01
+
+
+def test_there_are_as_many_cases_as_are_told():
+    assert CASES.keys() <= TARGETS.keys()
+    assert sum(few for few, _ in CASES.values()) >= 2_000
+    assert sum(many for _, many in CASES.values()) >= 100_000
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_read_or_refused(name):
+    few, _ = CASES[name]
+    tally = run(TARGETS[name], range(few), Tally())
+    assert not tally.faults
+    assert tally.cases == few
+    assert tally.accepted >= LEAST * few
+    assert tally.refused >= LEAST * few
+
+
+@pytest.mark.parametrize("name", ["model", "encoding", "summary"])
+def test_choices_that_hypothesis_makes(name):
+    """Hypothesis prefers the ends of ranges, and makes what it finds small."""
+    seen = 0
+
+    @given(st.randoms(use_true_random=False))
+    @settings(
+        max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    def judged(rng):
+        nonlocal seen
+        with fresh_folder() as folder:
+            judge(TARGETS[name], rng, folder)
+        seen += 1
+
+    judged()
+    assert seen >= 50
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_cases(tmp_path):
+    figures, faults = {}, []
+    for name, (_, many) in CASES.items():
+        tally, seconds = run_apart(name, many, tmp_path)
+        figures[name] = {
+            "cases": tally.cases,
+            "accepted": tally.accepted,
+            "refused": tally.refused,
+            "faults": len(tally.faults),
+            "slowest case in seconds": round(tally.slowest, 2),
+            "seconds": round(seconds),
+        }
+        faults += tally.faults
+        print(name, figures[name], *tally.faults, sep="\n  ", flush=True)
+    total = {key: sum(each[key] for each in figures.values()) for key in ("cases", "accepted", "refused", "faults", "seconds")}  # fmt: skip
+    record(
+        "fuzz",
+        command="pytest -m long tests/fuzz",
+        seed=SEED,
+        figures={"targets": figures, "total": total},
+    )
+    assert not faults
+    assert total["cases"] >= 100_000
