@@ -81,7 +81,7 @@ WORK = "The work"
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="A file, a glob, a folder of Parquet files or a database."),
+    typer.Argument(metavar="DATA", help="A file, glob, folder of Parquet files or database."),
 ]
 Query = Annotated[
     str | None,
@@ -134,15 +134,13 @@ Encoding = Annotated[
 ]
 DataNorm = Annotated[
     float | None,
-    typer.Option(
-        help="A bound on an encoded row's norm, known without the data.", rich_help_panel=DATA
-    ),
+    typer.Option(help="A bound on rows' norms, not from the data.", rich_help_panel=DATA),
 ]
 Classes = Annotated[
     str | None,
     typer.Option(
         metavar="NO,YES",
-        help="The two labels, 'no,yes', known without the data.",
+        help="Two labels, 'no,yes', not from the data.",
         rich_help_panel=DATA,
     ),
 ]
@@ -154,8 +152,7 @@ Mechanism = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="output (noise on the model) or objective (noise in what it minimises) (default:"
-        " output).",
+        help="output (noise on the model) or objective (in what it minimises) (default: output).",
         autocompletion=completes(MECHANISMS),
         rich_help_panel=MODEL,
     ),
@@ -164,7 +161,7 @@ Noise = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="laplace (pure epsilon) or gaussian (default: laplace).",
+        help="laplace or gaussian (default: laplace).",
         autocompletion=completes(NOISES),
         rich_help_panel=MODEL,
     ),
@@ -224,7 +221,7 @@ Engine = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Work in blocks of rows: local, local:4, dask, dask:4, dask://host:port.",
+        help="In blocks: local, local:4, dask, dask://host:port.",
         autocompletion=completes(("local", "dask")),
         rich_help_panel=WORK,
     ),
@@ -239,7 +236,7 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Work in blocks if rows would take more, '2GiB' (default: half of all).",
+        help="In blocks beyond it, '2GiB' (default: half of all).",
         rich_help_panel=WORK,
     ),
 ]
