@@ -3,7 +3,9 @@
 import inspect
 import json
 import re
+import sqlite3
 import sys
+from contextlib import closing
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -473,3 +475,31 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypa
     (tmp_path / "o" / "exposure.CURATOR-ONLY.png").write_bytes(b"old")
     assert ask("--seed 1 --force").code == 0
     assert names(tmp_path / "o") == RESULTS
+
+
+def test_the_rows_of_a_database_are_attacked_like_those_of_a_file(ask, people_csv, tmp_path):
+    header, *lines = people()
+    with closing(sqlite3.connect(tmp_path / "people.db")) as database, database:
+        database.execute(f"CREATE TABLE people ({', '.join(f'[{name}]' for name in header)})")
+        marks = ", ".join("?" * len(header))
+        database.executemany(f"INSERT INTO people VALUES ({marks})", lines)
+    key = header[0]
+    asked = [
+        ask(f"--seed 3 --id {key}", *more, data=data, out=out)
+        for data, more, out in [
+            (people_csv, (), "file"),
+            (f"sqlite:///{tmp_path / 'people.db'}", ("--query", "people"), "base"),
+        ]
+    ]
+    assert [ran.code for ran in asked] == [0, 0], asked[1].err
+    of_file, of_base = (
+        pq.read_table(tmp_path / out / "audit.CURATOR-ONLY.parquet") for out in ("file", "base")
+    )
+    assert of_file.num_rows > 0
+    assert of_file.column("id").to_pylist() == of_base.column("id").to_pylist()
+
+
+def test_a_query_needs_a_database(program, tmp_path):
+    ran = program("audit", "--query", "people", "--target", "income", "--out", tmp_path / "o")
+    assert ran.code == 2
+    assert "name the database" in ran.message

@@ -23,7 +23,7 @@ def audit_command(
         typer.Argument(
             metavar="DATA",
             help="The rows that the model was trained on; with --estimator and without --holdout"
-            " the rows of which coins give it half. CSV, TSV or Parquet, or a glob of them.",
+            " the rows of which coins give it half.",
         ),
     ] = None,
     *,
@@ -49,6 +49,7 @@ def audit_command(
             rich_help_panel=DATA,
         ),
     ] = None,
+    query: options.Query = None,
     id_column: options.IdColumn = None,
     group: Annotated[
         list[str] | None,
@@ -176,11 +177,14 @@ def audit_command(
     """
     from expost._jobs import audit as job_of_audit
 
-    source = next((str(one) for one in (data, arrays) if one is not None), "")
+    source = None if data is None else options.rows_of(data, query, id_column)
+    if source is None and query is not None:
+        raise typer.BadParameter("name the database of the query", param_hint="'DATA'")
+    named = source if source is not None else str(arrays or "")
     job = job_of_audit.AuditJob(
         out=out,
-        name=Path(source).name,
-        source=data,
+        name=options.called(named),
+        source=source,
         target=target,
         model=model,
         estimator=estimator,
