@@ -3,15 +3,23 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+import scipy.linalg  # noqa: F401  brings a BLAS of its own, which must be there to be held
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["one_blas_thread"]
 
 _lock = threading.Lock()
 _inside = 0
 _limits: Any = None
+
+
+@cache
+def _libraries() -> Any:
+    """The BLAS libraries of this process; finding them takes as long as a small task."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 @contextmanager
@@ -24,7 +32,7 @@ def one_blas_thread() -> Iterator[None]:
     global _inside, _limits
     with _lock:
         if _inside == 0:
-            _limits = threadpool_limits(limits=1, user_api="blas")
+            _limits = _libraries().limit(limits=1)
         _inside += 1
     try:
         yield

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
@@ -73,7 +74,7 @@ class DaskEngine:
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """task(item) for each item, in order."""
         # Sent once, not with every item.
-        shared = self._send(_opened, _Parcel.of(_Task(task, self._machine)))
+        shared = self._send(_content, _Parcel.of(_Task(task, self._machine)))
         waiting: deque[tuple[Item, Any]] = deque()
         window = _AHEAD * self.workers
         try:
@@ -166,16 +167,24 @@ class _Task:
             return self._task(item)
 
 
-def _opened(parcel: _Parcel) -> Any:
-    return pickle.loads(parcel.content)
+def _content(parcel: _Parcel) -> bytes:
+    # What workers get from one another is unpacked outside of any task, where a failure would be
+    # tried for ever: so they get bytes.
+    return parcel.content
 
 
-def _call(task: Callable[[Any], Any], item: Any) -> Any:
-    return task(item)
+@lru_cache(maxsize=2)
+def _unpacked(content: bytes) -> Any:
+    """A task, once for all the items that a worker has of it."""
+    return pickle.loads(content)
 
 
-def _call_parcel(task: Callable[[Any], Any], parcel: _Parcel) -> Any:
-    return task(_opened(parcel))
+def _call(task: bytes, item: Any) -> Any:
+    return _unpacked(task)(item)
+
+
+def _call_parcel(task: bytes, parcel: _Parcel) -> Any:
+    return _unpacked(task)(pickle.loads(parcel.content))
 
 
 @contextmanager
