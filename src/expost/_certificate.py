@@ -23,7 +23,7 @@ from expost.glm import Constants, Problem
 from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
-__all__ = ["KnotBins", "Knots", "point_error"]
+__all__ = ["KnotBins", "Knots", "knot_reach", "point_error"]
 
 
 def point_error(
@@ -79,7 +79,7 @@ class Knots:
     def of(cls, problem: Problem, z: FloatArray, margin_error: float) -> "Knots":
         """Sort the rows by how far θ must move until they reach a knot; m = 1."""
         norms = problem.norms
-        distance, reach = _reach(problem.loss, z, problem.y, norms, margin_error)
+        distance, reach = knot_reach(problem.loss, z, problem.y, norms, margin_error)
         order = np.argsort(reach, kind="stable")
         factor = problem.loss.curvature_bound * (1 + 1e-9)
         zero = np.zeros(1)
@@ -134,7 +134,7 @@ class KnotBins:
         theta: FloatArray,
     ) -> "KnotBins":
         """The rows of one block."""
-        reach = _reach(constants.loss, z, y, norms, constants.margin_error(theta))[1]
+        reach = knot_reach(constants.loss, z, y, norms, constants.margin_error(theta))[1]
         finite = norms > 0
         places = (np.ascontiguousarray(reach[finite]).view(np.int64) >> _SHIFT) - _FIRST
         # The first bin begins at 0.
@@ -163,7 +163,7 @@ class KnotBins:
         )
 
 
-def _reach(
+def knot_reach(
     loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, margin_error: float
 ) -> tuple[FloatArray, FloatArray]:
     """Each predictor's way to its nearest knot, and how far θ must move for it; rounded down."""

@@ -4,32 +4,66 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expost._beside_knots import BesideKnots, energies
 from expost._expansion import Change, Expansion, Step
 from expost._newton import newton_shifts, shift_error, solve_small
 from expost._numerics import ROUNDOFF, gamma
 from expost._refinement import (
     Block,
     Neighbourhood,
+    frozen_newton,
     hessian_at,
     increment_error,
     increments,
     refined,
+    third_order,
     warn_of,
 )
 from expost._shifts import Shifts
-from expost.losses import Logistic
+from expost.losses import HuberHinge, Logistic
 from expost.types import FloatArray, IntArray
 
-__all__ = ["refine"]
+__all__ = ["refine", "refine_steps"]
+
+# The share of a distance below which nothing more is gained by a step.
+_FINISHED = 1e-9
 
 
 def refine(
     expansion: Expansion, tolerance: float, *, warn: bool = True
 ) -> tuple[Shifts, FloatArray, FloatArray]:
     """Shifts with error_bound ≤ tolerance·distance wherever float64 can prove it."""
-    shift, distance, error = refined(_Changed.of(expansion), tolerance)
+    shift, distance, error = refined(_Changed.of(expansion, tolerance), tolerance)
     if warn:
         warn_of(distance, error, tolerance, stacklevel=5)
+    return Shifts.dense(shift), distance, error
+
+
+def refine_steps(
+    expansion: Expansion,
+    step: Step,
+    found: tuple[Shifts, FloatArray, FloatArray],
+    *,
+    tensor: FloatArray | None,
+    beside: BesideKnots | None,
+) -> tuple[Shifts, FloatArray, FloatArray]:
+    """Newton steps to some neighbours, improved by what is known of all rows together.
+
+    ``found``   the shifts, their lengths and errors.
+    ``tensor``  Σ f‴ x⊗x⊗x, for one step of third order;
+    ``beside``  the rows beside a knot, for Newton steps until nothing is left to gain.
+
+    Every neighbour takes the same steps, whichever others there are beside it.
+    """
+    if tensor is None and beside is None:
+        return found
+    shift, distance, error = arrays = (found[0].all(), found[1], found[2])
+    every = np.arange(len(shift))
+    near = _Changed(expansion=expansion, step=step, found=arrays, third=tensor, beside=beside)
+    if tensor is not None:
+        third_order(near, every, *arrays)
+    if beside is not None:
+        frozen_newton(near, every, *arrays, _FINISHED)
     return Shifts.dense(shift), distance, error
 
 
@@ -40,21 +74,35 @@ class _Changed(Neighbourhood):
     expansion: Expansion
     step: Step
     found: tuple[FloatArray, FloatArray, FloatArray]
+    third: FloatArray | None = None
+    beside: BesideKnots | None = None
 
     @classmethod
-    def of(cls, expansion: Expansion) -> "_Changed":
+    def of(cls, expansion: Expansion, tolerance: float) -> "_Changed":
         step, shifts, distance, error = newton_shifts(expansion)
-        return cls(expansion=expansion, step=step, found=(shifts.all(), distance, error))
+        found, beside = (shifts.all(), distance, error), None
+        loose = ~(error <= tolerance * distance)
+        if isinstance(expansion.loss, HuberHinge) and np.any(loose):
+            # Refined steps are a little longer, some of them.
+            reach = 1.5 * float(np.max(energies(expansion, found[0][loose])))
+            if reach < np.inf:
+                beside = BesideKnots.of(expansion.problem, expansion, reach)
+        return cls(expansion=expansion, step=step, found=found, beside=beside)
 
     @property
     def width(self) -> int:
-        return self.expansion.problem.columns * self.expansion.changed
+        return self.expansion.columns * self.expansion.changed
+
+    @property
+    def tensor(self) -> FloatArray:
+        return super().tensor if self.third is None else self.third
 
     def newton(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         return self.found
 
     def take(self, rows: IntArray) -> "_ChangedRows":
-        return _ChangedRows(expansion=self.expansion, step=self.step.take(rows))
+        step = self.step.take(rows)
+        return _ChangedRows(expansion=self.expansion, step=step, beside=self.beside)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +111,7 @@ class _ChangedRows(Block):
 
     expansion: Expansion
     step: Step
+    beside: BesideKnots | None
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -100,7 +149,7 @@ class _ChangedRows(Block):
         return image
 
     def bend(self, vectors: FloatArray) -> FloatArray:
-        loss = self.expansion.problem.loss
+        loss = self.expansion.loss
         assert isinstance(loss, Logistic)
         total = np.zeros_like(vectors)
         for change in self.changes:
@@ -118,33 +167,54 @@ class _ChangedRows(Block):
         return form * (1 + self.expansion.curvature_error)
 
     def gradient(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
-        expansion, problem = self.expansion, self.expansion.problem
-        m, loss, d = expansion.rows_after, problem.loss, problem.columns
-        total, moved = increments(expansion, shift)
+        expansion = self.expansion
+        m, loss, d = expansion.rows_after, expansion.loss, expansion.columns
+        total, uncertain = self._moved(shift)
         length = np.linalg.norm(shift, axis=1)
-        pulls = np.zeros(len(shift))
-        uncertain = np.zeros(len(shift))
+        margin = expansion.curved.constants.margin_error(expansion.base.theta)
+        moved, pulls = np.zeros(len(shift)), np.zeros(len(shift))
         for change in self.changes:
             along = np.einsum("ij,ij->i", change.X, shift)
             growth = loss.increment(change.z, change.y, along)
-            total += (change.sign * (growth + change.slope))[:, None] * change.X
+            total += (change.sign * (growth + change.slope) / m)[:, None] * change.X
             size = np.abs(change.slope) + (0 if loss.is_classification else np.abs(change.y))
             moved += np.abs(growth) * change.norms
             pulls += size * change.norms
             # The changed row's own predictor and step, through a slope of at most sup f″.
-            lost = 2 * problem.margin_error(expansion.base.theta) + gamma(d + 2) * length
+            lost = 2 * margin + gamma(d + 2) * length
             uncertain += loss.curvature_bound * change.norms**2 / m * lost
-        gradient = expansion.penalty_after * shift + total / m - expansion.pull
-        with np.errstate(over="ignore"):
-            uncertain += increment_error(expansion, length)
-        summing = gamma(problem.rows + d + 64)
         rounding = (
-            summing * moved / m
+            gamma(d + 64) * moved / m
             + uncertain
             + 64 * ROUNDOFF * (pulls / m + float(np.linalg.norm(expansion.pull)))
-            + 4 * ROUNDOFF * float(np.max(expansion.penalty_after)) * length
         )
-        return gradient, 1.01 * rounding
+        return total - expansion.pull, 1.01 * rounding
+
+    def _moved(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """p'∘δ + Σ x[f′(z + x·δ) − f′(z)]/m over the data, and a bound on its error."""
+        if self.beside is None:
+            return self._moved_by_all(shift)
+        expansion, length = self.expansion, np.linalg.norm(shift, axis=1)
+        bends, error = self.beside.bends(expansion, shift)
+        total = shift @ expansion.hessian + bends / expansion.rows_after
+        steepest = float(np.linalg.norm(expansion.hessian))
+        error = error / expansion.rows_after
+        error += (expansion.hessian_error + gamma(expansion.columns + 8) * steepest) * length
+        far = np.flatnonzero(~(error < np.inf))
+        if len(far) and expansion.rows is not None:
+            total[far], error[far] = self._moved_by_all(shift[far])
+        return total, error
+
+    def _moved_by_all(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same by a pass over the rows."""
+        expansion, problem = self.expansion, self.expansion.problem
+        total, moved = increments(expansion, shift)
+        length = np.linalg.norm(shift, axis=1)
+        with np.errstate(over="ignore"):
+            error = increment_error(expansion, length)
+        error += gamma(problem.rows + problem.columns + 64) * moved / expansion.rows_after
+        error += 4 * ROUNDOFF * float(np.max(expansion.penalty_after)) * length
+        return expansion.penalty_after * shift + total / expansion.rows_after, error
 
     def hessian(self, shift: FloatArray) -> FloatArray:
         problem, m = self.expansion.problem, self.expansion.rows_after

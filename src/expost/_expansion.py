@@ -40,6 +40,7 @@ __all__ = [
     "largest_gram",
     "linearise",
     "long_part",
+    "third_moments",
 ]
 
 
@@ -206,15 +207,8 @@ class Linearised:
     @cached_property
     def tensor(self) -> FloatArray:
         """Σ f‴ x⊗x⊗x of the logistic loss, as a (d, d²) matrix."""
-        problem, d = self.problem, self.problem.columns
-        assert isinstance(problem.loss, Logistic)
-        tensor = np.zeros((d, d * d))
-        for block in row_blocks(problem.rows, d * d):
-            part, labels = problem.X[block], problem.y[block]
-            third = problem.loss.third(part @ self.base.theta, labels)
-            outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
-            tensor += (part * third[:, None]).T @ outer
-        return tensor
+        problem = self.problem
+        return third_moments(problem.X, problem.y, self.base.theta, problem.loss)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -422,6 +416,19 @@ def long_part(X: FloatArray, curvature: FloatArray, norms: FloatArray, common: f
     """What rows longer than ``common`` add to Σ f″(∥x∥ − r)x xᵀ."""
     part: FloatArray = (X * (curvature * (norms - common))[:, None]).T @ X
     return part
+
+
+def third_moments(X: FloatArray, y: FloatArray, theta: FloatArray, loss: Loss) -> FloatArray:
+    """Σ f‴ x⊗x⊗x of the logistic loss at ``theta``, as a (d, d²) matrix."""
+    assert isinstance(loss, Logistic)
+    d = X.shape[1]
+    tensor = np.zeros((d, d * d))
+    for block in row_blocks(len(X), d * d):
+        part = X[block]
+        third = loss.third(part @ theta, y[block])
+        outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
+        tensor += (part * third[:, None]).T @ outer
+    return tensor
 
 
 def largest_gram(problem: Problem) -> float:

@@ -32,6 +32,7 @@ from expost.losses import Loss, Squared, make_loss
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
+    "LOOSE",
     "METHODS",
     "Neighbours",
     "entering_rows",
@@ -45,7 +46,7 @@ METHODS = ("worst-case", "newton", "exact", "retrain")
 # Of "exact": the error bound to stop at, as a share of the distance.
 _TOLERANCE = 1e-9
 # Newton's certificate is refined where it leaves more than this share of a distance open.
-_LOOSE = 1e-3
+LOOSE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -281,9 +282,9 @@ def neighbours_of(
 def tight_neighbours(problem: Problem, base: Minimiser, **options: Any) -> Neighbours:
     """Newton's neighbours, refined where their certificate leaves more than 1e-3 open."""
     near = neighbours_of(problem, base, **options)
-    if np.all(near.error_bound <= _LOOSE * near.distance):
+    if np.all(near.error_bound <= LOOSE * near.distance):
         return near
-    return neighbours_of(problem, base, method="exact", tolerance=_LOOSE, warn=False, **options)
+    return neighbours_of(problem, base, method="exact", tolerance=LOOSE, warn=False, **options)
 
 
 def _same_length(y: Any, rows: int, name: str = "y") -> None:

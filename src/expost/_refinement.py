@@ -3,7 +3,8 @@
 Three means, each used on the neighbours that the one before left above the tolerance:
 
 1. a third-order step with the tensor K = Σ f‴ x⊗x⊗x (d³ numbers, so for moderate d),
-2. Newton steps with the frozen Hessian H'(Â), in blocks: each is a pass of O(n) a row,
+2. Newton steps with the frozen Hessian H'(Â), in blocks: each is a pass of O(n) a row (of the
+   Huber hinge of the few rows that are beside a knot, :mod:`expost._beside_knots`),
 3. Newton steps with the neighbour's own Hessian, damped, one neighbour at a time.
 
 The tilted gradient is evaluated as a *difference* from Â,
@@ -29,10 +30,12 @@ from expost.types import FloatArray, IntArray
 __all__ = [
     "Block",
     "Neighbourhood",
+    "frozen_newton",
     "hessian_at",
     "increment_error",
     "increments",
     "refined",
+    "third_order",
     "warn_of",
 ]
 
@@ -109,6 +112,11 @@ class Neighbourhood(ABC):
     def take(self, rows: IntArray) -> Block:
         """Some of them."""
 
+    @property
+    def tensor(self) -> FloatArray:
+        """K = Σ f‴ x⊗x⊗x over the data (logistic), as a (d, d²) matrix."""
+        return self.expansion.linear.tensor
+
 
 def refined(
     neighbourhood: Neighbourhood, tolerance: float
@@ -119,10 +127,10 @@ def refined(
     open_rows = _above(distance, error, tolerance)
     smooth = isinstance(problem.loss, Logistic)
     if len(open_rows) and smooth and problem.columns <= _TENSOR_COLUMNS:
-        _third_order(neighbourhood, open_rows, *found)
+        third_order(neighbourhood, open_rows, *found)
         open_rows = _above(distance, error, tolerance)
     if len(open_rows):
-        _frozen_newton(neighbourhood, open_rows, *found, tolerance)
+        frozen_newton(neighbourhood, open_rows, *found, tolerance)
         open_rows = _above(distance, error, tolerance)
     for row in open_rows:
         _own_newton(neighbourhood, int(row), *found, tolerance)
@@ -161,7 +169,7 @@ def _adopt(
     error[chosen] = bound[better]
 
 
-def _third_order(
+def third_order(
     neighbourhood: Neighbourhood,
     rows: IntArray,
     shift: FloatArray,
@@ -175,8 +183,8 @@ def _third_order(
     """
     expansion = neighbourhood.expansion
     assert expansion.third is not None
-    tensor = expansion.linear.tensor / expansion.rows_after
-    d = expansion.problem.columns
+    tensor = neighbourhood.tensor / expansion.rows_after
+    d = expansion.columns
     for some in row_blocks(len(rows), d * d):
         chosen = rows[some]
         block = neighbourhood.take(chosen)
@@ -193,7 +201,7 @@ def _third_order(
         # What the second solve leaves, and the rounding of its right-hand side.
         left = np.linalg.norm(block.apply(second) - right, axis=1)
         # (The tensor is summed over blocks of 64 rows to 2¹⁵.)
-        terms = d * d + 2**15 + expansion.problem.rows / 64 + expansion.changed + 64
+        terms = d * d + 2**15 + expansion.curved.rows / 64 + expansion.changed + 64
         rounding = gamma(terms) * 0.5 * np.einsum("ij,ij->i", first, first)
         remainder = (remainder + left) * (1 + 1e-9) + rounding * float(np.trace(expansion.third))
         steepest = float(np.linalg.norm(expansion.hessian)) + block.weight
@@ -256,7 +264,7 @@ def _certify(
     return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _frozen_newton(
+def frozen_newton(
     neighbourhood: Neighbourhood,
     rows: IntArray,
     shift: FloatArray,

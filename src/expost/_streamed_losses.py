@@ -1,16 +1,15 @@
 """The losses of a model's rows, block by block, from what is known of all of them together.
 
-Whoever has a :class:`BlockLosses` can work out the losses of any block: it holds O(d²) numbers and
-no rows, and travels to where the rows are.
+Whoever has a :class:`BlockLosses` can work out the losses of any block: it holds O(d²) numbers, and
+what steps are refined by where they need it, and travels to where the rows are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from expost._expansion import Expansion, expand_curvature
-from expost._neighbours import sound_error
-from expost._newton import newton_steps
 from expost._shifts import Shifts
-from expost._streamed import StreamedProblem, change_of, streamed_curvature
+from expost._streamed import StreamedProblem, streamed_curvature
+from expost._streamed_refinement import Refinement, refinement_of
 from expost._target import without_noise
 from expost.errors import WrongRows
 from expost.glm import RowBlock
@@ -44,26 +43,27 @@ class BlockNeighbours:
 class BlockLosses:
     """The losses of the rows of any block of one data set, under one released model.
 
-    ``expansion``  of J at its minimiser, for output perturbation and models without noise;
-    ``tangent``    of J at θ, for objective perturbation.
+    ``expansion``   of J at its minimiser, for output perturbation and models without noise;
+    ``refinement``  what its steps are refined by;
+    ``tangent``     of J at θ, for objective perturbation.
     """
 
     theta: FloatArray
     mechanism: Mechanism
     expansion: Expansion | None = None
+    refinement: Refinement = field(default_factory=Refinement)
     tangent: Tangent | None = None
 
     def neighbours(self, block: RowBlock) -> BlockNeighbours:
-        """Where the minimiser goes without each of its rows: one Newton step, certified."""
+        """Where the minimiser goes without each of its rows, certified."""
         expansion = self.expansion
         assert expansion is not None
-        change = change_of(block, expansion.base.theta, expansion.loss)
-        _, shifts, distance, error = newton_steps(expansion, (change,))
+        shifts, distance, error = self.refinement.steps(expansion, block)
         return BlockNeighbours(
             base=expansion.base.theta,
             base_error=expansion.base_error,
             distance=distance,
-            error_bound=sound_error(expansion, (change,), distance, error),
+            error_bound=error,
             shifts=shifts,
         )
 
@@ -99,4 +99,5 @@ def block_losses(release: Release, problem: StreamedProblem) -> BlockLosses:
     plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
     assert isinstance(plain, OutputPerturbation)
     plain.check_rows(theta, base.theta, expansion.base_error)
-    return BlockLosses(theta=theta, mechanism=how, expansion=expansion)
+    refinement = refinement_of(problem, expansion)
+    return BlockLosses(theta=theta, mechanism=how, expansion=expansion, refinement=refinement)
