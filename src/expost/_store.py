@@ -26,7 +26,7 @@ from expost._files import read_json, write_bytes, write_json
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["Part", "PartStore", "remove_store"]
+__all__ = ["Part", "PartStore", "flush", "remove_store"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
 # Readers of a folder of Parquet files pass over names that begin so.
@@ -87,7 +87,7 @@ class PartStore:
         content = sink.getvalue()
         part = Part(index=index, rows=table.num_rows, sha256=hashlib.sha256(content).hexdigest())
         write_bytes(self.folder / part.name, self.audience, content)
-        _flush(self.folder)
+        flush(self.folder)
         return part
 
     def read(self, part: Part, columns: Sequence[str] | None = None) -> Any:
@@ -102,6 +102,11 @@ class PartStore:
                 f"{path}: is damaged; remove it, and run the same command again with --resume."
             )
         return pa.parquet.read_table(io.BytesIO(content), columns=columns, use_threads=False)
+
+    def about(self, part: Part) -> Mapping[bytes, bytes]:
+        """What was written beside the columns of a part; its rows are not read."""
+        found: Mapping[bytes, bytes] = pa.parquet.read_schema(self.folder / part.name).metadata
+        return found
 
     def finish(self, parts: Mapping[int, Part], about: Mapping[str, Any]) -> Path:
         """Write the manifest: from now on the parts are a whole result, and nothing else is."""
@@ -125,7 +130,7 @@ class PartStore:
             ],
         }
         path = write_json(self.folder / _MANIFEST, self.audience, value)
-        _flush(self.folder)
+        flush(self.folder)
         return path
 
     @property
@@ -164,8 +169,8 @@ class PartStore:
     def moved(self, folder: Path) -> "PartStore":
         """The same store at ``folder`` of the same disk, where nothing is: at once or not."""
         os.replace(self.folder, folder)
-        _flush(folder.parent)
-        _flush(self.folder.parent)
+        flush(folder.parent)
+        flush(self.folder.parent)
         return replace(self, folder=folder)
 
 
@@ -175,7 +180,7 @@ def remove_store(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _flush(folder: Path) -> None:
+def flush(folder: Path) -> None:
     """Let a rename survive a power cut too."""
     handle = os.open(folder, os.O_RDONLY)
     try:

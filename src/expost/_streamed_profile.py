@@ -31,7 +31,16 @@ from expost.glm import RowBlock
 from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.types import Audience, FloatArray
 
-__all__ = ["Digest", "Fits", "Tops", "digest", "most_exposed", "ranked_parts", "row_parts"]
+__all__ = [
+    "Digest",
+    "Fits",
+    "Tops",
+    "digest",
+    "most_exposed",
+    "ranked_parts",
+    "row_parts",
+    "tops_of",
+]
 
 # The key of what a part says of itself.
 _ABOUT = b"expost"
@@ -63,7 +72,7 @@ class Fits:
         mean = float(np.mean(block.y))
         return cls(
             rows=len(block),
-            right=_pair(np.count_nonzero((one > 0) == (block.y > 0)) for one in z),
+            right=_pair(int(np.count_nonzero((one > 0) == (block.y > 0))) for one in z),
             errors=_pair(float(np.sum((one - block.y) ** 2)) for one in z),
             mean=mean,
             spread=float(np.sum((block.y - mean) ** 2)),
@@ -85,7 +94,7 @@ class Fits:
 
 def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
     first, second = values
-    return (int(first), int(second)) if isinstance(first, int) else (first, second)
+    return first, second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +140,7 @@ class _RowPart:
     models: tuple[FloatArray, FloatArray]
     store: PartStore
 
-    def __call__(self, numbered: tuple[int, Any]) -> tuple[Part, Tops]:
+    def __call__(self, numbered: tuple[int, Any]) -> Part:
         """Write it."""
         number, item = numbered
         tables, tops = [], Tops()
@@ -142,7 +151,7 @@ class _RowPart:
             tables.append(found)
         whole = pa.concat_tables(tables).combine_chunks()
         about = {_ABOUT: tops.to_json().encode()}
-        return self.store.write(number, whole.replace_schema_metadata(about)), tops
+        return self.store.write(number, whole.replace_schema_metadata(about))
 
 
 def _columns(start: int, ids: Any, losses: RowLosses, typical: ExposureTable | None) -> Any:
@@ -188,8 +197,10 @@ def row_parts(
     store: PartStore,
     engine: Engine,
     progress: Progress = SILENT,
-) -> tuple[dict[int, Part], Tops]:
-    """The losses of all rows as parts of ``store``; those that are there are left as they are.
+    *,
+    finished: Mapping[int, Part],
+) -> dict[int, Part]:
+    """The losses of all rows as parts of ``store``; those that are ``finished`` are not made again.
 
     ``models``  the released θ, and the one without noise: how well they predict is noted too.
     """
@@ -199,31 +210,39 @@ def row_parts(
         typical = ExposureTable.of(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
-    finished = store.finished()
     progress.rows(stream.rows)
-    tops: dict[int, Tops] = {}
-    for number, part in finished.items():
-        tops[number] = _tops_in(store, part)
-        progress.advance(part.rows)
+    progress.advance(sum(part.rows for part in finished.values()))
+    parts = dict(finished)
     task = _RowPart(stream=stream, losses=losses, typical=typical, models=models, store=store)
     missing = ((n, item) for n, item in enumerate(stream.items()) if n not in finished)
-    for part, found in engine.map(task, missing):
-        finished[part.index], tops[part.index] = part, found
+    for part in engine.map(task, missing):
+        parts[part.index] = part
         progress.advance(part.rows)
-    if sum(part.rows for part in finished.values()) != stream.rows:
+    if sum(part.rows for part in parts.values()) != stream.rows:
         raise ArithmeticError("the parts do not hold every row once")
-    total = Tops()
-    for number in sorted(tops):
-        total = total.merged(tops[number])
-    return {number: finished[number] for number in sorted(finished)}, total
-
-
-def _tops_in(store: PartStore, part: Part) -> Tops:
-    """What a part says of itself."""
-    return Tops.from_json(store.read(part, ["row"]).schema.metadata[_ABOUT])
+    return {number: parts[number] for number in sorted(parts)}
 
 
 # -- digest ----------------------------------------------------------------------------------------
+
+
+class _TopsOf:
+    """What a part says of itself."""
+
+    def __init__(self, store: PartStore) -> None:
+        self._store = store
+
+    def __call__(self, part: Part) -> Tops:
+        """Read it."""
+        return Tops.from_json(self._store.about(part)[_ABOUT])
+
+
+def tops_of(store: PartStore, parts: Mapping[int, Part], engine: Engine) -> Tops:
+    """The largest figures of all parts together."""
+    total = Tops()
+    for one in engine.map(_TopsOf(store), [parts[number] for number in sorted(parts)]):
+        total = total.merged(one)
+    return total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

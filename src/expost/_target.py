@@ -175,6 +175,11 @@ class Target:
             )
         return self.theta, self.mechanism, problem, ()
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What whoever reads of the model must know."""
+        return () if self.release is None else _notices(self.release)
+
     def describe(self) -> str:
         how = self.mechanism
         noise = f"{how.noise} noise" if how.is_private else "no noise"

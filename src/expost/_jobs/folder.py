@@ -5,10 +5,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from expost._store import remove_store
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["check_folder", "check_page_folder", "remove_stale", "writing"]
+__all__ = [
+    "RUN",
+    "STATE",
+    "check_folder",
+    "check_page_folder",
+    "holds_anything",
+    "remove_stale",
+    "writing",
+]
+
+# Where a run in blocks keeps what it has finished, and the file that makes it one.
+RUN, STATE = ".expost-run", "state.json"
 
 _STEMS = (
     ("encoding", "json"),
@@ -53,11 +65,18 @@ def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
             f"out={str(out)!r}: {nearest} cannot be written to; name another folder, or change its"
             " mode."
         )
-    if out.is_dir() and any(out.iterdir()) and not force:
+    if holds_anything(out) and not force:
         raise InvalidInput(
             f"out={str(out)!r}: is not empty; name another folder, or pass --force to write over"
             f" an earlier run{lost}."
         )
+
+
+def holds_anything(out: Path) -> bool:
+    """Whether there is anything in a folder; what is left of a run without its state is nothing."""
+    return out.is_dir() and any(
+        path.name != RUN or (path / STATE).exists() for path in out.iterdir()
+    )
 
 
 def check_page_folder(out: Path, *, force: bool) -> None:
@@ -91,5 +110,10 @@ def remove_stale(out: Path, *, keep: Iterable[Path | None] = ()) -> None:
     """Remove the results of an earlier run, which beside new ones would be read as theirs."""
     kept = {path.resolve() for path in keep if path is not None}
     for stale in (out / name for name in _RESULTS):
-        if stale.resolve() not in kept:
+        if stale.resolve() in kept:
+            continue
+        # A table that was made in parts is a folder.
+        if stale.is_dir() and not stale.is_symlink():
+            remove_store(stale)
+        else:
             stale.unlink(missing_ok=True)

@@ -6,89 +6,68 @@ to be the right ones.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from expost._files import write_bytes, write_json
 from expost._groups import Grouping
-from expost._jobs.choices import Chosen
-from expost._jobs.folder import check_folder, remove_stale, writing
+from expost._jobs import stream_profile
+from expost._jobs.folder import remove_stale, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
 from expost._jobs.pages import made_now, write_summary
-from expost._jobs.table import (
-    OF_AN_ENCODING,
-    Rows,
-    TableJob,
-    check_no_feature,
-    check_options,
-    key_options,
-    noted,
-    read_rows,
-    refuse_fixed,
+from expost._jobs.profile_asked import (
+    Outcome,
+    ProfileJob,
+    check_asked,
+    choices_of,
+    completed,
+    estimator_of,
+    lister_of,
+    opened_for,
 )
-from expost._ledger import Entry, now
+from expost._jobs.streaming import abandon, check_place, is_streamed
+from expost._jobs.table import Rows, noted
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
 from expost._progress import SILENT, Progress
 from expost.data import Encoding, NumericEntry
-from expost.errors import InvalidInput
-from expost.estimators import ESTIMATORS
 from expost.glm import minimise
 from expost.mechanisms import Release
-from expost.report import Accuracy, Choice, Origin, Summary, collect, render_html
+from expost.report import Accuracy, Summary, collect, render_html
 from expost.types import FloatArray
 
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run"]
 
 # How often `run` reports a phase.
 PHASES = 6
-# The options that a model has settled, beside those of its encoding.
-_OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
 # Columns with more levels than this say little as groups.
 _MOST_LEVELS = 50
 # Columns that are read in one pass over the table.
 _COLUMNS_A_PASS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileJob(TableJob):
-    """A table, and the model to release of it, or the one that was.
-
-    ``group_column``  says whose row each row is, where persons are profiled and not rows.
-    ``ledger``        lists the release, or tells of the model; None: the one in its folder.
-    """
-
-    epsilon: float | None = None
-    group_column: str | None = None
-    model: Path | None = None
-    ledger: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What came of it: the results, and the files that hold them."""
-
-    release: Release
-    profile: PrivacyProfile
-    summary: Summary
-    files: dict[str, Path]
-
-
 def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
-        _check(job)
+        check_asked(job)
+        check_place(job.out, job.streaming, force=job.force, lost=job.lost)
+        if job.model is None:
+            check_ledgers(ledgers_for(job.out, job.ledger), job.out)
         progress.phase("reading the table")
         loaded = None if job.model is None else Release.load(job.model)
-        rows = _read_for(job, loaded)
+        known = loaded or stream_profile.drawn_before(job)
+        table, encoding = opened_for(job, known)
+        if is_streamed(job.streaming, table.rows, len(encoding.feature_names)):
+            return stream_profile.run(job, loaded, (table, encoding), notes, progress)
+        rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
         progress.phase("fitting the model")
         files = {"model": job.out / "model.json"}
         if loaded is None:
-            release = _released(job, rows)
+            fitted = estimator_of(job, encoding).fit(rows.encoded.X, rows.labels)
+            release = completed(fitted.release_, encoding)
             # Stored before anything is computed from it: no second one is ever drawn.
             lister = _store_new(job, release, rows)
             files["ledger"], listed = lister.ledgers[0], lister.notices
@@ -111,39 +90,14 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
     return Outcome(release=release, profile=result, summary=summary, files=files)
 
 
-def _check(job: ProfileJob) -> None:
-    """Refuse what no table can make right, before one is read."""
-    if job.group_column is not None and job.id_column is not None:
-        raise InvalidInput(
-            "--id: leave it out beside --group, whose persons are the keys of every result."
-        )
-    if job.group_column == job.target:
-        raise InvalidInput(f"--group {job.group_column!r}: is the target; name another column.")
-    if job.model is None:
-        check_options(job, job.epsilon)
-    else:
-        refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *OF_AN_ENCODING, "encoding"))
-    kept = job.model is not None and job.model.resolve() == (job.out / "model.json").resolve()
-    lost = "" if kept else " (a model.json in it is then lost, but what it spent is not)"
-    check_folder(job.out, force=job.force, lost=lost)
-    if job.model is None:
-        check_ledgers(ledgers_for(job.out, job.ledger), job.out)
-
-
 def _store_new(job: ProfileJob, release: Release, rows: Rows) -> Lister:
-    """Write the model.json that was drawn; when all of it is on the disk, and before it appears,
-    it is listed, so that no crash leaves a release that is not."""
-    path, value = job.out / "model.json", release.to_json()
-
-    def entries(data: str) -> tuple[Entry, ...]:
-        named = {"name": str(path), "made": now(), "data": data}
-        return (Entry.of_model(release, value["sha256"], **named),)
-
-    lister = Lister(ledgers_for(job.out, job.ledger), rows.digest, entries)
+    """Write the model.json that was drawn; it is listed before it appears."""
+    lister = lister_of(job, release, rows.digest)
     with writing(job.out, "nothing was released; free some space, or name another folder"):
         # Results of an earlier run belong to another model.
+        abandon(job.out)
         remove_stale(job.out, keep=[job.encoding])
-        write_json(path, release.audience, value, before=lister)
+        write_json(job.out / "model.json", release.audience, release.to_json(), before=lister)
     return lister
 
 
@@ -152,50 +106,9 @@ def _store_copy(job: ProfileJob, release: Release) -> None:
     assert job.model is not None
     given = job.model.read_bytes()
     with writing(job.out, "nothing was released; free some space, or name another folder"):
+        abandon(job.out)
         remove_stale(job.out, keep=[job.encoding])
         write_bytes(job.out / "model.json", release.audience, given)
-
-
-def _read_for(job: ProfileJob, loaded: Release | None) -> Rows:
-    """The table, as the model reads it if there is one."""
-    if loaded is None:
-        return read_rows(job, group=job.group_column)
-    if loaded.encoding is None:
-        raise InvalidInput(
-            f"{job.model}: was not made from a table; profile it in Python with expost.profile."
-        )
-    encoding = Encoding.from_json(loaded.encoding)
-    if encoding.target.column != job.target:
-        raise InvalidInput(
-            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
-        )
-    check_no_feature(job.group_column, encoding, "model")
-    table = encoding.open(job.source, **key_options(job.id_column, job.group_column))
-    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-
-
-def _released(job: ProfileJob, rows: Rows) -> Release:
-    """Fit and release one model, with the encoding as part of it."""
-    encoding = rows.encoding
-    options: dict[str, Any] = {
-        "epsilon": 1.0 if job.epsilon is None else job.epsilon,
-        "delta": job.delta,
-        "mechanism": job.mechanism or "output",
-        "noise": job.noise or "laplace",
-        "regularization": "auto" if job.regularization is None else job.regularization,
-        "random_state": job.seed,
-        **rows.bounds,
-    }
-    if encoding.target.classes is None:
-        options["label_bound"] = job.label_bound
-    estimator = ESTIMATORS[job.loss or "logistic"](**options)
-    release: Release = estimator.fit(rows.encoded.X, rows.labels).release_
-    return replace(
-        release,
-        encoding=encoding.to_json(),
-        feature_names=encoding.feature_names,
-        read_from_data=(*encoding.read_from_data, *release.read_from_data),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +131,7 @@ def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
         release=found.release,
         source=job.name,
         made=made_now(),
-        choices=_choices(job, encoding, found.release),
+        choices=choices_of(job, encoding, found.release),
         accuracy=_accuracy(found),
         groups=tuple(sorted(_groups(found), key=_unevenness, reverse=True)),
         explanation=explanation,
@@ -254,31 +167,6 @@ def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
             readable[:, position] = X[:, position] * entry.scale + entry.mean
         position += len(entry.features)
     return readable
-
-
-def _choices(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Choice, ...]:
-    """Every constant that shaped the result, and where it came from."""
-    how, ball = release.mechanism, release.ball
-    settled = None if job.model is None else Origin.MODEL
-    chosen = Chosen(job=job, encoding=encoding, settled=settled)
-    source = "a seed" if release.seeded else "the operating system"
-    randomness = source if how.is_private else "none, epsilon is infinite"
-    intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
-    return (
-        *chosen.target(how),
-        chosen.choice("epsilon", f"{how.epsilon:g}", job.epsilon),
-        *chosen.model(how, intercept=intercept),
-        chosen.choice("randomness", randomness, job.seed),
-        *chosen.table(),
-        *_grouped(job),
-    )
-
-
-def _grouped(job: ProfileJob) -> tuple[Choice, ...]:
-    """Whose row each row is; no model has settled that."""
-    if job.group_column is None:
-        return ()
-    return (Choice(name="persons", value=f"by {job.group_column!r}", origin=Origin.GIVEN),)
 
 
 def _accuracy(found: _Found) -> Accuracy:

@@ -5,6 +5,7 @@ is, the results are not whole. What is in it belongs to one task (the options, t
 expost), so that nothing of another task is ever taken for its own.
 
     DIR/.expost-run/state.json   the task, and the date that the page will bear
+    DIR/.expost-run/<name>.json  what one step has found
     DIR/.expost-run/<name>/      parts that are finished (:class:`~expost._store.PartStore`)
     DIR/.expost-run/lock         held by the process that works here
 """
@@ -18,29 +19,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import expost
 from expost._files import read_json, write_json
-from expost._jobs.folder import check_folder
+from expost._jobs.folder import RUN, STATE, check_folder, holds_anything
 from expost._jobs.pages import made_now
-from expost._store import PartStore
+from expost._store import PartStore, flush
 from expost.data import Query, Table
 from expost.errors import InvalidInput
+from expost.report.parts import installed
 from expost.types import Audience
 
 __all__ = [
     "AS_USUAL",
     "Run",
     "Streaming",
+    "abandon",
     "available_memory",
     "begun",
+    "check_place",
     "is_streamed",
+    "kept_in",
     "running",
     "task_of",
 ]
 
-_FOLDER, _STATE, _LOCK = ".expost-run", "state.json", "lock"
+_LOCK = "lock"
 _FORMAT = "expost-run/1"
 # How often a row in memory is held, about: as it was read, in the unit ball, its shift, …
 _COPIES = 5
@@ -100,7 +104,7 @@ def task_of(command: str, job: Any, table: Table, more: Mapping[str, Any]) -> di
     ]
     value = {
         "command": command,
-        "expost": expost.__version__,
+        "versions": installed(),
         "options": options,
         "files": files,
         "rows": table.rows,
@@ -113,7 +117,13 @@ def task_of(command: str, job: Any, table: Table, more: Mapping[str, Any]) -> di
 
 def begun(out: Path) -> bool:
     """Whether a run was begun in this folder, and is not at its end."""
-    return (out / _FOLDER / _STATE).exists()
+    return (out / RUN / STATE).exists()
+
+
+def kept_in(out: Path, name: str) -> Any:
+    """What a run in this folder has kept under this name, or None."""
+    path = out / RUN / f"{name}.json"
+    return read_json(path) if path.exists() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,22 +138,36 @@ class Run:
     @property
     def folder(self) -> Path:
         """Where its finished parts are kept."""
-        return self.out / _FOLDER
+        return self.out / RUN
 
     def store(self, name: str, audience: Audience = Audience.FAIL) -> PartStore:
         """The finished parts of one step."""
         return PartStore.at(self.folder / name, audience)
 
+    def keep(self, name: str, value: Any) -> None:
+        """Let a later process know what was found; a value of the same name is replaced."""
+        write_json(self.folder / f"{name}.json", Audience.FAIL, value)
+        flush(self.folder)
+
+    def kept(self, name: str) -> Any:
+        """What was kept under this name, or None."""
+        return kept_in(self.out, name)
+
     @property
     def has_results(self) -> bool:
-        """Whether anything would be lost with it."""
-        released = any((self.out / name).exists() for name in ("model.json", "report.json"))
-        return released or any(self.folder.glob("*/part-*"))
+        """Whether anything would be lost with it: a model above all, that may be listed."""
+        drawn = any(
+            (folder / name).exists()
+            for folder in (self.out, self.folder)
+            for name in ("model.json", "report.json")
+        )
+        return drawn or any(self.folder.glob("*/part-*"))
 
     def finish(self) -> None:
         """The results are whole: forget how they came about."""
-        (self.folder / _STATE).unlink()
-        shutil.rmtree(self.folder)
+        (self.folder / STATE).unlink()
+        # Whoever waits for the lock may have begun to work here meanwhile.
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
@@ -156,57 +180,84 @@ def running(
     trace. ``lost`` says what writing over an earlier run would cost.
     """
     made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
-    run = _gone_on(out, task) if asked.resume and begun(out) else None
-    if run is None:
-        _check_new(out, asked, force=force, lost=lost)
-        run = _new(out, task)
-    with _locked(run.folder):
+    check_place(out, asked, force=force, lost=lost)
+    with _locked(out):
+        try:
+            # Once more: another process may have been quicker.
+            check_place(out, asked, force=force, lost=lost)
+            run = _gone_on(out, task) if asked.resume and begun(out) else _new(out, task)
+        except BaseException:
+            if not begun(out):
+                _forget(out, made)
+            raise
         try:
             yield run
         except BaseException as error:
             if run.has_results:
                 error.add_note("What is finished is kept: the same command with --resume goes on.")
             else:
-                _forget(run, made)
+                _forget(out, made)
             raise
+        if begun(out):
+            run.finish()
+
+
+def check_place(out: Path, asked: Streaming, *, force: bool, lost: str = "") -> None:
+    """Refuse a folder that a job must not write to, before any work.
+
+    ``lost`` says what writing over an earlier run would cost.
+    """
     if begun(out):
-        run.finish()
-
-
-def _check_new(out: Path, asked: Streaming, *, force: bool, lost: str) -> None:
-    if asked.resume and not force and out.is_dir() and any(out.iterdir()):
+        if asked.resume:
+            return
+        if not force:
+            raise InvalidInput(
+                f"out={str(out)!r}: a run was begun here and is not finished; pass --resume to go"
+                f" on with it, or --force to throw it away{lost}."
+            )
+    elif asked.resume and not force and holds_anything(out):
         raise InvalidInput(
             f"out={str(out)!r}: holds no run that was begun and not finished; leave --resume out,"
             " and name another folder."
         )
-    if begun(out) and not force:
-        raise InvalidInput(
-            f"out={str(out)!r}: a run was begun here and is not finished; pass --resume to go on"
-            f" with it, or --force to throw it away{lost}."
-        )
     check_folder(out, force=force, lost=lost)
 
 
+def abandon(out: Path) -> None:
+    """Forget a run that was begun in this folder, if there is one and nobody works on it."""
+    if (out / RUN).is_dir():
+        with _locked(out):
+            (out / RUN / STATE).unlink(missing_ok=True)
+            shutil.rmtree(out / RUN, ignore_errors=True)
+
+
 def _new(out: Path, task: Mapping[str, Any]) -> Run:
-    folder = out / _FOLDER
+    folder = out / RUN
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        folder.chmod(0o700)
+        # Of whatever was here before: the state first, without which it is no run.
+        (folder / STATE).unlink(missing_ok=True)
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
         run = Run(out=out, made=made_now(), salt=secrets.token_hex(32), resumed=False)
         state = {"format": _FORMAT, "made": run.made, "salt": run.salt, "task": dict(task)}
-        write_json(folder / _STATE, Audience.FAIL, state)
+        write_json(folder / STATE, Audience.FAIL, state)
     except OSError as error:
-        raise InvalidInput(
-            f"out={str(out)!r}: cannot be written to ({error.strerror or error}); free some space,"
-            " or name another folder."
-        ) from None
+        raise _unwritable(out, error) from None
     return run
 
 
+def _unwritable(out: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(
+        f"out={str(out)!r}: cannot be written to ({error.strerror or error}); free some space,"
+        " or name another folder."
+    )
+
+
 def _gone_on(out: Path, task: Mapping[str, Any]) -> Run:
-    path = out / _FOLDER / _STATE
+    path = out / RUN / STATE
     state = read_json(path)
     whole = isinstance(state, dict) and state.get("format") == _FORMAT
     if not whole or set(state) != {"format", "made", "salt", "task"}:
@@ -238,22 +289,42 @@ def _differences(before: Any, now: Mapping[str, Any]) -> Sequence[str]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(out: Path) -> Iterator[None]:
     """Let nobody else work here; the lock goes with the process, however it ends."""
-    with (folder / _LOCK).open("w") as file:
+    try:
+        file = _lock_file(out / RUN)
+    except OSError as error:
+        raise _unwritable(out, error) from None
+    with file:
+        yield
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    """The lock, held: it is that of the folder that is there now."""
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            file = (folder / _LOCK).open("a")
+        except FileNotFoundError:
+            # Whoever worked here has just finished.
+            continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            file.close()
             raise InvalidInput(
                 f"out={str(folder.parent)!r}: another process is at work here; wait for its end, or"
                 " name another folder."
             ) from None
-        yield
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), (folder / _LOCK).stat()):
+                return file
+        file.close()
 
 
-def _forget(run: Run, made: Sequence[Path]) -> None:
+def _forget(out: Path, made: Sequence[Path]) -> None:
     """Leave no trace of a run that has nothing to show."""
-    shutil.rmtree(run.folder, ignore_errors=True)
+    shutil.rmtree(out / RUN, ignore_errors=True)
     for folder in made:
         with suppress(OSError):
             folder.rmdir()

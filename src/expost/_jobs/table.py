@@ -29,6 +29,7 @@ __all__ = [
     "check_options",
     "key_options",
     "noted",
+    "opened",
     "read_rows",
     "refuse_fixed",
     "table_notices",
@@ -161,11 +162,12 @@ def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
 
 def read_rows(job: TableJob, *, group: str | None = None) -> Rows:
     """Open the table, and turn its columns into numbers; ``group`` says whose row each row is."""
-    table, encoding = _opened(job, group)
+    table, encoding = opened(job, group)
     return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
 
 
-def _opened(job: TableJob, group: str | None) -> tuple[Table, Encoding]:
+def opened(job: TableJob, group: str | None = None) -> tuple[Table, Encoding]:
+    """The table and how it becomes numbers; no row is held."""
     options: dict[str, Any] = {
         "target": job.target,
         "classes": job.classes,
