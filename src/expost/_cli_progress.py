@@ -188,21 +188,18 @@ def _logged(phases: int) -> Iterator[Progress]:
         yield tracker
     except BaseException as error:
         tracker.close()
-        message = sentence(error)
-        log.write("failed", error=_unexpected(error) if message is None else message)
+        message, code = sentence(error), 2
+        if isinstance(error, KeyboardInterrupt):
+            message, code = "interrupted.", 130
+        # The words of an error that nobody foresaw are not expost's, and might hold a cell.
+        unforeseen = f"an error in expost itself ({type(error).__name__})."
+        log.write("failed", error=message or unforeseen)
         if message is None:
             raise
         # Said already: a second time, and not as JSON, would be one too many.
-        raise SystemExit(2) from None
+        raise SystemExit(code) from None
     tracker.close()
     log.write("done", seconds=round(time.monotonic() - began, 3))
-
-
-def _unexpected(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted."
-    # Its words are not expost's, and might hold a cell of the table.
-    return f"an error in expost itself ({type(error).__name__})."
 
 
 class _Log:
