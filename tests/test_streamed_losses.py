@@ -1,0 +1,254 @@
+"""Rows in blocks of any size: every certificate holds, and is about as tight as in memory.
+
+Small problems are solved in fifty digits, each cut into blocks of one row, of all but one, and with
+any length taken for the common one; larger ones are retrained row by row.
+"""
+
+import pickle
+from dataclasses import dataclass, replace
+from functools import cache
+from types import SimpleNamespace
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from expost import _beside_knots
+from expost._beside_knots import BesideKnots, energies
+from expost._expansion import expand_curvature
+from expost._neighbours import neighbours_of
+from expost._streamed import streamed_curvature
+from expost._streamed_losses import BlockLosses
+from expost._streamed_refinement import Refinement, refinement_for
+from expost.errors import ConvergenceError
+from expost.glm import Problem, RowBlock, minimise
+from expost.losses import HuberHinge, Logistic, Squared
+from test_certificate import make, references, usage
+
+QUICK = 33
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks(Problem):
+    """Rows that come in blocks of ``size``, most of them taken to be at most ``usual`` long."""
+
+    size: int
+    usual: float | None = None
+
+    def fold(self, task):
+        for start in range(0, self.rows, self.size):
+            part = slice(start, start + self.size)
+            # As they would arrive from elsewhere, and go there.
+            there = pickle.loads(pickle.dumps(task))
+            yield there(RowBlock.of(self.X[part].copy(), self.y[part].copy()))
+
+    @property
+    def common_norm(self):
+        return super().common_norm if self.usual is None else self.usual
+
+
+def expanded(problem, base):
+    curved = streamed_curvature(problem, base)
+    return expand_curvature(curved, signs=(-1,), rows_after=problem.rows - 1)
+
+
+def refinement(problem, expansion):
+    """What all rows need, whether they do or not."""
+    longest = 0.0
+    for start in range(0, problem.rows, problem.size):
+        part = slice(start, start + problem.size)
+        shifts, _, _ = Refinement().steps(expansion, RowBlock.of(problem.X[part], problem.y[part]))
+        longest = max(longest, float(np.max(energies(expansion, shifts.all()))))
+    if isinstance(problem.loss, Squared):
+        return Refinement()
+    return refinement_for(problem, expansion, longest)
+
+
+def stepped(problem, expansion, refined):
+    """Every row's neighbour, block by block."""
+    losses = BlockLosses(theta=None, mechanism=None, expansion=expansion, refinement=refined)
+    losses = pickle.loads(pickle.dumps(losses))
+    found = []
+    for start in range(0, problem.rows, problem.size):
+        part = slice(start, start + problem.size)
+        found.append(losses.neighbours(RowBlock.of(problem.X[part], problem.y[part])))
+    return SimpleNamespace(
+        shift=np.concatenate([one.shifts.all() for one in found]),
+        distance=np.concatenate([one.distance for one in found]),
+        error_bound=np.concatenate([one.error_bound for one in found]),
+    )
+
+
+def cuts(case, seed):
+    """(block size, common norm): one row, all but one, and lengths that are nobody's."""
+    n = len(case.X)
+    norms = np.linalg.norm(case.X, axis=1)
+    sizes = (1, max(n - 1, 1), n, 2)
+    lengths = (None, 0.0, float(norms.min()), 3 * float(norms.max()), float(np.median(norms)))
+    return sizes[seed % len(sizes)], lengths[seed % len(lengths)]
+
+
+@pytest.fixture(autouse=True)
+def _fifty_digits():
+    with mp.workdps(50):
+        yield
+
+
+def test_every_neighbour_lies_within_its_bound_however_the_rows_are_cut():
+    used, tried = [], 0
+    for seed in range(QUICK):
+        case = replace(make(seed), relation="remove", candidates=None)
+        size, usual = cuts(case, seed)
+        problem = Blocks(
+            X=case.X,
+            y=case.y,
+            loss=case.loss,
+            penalty=np.full(case.X.shape[1], case.regularization),
+            size=size,
+            usual=usual,
+        )
+        try:
+            base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
+            expansion = expanded(problem, base)
+        except ConvergenceError:
+            continue
+        assert expansion.curved.terms == min(size, problem.rows) + -(-problem.rows // size)
+        _, _, shifts = references(case, base.theta, problem.rows)
+        for refined in (Refinement(), refinement(problem, expansion)):
+            found = stepped(problem, expansion, refined)
+            used += usage(found, shifts)
+            tried += 1
+    assert tried >= QUICK
+    assert max(used) <= 1
+    # Not idle: some bounds are nearly reached.
+    assert max(used) > 0.01
+
+
+def rows(n, d, seed, loss):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    score = X @ rng.normal(size=d) + rng.logistic(size=n)
+    X = np.hstack([X, np.ones((n, 1))])
+    X /= np.linalg.norm(X, axis=1).max() * (1 + 1e-12)
+    if isinstance(loss, Squared):
+        return X, np.clip(score, -3, 3)
+    return X, np.where(score > 0, 1.0, -1.0)
+
+
+@cache
+def retrained(loss, regularization):
+    """The truth, once for all who ask."""
+    problem, base, _ = posed(loss, regularization=regularization)
+    return neighbours_of(problem, base, method="retrain")
+
+
+def posed(loss, *, regularization, n=400, d=3, size=64):
+    X, y = rows(n, d, 0, loss)
+    problem = Blocks(X=X, y=y, loss=loss, penalty=np.full(d + 1, regularization), size=size)
+    base = minimise(problem, tolerance=1e-12)
+    return problem, base, expanded(problem, base)
+
+
+@pytest.mark.parametrize(
+    ("loss", "regularization"),
+    [(Logistic(), 1e-2), (HuberHinge(), 1e-3)],
+)
+def test_refined_steps_are_as_tight_as_in_memory(loss, regularization):
+    problem, _, expansion = posed(loss, regularization=regularization)
+    plain = stepped(problem, expansion, Refinement())
+    fine = stepped(problem, expansion, refinement(problem, expansion))
+    # Newton's own certificate is not enough here; the refined one is that of rows in memory.
+    assert np.mean(plain.error_bound > 1e-3 * plain.distance) > 0.5
+    assert np.all(fine.error_bound <= 1e-3 * fine.distance)
+    exact = retrained(loss, regularization)
+    apart = np.linalg.norm(fine.shift - exact.shift, axis=1)
+    assert np.all(apart <= fine.error_bound + exact.error_bound)
+    apart = np.linalg.norm(plain.shift - exact.shift, axis=1)
+    assert np.all(apart <= plain.error_bound + exact.error_bound)
+    # Each of them takes the same steps whatever rows are beside it.
+    other = stepped(replace(problem, size=17), expansion, refinement(problem, expansion))
+    np.testing.assert_allclose(other.distance, fine.distance, rtol=1e-10)
+    np.testing.assert_allclose(other.shift, fine.shift, rtol=1e-8, atol=1e-12)
+
+
+def test_a_row_beside_a_knot_that_is_left_out_is_missed():
+    """Power: what the certificate of the hinge rests on are just those rows."""
+    problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
+    beside = refinement(problem, expansion).beside
+    assert 4 < len(beside.y) < problem.rows / 2
+    keep = np.arange(len(beside.y)) % 2 == 0
+    names = ("X", "y", "z", "curvature", "norms", "way")
+    fewer = replace(beside, **{name: getattr(beside, name)[keep] for name in names})
+    wrong = stepped(problem, expansion, Refinement(beside=fewer))
+    exact = retrained(HuberHinge(), 1e-3)
+    apart = np.linalg.norm(wrong.shift - exact.shift, axis=1)
+    assert np.any(apart > wrong.error_bound + exact.error_bound)
+
+
+def test_rows_far_from_every_knot_are_linear_on_the_way():
+    """Brute force: no row outside of what was gathered passes a knot within the reach."""
+    problem, base, expansion = posed(HuberHinge(), regularization=1e-3)
+    beside = BesideKnots.of(problem, expansion, 0.05)
+    far = np.array([not np.any(np.all(x == beside.X, axis=1)) for x in problem.X])
+    assert 0 < np.count_nonzero(far) < problem.rows
+    z, y = problem.X @ base.theta, problem.y
+    inside = np.abs(1 - y * z) < problem.loss.width
+    rng = np.random.default_rng(1)
+    root = np.linalg.cholesky(expansion.hessian)
+    for _ in range(200):
+        step = rng.normal(size=problem.columns)
+        step = np.linalg.solve(root.T, 0.05 * step / np.linalg.norm(step))
+        there = np.abs(1 - y * (z + problem.X @ step)) < problem.loss.width
+        assert np.array_equal(there[far], inside[far])
+    # The farthest that each row can be moved is along B⁻¹x: those beside a knot do pass it.
+    leverage = np.einsum("ij,ij->i", problem.X @ expansion.inverse, problem.X)
+    reached = problem.loss.knot_distance(z, y) < 0.05 * np.sqrt(leverage)
+    assert np.array_equal(reached, ~far)
+
+
+def test_too_many_rows_beside_a_knot_shorten_the_reach(monkeypatch):
+    problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
+    every = refinement(problem, expansion).beside
+    monkeypatch.setattr(_beside_knots, "_MOST", 10)
+    few = refinement(problem, expansion).beside
+    assert len(few.y) == 10
+    assert few.reach == np.sort(every.way)[10]
+    assert few.reach < every.reach
+    # Steps that reach farther keep Newton's certificate; none is wrong.
+    found = stepped(problem, expansion, Refinement(beside=few))
+    plain = stepped(problem, expansion, Refinement())
+    assert np.all(found.error_bound <= plain.error_bound)
+    loose = found.error_bound > 1e-3 * found.distance
+    assert 0 < np.count_nonzero(loose) < problem.rows
+    exact = retrained(HuberHinge(), 1e-3)
+    apart = np.linalg.norm(found.shift - exact.shift, axis=1)
+    assert np.all(apart <= found.error_bound + exact.error_bound)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge(), Squared(label_bound=3.0)])
+@pytest.mark.parametrize("kind", ["two rows", "one column", "equal rows", "one long row"])
+def test_peculiar_rows(loss, kind):
+    rng = np.random.default_rng(3)
+    n, d = {"two rows": (2, 2), "one column": (12, 1)}.get(kind, (12, 3))
+    X = rng.normal(size=(n, d)) / 8
+    if kind == "equal rows":
+        X[:] = X[0]
+    elif kind == "one long row":
+        X *= 1e-6
+        X[7] = 0.0
+        X[7, 0] = 1.0
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    if isinstance(loss, Squared):
+        y = np.append(rng.normal(size=n - 1), 3.0)
+    for size in (1, n - 1, n):
+        problem = Blocks(X=X, y=y, loss=loss, penalty=np.full(d, 0.01), size=size)
+        base = minimise(problem, tolerance=1e-12)
+        expansion = expanded(problem, base)
+        if size == 1:
+            exact = neighbours_of(problem, base, method="retrain")
+        for refined in (Refinement(), refinement(problem, expansion)):
+            found = stepped(problem, expansion, refined)
+            apart = np.linalg.norm(found.shift - exact.shift, axis=1)
+            assert np.all(apart <= found.error_bound + exact.error_bound)
+            assert np.all(np.isfinite(found.error_bound))
