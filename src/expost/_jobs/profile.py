@@ -66,8 +66,7 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
         progress.phase("fitting the model")
         files = {"model": job.out / "model.json"}
         if loaded is None:
-            fitted = estimator_of(job, encoding).fit(rows.encoded.X, rows.labels)
-            release = completed(fitted.release_, encoding)
+            release = _released(job, rows)
             # Stored before anything is computed from it: no second one is ever drawn.
             lister = _store_new(job, release, rows)
             files["ledger"], listed = lister.ledgers[0], lister.notices
@@ -88,6 +87,12 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
             _store_copy(job, release)
         files |= _write(job.out, rows.encoding, result, summary)
     return Outcome(release=release, profile=result, summary=summary, files=files)
+
+
+def _released(job: ProfileJob, rows: Rows) -> Release:
+    """Fit and release one model, with the encoding as part of it."""
+    fitted = estimator_of(job, rows.encoding).fit(rows.encoded.X, rows.labels)
+    return completed(fitted.release_, rows.encoding)
 
 
 def _store_new(job: ProfileJob, release: Release, rows: Rows) -> Lister:
