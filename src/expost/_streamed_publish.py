@@ -242,9 +242,10 @@ def _sketch(values: FloatArray, top: float) -> Sketch:
 def figures_of(
     store: PartStore, parts: Mapping[int, Part], report: PublishedReport, engine: Engine
 ) -> ComparisonFigures:
-    """What :class:`~expost._comparison.Comparison` says of all rows; medians to 2⁻¹⁰ of themselves.
+    """What :class:`~expost._comparison.Comparison` says of all rows.
 
-    The others are exact.
+    Medians are good to 2⁻¹⁰ of themselves, a median ratio past 2³⁹ is told as infinite; the others
+    are exact.
     """
     ordered = [parts[number] for number in sorted(parts)]
     tops = reduce(_Tops.merged, engine.map(_TopsOf(store=store), ordered))

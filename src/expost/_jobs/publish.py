@@ -6,28 +6,35 @@ before it is there to be seen.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from expost._columns import nats, printable
 from expost._comparison import Comparison
 from expost._files import write_json
-from expost._jobs.folder import check_folder, writing
-from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
+from expost._jobs import stream_publish
+from expost._jobs.folder import writing
+from expost._jobs.ledger import Lister, check_ledgers, model_notices
 from expost._jobs.pages import made_now, named_source, store_page
-from expost._jobs.streaming import AS_USUAL, Streaming
+from expost._jobs.publish_asked import (
+    Outcome,
+    PublishJob,
+    asked_of,
+    earlier,
+    ledgers_of,
+    lister_of,
+    opened_for,
+    remove_earlier,
+    store_report_page,
+)
+from expost._jobs.streaming import abandon, check_place, is_streamed
 from expost._jobs.table import Rows, noted
-from expost._ledger import Entry, entries_of, now
 from expost._profile import profile
 from expost._progress import SILENT, Progress
 from expost._publish import publish
 from expost._published import Answer, PublishedReport
-from expost.data import Encoding
-from expost.errors import ExpostError, InvalidInput
+from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report import collect
 from expost.types import Audience
@@ -46,177 +53,79 @@ __all__ = [
 
 # How often `run` reports a phase.
 PHASES = 3
-# The results of an earlier run that a new one replaces.
-_COMPARISONS = tuple(
-    Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")
-)
-_PAGES = ("report.html", "report.md", "summary.json")
 _LONGEST_NOTICE = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishJob:
-    """A released model, and what its report may spend; the table of its rows where it is needed.
-
-    ``ledger`` lists what the report spends; None: the one in the folder of the model.
-    """
-
-    model: Path
-    out: Path
-    source: Any = None
-    target: str | None = None
-    id_column: str | None = None
-    kind: str = "data-independent"
-    epsilon_gradient: float | None = None
-    epsilon_hessian: float | None = None
-    delta: float | None = None
-    failure_probability: float = 1e-6
-    ledger: Path | None = None
-    force: bool = False
-    streaming: Streaming = AS_USUAL
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What came of it."""
-
-    report: PublishedReport
-    comparison: Comparison | None
-    files: dict[str, Path]
-    notices: tuple[str, ...]
 
 
 def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
-        check_folder(
-            job.out,
-            force=job.force,
-            lost=" (a report.json in it is then lost, but what it spent is not)",
-        )
+        check_place(job.out, job.streaming, force=job.force, lost=job.lost)
         if job.kind == "data-dependent":
-            check_ledgers(_ledgers(job), job.out)
+            check_ledgers(ledgers_of(job), job.out)
         progress.phase("reading the table")
         release = Release.load(job.model)
-        rows = _rows(job, release)
-        X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
-        report = publish(
-            release,
-            X,
-            y,
-            kind=job.kind,
-            failure_probability=job.failure_probability,
-            epsilon_gradient=job.epsilon_gradient,
-            epsilon_hessian=job.epsilon_hessian,
-            delta=job.delta,
-        )
-        earlier = _earlier(job, report)
-        progress.phase("writing the report")
-        if rows is not None and report.released is not None:
-            lister = _store_listed(job, report, rows)
-            files = {"report": job.out / "report.json", "ledger": lister.ledgers[0]}
-            listed = lister.notices
+        opened = opened_for(job, release)
+        if opened is None:
+            rows = None
         else:
-            files = _store(job, report)
-            listed = model_notices(job.model, job.ledger, None if rows is None else rows.digest)
-        files |= _store_page(job, report)
-        progress.phase("comparing it with the exact losses")
-        comparison = None
-        if rows is not None:
-            result = profile(release, X, y, ids=rows.ids)
-            comparison = Comparison.of(report, result, X, y)
-            files |= _store_comparison(job, comparison)
-        found = () if rows is None else rows.notices
+            table, encoding = opened
+            if is_streamed(job.streaming, table.rows, len(encoding.feature_names)):
+                asked = asked_of(job, release)
+                return stream_publish.run(job, asked, table, encoding, notes, progress)
+            rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+        return _in_memory(job, release, rows, notes, progress)
+
+
+def _in_memory(
+    job: PublishJob,
+    release: Release,
+    rows: Rows | None,
+    notes: Callable[[], list[str]],
+    progress: Progress,
+) -> Outcome:
+    X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
+    report = publish(
+        release,
+        X,
+        y,
+        kind=job.kind,
+        failure_probability=job.failure_probability,
+        epsilon_gradient=job.epsilon_gradient,
+        epsilon_hessian=job.epsilon_hessian,
+        delta=job.delta,
+    )
+    written_over = earlier(job, release)
+    progress.phase("writing the report")
+    files = {"report": job.out / "report.json"}
+    if rows is not None and report.released is not None:
+        lister = lister_of(job, report, rows.digest)
+        _store(job, report, lister)
+        files["ledger"], listed = lister.ledgers[0], lister.notices
+    else:
+        _store(job, report)
+        listed = model_notices(job.model, job.ledger, None if rows is None else rows.digest)
+    files |= store_report_page(job, report, made_now())
+    progress.phase("comparing it with the exact losses")
+    comparison = None
+    if rows is not None:
+        result = profile(release, X, y, ids=rows.ids)
+        comparison = Comparison.of(report, result, X, y)
+        files |= _store_comparison(job, comparison)
+    found = () if rows is None else rows.notices
     return Outcome(
         report=report,
         comparison=comparison,
         files=files,
-        notices=(*earlier, *listed, *found, *notes()),
+        notices=(*written_over, *listed, *found, *notes()),
     )
 
 
-def _rows(job: PublishJob, release: Release) -> Rows | None:
-    """The table as the model reads it, where one is given."""
-    if job.source is None:
-        if job.kind == "data-dependent":
-            raise InvalidInput(
-                "DATA: a data-dependent report needs the table that the model was made from; name"
-                " it, with its --target."
-            )
-        return None
-    if release.encoding is None:
-        raise InvalidInput(
-            f"{job.model}: was not made from a table; publish it in Python with expost.publish, or"
-            " without a table."
-        )
-    encoding = Encoding.from_json(release.encoding)
-    if job.target is not None and encoding.target.column != job.target:
-        raise InvalidInput(
-            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
-        )
-    table = encoding.open(job.source, id_column=job.id_column)
-    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-
-
-def _earlier(job: PublishJob, report: PublishedReport) -> tuple[str, ...]:
-    """What a report of the same model that is written over has spent."""
-    path = job.out / "report.json"
-    if not path.exists():
-        return ()
-    try:
-        before = PublishedReport.load(path)
-    except ExpostError:
-        return ()
-    spent = before.budget
-    if spent is None or not np.array_equal(before.release.theta, report.release.theta):
-        return ()
-    return (
-        "The report.json that was written over had spent epsilon"
-        f" {spent.epsilon_gradient:g} + {spent.epsilon_hessian:g} (delta {spent.delta:g} each) of"
-        " the same rows: that stays spent, and counts beside what this one spends.",
-    )
-
-
-def _ledgers(job: PublishJob) -> tuple[Path, ...]:
-    """Those of the data set, which the model's is: a report in another folder spends of it too."""
-    return ledgers_for(job.model.parent, job.ledger)
-
-
-def _store(
-    job: PublishJob, report: PublishedReport, lister: Lister | None = None
-) -> dict[str, Path]:
-    path = job.out / "report.json"
+def _store(job: PublishJob, report: PublishedReport, lister: Lister | None = None) -> None:
+    """Write the report; what it spends is listed before it appears."""
     with writing(job.out, "nothing was published; free some space, or name another folder"):
-        for name in (*_COMPARISONS, *_PAGES):
-            # They belong to an earlier report.
-            (job.out / name).unlink(missing_ok=True)
-        write_json(path, report.audience, report.to_json(), before=lister)
-    return {"report": path}
-
-
-def _store_listed(job: PublishJob, report: PublishedReport, rows: Rows) -> Lister:
-    """Write a report that spends of the data, and list that, with its model, before it appears."""
-    checksum, path = report.to_json()["sha256"], job.out / "report.json"
-
-    def entries(data: str) -> tuple[Entry, ...]:
-        named = {"name": str(path), "made": now(), "data": data}
-        return (
-            *entries_of(job.model, data=data),
-            Entry.of_report(report, checksum, **named),
-        )
-
-    lister = Lister(_ledgers(job), rows.digest, entries)
-    _store(job, report, lister)
-    return lister
-
-
-def _store_page(job: PublishJob, report: PublishedReport) -> dict[str, Path]:
-    """A page about report.json, for whoever may have that: nothing of the table is on it."""
-    source = named_source(job.model, report.audience, usual="model.json", what="a released model")
-    summary = collect(report, source=source, made=made_now())
-    remedy = "report.json is there, and holds; free some space for its page"
-    files = store_page(job.out, summary, keep=None, remedy=remedy)
-    return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
+        abandon(job.out)
+        remove_earlier(job.out)
+        write_json(job.out / "report.json", report.audience, report.to_json(), before=lister)
 
 
 def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:

@@ -13,9 +13,8 @@ profile  the same with ranks, in a folder that appears whole beside the page.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,15 +30,16 @@ from expost._jobs.profile_asked import (
     estimator_of,
     lister_of,
 )
+from expost._jobs.stream_facts import known_facts, salted
 from expost._jobs.streaming import Run, kept_in, running, task_of
 from expost._jobs.table import table_notices
 from expost._ledger import Ledger
 from expost._progress import Progress
 from expost._store import PartStore, flush, remove_store
-from expost._streamed import Look, StreamedProblem
+from expost._streamed import StreamedProblem
 from expost._streamed_losses import block_losses
 from expost._streamed_profile import Tops, digest, ranked_parts, row_parts, tops_of
-from expost._streamed_release import Facts, facts_of, prepared_stream
+from expost._streamed_release import Facts, prepared_stream
 from expost._streamed_result import StreamedProfile
 from expost._target import find_target
 from expost.data import Encoding, Table, UnitBall
@@ -187,19 +187,7 @@ class _Work:
         return RowStream.of(self.table, self.encoding, ball, label_bound=label_bound)
 
     def _facts(self, stream: RowStream) -> Facts:
-        """What is known of the rows; files cannot have changed unnoticed, other rows can."""
-        kept = self.run.kept("facts")
-        if kept is not None and self.table.origin.relation.files:
-            return _facts_from(kept)
-        facts = facts_of(stream, self.engine, self.progress)
-        if kept is None:
-            self.run.keep("facts", _facts_to(facts))
-        elif _facts_from(kept) != facts:
-            raise InvalidInput(
-                f"{self.table.label}: its rows are not those that the run was begun with; name"
-                " another folder."
-            )
-        return facts
+        return known_facts(self.run, self.table, stream, self.engine, self.progress)
 
     # -- the model -----------------------------------------------------------------------------
 
@@ -209,7 +197,7 @@ class _Work:
             self.progress.phase("fitting the model")
             listed: tuple[str, ...] = ()
             if self.job.model is not None:
-                listed = model_notices(self.job.model, self.job.ledger, _salted(facts))
+                listed = model_notices(self.job.model, self.job.ledger, salted(facts))
             reading = table_notices(self.table, self.encoding, facts.unknown)
             return _Model(
                 release=given,
@@ -227,7 +215,7 @@ class _Work:
             return self._draw()
         problem, facts = self._problem(release)
         self.progress.phase("fitting the model")
-        lister = lister_of(self.job, release, _salted(facts))
+        lister = lister_of(self.job, release, salted(facts))
         self._appear(release, kept["sha256"], lister)
         return _Model(
             release=release,
@@ -269,7 +257,7 @@ class _Work:
         prepared = prepared_stream(estimator, stream, self.engine, facts, self.progress)
         release = completed(estimator.release(prepared), self.encoding)
         reading = table_notices(self.table, self.encoding, facts.unknown)
-        fitting, lister = self.notes(), lister_of(job, release, _salted(facts))
+        fitting, lister = self.notes(), lister_of(job, release, salted(facts))
         value = release.to_json()
 
         def before() -> None:
@@ -435,20 +423,6 @@ class _Work:
                 out / summary.audience.file_name("report", "html"), summary.audience, page
             ),
         }
-
-
-def _salted(facts: Facts) -> Callable[[Ledger], str]:
-    """What a ledger knows the rows by."""
-    return lambda ledger: ledger.salted(facts.content)
-
-
-def _facts_to(facts: Facts) -> dict[str, Any]:
-    return {**asdict(facts), "unknown": dict(facts.unknown), "content": facts.content.hex()}
-
-
-def _facts_from(kept: Any) -> Facts:
-    content, look = bytes.fromhex(kept["content"]), Look(**kept["look"])
-    return Facts(**{**kept, "content": content, "look": look})
 
 
 def _accuracy(model: _Model, tops: Tops) -> Accuracy:

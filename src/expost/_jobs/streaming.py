@@ -155,12 +155,11 @@ class Run:
 
     @property
     def has_results(self) -> bool:
-        """Whether anything would be lost with it: a model above all, that may be listed."""
-        drawn = any(
-            (folder / name).exists()
-            for folder in (self.out, self.folder)
-            for name in ("model.json", "report.json")
-        )
+        """Whether anything would be lost with it: a release above all, that may be listed.
+
+        One that lies beside this folder, and is not kept in it, is another run's.
+        """
+        drawn = any((self.folder / name).exists() for name in ("model.json", "report.json"))
         return drawn or any(self.folder.glob("*/part-*"))
 
     def finish(self) -> None:

@@ -1,0 +1,166 @@
+"""What ``expost publish`` is asked, and what every way of doing it shares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost._comparison import Comparison, ComparisonFigures
+from expost._jobs.ledger import Lister, ledgers_for
+from expost._jobs.pages import named_source, store_page
+from expost._jobs.streaming import AS_USUAL, Streaming
+from expost._ledger import Entry, Ledger, entries_of, now
+from expost._publish import Asked
+from expost._published import PublishedReport
+from expost._store import remove_store
+from expost.data import Encoding, Table
+from expost.errors import ExpostError, InvalidInput
+from expost.mechanisms import Release
+from expost.report import collect
+from expost.types import Audience
+
+__all__ = [
+    "Outcome",
+    "PublishJob",
+    "asked_of",
+    "earlier",
+    "ledgers_of",
+    "lister_of",
+    "opened_for",
+    "remove_earlier",
+    "store_report_page",
+]
+
+# The results of an earlier run that a new one replaces.
+_COMPARISONS = tuple(
+    Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")
+)
+_PAGES = ("report.html", "report.md", "summary.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishJob:
+    """A released model, and what its report may spend; the table of its rows where it is needed.
+
+    ``ledger`` lists what the report spends; None: the one in the folder of the model.
+    """
+
+    model: Path
+    out: Path
+    source: Any = None
+    target: str | None = None
+    id_column: str | None = None
+    kind: str = "data-independent"
+    epsilon_gradient: float | None = None
+    epsilon_hessian: float | None = None
+    delta: float | None = None
+    failure_probability: float = 1e-6
+    ledger: Path | None = None
+    force: bool = False
+    streaming: Streaming = AS_USUAL
+
+    lost = " (a report.json in it is then lost, but what it spent is not)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    report: PublishedReport
+    comparison: Comparison | ComparisonFigures | None
+    files: dict[str, Path]
+    notices: tuple[str, ...]
+
+
+def asked_of(job: PublishJob, release: Release) -> Asked:
+    """The report, which can be made: what no row can make right is refused."""
+    return Asked.of(
+        release,
+        kind=job.kind,
+        failure_probability=job.failure_probability,
+        epsilon_gradient=job.epsilon_gradient,
+        epsilon_hessian=job.epsilon_hessian,
+        delta=job.delta,
+    )
+
+
+def opened_for(job: PublishJob, release: Release) -> tuple[Table, Encoding] | None:
+    """The table as the model reads it, where one is given; no row is held."""
+    if job.source is None:
+        if job.kind == "data-dependent":
+            raise InvalidInput(
+                "DATA: a data-dependent report needs the table that the model was made from; name"
+                " it, with its --target."
+            )
+        return None
+    if release.encoding is None:
+        raise InvalidInput(
+            f"{job.model}: was not made from a table; publish it in Python with expost.publish, or"
+            " without a table."
+        )
+    encoding = Encoding.from_json(release.encoding)
+    if job.target is not None and encoding.target.column != job.target:
+        raise InvalidInput(
+            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
+        )
+    return encoding.open(job.source, id_column=job.id_column), encoding
+
+
+def ledgers_of(job: PublishJob) -> tuple[Path, ...]:
+    """Those of the data set, which the model's is: a report in another folder spends of it too."""
+    return ledgers_for(job.model.parent, job.ledger)
+
+
+def lister_of(job: PublishJob, report: PublishedReport, digest: Callable[[Ledger], str]) -> Lister:
+    """Lists a report that spends of the data, with its model; to be called before it appears."""
+    checksum, path = report.to_json()["sha256"], job.out / "report.json"
+
+    def entries(data: str) -> tuple[Entry, ...]:
+        named = {"name": str(path), "made": now(), "data": data}
+        return (
+            *entries_of(job.model, data=data),
+            Entry.of_report(report, checksum, **named),
+        )
+
+    return Lister(ledgers_of(job), digest, entries)
+
+
+def earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
+    """What a report of the same model that is written over has spent."""
+    path = job.out / "report.json"
+    if not path.exists():
+        return ()
+    try:
+        before = PublishedReport.load(path)
+    except ExpostError:
+        return ()
+    spent = before.budget
+    if spent is None or not np.array_equal(before.release.theta, release.theta):
+        return ()
+    return (
+        "The report.json that was written over had spent epsilon"
+        f" {spent.epsilon_gradient:g} + {spent.epsilon_hessian:g} (delta {spent.delta:g} each) of"
+        " the same rows: that stays spent, and counts beside what this one spends.",
+    )
+
+
+def remove_earlier(out: Path) -> None:
+    """Remove what belongs to an earlier report, all but that report."""
+    for name in (*_COMPARISONS, *_PAGES):
+        path = out / name
+        # A table that was made in parts is a folder.
+        if path.is_dir() and not path.is_symlink():
+            remove_store(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def store_report_page(job: PublishJob, report: PublishedReport, made: str) -> dict[str, Path]:
+    """A page about report.json, for whoever may have that: nothing of the table is on it."""
+    source = named_source(job.model, report.audience, usual="model.json", what="a released model")
+    summary = collect(report, source=source, made=made)
+    remedy = "report.json is there, and holds; free some space for its page"
+    files = store_page(job.out, summary, keep=None, remedy=remedy)
+    return {"page": files["report"], "text": files["text"], "summary": files["summary"]}

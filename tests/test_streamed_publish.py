@@ -1,0 +1,417 @@
+"""``expost publish`` of rows that never stand in memory together: the same as if they did."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
+from expost._comparison import Comparison, ComparisonFigures
+from expost._jobs import publish as publish_job
+from expost._jobs import stream_publish
+from expost._jobs.folder import RUN
+from expost._jobs.publish import PublishJob
+from expost._jobs.streaming import Streaming
+from expost._ledger import NAME, Ledger
+from expost._publish import Asked, publish
+from expost._published import PublishedReport
+from expost._sketch import Sketch
+from expost._store import PartStore
+from expost._streamed import StreamedProblem
+from expost._streamed_losses import block_losses
+from expost._streamed_publish import CostTable, compared_parts, figures_of, streamed_report
+from expost.data import Encoding, open_table
+from expost.data.stream import RowStream
+from expost.engine import LocalEngine
+from expost.errors import InvalidInput, WrongRows
+from expost.mechanisms import Tangent
+from expost.mechanisms.publishing import PublishingBudget, person_costs
+
+ROWS = 5_000
+GIVEN = {
+    "columns": {
+        "a": {"mean": 0, "scale": 1},
+        "b": {"mean": 0, "scale": 1},
+        "level": {"levels": ["u", "v", "w"]},
+    },
+    "target": {"classes": ["no", "yes"]},
+    "data_norm": 5,
+}
+BUDGET = PublishingBudget(epsilon_gradient=0.7, epsilon_hessian=0.3, delta=1e-6)
+OBJECTIVE = {
+    "mechanism": "objective",
+    "noise": "gaussian",
+    "delta": 1e-6,
+    "regularization": "for-publishing",
+    "publishing": BUDGET,
+}
+SPENDS = {"kind": "data-dependent", "epsilon_gradient": 0.7, "epsilon_hessian": 0.3}
+COLUMNS = ("row", "loss", "exposure", "bound", "ratio", "everything")
+TABLE, FIGURES = "comparison.CURATOR-ONLY.parquet", "comparison.CURATOR-ONLY.json"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """Row groups that fit no block."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(ROWS, 2))
+    score = x[:, 0] - x[:, 1] + rng.normal(size=ROWS)
+    table = pa.table(
+        {
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "level": pa.array(rng.choice(["u", "v", "w"], ROWS)),
+            "y": pa.array(np.where(score > 0, "yes", "no")),
+            "key": pa.array([f"k{i}" for i in range(ROWS)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("data") / "rows.parquet"
+    pq.write_table(table, path, row_group_size=1500)
+    return path
+
+
+class Made:
+    """A model of the rows, in memory and on the disk."""
+
+    def __init__(self, data: Path, folder: Path, estimator=PrivateLogisticRegression, **options):
+        table = open_table(str(data), columns=["a", "b", "level", "y"], id_column="key")
+        self.encoding = Encoding.read(table, target="y", given=GIVEN)
+        self.table = self.encoding.open(str(data), id_column="key")
+        encoded = self.encoding.encode_table(self.table)
+        self.X, self.labels = encoded.X, np.where(encoded.y > 0, "yes", "no")
+        model = estimator(data_norm=5.0, classes=("no", "yes"), **options)
+        self.release = replace(
+            model.fit(self.X, self.labels).release_,
+            encoding=self.encoding.to_json(),
+            feature_names=self.encoding.feature_names,
+        )
+        self.path = self.release.save(folder / "model.json")
+
+    def problem(self, engine, size) -> StreamedProblem:
+        stream = RowStream.of(self.table, self.encoding, self.release.ball, size=size)
+        how = self.release.mechanism
+        penalty = np.full(stream.columns, how.total_regularization)
+        return StreamedProblem(stream=stream, engine=engine, loss=how.loss, penalty=penalty)
+
+
+@pytest.fixture(scope="module")
+def objective(data, tmp_path_factory) -> Made:
+    return Made(data, tmp_path_factory.mktemp("objective"), **OBJECTIVE)
+
+
+@pytest.fixture(scope="module")
+def output(data, tmp_path_factory) -> Made:
+    return Made(data, tmp_path_factory.mktemp("output"), epsilon=2.0, regularization=0.01)
+
+
+@pytest.fixture
+def engine():
+    engine = LocalEngine(2)
+    yield engine
+    engine.close()
+
+
+def whole(store: PartStore) -> dict[str, np.ndarray]:
+    table = pa.concat_tables(store.tables())
+    return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def compared(made: Made, report, folder: Path, engine, size=256):
+    """Every row, and the aggregates, from parts of eight blocks."""
+    problem = made.problem(engine, size)
+    losses = block_losses(made.release, problem)
+    store = PartStore.at(folder)
+    parts = compared_parts(problem.stream, losses, report, store, engine)
+    store.finish(parts, {})
+    return whole(store), figures_of(store, parts, report, engine)
+
+
+def in_memory(made: Made, report) -> Comparison:
+    ids = [f"k{i}" for i in range(ROWS)]
+    return Comparison.of(
+        report, profile(made.release, made.X, made.labels, ids=ids), made.X, made.labels
+    )
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [PrivateLogisticRegression, PrivateLinearSVC])
+def test_what_is_released_is_drawn_around_the_tangent_of_all_rows(
+    data, tmp_path, engine, estimator
+):
+    made = Made(data, tmp_path, estimator, **OBJECTIVE)
+    problem = made.problem(engine, 256)
+    losses = block_losses(made.release, problem)
+    how, theta = made.release.mechanism, made.release.theta
+    naive = Tangent.at(how, made.release.problem(made.X, made.labels), theta)
+    assert np.allclose(losses.tangent.gradient, naive.gradient, rtol=0, atol=1e-10)
+    assert np.allclose(losses.tangent.hessian, naive.hessian, rtol=1e-12, atol=1e-10)
+    asked = Asked.of(made.release, failure_probability=1e-6, delta=None, **SPENDS)
+    report = streamed_report(asked, losses, problem)
+    assert asked.made(report)
+    extra = report.tangent
+    # 6 + 36 normals are never nine standard deviations out, and the wrong centre would be.
+    away = np.abs(report.released.gradient - naive.gradient) / extra.gradient_scale
+    across = np.abs(report.released.hessian - naive.hessian) / extra.hessian_scale
+    if estimator is PrivateLogisticRegression:
+        assert np.max(across) < 9
+    assert 0 < np.max(away) < 9
+    assert not np.allclose(report.released.gradient, naive.gradient, atol=0.1 * np.max(away))
+    again = streamed_report(asked, losses, problem)
+    assert not np.array_equal(again.released.gradient, report.released.gradient), "drawn anew"
+
+
+def test_a_report_that_spends_nothing_is_the_one_in_memory(output, engine):
+    problem = output.problem(engine, 256)
+    none = {"epsilon_gradient": None, "epsilon_hessian": None, "delta": None}
+    asked = Asked.of(output.release, kind="data-independent", failure_probability=1e-6, **none)
+    report = streamed_report(asked, block_losses(output.release, problem), problem)
+    assert report.to_json() == publish(output.release, output.X, output.labels).to_json()
+
+
+# -- the comparison --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["data-dependent", "data-independent", "by output"])
+def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_path, engine, kind):
+    made = output if kind == "by output" else objective
+    options = SPENDS if kind == "data-dependent" else {}
+    report = publish(made.release, made.X, made.labels, **options)
+    found, figures = compared(made, report, tmp_path / "parts", engine)
+    naive = in_memory(made, report)
+    expected = naive.columns()
+    assert list(found) == list(expected)
+    assert list(found["id"]) == expected["id"]
+    # Under output perturbation a step is refined in memory by other means than in blocks: both
+    # losses lie in their intervals, of which half a thousandth of the largest loss is the length.
+    loose = 5e-4 * np.max(expected["exposure"]) if kind == "by output" else 0.0
+    for name in COLUMNS:
+        room = loose if name in ("loss", "exposure") else 0.0
+        if name == "ratio" and loose:
+            continue
+        scale = np.max(expected[name][np.isfinite(expected[name])])
+        assert np.allclose(found[name], expected[name], rtol=1e-9, atol=room + 1e-10 * scale), name
+    for name in ("epsilon_gradient", "epsilon_hessian"):
+        # Both are above the exact one, by a few 1e-5 at most.
+        assert np.allclose(found[name], expected[name], rtol=1e-4, atol=1e-8), name
+        assert (np.max(found[name]) > 0) == (kind == "data-dependent")
+    exact = naive.figures
+    assert (figures.rows, figures.failures) == (ROWS, exact.failures)
+    assert figures.fails_with == exact.fails_with
+    for name in ("largest_exposure", "largest_bound"):
+        assert np.isclose(getattr(figures, name), getattr(exact, name), rtol=1e-4), name
+    for name in ("median_exposure", "median_bound", "median_ratio"):
+        # One bucket and what the losses themselves differ by.
+        error = Sketch.RELATIVE_ERROR * 1.01
+        assert np.isclose(getattr(figures, name), getattr(exact, name), rtol=error, atol=0), name
+        assert not np.isclose(getattr(figures, name), 1.01 * getattr(exact, name), rtol=error)
+
+
+def test_parts_do_not_depend_on_who_makes_them_or_on_what_was_there(objective, tmp_path, engine):
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    problem = objective.problem(engine, 256)
+    losses = block_losses(objective.release, problem)
+    one, two = PartStore.at(tmp_path / "1"), PartStore.at(tmp_path / "2")
+    parts = compared_parts(problem.stream, losses, report, one, engine)
+    assert len(parts) == 3
+    # A run that was killed after its second part, and gone on with by a single worker.
+    (tmp_path / "2" / parts[1].name).write_bytes((tmp_path / "1" / parts[1].name).read_bytes())
+    (tmp_path / "2" / ".part-000002-x.parquet.ab.part").write_bytes(b"half")
+    alone = LocalEngine(1)
+    assert compared_parts(problem.stream, losses, report, two, alone) == parts
+    alone.close()
+    for part in parts.values():
+        path = tmp_path / "2" / part.name
+        assert path.read_bytes() == (tmp_path / "1" / part.name).read_bytes()
+    other, figures = compared(objective, report, tmp_path / "3", engine, size=1024)
+    one.finish(parts, {})
+    mine = whole(one)
+    for name in set(mine) - {"id"}:
+        assert np.allclose(other[name], mine[name], rtol=1e-10, atol=1e-12), name
+    assert figures.rows == ROWS
+
+
+def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, objective):
+    report = publish(objective.release)
+    cases = [
+        ([0.0, 0.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0]),
+        ([1e-18, 1e-18, 0.3, 0.5, 0.7], [1.0, 1.0, 0.5, np.inf, 0.6]),
+        ([1.0, 2.0], [np.inf, np.inf]),
+        ([1e-15, 0.2, 0.4], [1.0, 0.4, 0.5]),
+    ]
+    for number, (exposure, bound) in enumerate(cases):
+        exposure, bound = np.array(exposure), np.array(bound)
+        store = PartStore.at(tmp_path / str(number))
+        for index, some in enumerate((slice(0, 1), slice(1, None))):
+            store.write(index, pa.table({"exposure": exposure[some], "bound": bound[some]}))
+        found = figures_of(store, store.finished(), report, engine)
+        with np.errstate(divide="ignore"):
+            ratio = np.where(exposure > 0, bound / exposure, np.inf)
+        # So much is as good as that.
+        ratio = np.where(ratio > 2.0**39, np.inf, ratio)
+        naive = [np.median(exposure), np.max(exposure), np.median(bound), np.max(bound)]
+        mine = [found.median_exposure, found.largest_exposure]
+        mine += [found.median_bound, found.largest_bound]
+        assert np.allclose(mine, naive, rtol=Sketch.RELATIVE_ERROR, atol=0)
+        assert np.isclose(found.median_ratio, np.median(ratio), rtol=Sketch.RELATIVE_ERROR, atol=0)
+        assert found.failures == np.count_nonzero(exposure > bound)
+        json.dumps(found.summary(), allow_nan=False)
+        assert len(found.lines()) == 4
+
+
+def test_costs_are_above_the_exact_ones_and_close(objective):
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    table = CostTable.of(report.tangent)
+    rng = np.random.default_rng(0)
+    top = table.points[-1]
+    separation = np.concatenate(
+        [[0.0], rng.uniform(0, top, 500), top * 2.0 ** -rng.uniform(0, 40, 500)]
+    )
+    exact = person_costs(separation, BUDGET.delta)
+    found = table(separation, BUDGET.delta)
+    assert np.all(found >= exact)
+    assert np.all(found <= exact * (1 + 3e-5) + 3e-9)
+    assert np.all(table(np.array([1.01 * top]), BUDGET.delta) == np.inf), "nothing is known there"
+
+
+# -- the job ---------------------------------------------------------------------------------------
+
+
+def job_of(made: Made, data: Path, out: Path, **options) -> PublishJob:
+    usual = {"source": str(data), "target": "y", "id_column": "key", "model": made.path, "out": out}
+    return PublishJob(**{**usual, "streaming": Streaming(engine="local:2"), **options})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path):
+    found = publish_job.run(job_of(objective, data, tmp_path / "s", **SPENDS, ledger=tmp_path))
+    names = {path.name for path in (tmp_path / "s").iterdir()}
+    assert names == {
+        "report.json", "report.html", "report.md", "summary.json", TABLE, FIGURES
+    }  # fmt: skip
+    report = PublishedReport.load(tmp_path / "s" / "report.json")
+    naive = in_memory(objective, report)
+    table = pq.read_table(tmp_path / "s" / TABLE)
+    assert table.column("id").to_pylist() == naive.columns()["id"]
+    assert np.allclose(table.column("bound").to_numpy(), naive.bound, rtol=1e-9)
+    value = json.loads((tmp_path / "s" / FIGURES).read_text())
+    assert value["table"] == TABLE
+    assert value["summary"]["rows"] == ROWS
+    assert value["summary"]["median error"] == Sketch.RELATIVE_ERROR
+    assert isinstance(found.comparison, ComparisonFigures)
+    assert value["summary"] == found.comparison.summary()
+    assert all(path.exists() for path in found.files.values())
+    assert any("Beside the exact losses" in line for line in publish_job.outcome_lines(found))
+    ledger = Ledger.load(tmp_path / NAME)
+    assert len(ledger) == 2
+    assert {entry.data for entry in ledger.entries} == {
+        ledger.digest(objective.X, objective.labels)
+    }
+    assert (tmp_path / "s" / TABLE).stat().st_mode & 0o777 == 0o700
+    assert not (tmp_path / "s" / RUN).exists()
+
+
+class Killed(BaseException):
+    """Not an error that anybody handles."""
+
+
+def stopped(*arguments):
+    raise Killed
+
+
+def ended_before(number: int, patch) -> None:
+    """Let the process be stopped before its ``number``-th rename."""
+    plain, count = os.replace, 0
+
+    def stopping(draft, path):
+        nonlocal count
+        count += 1
+        if count == number:
+            raise Killed
+        plain(draft, path)
+
+    patch.setattr(os, "replace", stopping)
+
+
+def test_wherever_it_is_stopped_the_report_is_drawn_once(objective, data, tmp_path, monkeypatch):
+    """Before every rename of a run (tests/faults kill processes, which clean nothing up)."""
+    listed = tmp_path / "ledger.CURATOR-ONLY.json"
+    options = {**SPENDS, "ledger": tmp_path / "ledger.json"}
+    publish_job.run(job_of(objective, data, tmp_path / "whole", **options))
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    for number in range(1, 100):
+        job = job_of(objective, data, tmp_path / f"stopped-{number}", **options)
+        before = len(Ledger.load(listed))
+        with monkeypatch.context() as patch:
+            ended_before(number, patch)
+            try:
+                publish_job.run(job)
+                break
+            except Killed:
+                pass
+        kept = [job.out / "report.json", job.out / RUN / "report.json"]
+        drawn = [path.read_bytes() for path in kept if path.exists()]
+        publish_job.run(replace(job, streaming=Streaming(engine="local:1", resume=True)))
+        assert drawn in ([], [kept[0].read_bytes()], [kept[0].read_bytes()] * 2), "drawn once"
+        assert len(Ledger.load(listed)) == before + 1, "listed, and once"
+        assert {path.name for path in job.out.iterdir()} == names
+    assert number > 9
+
+
+def test_a_resumed_run_ends_with_the_same_bytes(output, data, tmp_path, monkeypatch):
+    publish_job.run(job_of(output, data, tmp_path / "whole"))
+    job = job_of(output, data, tmp_path / "stopped")
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_publish, "figures_of", stopped)
+        with pytest.raises(Killed):
+            publish_job.run(job)
+    assert (job.out / RUN).is_dir()
+    with monkeypatch.context() as patch:
+        # What is finished is not done again.
+        patch.setattr(stream_publish, "block_losses", stopped)
+        publish_job.run(replace(job, streaming=Streaming(resume=True)))
+    mine, other = contents(tmp_path / "whole"), contents(job.out)
+    assert mine.keys() == other.keys()
+    # The pages bear the minute at which the run was begun.
+    differing = {name for name in mine if mine[name] != other[name]}
+    assert differing <= {"report.html", "report.md", "summary.json"}
+
+
+def test_what_a_run_must_not_do_is_refused_before_anything_is_lost(
+    objective, output, data, tmp_path
+):
+    publish_job.run(job_of(objective, data, tmp_path / "o", **SPENDS))
+    before = contents(tmp_path / "o")
+    with pytest.raises(InvalidInput, match="is not empty"):
+        publish_job.run(job_of(objective, data, tmp_path / "o", **SPENDS))
+    job = job_of(objective, data, tmp_path / "o", **SPENDS, streaming=Streaming(resume=True))
+    with pytest.raises(InvalidInput, match="no run that was begun"):
+        publish_job.run(job)
+    fewer = tmp_path / "fewer.parquet"
+    pq.write_table(pq.read_table(data).slice(1), fewer)
+    with pytest.raises(WrongRows, match="was made from 5000"):
+        publish_job.run(job_of(objective, fewer, tmp_path / "o", force=True))
+    other = tmp_path / "other.parquet"
+    table = pq.read_table(data)
+    pq.write_table(table.set_column(3, "y", table.column("y").take(np.arange(ROWS)[::-1])), other)
+    with pytest.raises(WrongRows, match="cannot have made this model"):
+        publish_job.run(job_of(output, other, tmp_path / "o", force=True))
+    assert contents(tmp_path / "o") == before
+    done = publish_job.run(job_of(objective, data, tmp_path / "o", **SPENDS, force=True))
+    assert "had spent epsilon 0.7 + 0.3" in done.notices[0]
+    assert PublishedReport.load(tmp_path / "o" / "report.json").to_json() != json.loads(
+        before["report.json"]
+    )
