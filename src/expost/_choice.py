@@ -12,7 +12,7 @@ import numpy as np
 from expost._files import write_bytes
 from expost._ranked import RankedProfiles
 from expost._recommend import Recommendation, rounded_down, rounded_up
-from expost._sweep import BeliefBound, Pair, Sweep
+from expost._sweep import BeliefBound, OutputSweep, Pair, Sweep
 from expost._table import RowTable
 from expost._utility import Utility
 from expost.types import Audience, FloatArray, IntArray
@@ -31,6 +31,7 @@ class EpsilonChoice(RowTable):
     ``description``  what would be released, in one line.
     ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
     ``ids``          the rows' keys, or None: rows are then counted from 0.
+    ``is_held``      whether each row's figures are held; those of a stream are in parts on disk.
 
     ``typical`` and ``ranked`` are computed when they are first asked for.
     """
@@ -43,6 +44,7 @@ class EpsilonChoice(RowTable):
     description: str
     notices: tuple[str, ...]
     ids: tuple[Any, ...] | None = None
+    is_held: bool = True
 
     audience = Audience.FAIL
 
@@ -118,6 +120,11 @@ class EpsilonChoice(RowTable):
         return self._profiles.resolution
 
     @property
+    def rank_error(self) -> float:
+        """The share of rows by which a rank of ``ranked`` may be off: 0 where all were ranked."""
+        return self._profiles.rank_error
+
+    @property
     def _profiles(self) -> RankedProfiles:
         return self.sweep.ranked
 
@@ -161,11 +168,15 @@ class EpsilonChoice(RowTable):
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""
         keys = {} if self.ids is None else {"id": list(self.ids)}
-        return {
+        columns = {
             "row": np.arange(self.sweep.rows),
             **keys,
             "critical_epsilon": self.critical_epsilon,
         }
+        if isinstance(self.sweep, OutputSweep):
+            near = self.sweep.neighbours
+            columns |= {"distance": near.distance, "distance_error": near.error_bound}
+        return columns
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """Headline, curves over ε and each row's critical ε, as text or in a CURATOR-ONLY file."""
@@ -196,7 +207,12 @@ class EpsilonChoice(RowTable):
                 for name, values in self.one_sidedness._asdict().items()
             },
             "utility": None if self.utility is None else _utility_fields(self.utility),
-            "critical_epsilon": [_plain(value) for value in self.critical_epsilon.tolist()],
+            # Of a stream it is in the parts of the table alone.
+            "critical_epsilon": (
+                [_plain(value) for value in self.critical_epsilon.tolist()]
+                if self.is_held
+                else None
+            ),
             "notices": list(self.notices),
         }
 

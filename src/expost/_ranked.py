@@ -53,12 +53,15 @@ class RankedProfiles:
     ``error``       (k, r) its standard error.
     ``resolution``  the relative error of each exposure before it is averaged: of rounding, or of
                     the sketch.
+    ``rank_error``  the share of the rows by which a rank may be off, where only a sample of them
+                    was ranked (:mod:`expost._streamed_ranked`); 0 otherwise.
     """
 
     ranks: IntArray
     mean: FloatArray
     error: FloatArray
     resolution: float
+    rank_error: float = 0.0
 
 
 def rank_averages(

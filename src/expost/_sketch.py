@@ -81,6 +81,11 @@ class Sketch:
         middle: FloatArray = edges + 0.5 * width
         return np.where(places == 0, 0.0, middle)
 
+    def at_least(self, ranks: IntArray) -> FloatArray:
+        """What the values at ``ranks`` are no less than: the lower ends of their buckets."""
+        places, edges, _ = self._places(ranks)
+        return np.where(places == 0, 0.0, edges)
+
     def at_most(self, ranks: IntArray) -> FloatArray:
         """What the values at ``ranks`` are no more than: the upper ends of their buckets."""
         _, edges, width = self._places(ranks)
