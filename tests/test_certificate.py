@@ -15,7 +15,7 @@ import pytest
 
 import expost
 from evidence import record
-from expost._certificate import point_error
+from expost._certificate import KnotBins, Knots, point_error
 from expost._neighbours import neighbours_of
 from expost.errors import ConvergenceError, PrecisionWarning
 from expost.glm import Minimiser, Problem
@@ -348,6 +348,57 @@ def test_a_base_on_the_wrong_side_of_a_knot():
     problem = Problem(X=X, y=y, loss=loss, penalty=np.array([penalty]))
     found = neighbours_of(problem, base)
     assert 5e-8 < abs(float(centre[0]) - theta[0]) <= found.base_error
+
+
+def exact_knots(loss, X, y, theta):
+    """(∥x∥, way to the nearest knot) of every row, in fifty digits."""
+    theta = [mp.mpf(float(t)) for t in theta]
+    rows = zip(*exact_rows(X, y), strict=True)
+    return [
+        (norm(x), abs(abs(1 - label * mp.fdot(x, theta)) - mp.mpf(loss.width))) for x, label in rows
+    ]
+
+
+def exact_remainder(loss, knots, length):
+    """Σ∥x∥(∥x∥ρ − dist)₊/(2h)."""
+    length = mp.mpf(float(length))
+    return mp.fsum(size * max(size * length - way, 0) for size, way in knots) / (2 * loss.width)
+
+
+@pytest.mark.parametrize("width", [0.5, 1.0])
+@pytest.mark.parametrize("kind", ["plain", "lengths", "at knots", "equal"])
+def test_what_the_knots_leave_is_never_too_little(width, kind):
+    """Sorted, and counted in bins by blocks of any size: above the exact sum, and not far above."""
+    rng = np.random.default_rng(9)
+    loss, n = HuberHinge(width=width), 30
+    X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
+    y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    if kind == "lengths":
+        X *= 10.0 ** rng.uniform(-9, 9, size=(n, 1))
+        X[4] = 0.0
+    elif kind == "at knots":
+        # On a knot, or as near to one as float64 can tell; for h = 1 a knot is at z = 0.
+        X *= ((1 - width) / (y * (X @ theta)))[:, None]
+        X[::2] *= 1 + 1e-15 * rng.normal(size=(n // 2, 1))
+    elif kind == "equal":
+        X[:] = X[0]
+    problem = Problem(X=X, y=y, loss=loss, penalty=np.ones(3))
+    z, margin = X @ theta, problem.margin_error(theta)
+    sorted_knots = Knots.of(problem, z, margin)
+    bins = None
+    for start in range(0, n, 7):
+        part = slice(start, start + 7)
+        block = KnotBins.of(problem.constants, z[part], y[part], problem.norms[part], theta)
+        bins = block if bins is None else bins.merged(block)
+    lengths = np.concatenate([10.0 ** rng.uniform(-14, 3, size=25), sorted_knots.reach[:9]])
+    lengths, exact = lengths[np.isfinite(lengths)], exact_knots(loss, X, y, theta)
+    for knots in (sorted_knots, bins.knots(loss)):
+        found = knots.remainder(lengths)
+        for length, bound in zip(lengths, found, strict=True):
+            assert mp.mpf(float(bound)) >= exact_remainder(loss, exact, length)
+            farther = exact_remainder(loss, exact, length * (1 + 2**-5))
+            slack = 1e-11 * float(length * np.sum(problem.norms**2))
+            assert mp.mpf(float(bound)) <= 1.1 * farther + slack
 
 
 def _left_hand_side(r, floor, c, spread):

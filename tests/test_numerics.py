@@ -15,6 +15,7 @@ from expost._numerics import (
     gauss_legendre,
     row_blocks,
     row_norms,
+    row_products,
 )
 
 
@@ -82,6 +83,41 @@ def test_compensated_sum_of_vectors():
     for term in terms:
         total.add(term)
     np.testing.assert_array_equal(total.value, [math.fsum(column) for column in terms.T])
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 3000])
+def test_compensated_sums_that_are_merged(blocks):
+    """Wildly different sizes that nearly cancel, against fractions: u∣Σ∣ + γ²Σ∣p∣, however cut."""
+    rng = np.random.default_rng(4)
+    terms = rng.normal(size=6000) * 10.0 ** rng.integers(-12, 12, size=6000)
+    terms = rng.permutation(np.concatenate([terms, -terms * (1 + 1e-13), [1e-9]]))
+    whole, plain = CompensatedSum(), 0.0
+    for block in np.array_split(terms, blocks):
+        part = CompensatedSum()
+        for term in block:
+            part.add(np.asarray(term))
+            plain += float(term)
+        whole.merge(part)
+    exact = sum(map(Fraction, map(float, terms)))
+    count, size = len(terms) + 2 * blocks, float(np.sum(np.abs(terms)))
+    bound = ROUNDOFF * abs(float(exact)) + gamma(2 * count) ** 2 * size
+    assert abs(float(Fraction(float(whole.value)) - exact)) <= bound
+    assert abs(float(Fraction(plain) - exact)) > bound
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5, 17, 64, 129])
+def test_row_products_do_not_depend_on_the_rows_beside(columns):
+    rng = np.random.default_rng(5)
+    rows, vector = rng.normal(size=(70, columns)), rng.normal(size=columns)
+    products = row_products(rows, vector)
+    assert products == pytest.approx(rows @ vector, rel=1e-12, abs=1e-13)
+    for removed in (0, 33, 69):
+        others = np.arange(70) != removed
+        np.testing.assert_array_equal(row_products(rows[others], vector), products[others])
+    alone = [row_products(row[None], vector)[0] for row in rows]
+    np.testing.assert_array_equal(alone, products)
+    np.testing.assert_array_equal(row_products(np.asfortranarray(rows), vector), products)
+    np.testing.assert_array_equal(row_products(rows[3:], vector), products[3:])
 
 
 @pytest.mark.parametrize("nodes", [1, 5, 40])

@@ -10,9 +10,9 @@ from scipy.linalg import eigvalsh
 
 from expost.accounting import gaussian_delta, gaussian_epsilon, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.glm import Problem
+from expost.glm import Problem, RowBlock
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import ObjectivePerturbation, Tangent
+from expost.mechanisms import ObjectivePerturbation, Tangent, publishing
 from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,
@@ -264,6 +264,54 @@ def test_a_row_at_a_knot_counts_as_flat():
     _, curvature = loss.derivatives(X[others] @ theta, y[others])
     naive = (X[others] * curvature[:, None]).T @ X[others]
     assert steady == pytest.approx(naive + how.how.penalty_sum * np.eye(WIDTH), abs=1e-10)
+
+
+def rows_counted(loss, theta, x, count):
+    """How many of ``count`` copies of a row the Hessian that is released holds."""
+    block = RowBlock.of(np.tile(x, (count, 1)), np.ones(count))
+    total = publishing._FarFromKnots(loss=loss, theta=theta, room=1e-3)(block)
+    return round(float(np.trace(total)) / (loss.curvature_bound * float(x @ x)), 6)
+
+
+def at_the_edge(loss, theta, x):
+    """The row scaled to where it just stops to be near a knot: one ulp decides."""
+    low, high = 0.5, 1.0
+    assert rows_counted(loss, theta, low * x, 1) == 0
+    assert rows_counted(loss, theta, high * x, 1) == 1
+    while True:
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            return high * x
+        if rows_counted(loss, theta, middle * x, 1) > 0:
+            high = middle
+        else:
+            low = middle
+
+
+def counted_at_edges(loss, tries=40):
+    """Of 68 copies of a row at the edge, and of 67: how many count."""
+    rng = np.random.default_rng(5)
+    counts = []
+    for _ in range(tries):
+        theta, x = rng.normal(size=(2, 17))
+        # Beyond the first knot, 1 − h = ½, at its full length.
+        x *= 0.7 / float(x @ theta)
+        edge = at_the_edge(loss, theta, x)
+        counts.append([rows_counted(loss, theta, edge, count) for count in (68, 67)])
+    return np.array(counts)
+
+
+def test_removing_a_row_changes_what_no_other_adds(monkeypatch):
+    """At the edge of f″'s jump the last digit decides, which BLAS lets depend on a row's place."""
+    loss = HuberHinge(width=0.5)
+    counts = counted_at_edges(loss)
+    assert counts == pytest.approx(np.array([[68.0, 67.0]] * len(counts)))
+    monkeypatch.setattr(publishing, "row_products", lambda X, v: X @ v)
+    by_blas = counted_at_edges(loss)
+    x, v = np.random.default_rng(6).normal(size=(2, 17))
+    places = {float(one) for count in (68, 67) for one in np.tile(x, (count, 1)) @ v}
+    # More than a row's worth; not on a machine whose BLAS knows no places.
+    assert np.max(np.abs(by_blas[:, 0] - by_blas[:, 1])) > 1.5 or len(places) == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
