@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from expost._numerics import row_blocks
-from expost._typical import TABLE_ERROR, expected_exposures
+from expost._typical import TABLE_ERROR, Table, expected_exposures
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
 
 DIMENSIONS = (1, 2, 3, 6, 30, 300, 3000)
@@ -159,3 +159,24 @@ def test_the_mean_of_sampled_losses_is_the_typical_exposure():
 
 def test_the_laws_are_laws():
     assert isinstance(laplace(2)(np.ones(1)), LossLaw)
+
+
+@pytest.mark.parametrize("law", [laplace(1), laplace(6), lambda t: GaussianLaw(separation=t)])
+def test_a_table_made_once_is_the_law_in_any_blocks(law):
+    rng = np.random.default_rng(6)
+    table = Table.of(law, 1e3, 50.0)
+    # Down to what the table holds and below, up to its end and past it.
+    distance = 1e-3 * np.exp(rng.uniform(np.log(1e-20), np.log(500), 600))
+    found = table(distance)
+    np.testing.assert_allclose(found, law(1e3 * distance).expected_exposure, rtol=1e-11, atol=0)
+    order = rng.permutation(600)
+    np.testing.assert_array_equal(table(distance[order]), found[order])
+    np.testing.assert_array_equal(np.concatenate([table(part[None]) for part in distance]), found)
+
+
+def test_a_table_knows_no_row_that_is_not_exposed_but_at_no_distance():
+    table = Table.of(laplace(3), 2.0, 10.0)
+    ends = table(np.array([0.0, 5e-324, np.inf, np.nan, 1e308]))
+    assert ends[0] == 0
+    assert 0 <= ends[1] < 1e-300
+    assert np.all(ends[2:] == np.inf)

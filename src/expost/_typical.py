@@ -127,13 +127,15 @@ class Table:
 
     def __call__(self, distance: FloatArray) -> FloatArray:
         """E∣ℓ∣ at each ``distance``."""
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             t = self.scale * distance
             x = np.log(t)
-        result = np.zeros(len(t))
-        numbers = np.floor(np.where(t > 0, x, 0.0) / _PIECE).astype(np.int64)
-        for number in np.unique(numbers[t > 0]):
-            here = np.flatnonzero((numbers == number) & (t > 0))
+        # What is not a number may be anything.
+        result = np.where(t >= 0, np.where(t < np.inf, 0.0, np.inf), np.inf)
+        ordinary = (t > 0) & (t < np.inf)
+        numbers = np.floor(np.where(ordinary, x, 0.0) / _PIECE).astype(np.int64)
+        for number in np.unique(numbers[ordinary]):
+            here = np.flatnonzero((numbers == number) & ordinary)
             place = int(number) - self.first
             piece = self.pieces[place] if 0 <= place < len(self.pieces) else None
             if piece is None:

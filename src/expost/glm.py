@@ -444,19 +444,19 @@ def _polish(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LongSums:
-    """Σ f′x of one block in extended precision, Σ∥x∥∣f′∣, Σ∥x∥ and Σ∥x∥²."""
+    """Σ f′x of one block in extended precision, Σ∥x∥∣f′∣, Σ∥x∥, Σ∥x∥², and its rows."""
 
     loss: Loss
     theta: FloatArray
 
-    def __call__(self, block: RowBlock) -> tuple[Array, float, float, float]:
-        """The four sums."""
+    def __call__(self, block: RowBlock) -> tuple[Array, float, float, float, int]:
+        """The four sums, and the number."""
         wide = np.longdouble
         part, labels = block.X.astype(wide), block.y.astype(wide)
         slope = self.loss.slope(part @ self.theta.astype(wide), labels)
         norms = block.norms
         size = float(norms @ np.abs(slope))
-        return slope @ part, size, float(np.sum(norms)), float(norms @ norms)
+        return slope @ part, size, float(np.sum(norms)), float(norms @ norms), len(block)
 
 
 def _long_gradient(problem: Objective, theta: FloatArray) -> tuple[FloatArray, float]:
@@ -465,9 +465,11 @@ def _long_gradient(problem: Objective, theta: FloatArray) -> tuple[FloatArray, f
     unit = float(np.finfo(wide).eps)
     total: Array = np.zeros(problem.columns, dtype=wide)
     size = lengths = squares = 0.0
+    blocks = longest = 0
     for part in problem.fold(_LongSums(loss=problem.loss, theta=theta)):
         total += part[0]
         size, lengths, squares = size + part[1], lengths + part[2], squares + part[3]
+        blocks, longest = blocks + 1, max(longest, part[4])
     n, d = problem.rows, problem.columns
     length = float(np.linalg.norm(theta))
     wide_gradient = total / n + problem.penalty * theta.astype(wide)
@@ -477,7 +479,7 @@ def _long_gradient(problem: Objective, theta: FloatArray) -> tuple[FloatArray, f
     steepest = problem.loss.curvature_bound * squares / n * length
     label = 0.0 if problem.loss.is_classification else problem.label_size
     rounding = unit * (
-        (n + 64) * size / n
+        (longest + blocks + 64) * size / n
         + (d + 2) * steepest
         + 64 * label * lengths / n
         + 4 * float(np.max(problem.penalty)) * length
