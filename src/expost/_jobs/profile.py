@@ -52,10 +52,7 @@ _COLUMNS_A_PASS = 16
 def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
-        check_asked(job)
-        check_place(job.out, job.streaming, force=job.force, lost=job.lost)
-        if job.model is None:
-            check_ledgers(ledgers_for(job.out, job.ledger), job.out)
+        _check(job)
         progress.phase("reading the table")
         loaded = None if job.model is None else Release.load(job.model)
         known = loaded or stream_profile.drawn_before(job)
@@ -87,6 +84,14 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
             _store_copy(job, release)
         files |= _write(job.out, rows.encoding, result, summary)
     return Outcome(release=release, profile=result, summary=summary, files=files)
+
+
+def _check(job: ProfileJob) -> None:
+    """Refuse what no table can make right, before one is read."""
+    check_asked(job)
+    check_place(job.out, job.streaming, force=job.force, lost=job.lost)
+    if job.model is None:
+        check_ledgers(ledgers_for(job.out, job.ledger), job.out)
 
 
 def _released(job: ProfileJob, rows: Rows) -> Release:
