@@ -1,0 +1,570 @@
+"""Which ε, for rows that are read in blocks: the answer of rows in memory, to what is stated."""
+
+import json
+import math
+import shutil
+import warnings
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import chi2
+
+import expost
+from expost import _streamed_epsilon, _streamed_ranked, _streamed_utility
+from expost._jobs import epsilon as epsilon_job
+from expost._jobs import stream_epsilon, streaming
+from expost._jobs.epsilon import EpsilonJob
+from expost._jobs.streaming import Streaming
+from expost._progress import SILENT
+from expost._question import Question, seeds_of
+from expost._ranked import rank_averages
+from expost._sketch import Sketch
+from expost._store import PartStore
+from expost._streamed_epsilon import SketchedDistances, choose_epsilon_streamed
+from expost._streamed_release import facts_of, prepared_stream
+from expost._streamed_utility import Folds, streamed_utility
+from expost._sweep import RowDistances
+from expost.data import Encoding, UnitBall, open_table
+from expost.data.stream import RowStream, StreamBlock
+from expost.engine import LocalEngine
+from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.estimators import ESTIMATORS
+from expost.glm import Problem, minimise
+from expost.report import parse_json
+from expost.report.epsilon_part import collect_epsilon
+from heard import Heard
+
+ROWS = 2_500
+CASES = [
+    ("logistic", "laplace"),
+    ("logistic", "gaussian"),
+    ("huber-hinge", "laplace"),
+    ("squared", "laplace"),
+]
+by_case = pytest.mark.parametrize(("loss", "noise"), CASES)
+
+
+def table(rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3))
+    score = x[:, 0] - x[:, 1] + rng.normal(size=rows)
+    return pa.table(
+        {
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "level": pa.array(rng.choice(["u", "v", "w"], rows)),
+            "y": pa.array(np.where(score > 0, "yes", "no")),
+            "value": np.clip(score, -3, 3),
+            "key": pa.array([f"k{i}" for i in range(rows)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    """Two files, with row groups that fit no block."""
+    folder = tmp_path_factory.mktemp("parts")
+    whole = table()
+    pq.write_table(whole.slice(0, 1100), folder / "1.parquet", row_group_size=333)
+    pq.write_table(whole.slice(1100), folder / "2.parquet", row_group_size=700)
+    return str(folder / "*.parquet")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = LocalEngine(2)
+    yield engine
+    engine.close()
+
+
+@cache
+def opened(source, loss="logistic"):
+    target, other = ("value", "y") if loss == "squared" else ("y", "value")
+    names = [name for name in table(2).column_names if name not in (other, "key")]
+    rows = open_table(source, columns=names, id_column="key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return rows, Encoding.read(rows, target=target, regression=loss == "squared")
+
+
+def options_of(encoding, noise):
+    bounds = {"data_norm": encoding.data_norm, "regularization": 0.01, "noise": noise}
+    bounds |= {"delta": 1e-5} if noise == "gaussian" else {}
+    if encoding.target.classes is None:
+        return {**bounds, "label_bound": 3.0}
+    return {**bounds, "classes": encoding.target.classes}
+
+
+def in_memory(source, loss="logistic", noise="laplace", **question):
+    rows, encoding = opened(source, loss)
+    encoded = encoding.encode_table(rows)
+    classes = encoding.target.classes
+    labels = encoded.y if classes is None else np.where(encoded.y > 0, classes[1], classes[0])
+    return expost.choose_epsilon(
+        encoded.X, labels, loss=loss, **options_of(encoding, noise), **question
+    )
+
+
+def prepared_of(source, engine, loss="logistic", noise="laplace", size=256):
+    rows, encoding = opened(source, loss)
+    ball = UnitBall(data_norm=encoding.data_norm, fit_intercept=True)
+    bound = 3.0 if loss == "squared" else None
+    stream = RowStream.of(rows, encoding, ball, label_bound=bound, size=size)
+    estimator = ESTIMATORS[loss](epsilon=1.0, **options_of(encoding, noise))
+    return prepared_stream(estimator, stream, engine, facts_of(stream, engine))
+
+
+def streamed(
+    source, engine, folder, loss="logistic", noise="laplace", size=256, seed=0, **question
+):
+    prepared = prepared_of(source, engine, loss, noise, size)
+    store = PartStore.at(folder / f"{loss}-{noise}-{size}")
+    choice, parts = choose_epsilon_streamed(
+        prepared, Question.of(**question), seeds_of(seed), store
+    )
+    store.finish(parts, {})
+    return choice, pa.concat_tables(store.tables())
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+@by_case
+def test_the_answer_is_that_of_rows_in_memory(parquet, engine, tmp_path, loss, noise):
+    expected = in_memory(parquet, loss, noise, folds=0)
+    found, rows = streamed(parquet, engine, tmp_path, loss, noise, folds=0)
+    one = found.sweep.distances
+    every = expected.sweep.distances
+    # Both ends are proved, by certificates that need not be the same one.
+    slack = 3e-3 if loss == "huber-hinge" else 1e-5
+    assert one.farthest == pytest.approx(every.farthest, rel=slack)
+    assert one.largest == pytest.approx(every.largest, rel=slack)
+    for name in ("low", "epsilon_for_belief", "recommended"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=2 * slack), name
+    # No sooner than in memory, and later by a bucket at most.
+    width = 2 * Sketch.RELATIVE_ERROR
+    assert expected.high * (1 - slack) <= found.high
+    assert found.high <= expected.high * (1 + 2 * width + 2 * slack)
+    assert found.sweep.share == 0.5
+    assert found.reasons[0].split(":")[-1] == expected.reasons[0].split(":")[-1]
+    assert (found.description, found.notices) == (expected.description, expected.notices)
+    grid = expected.epsilons
+    belief = found.sweep.belief(found.bound, grid)
+    np.testing.assert_allclose(belief, expected.belief, rtol=4 * slack)
+    other = replace(found.sweep, epsilons=grid).one_sidedness
+    np.testing.assert_allclose(other.farthest, expected.one_sidedness.farthest, atol=4 * slack)
+    np.testing.assert_allclose(other.median, expected.one_sidedness.median, atol=2 * width)
+    # Every row's own line.
+    names = ["row", "id", "critical_epsilon", "distance", "distance_error"]
+    assert rows.column_names == names
+    assert rows.column("row").to_pylist() == list(range(ROWS))
+    assert rows.column("id").to_pylist() == [f"k{i}" for i in range(ROWS)]
+    whole = in_memory(parquet, loss, noise, folds=0, ids=rows.column("id").to_pylist()).columns()
+    assert list(whole) == names
+    distance, error = (rows.column(name).to_numpy() for name in names[3:])
+    assert np.all(np.abs(distance - whole["distance"]) <= error + whole["distance_error"])
+    at = found.sweep.mechanism.epsilon_at(found.sweep.transition.leaves, distance + error)
+    np.testing.assert_array_equal(rows.column("critical_epsilon").to_numpy(), at)
+
+
+def test_what_the_page_says_is_what_it_says_in_memory(parquet, engine, tmp_path):
+    choice, rows = streamed(parquet, engine, tmp_path, folds=0)
+    found = collect_epsilon(choice)
+    # The same rows, held.
+    held = RowDistances(
+        distance=rows.column("distance").to_numpy(),
+        error_bound=rows.column("distance_error").to_numpy(),
+    )
+    expected = collect_epsilon(replace(choice, sweep=replace(choice.sweep, counted=held)))
+    assert expected.recommended == collect_epsilon(in_memory(parquet, folds=0)).recommended
+    assert found.recommended == expected.recommended
+    assert found.headline == expected.headline
+    assert (found.rows, found.measure, found.is_way) == (ROWS, expected.measure, True)
+    for one, other in zip(found.critical, expected.critical, strict=True):
+        assert one.share == other.share
+        # Rows leave no later than is said; the first and the last one just then.
+        bucket = 0.0 if one.share in (0, 1) else 2.1 * Sketch.RELATIVE_ERROR
+        assert other.epsilon * (1 - bucket) <= one.epsilon <= other.epsilon
+    for one, other in zip(found.table, expected.table, strict=True):
+        assert one.mark == other.mark
+        assert one.largest == other.largest
+        assert one.middle == pytest.approx(other.middle, rel=2.1 * Sketch.RELATIVE_ERROR)
+    assert found.slider.exact.farthest == expected.slider.exact.farthest
+    apart = np.array(found.slider.exact.distances) / np.array(expected.slider.exact.distances)
+    assert np.all(np.abs(apart - 1) <= 1.001 * Sketch.RELATIVE_ERROR)
+    assert np.any(apart != 1)
+    assert expected.slider.exact.error < 1e-9 < Sketch.RELATIVE_ERROR < found.slider.exact.error
+
+
+def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path):
+    choice, _ = streamed(parquet, engine, tmp_path, folds=0)
+    for name in ("critical_epsilon", "typical"):
+        with pytest.raises(InvalidInput, match="read the folder epsilon"):
+            getattr(choice, name)
+    with pytest.raises(InvalidInput, match="holds no figure of each row"):
+        choice.to_arrow()
+    fields = json.loads(choice.to_json())
+    assert fields["critical_epsilon"] is None
+    assert len(choice.to_json()) < 20_000
+
+
+# -- counted distances -----------------------------------------------------------------------------
+
+
+def distances(seed, n=4_001):
+    rng = np.random.default_rng(seed)
+    distance = np.exp(rng.normal(-9, 1.5, n))
+    error = distance * rng.choice([1e-9, 1e-3, 0.3], n)
+    if seed == 1:
+        distance[:50], error[7] = 0.0, np.inf
+    return distance, error
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_counted_distances_err_to_the_safe_side(seed):
+    distance, error = distances(seed)
+    every = RowDistances(distance=distance, error_bound=error)
+    # The second one's largest rows lie past the top.
+    top = float(np.max(distance)) * (1.0 if seed < 2 else 0.1)
+    one = SketchedDistances.of(distance, error, top)
+    parts = [
+        SketchedDistances.of(d, e, top)
+        for d, e in zip(np.array_split(distance, 7), np.array_split(error, 7), strict=True)
+    ]
+    total = parts[3]
+    for part in [*parts[:3], *parts[4:]]:
+        total = total.merged(part)
+    ranks = np.array([1, 2, 3, 40, 2_000, 2_001, 3_000, 4_001])
+    width = 2 * Sketch.RELATIVE_ERROR
+    for found in (one, total):
+        for name in ("rows", "farthest", "largest", "least"):
+            assert getattr(found, name) == getattr(every, name), name
+        near = np.array([found.near(int(rank)) for rank in ranks])
+        true = np.array([every.near(int(rank)) for rank in ranks])
+        assert np.all(near <= true)
+        assert np.any(near < true)
+        inside = true < top
+        assert np.all(near[inside] >= true[inside] * (1 - width))
+        far, true = found.far(ranks), every.far(ranks)
+        assert np.all(far >= true)
+        inside = (true < top * (1 - width)) & (true > 0)
+        assert np.all(far[inside] <= true[inside] * (1 + width))
+        assert far[0] == true[0] == found.farthest
+        assert far[-1] == true[-1]
+    np.testing.assert_array_equal(total.at(ranks), one.at(ranks))
+    if seed < 2:
+        np.testing.assert_allclose(one.at(ranks), every.at(ranks), rtol=Sketch.RELATIVE_ERROR)
+        assert one.median == pytest.approx(every.median, rel=Sketch.RELATIVE_ERROR)
+    assert one.at(np.array([1]))[0] == every.largest
+
+
+def test_a_distance_that_is_no_number_is_not_counted():
+    with pytest.raises(ArithmeticError):
+        SketchedDistances.of(np.array([1.0, math.nan]), np.zeros(2), 1.0)
+    # An error that is none proves nothing: the row may be anywhere.
+    found = SketchedDistances.of(np.array([0.5, 0.25]), np.array([math.nan, 0.0]), 1.0)
+    assert found.farthest == math.inf
+    assert found.near(2) == 0
+
+
+# -- models on held-out rows -----------------------------------------------------------------------
+
+
+def block_of(start, rows):
+    X = np.zeros((rows, 1))
+    return StreamBlock(start=start, X=X, y=X[:, 0], ids=None, encoded=None, clipped=0)
+
+
+def test_a_rows_fold_is_its_own_whatever_block_it_is_in():
+    folds = Folds(count=7, key=2**64 - 3)
+    whole, chance = folds.of(block_of(0, 70_000)), folds.chance(block_of(0, 70_000))
+    np.testing.assert_array_equal(folds.of(block_of(12_345, 600)), whole[12_345:12_945])
+    np.testing.assert_array_equal(folds.chance(block_of(12_345, 600)), chance[12_345:12_945])
+    assert not np.array_equal(Folds(count=7, key=2).of(block_of(0, 70_000)), whole)
+    # As even as chance has it, and each fold's chances too; false alarms: one in 10⁶.
+    counts = np.histogram2d(whole, chance, bins=(7, 10), range=((0, 7), (0, 1)))[0]
+    assert counts.sum() == 70_000
+    statistic = float(np.sum((counts - 1_000) ** 2) / 1_000)
+    assert statistic < chi2.isf(1e-6, 69)
+    # Rows taken by turns are not: they are too even, or fall with the chance.
+    assert np.sum((np.bincount(whole[:7_000]) - 1_000) ** 2) > 0
+
+
+def rows_of(prepared):
+    stream = prepared.objective.stream
+    blocks = [block for item in stream.items() for block in stream.blocks(item)]
+    X, y = (np.concatenate([getattr(block, name) for block in blocks]) for name in "Xy")
+    return X, y
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
+@pytest.mark.parametrize("steps", [12, 0])
+def test_minimisers_of_all_folds_are_found_together(parquet, engine, monkeypatch, loss, steps):
+    monkeypatch.setattr(_streamed_utility, "_STEPS", steps)
+    prepared = prepared_of(parquet, engine, loss, size=512)
+    problem = prepared.objective
+    folds = Folds(count=3, key=5)
+    found = _streamed_utility._minimised(problem, folds, problem.minimiser(1e-12).theta)
+    X, y = rows_of(prepared)
+    where = folds.of(block_of(0, len(y)))
+    for fold in range(3):
+        kept = where != fold
+        alone = Problem(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
+        exact = minimise(alone, tolerance=1e-12).theta
+        np.testing.assert_allclose(found.thetas[fold], exact, atol=2e-9 / 0.01)
+        assert np.linalg.norm(problem.minimiser(1e-12).theta - exact) > 1e-4
+        assert found.kept[fold] == np.count_nonzero(kept)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_the_utility_is_that_of_a_naive_loop(parquet, engine, loss):
+    prepared = prepared_of(parquet, engine, loss, size=512)
+    problem, how = prepared.objective, prepared.mechanism
+    epsilons = np.array([0.5, 20.0])
+    base = problem.minimiser(1e-12).theta
+    found = streamed_utility(
+        problem, how, base, epsilons, folds=3, releases=4, rng=np.random.default_rng(3)
+    )
+    rng = np.random.default_rng(3)
+    folds = Folds(count=3, key=int(rng.integers(2**64, dtype=np.uint64)))
+    draws = how.unit_noise.sample(12, rng).reshape(3, 4, -1)
+    X, y = rows_of(prepared)
+    where = folds.of(block_of(0, len(y)))
+    scores, ends = np.empty((3, 2, 4)), np.empty((3, 2))
+
+    def score(z, labels):
+        if loss == "logistic":
+            return np.mean((z > 0) == (labels > 0))
+        return 1 - np.sum((z - labels) ** 2) / np.sum((labels - labels.mean()) ** 2)
+
+    for fold in range(3):
+        kept, held = where != fold, where == fold
+        alone = Problem(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
+        theta = minimise(alone, tolerance=1e-12).theta
+        labels = y[kept]
+        known = np.log(np.sum(labels > 0) / np.sum(labels < 0))
+        known = known if loss == "logistic" else labels.mean()
+        ends[fold] = score(np.full(held.sum(), known), y[held]), score(X[held] @ theta, y[held])
+        for place, epsilon in enumerate(epsilons):
+            scale = replace(how, rows=int(kept.sum()), epsilon=float(epsilon)).resolution
+            for model in range(4):
+                z = X[held] @ (theta + scale * draws[fold, model])
+                scores[fold, place, model] = score(z, y[held])
+    _, curve = found.leading
+    np.testing.assert_allclose(curve.mean, scores.mean(axis=(0, 2)), rtol=1e-6)
+    np.testing.assert_allclose([curve.base_rate, curve.noiseless], ends.mean(axis=0), rtol=1e-6)
+    means = scores.mean(axis=2)
+    np.testing.assert_allclose(curve.error, means.std(axis=0, ddof=1) / np.sqrt(3), rtol=1e-5)
+
+
+def test_very_large_folds_are_thinned(parquet, engine, monkeypatch):
+    prepared = prepared_of(parquet, engine, size=512)
+    problem, folds = prepared.objective, Folds(count=2, key=9)
+    base = problem.minimiser(1e-12).theta
+    held = _streamed_utility._minimised(problem, folds, base).held
+    X, y = rows_of(prepared)
+    where = folds.of(block_of(0, len(y)))
+    for most in (200, 10**6):
+        monkeypatch.setattr(_streamed_utility, "MOST_SCORED", most)
+        for fold, (rows, labels) in enumerate(_streamed_utility._scored_rows(problem, folds, held)):
+            here = where == fold
+            share = min(1, most / here.sum())
+            for sign in (1, -1):
+                count = math.ceil(share * np.sum(here & (y == sign)) - 1e-9)
+                assert np.sum(labels == sign) == count
+            inside = {row.tobytes() for row in X[here]}
+            assert all(row.tobytes() in inside for row in rows)
+            assert len({row.tobytes() for row in rows}) == len(labels)
+
+
+def test_a_class_that_a_fold_lacks_is_told(engine, tmp_path):
+    rows = table(400)
+    few = np.where(np.arange(400) < 10, "yes", "no")
+    path = tmp_path / "few.parquet"
+    pq.write_table(rows.set_column(rows.column_names.index("y"), "y", pa.array(few)), path)
+    # Every other seed leaves one out; this one does.
+    with pytest.raises(InvalidInput, match="no row of the rarer class; take fewer folds"):
+        streamed(str(path), engine, tmp_path, seed=1, folds=5, models=10)
+    with pytest.raises(InvalidInput, match="folds=6: the rarer class has 10 rows"):
+        streamed(str(path), engine, tmp_path, folds=6, models=10)
+
+
+# -- ranked ----------------------------------------------------------------------------------------
+
+
+def test_few_rows_are_ranked_as_in_memory(parquet, engine, tmp_path):
+    options = {"folds": 0, "models": 30, "epsilons": [1.0, 50.0]}
+    choice, _ = streamed(parquet, engine, tmp_path, **options)
+    sweep = choice.sweep
+    expected = in_memory(parquet, **options).sweep
+    models, _ = np.random.SeedSequence(sweep.seed.entropy, spawn_key=sweep.seed.spawn_key).spawn(2)
+    noise = sweep.mechanism.unit_noise
+    draws = noise.sample(30, np.random.default_rng(models))
+    near = expected.neighbours
+    every = rank_averages(near.shifts, near.distance, noise, expected.resolutions, draws)
+    for found, true in zip(choice.ranked, every.mean, strict=True):
+        np.testing.assert_allclose(found, true, rtol=1e-3, atol=1e-5 * true[-1])
+    np.testing.assert_array_equal(choice.ranks, np.arange(1, ROWS + 1))
+    assert choice.rank_error == 0
+
+
+def test_a_sample_of_many_rows_is_ranked_to_its_stated_error(
+    parquet, engine, tmp_path, monkeypatch
+):
+    options = {"folds": 0, "models": 20, "epsilons": [1.0, 3e3]}
+    every, _ = streamed(parquet, engine, tmp_path, **options)
+    assert every.ranked.shape == (2, ROWS)
+    monkeypatch.setattr(_streamed_ranked, "RANKED_ROWS", 800)
+    some, _ = streamed(parquet, engine, tmp_path / "again", size=128, **options)
+    assert len(some.ranks) == 800
+    assert np.all(np.diff(some.ranks) > 0)
+    assert (some.ranks[0], some.ranks[-1]) == (2, ROWS - 1)
+    # P(sup∣F_s − F∣ > t) ≤ 2e^(−2st²) in each of 40 models: 1e-3 in all.
+    assert 40 * 2 * math.exp(-2 * 800 * some.rank_error**2) == pytest.approx(1e-3)
+
+    def is_between(error):
+        off = math.ceil(error * ROWS) + 2
+        low = np.maximum(some.ranks - off, 1) - 1
+        high = np.minimum(some.ranks + off, ROWS) - 1
+        inside = (every.ranked[:, low] <= some.ranked) & (some.ranked <= every.ranked[:, high])
+        return bool(np.all(inside))
+
+    assert is_between(some.rank_error)
+    assert not is_between(some.rank_error / 20)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Run the job on one file of 700 rows, cut into parts of 256 rows."""
+    monkeypatch.setattr("expost.data.stream._BLOCK_ROWS", 64)
+    monkeypatch.setattr("expost.data.readers._BLOCKS_AN_ITEM", 4)
+    monkeypatch.setattr(epsilon_job.TransitionDisplay, "png", lambda display: b"\x89PNG")
+    monkeypatch.setattr(streaming, "made_now", lambda: "2026-11-16 12:00 UTC")
+    monkeypatch.setattr(streaming.secrets, "token_hex", lambda count: "5a" * count)
+    path = tmp_path / "people.parquet"
+    pq.write_table(table(700).drop_columns(["value"]), path, row_group_size=300)
+
+    def call(out="o", *, engine="local:2", resume=False, progress=SILENT, **options):
+        values = {"models": 10, "folds": 2, "regularization": 0.01, **options}
+        job = EpsilonJob(
+            source=str(path),
+            target="y",
+            out=tmp_path / out,
+            name="people.parquet",
+            id_column="key",
+            streaming=Streaming(engine=engine, resume=resume),
+            **values,
+        )
+        return epsilon_job.run(job, progress)
+
+    return call
+
+
+def contents(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monkeypatch):
+    out = tmp_path / "o"
+    outcome = asked(seed=4, engine="local:1")
+    undisturbed = contents(out)
+    names = {name.split("/")[0] for name in undisturbed}
+    assert names == {
+        "encoding.CURATOR-ONLY.json",
+        "epsilon.CURATOR-ONLY.json",
+        "epsilon.CURATOR-ONLY.parquet",
+        "report.CURATOR-ONLY.html",
+        "summary.CURATOR-ONLY.json",
+        "transition.CURATOR-ONLY.png",
+    }
+    assert sum(name.startswith("epsilon.CURATOR-ONLY.parquet/part-") for name in undisturbed) == 3
+    assert outcome.files["table"].name == "epsilon.CURATOR-ONLY.parquet"
+    assert pq.read_table(outcome.files["table"]).num_rows == 700
+    assert parse_json(undisturbed["summary.CURATOR-ONLY.json"]).epsilon.rows == 700
+    assert outcome.command[:3] == ("expost", "profile", str(tmp_path / "people.parquet"))
+
+    shutil.rmtree(out)
+    asked(seed=4, engine="local:3")
+    assert contents(out) == undisturbed
+
+    # Over an earlier run, with a seed of the run's own: other models.
+    asked(force=True)
+    drawn = contents(out)
+    assert drawn.keys() == undisturbed.keys()
+    assert drawn["epsilon.CURATOR-ONLY.json"] != undisturbed["epsilon.CURATOR-ONLY.json"]
+
+    # The second part cannot be written; then a fold fails; then the process ends at the last step.
+    shutil.rmtree(out)
+    write, written = PartStore.write, []
+
+    def full(store, index, rows):
+        if index >= 1:
+            raise OSError(28, "No space left on device")
+        written.append(index)
+        return write(store, index, rows)
+
+    monkeypatch.setattr(PartStore, "write", full)
+    with pytest.raises(InvalidInput, match=r"No space left.*go on with --resume"):
+        asked()
+    assert written == [0]
+    assert [path.name for path in out.iterdir()] == [".expost-run"]
+    monkeypatch.setattr(
+        PartStore, "write", lambda *part: (written.append(part[1]), write(*part))[1]
+    )
+    with monkeypatch.context() as broken:
+        broken.setattr(_streamed_epsilon, "streamed_utility", lambda *a, **k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            asked(resume=True)
+    # No part was made twice.
+    assert sorted(written) == [0, 1, 2]
+    with monkeypatch.context() as broken:
+        broken.setattr(streaming.Run, "finish", lambda run: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            asked(resume=True)
+    asked(resume=True)
+    assert contents(out) == drawn
+    assert sorted(written) == [0, 1, 2]
+
+
+def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_path, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(_streamed_epsilon, "streamed_utility", lambda *a, **k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            asked()
+    for options, words in (({"max_belief": 0.6}, "--max-belief"), ({"seed": 3}, "--seed")):
+        with pytest.raises(InvalidInput, match=f"differs in {words}"):
+            asked(resume=True, **options)
+    with pytest.raises(InvalidInput, match="pass --resume to go on"):
+        asked()
+    monkeypatch.setattr(stream_epsilon, "task_of", lambda *task: kept)
+    kept = json.loads((tmp_path / "o" / ".expost-run" / "state.json").read_text())["task"]
+    rows = table(700, seed=8).drop_columns(["value"])
+    pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)
+    with pytest.raises(InvalidInput, match="its rows are not those that the run was begun with"):
+        asked(resume=True)
+
+
+def test_objective_perturbation_is_refused_before_anything_is_done(asked, tmp_path):
+    with pytest.raises(InvalidInput) as refused:
+        asked(mechanism="objective")
+    assert str(refused.value).startswith("mechanism='objective': its sweep minimises")
+    assert "--memory" in str(refused.value)
+    assert "mechanism='output'" in str(refused.value)
+    assert not (tmp_path / "o").exists()
+
+
+def test_every_pass_is_told(asked):
+    heard = Heard()
+    asked(progress=heard, folds=0)
+    assert len(heard.phases) == epsilon_job.PHASES
