@@ -70,7 +70,7 @@ def _program(
     lists what it spent.
 
     **Exit codes.** 0: done. 1: `doctor` found something broken. 2: a mistake in what was asked:
-    one sentence, and nothing is written. 130: interrupted.
+    one sentence, and nothing is written. 130, 143: interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR, and OMP_NUM_THREADS (processors).
 

@@ -6,6 +6,7 @@ All of it goes to stderr, and a reader of stderr who goes away costs no result.
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from expost._cli_mistakes import sentence
+from expost._cli_mistakes import Terminated, interruption, sentence
 from expost._cli_pace import Moment, Tracker
 from expost._progress import SILENT, Progress
 
@@ -189,8 +190,9 @@ def _logged(phases: int) -> Iterator[Progress]:
     except BaseException as error:
         tracker.close()
         message, code = sentence(error), 2
-        if isinstance(error, KeyboardInterrupt):
-            message, code = "interrupted.", 130
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            message = interruption(error)
+            code = 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
         # The words of an error that nobody foresaw are not expost's, and might hold a cell.
         unforeseen = f"an error in expost itself ({type(error).__name__})."
         log.write("failed", error=message or unforeseen)

@@ -6,10 +6,13 @@ where the rest cannot be imported. The commands are in :mod:`expost._cli_app`.
 
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from expost._cli_mistakes import sentence
+from expost._cli_mistakes import Terminated, interruption, sentence
 
 __all__ = ["main"]
 
@@ -38,7 +41,13 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 (see above)
         _without_a_command_line(error)
     try:
-        app()
+        with _asked_to_end():
+            app()
+    except SystemExit as end:
+        told = interruption(end)
+        if told is not None:
+            _say(told)
+        raise
     except Exception as error:
         message = sentence(error)
         if message is None:
@@ -59,7 +68,29 @@ def _without_a_command_line(error: Exception) -> NoReturn:
     raise SystemExit(1)
 
 
-def _refuse(message: str) -> NoReturn:
+@contextmanager
+def _asked_to_end() -> Iterator[None]:
+    """Let SIGTERM end the work as Ctrl-C does; without this it would end in mid-air."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        # Somebody else's matter.
+        yield
+        return
+
+    def end(*_: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(message: str) -> None:
     # One line, whatever a path or a column is called.
     print(f"expost: {' '.join(message.splitlines())}", file=sys.stderr)
+
+
+def _refuse(message: str) -> NoReturn:
+    _say(message)
     raise SystemExit(2)
