@@ -1,0 +1,131 @@
+"""The sweep over ε of rows that are read from a Parquet file in blocks, and the memory it takes.
+
+Every size is run in a process of its own, by what ``expost epsilon --engine local:2`` runs: 25
+values of ε, every row's distance and critical ε written as parts, the utility of 200 models at
+each ε on held-out rows, the page. Then the rank-averaged profile of 200 models at each of the 25 ε,
+which the page does not show. Memory is the peak of the process as the kernel counts it.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import measure
+import numpy as np
+import pyarrow.parquet
+import scale
+
+from expost._jobs import epsilon
+from expost._jobs.streaming import Streaming
+from expost._streamed_epsilon import StreamedSweep
+from expost.engine import engine_of
+
+COLUMNS = 20
+ROWS = (10**6, 10**7)
+ENGINE = "local:2"
+
+
+class Passes:
+    """Counts the passes over all rows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def phase(self, name: str) -> None:
+        """Phases are not counted."""
+
+    def rows(self, total: int) -> None:
+        """A pass begins."""
+        self.count += 1
+
+    def advance(self, rows: int) -> None:
+        """It goes on."""
+
+
+def peak() -> float:
+    """GiB, so far."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
+
+
+def sweep(path: Path) -> dict[str, object]:
+    """Run the job, then rank; in a process that does nothing else."""
+    passes, start = Passes(), time.perf_counter()
+    out = path.with_name("choice")
+    job = epsilon.EpsilonJob(
+        source=str(path),
+        target="y",
+        out=out,
+        name=path.name,
+        seed=scale.SEED,
+        streaming=Streaming(engine=ENGINE),
+    )
+    outcome = epsilon.run(job, passes)
+    choice, found = outcome.choice, outcome.choice.sweep
+    assert isinstance(found, StreamedSweep)
+    assert choice.utility is not None
+    _, curve = choice.utility.leading
+    place = np.flatnonzero(choice.utility.epsilons == choice.recommended)
+    rows = sum(
+        pyarrow.parquet.read_metadata(part).num_rows
+        for part in outcome.files["table"].glob("part-*.parquet")
+    )
+    figures: dict[str, object] = {
+        "rows written": rows,
+        "seconds": round(time.perf_counter() - start, 1),
+        "passes over the rows": passes.count,
+        "gibibytes": peak(),
+        "values of epsilon": len(choice.epsilons),
+        "recommended": choice.recommended,
+        "low": choice.low,
+        "high": choice.high,
+        "epsilon for the belief": choice.epsilon_for_belief,
+        "accuracy there": round(float(curve.mean[place][0]), 4),
+        "accuracy without noise": round(curve.noiseless, 4),
+        "page bytes": outcome.files["report"].stat().st_size,
+    }
+    start = time.perf_counter()
+    with engine_of(ENGINE) as engine:
+        ranked = replace(found, problem=replace(found.problem, engine=engine)).ranked
+    assert ranked.mean.shape[0] == len(choice.epsilons)
+    return figures | {
+        "ranked seconds": round(time.perf_counter() - start, 1),
+        "ranked gibibytes": peak(),
+        "rows ranked": int(ranked.mean.shape[1]),
+        "rank error, share of rows": round(ranked.rank_error, 5),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--path", type=Path, help="sweep this file alone, and print the figures")
+    parser.add_argument("--record", action="store_true", help="also write docs/evidence")
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
+    options = parser.parse_args()
+    if options.path is not None:
+        print(json.dumps(sweep(options.path)))
+        return
+    table: dict[str, object] = {"columns": COLUMNS, "engine": ENGINE}
+    for rows in options.rows:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.parquet"
+            scale.write_rows(path, rows, COLUMNS)
+            command = [sys.executable, __file__, "--path", str(path)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            size = path.stat().st_size
+        figures = {"file in gibibytes": round(size / 2**30, 3), **json.loads(done.stdout)}
+        print(f"{rows:,} rows × {COLUMNS}")
+        for name, value in figures.items():
+            print(f"  {name:<{measure.WIDTH}} {value}", flush=True)
+        table[f"{rows} rows"] = figures
+    if options.record:
+        measure.record("stream-epsilon", __file__, scale.SEED, table)
+
+
+if __name__ == "__main__":
+    main()
