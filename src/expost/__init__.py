@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from expost._neighbours import Neighbours, neighbours
     from expost._privacy_profile import PrivacyProfile
     from expost._profile import profile
+    from expost._profile_stream import profile_stream
     from expost._publish import publish
     from expost._published import PublishedReport
     from expost._row_identifiability import RowIdentifiability
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         selection_cost,
         selection_probabilities,
     )
+    from expost._streamed_result import StreamedProfile
     from expost._tuning import SelectedRegularization, select_regularization
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
@@ -67,6 +69,7 @@ _CONTENTS = {
     "SampledMechanism": "_sampled",
     "SelectedRegularization": "_tuning",
     "SelectionCost": "_selection",
+    "StreamedProfile": "_streamed_result",
     "audit": "_audit",
     "audit_arrays": "_audit",
     "audit_sweep": "_audit_sweep",
@@ -77,6 +80,7 @@ _CONTENTS = {
     "list_release": "_ledger",
     "neighbours": "_neighbours",
     "profile": "_profile",
+    "profile_stream": "_profile_stream",
     "publish": "_publish",
     "select_privately": "_selection",
     "select_regularization": "_tuning",
@@ -125,6 +129,7 @@ __all__ = [
     "SampledMechanism",
     "SelectedRegularization",
     "SelectionCost",
+    "StreamedProfile",
     "audit",
     "audit_arrays",
     "audit_sweep",
@@ -135,6 +140,7 @@ __all__ = [
     "list_release",
     "neighbours",
     "profile",
+    "profile_stream",
     "publish",
     "select_privately",
     "select_regularization",

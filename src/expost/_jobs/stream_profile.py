@@ -104,7 +104,7 @@ def run(
     asked = job.streaming
     with (
         running(job.out, task, asked, force=job.force, lost=job.lost) as begun,
-        engine_of(asked.engine or "local") as engine,
+        engine_of("local" if asked.engine is None else asked.engine) as engine,
     ):
         work = _Work(
             job=job,

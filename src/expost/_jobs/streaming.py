@@ -61,7 +61,7 @@ class Streaming:
     ``memory``  bytes that rows may take before they are no longer held; None: half of all.
     """
 
-    engine: str | None = None
+    engine: Any = None
     resume: bool = False
     memory: int | None = None
 

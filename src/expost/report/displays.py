@@ -13,10 +13,12 @@ import numpy as np
 from expost import _validate
 from expost._neighbours import Neighbours
 from expost._privacy_profile import PrivacyProfile
+from expost._streamed_result import StreamedProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display, drawn_places
-from expost.types import FloatArray
+from expost.report.slider import curve_ranks
+from expost.types import FloatArray, IntArray
 
 __all__ = ["HeatMapDisplay", "ProfileDisplay", "SphereDisplay", "WorstCaseDisplay"]
 
@@ -30,6 +32,7 @@ class ProfileDisplay(Display):
 
     ``scores``   (n,) ascending: exposures, or distances where there is no noise.
     ``typical``  (n,) ascending in its own right, or None.
+    ``ranks``    (n,) where these are a few of all rows: their ranks, from 1 for the least exposed.
     """
 
     scores: FloatArray
@@ -37,8 +40,21 @@ class ProfileDisplay(Display):
     worst_case: float | None
     measure: str
     unit: str = "row"
+    ranks: IntArray | None = None
 
     is_marked = True
+
+    @classmethod
+    def from_stream(cls, profile: StreamedProfile) -> "ProfileDisplay":
+        """The curves of a profile whose rows lie on the disk, at a few hundred ranks."""
+        ranks = np.sort(len(profile) + 1 - curve_ranks(len(profile)))
+        return cls(
+            scores=profile.scores_of(ranks),
+            typical=profile.typical_of(ranks),
+            worst_case=None if profile.is_noiseless else profile.worst_case,
+            measure="distance" if profile.is_noiseless else "exposure",
+            ranks=ranks,
+        )
 
     @classmethod
     def from_profile(cls, profile: PrivacyProfile) -> "ProfileDisplay":
@@ -60,10 +76,11 @@ class ProfileDisplay(Display):
     def _draw(self, ax: Any) -> None:
         """Draw the curves; scores of 0 have no place on the log scale and are left out."""
         at = drawn_places(len(self.scores))
-        ax.plot(at + 1, _positive(self.scores)[at], color=BLUE, lw=2, label="this model")
+        x = at + 1 if self.ranks is None else self.ranks[at]
+        ax.plot(x, _positive(self.scores)[at], color=BLUE, lw=2, label="this model")
         if self.typical is not None:
             typical = _positive(self.typical)[at]
-            ax.plot(at + 1, typical, color=ORANGE, lw=1.6, ls="--", label="typical model")
+            ax.plot(x, typical, color=ORANGE, lw=1.6, ls="--", label="typical model")
         if self.worst_case is not None:
             ax.axhline(
                 self.worst_case,

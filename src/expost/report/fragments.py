@@ -16,6 +16,7 @@ from expost._choice import EpsilonChoice
 from expost._privacy_profile import PrivacyProfile
 from expost._published import PublishedReport
 from expost._row_identifiability import RowIdentifiability
+from expost._streamed_result import StreamedProfile
 from expost.errors import InvalidInput
 from expost.report.audit_collect import collect_audit
 from expost.report.audits_part import collect_audits
@@ -29,6 +30,7 @@ from expost.report.plots import audience_of
 from expost.report.profile_collect import collect_profile
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
+from expost.report.stream_collect import collect_stream
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
@@ -44,6 +46,7 @@ PARTS: Mapping[type, tuple[str, Callable[[Any], Part], tuple[str, ...]]] = {
     PrivacyProfile: ("profile", collect_profile, ("profile.html", "top.html")),
     PublishedReport: ("published", collect_published, ("published.html",)),
     RowIdentifiability: ("beliefs", collect_beliefs, ("beliefs.html",)),
+    StreamedProfile: ("profile", collect_stream, ("profile.html", "top.html")),
 }
 # Where an id stands or is pointed at. Text from outside has no quotes left: Jinja escapes them.
 _ID = re.compile(r'(?<![\w-])(id|for|href|aria-labelledby|aria-describedby|clip-path)="([^"]*)"')

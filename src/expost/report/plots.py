@@ -26,6 +26,7 @@ from expost._published import PublishedReport
 from expost._row_figures import EstimatedLosses
 from expost._row_identifiability import RowIdentifiability
 from expost._selection import SelectionCost
+from expost._streamed_result import StreamedProfile
 from expost._transcript import IndividualEpsilon
 from expost._tuning import SelectedRegularization
 from expost.attacks.lower_bounds import LowerBound
@@ -39,6 +40,7 @@ from expost.report.audit_displays import ExposureDisplay, RocDisplay
 from expost.report.audit_part import CurvePoint
 from expost.report.audit_sweep_display import AuditSweepDisplay
 from expost.report.display import BLUE, GREY, INK, ORANGE, Display, PanelsDisplay
+from expost.report.displays import ProfileDisplay
 from expost.report.group_displays import ComparisonDisplay, GroupsDisplay, LedgerDisplay
 from expost.report.paper_displays import Curve, CurvesDisplay
 from expost.report.risk_displays import RiskDisplay
@@ -165,6 +167,7 @@ PLOTS: Mapping[type, Maker] = {
     SelectedRegularization: plots_named.selected_regularization,
     SelectionCost: plots_named.selection_cost,
     Snapshots: plots_training.snapshots,
+    StreamedProfile: ProfileDisplay.from_stream,
     Transcript: plots_training.transcript,
 }
 
