@@ -33,6 +33,8 @@ SEED = 20261116
 COLUMNS = 50
 ROWS = (10**5, 10**6, 10**7)
 _CHUNK = 2**17
+# A layout that many writers choose: readers decode whole row groups.
+_GROUP = 2**15
 
 
 def write_rows(path: Path, rows: int, columns: int = COLUMNS) -> None:
@@ -46,7 +48,7 @@ def write_rows(path: Path, rows: int, columns: int = COLUMNS) -> None:
             X = rng.standard_normal((min(_CHUNK, rows - start), columns))
             noisy = X @ weights + 3 * rng.standard_normal(len(X))
             y = np.where(noisy > 0, "yes", "no")
-            file.write_table(pa.table([*X.T.copy(), y], schema=schema))
+            file.write_table(pa.table([*X.T.copy(), y], schema=schema), row_group_size=_GROUP)
 
 
 def profile(path: Path, engine: str) -> tuple[float, float]:

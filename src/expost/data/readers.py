@@ -22,14 +22,22 @@ from expost.data._sql import as_double
 from expost.data.sources import Table
 from expost.errors import InvalidInput
 
-__all__ = ["Block", "HandedReader", "ParquetReader", "Reader", "TableReader", "reader_of"]
+__all__ = [
+    "Block",
+    "HandedReader",
+    "ParquetReader",
+    "Reader",
+    "TableReader",
+    "reader_of",
+    "typed_cells",
+]
 
 # Rows that are decoded at a time.
 _FETCH = 2**14
 # Numbers that float64 holds as they are.
 _EXACT = (pa.float64(), pa.float32(), pa.int32(), pa.int16(), pa.int8(), pa.uint16(), pa.uint8())
 # Blocks that one worker reads one after another: a row group is decoded once.
-_BLOCKS_AN_ITEM = 8
+_BLOCKS_AN_ITEM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,26 +158,10 @@ class ParquetReader:
         """The blocks of a range; each becomes typed cells as a whole table's would."""
         start = item.start
         for table in self._raw(item):
-            batch = pa.RecordBatch.from_arrays(self._typed(table), names=list(self.columns))
+            cells = typed_cells(self.label, table, self.names, self.expressions)
+            batch = pa.RecordBatch.from_arrays(cells, names=list(self.columns))
             yield Block(start=start, batch=batch)
             start += batch.num_rows
-
-    def _typed(self, table: Any) -> list[Any]:
-        """The typed cells of a block, column by column; plain numbers are taken as they are."""
-        cells = {
-            number: table.column(short).cast(pa.float64()).combine_chunks()
-            for number, (_, short) in enumerate(self.names)
-            if self.expressions[number] == as_double(short) and table.column(short).type in _EXACT
-        }
-        others = [number for number in range(len(self.names)) if number not in cells]
-        if others:
-            wanted = [self.expressions[number] for number in others]
-            held = table.select([self.names[number][1] for number in others])
-            relation = Relation(label=self.label, clause="source", arrow=held)
-            found = pa.Table.from_batches(relation.batches(wanted, size=max(table.num_rows, 1)))
-            for number, column in zip(others, found.combine_chunks().columns, strict=True):
-                cells[number] = column.combine_chunks()
-        return [_one(cells[number]) for number in range(len(self.names))]
 
     def _raw(self, item: Span) -> Iterator[Any]:
         """Undecoded cells of the range, in tables of one block each."""
@@ -244,6 +236,26 @@ class ParquetReader:
         return pa.table(arrays)
 
 
+def typed_cells(
+    label: str, table: Any, names: Sequence[tuple[str, str]], expressions: Sequence[str]
+) -> list[Any]:
+    """The typed cells of a block, column by column; plain numbers are taken as they are."""
+    cells = {
+        number: table.column(short).cast(pa.float64()).combine_chunks()
+        for number, (_, short) in enumerate(names)
+        if expressions[number] == as_double(short) and table.column(short).type in _EXACT
+    }
+    others = [number for number in range(len(names)) if number not in cells]
+    if others:
+        wanted = [expressions[number] for number in others]
+        held = table.select([names[number][1] for number in others])
+        relation = Relation(label=label, clause="source", arrow=held)
+        found = pa.Table.from_batches(relation.batches(wanted, size=max(table.num_rows, 1)))
+        for number, column in zip(others, found.combine_chunks().columns, strict=True):
+            cells[number] = column.combine_chunks()
+    return [_one(cells[number]) for number in range(len(names))]
+
+
 def _one(column: Any) -> Any:
     """A column as one array."""
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
@@ -259,7 +271,12 @@ def _with_constants(batch: Any, cells: dict[str, str | None]) -> Any:
 
 def reader_of(table: Table, columns: Sequence[str], size: int) -> Reader:
     """The reader of a table's ``columns``, in blocks of ``size`` rows."""
+    # Imported here: it builds on this module.
+    from expost.data.dask_rows import DaskFeed, DaskReader
+
     origin = table.origin
+    if isinstance(origin.relation.arrow, DaskFeed):
+        return DaskReader.of(table, columns, size)
     if not origin.parquet:
         return TableReader(table=table, columns=tuple(columns), size=size)
     needed = {name: origin[name].sql for name in columns}

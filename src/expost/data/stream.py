@@ -4,7 +4,7 @@ Blocks have a size that is fixed by the number of columns alone, so that neither
 nor workers nor machines change what a pass adds up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,9 @@ from expost.types import FloatArray
 
 __all__ = ["RowStream", "StreamBlock", "block_rows"]
 
-# A block has at most so many rows, and so many entries of float64: 32 MiB.
+# A block has at most so many rows, and so many entries of float64: 8 MiB.
 _BLOCK_ROWS = 2**15
-_BLOCK_ENTRIES = 2**22
+_BLOCK_ENTRIES = 2**20
 
 
 def block_rows(columns: int) -> int:
@@ -85,6 +85,27 @@ class RowStream:
             label_bound=label_bound,
             id_column=key,
         )
+
+    @classmethod
+    def of_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        ball: UnitBall,
+        *,
+        classes: Sequence[Any] | None = None,
+        label_bound: float | None = None,
+        size: int | None = None,
+    ) -> "RowStream":
+        """The rows of Dask arrays X (n, d) and y (n,), whose numbers are taken as they are.
+
+        ``classes``: the two labels in y, the one that counts as −1 first; None: y is a number.
+        """
+        from expost.data.dask_rows import array_encoding, array_table
+
+        table = array_table(X, y, text=classes is not None)
+        encoding = array_encoding(X.shape[1], ball, classes)
+        return cls.of(table, encoding, ball, label_bound=label_bound, size=size)
 
     @property
     def rows(self) -> int:
