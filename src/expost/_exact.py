@@ -11,6 +11,7 @@ from expost._numerics import ROUNDOFF, gamma
 from expost._refinement import (
     Block,
     Neighbourhood,
+    above,
     frozen_newton,
     hessian_at,
     increment_error,
@@ -24,9 +25,6 @@ from expost.losses import HuberHinge, Logistic
 from expost.types import FloatArray, IntArray
 
 __all__ = ["refine", "refine_steps"]
-
-# The share of a distance below which nothing more is gained by a step.
-_FINISHED = 1e-9
 
 
 def refine(
@@ -44,26 +42,26 @@ def refine_steps(
     step: Step,
     found: tuple[Shifts, FloatArray, FloatArray],
     *,
+    tolerance: float,
     tensor: FloatArray | None,
     beside: BesideKnots | None,
 ) -> tuple[Shifts, FloatArray, FloatArray]:
     """Newton steps to some neighbours, improved by what is known of all rows together.
 
-    ``found``   the shifts, their lengths and errors.
-    ``tensor``  Σ f‴ x⊗x⊗x, for one step of third order;
-    ``beside``  the rows beside a knot, for Newton steps until nothing is left to gain.
-
-    Every neighbour takes the same steps, whichever others there are beside it.
+    ``found``      the shifts, their lengths and errors.
+    ``tolerance``  the share of a distance that an error may be without being improved.
+    ``tensor``     Σ f‴ x⊗x⊗x, for one step of third order;
+    ``beside``     the rows beside a knot, for Newton steps with the frozen Hessian.
     """
-    if tensor is None and beside is None:
+    rows = above(found[1], found[2], tolerance)
+    if not len(rows) or (tensor is None and beside is None):
         return found
     shift, distance, error = arrays = (found[0].all(), found[1], found[2])
-    every = np.arange(len(shift))
     near = _Changed(expansion=expansion, step=step, found=arrays, third=tensor, beside=beside)
     if tensor is not None:
-        third_order(near, every, *arrays)
+        third_order(near, rows, *arrays)
     if beside is not None:
-        frozen_newton(near, every, *arrays, _FINISHED)
+        frozen_newton(near, rows, *arrays, tolerance)
     return Shifts.dense(shift), distance, error
 
 
@@ -81,8 +79,8 @@ class _Changed(Neighbourhood):
     def of(cls, expansion: Expansion, tolerance: float) -> "_Changed":
         step, shifts, distance, error = newton_shifts(expansion)
         found, beside = (shifts.all(), distance, error), None
-        loose = ~(error <= tolerance * distance)
-        if isinstance(expansion.loss, HuberHinge) and np.any(loose):
+        loose = above(distance, error, tolerance)
+        if isinstance(expansion.loss, HuberHinge) and len(loose):
             # Refined steps are a little longer, some of them.
             reach = 1.5 * float(np.max(energies(expansion, found[0][loose])))
             if reach < np.inf:

@@ -30,6 +30,7 @@ from expost.types import FloatArray, IntArray
 __all__ = [
     "Block",
     "Neighbourhood",
+    "above",
     "frozen_newton",
     "hessian_at",
     "increment_error",
@@ -124,14 +125,16 @@ def refined(
     """Shifts (p, d), their lengths and errors, each brought below the tolerance if it can be."""
     problem = neighbourhood.expansion.problem
     found = shift, distance, error = neighbourhood.newton()
-    open_rows = _above(distance, error, tolerance)
+    open_rows = above(distance, error, tolerance)
     smooth = isinstance(problem.loss, Logistic)
     if len(open_rows) and smooth and problem.columns <= _TENSOR_COLUMNS:
         third_order(neighbourhood, open_rows, *found)
-        open_rows = _above(distance, error, tolerance)
+        open_rows = above(distance, error, tolerance)
     if len(open_rows):
         frozen_newton(neighbourhood, open_rows, *found, tolerance)
-        open_rows = _above(distance, error, tolerance)
+        open_rows = above(distance, error, tolerance)
+        if problem.loss.third_ratio is None:
+            open_rows = _promising(neighbourhood, open_rows, shift, distance, tolerance)
     for row in open_rows:
         _own_newton(neighbourhood, int(row), *found, tolerance)
     return shift, distance, error
@@ -139,7 +142,7 @@ def refined(
 
 def warn_of(distance: FloatArray, error: FloatArray, tolerance: float, *, stacklevel: int) -> None:
     """Say how many shifts stayed above the tolerance."""
-    missed = _above(distance, error, tolerance)
+    missed = above(distance, error, tolerance)
     if len(missed):
         warnings.warn(
             f"{len(missed)} of {len(distance)} shifts have an error bound above {tolerance:.1g} of"
@@ -149,7 +152,8 @@ def warn_of(distance: FloatArray, error: FloatArray, tolerance: float, *, stackl
         )
 
 
-def _above(distance: FloatArray, error: FloatArray, tolerance: float) -> IntArray:
+def above(distance: FloatArray, error: FloatArray, tolerance: float) -> IntArray:
+    """The neighbours whose error is more than that share of their distance."""
     return np.flatnonzero(~(error <= tolerance * distance))
 
 
@@ -289,6 +293,27 @@ def frozen_newton(
                 break
             moved = current - block.solve(gradient)
             chosen, current, before = chosen[going], moved[going], size[going]
+
+
+def _promising(
+    neighbourhood: Neighbourhood,
+    rows: IntArray,
+    shift: FloatArray,
+    distance: FloatArray,
+    tolerance: float,
+) -> IntArray:
+    """Of a kinked loss those whose certificate would be met if rounding were all that is left.
+
+    No step mends what the residual of the base costs, and none finds more curvature.
+    """
+    kept, together = [], max(1, min(_PASS_ROWS, _PASS_ENTRIES // neighbourhood.width))
+    for start in range(0, len(rows), together):
+        chosen = rows[start : start + together]
+        block = neighbourhood.take(chosen)
+        _, rounding = block.gradient(shift[chosen])
+        bound = _certify(neighbourhood.expansion, block, shift[chosen], rounding)
+        kept.append(chosen[bound <= tolerance * distance[chosen]])
+    return np.concatenate(kept) if kept else rows
 
 
 def _own_newton(

@@ -4,9 +4,9 @@ Rows in memory are refined one by one where Newton's certificate leaves more tha
 their distance open (:mod:`expost._refinement`). Of a stream either nearly every row needs it or
 none does, since the error of a step falls like 1/n; so the first rows decide for all of them. Then
 
-logistic     one pass sums K = Σ f‴ x⊗x⊗x, and every row takes a step of third order;
-Huber hinge  one pass gathers the rows beside a knot, a number that does not grow with n, and every
-             row takes Newton steps that are exact but for rounding.
+logistic     one pass sums K = Σ f‴ x⊗x⊗x, and loose rows take a step of third order;
+Huber hinge  one pass gathers the rows beside a knot, a number that does not grow with n, and loose
+             rows take Newton steps whose residual is known but for rounding.
 
 Whatever the first rows say, every certificate holds.
 """
@@ -51,7 +51,12 @@ class Refinement:
         change = change_of(block, expansion.base.theta, expansion.loss)
         step, *_ = newton = newton_steps(expansion, (change,))
         shifts, distance, error = refine_steps(
-            expansion, step, newton[1:], tensor=self.tensor, beside=self.beside
+            expansion,
+            step,
+            newton[1:],
+            tolerance=LOOSE,
+            tensor=self.tensor,
+            beside=self.beside,
         )
         return shifts, distance, sound_error(expansion, (change,), distance, error)
 
