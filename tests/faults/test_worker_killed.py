@@ -66,20 +66,24 @@ class Struck:
 def killed_while_running(job, engine, *, after, moment, victims):
     """Run the job, kill the victims in its middle, and compare."""
     run, wanted, _ = job
-    client = engine._client
-    client.wait_for_workers(2, timeout=60)
-    before = client.run(os.getpid)
+    wait_until(lambda: len(living(engine)) == 2, 60)
+    chosen = [living(engine)[place] for place in victims]
 
     def blow():
-        for place in victims:
-            os.kill(sorted(before.values())[place], signal.SIGKILL)
+        for pid in chosen:
+            os.kill(pid, signal.SIGKILL)
 
     struck = Struck(engine, after=after, moment=moment, blow=blow)
     found = run(struck)
     struck.timer.join()
-    for place in victims:
-        assert not alive(sorted(before.values())[place])
+    assert not any(map(alive, chosen))
     return found == wanted
+
+
+def living(engine):
+    """The processes of the workers."""
+    found = engine._client.run(os.getpid, on_error="ignore")
+    return sorted(pid for pid in found.values() if alive(pid))
 
 
 def alive(pid):
@@ -224,24 +228,17 @@ def test_an_item_that_kills_every_worker_ends_in_an_error(two_workers):
 
 
 @pytest.mark.long
-def test_a_worker_that_dies_again_and_again_changes_no_byte(job, two_workers):
+def test_workers_that_die_again_and_again_change_no_byte(job, two_workers):
     run, wanted, _ = job
-    stopped, struck = threading.Event(), []
+    killed = []
 
-    def strike():
-        while not stopped.wait(1.5):
-            for process in psutil.Process().children(recursive=True):
-                if "spawn_main" in " ".join(process.cmdline()):
-                    process.kill()
-                    struck.append(process.pid)
-                    break
+    class Harassed(Struck):
+        def map(self, task, items):
+            for result in super().map(task, items):
+                if self.seen % 5 == 0 and living(two_workers):
+                    killed.append(living(two_workers)[0])
+                    os.kill(killed[-1], signal.SIGKILL)
+                yield result
 
-    thread = threading.Thread(target=strike)
-    thread.start()
-    try:
-        found = run(two_workers)
-    finally:
-        stopped.set()
-        thread.join()
-    assert len(struck) >= 2
-    assert found == wanted
+    assert run(Harassed(two_workers, after=-1)) == wanted
+    assert len(killed) >= 3

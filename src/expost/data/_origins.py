@@ -52,6 +52,11 @@ def raw(source: Any, *, delimiter: str | None) -> Origin:
         return _csv(paths, delimiter)
     if isinstance(source, pa.dataset.Dataset):
         return _dataset(source)
+    if type(source).__module__.startswith("dask.dataframe") and hasattr(source, "columns"):
+        # Imported here: it builds on this module.
+        from expost.data.dask_rows import frame_origin
+
+        return frame_origin(source)
     return _in_memory(source)
 
 

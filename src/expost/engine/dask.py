@@ -45,8 +45,8 @@ class DaskEngine:
     -----------------
     All workers have the versions of expost and its numerical packages that are here, and compute
     alike among themselves, or :class:`InvalidInput` is raised: at the start, and by a worker that
-    came later. An item that is a Dask collection is computed by the cluster and stays there: the
-    task is called with its value where that lies.
+    came later. An item that is a Dask collection, or a list of them, is computed by the cluster and
+    stays there: the task is called with its value where that lies.
     """
 
     def __init__(self, client: Any) -> None:
@@ -64,7 +64,9 @@ class DaskEngine:
         there = {"the scheduler": found["scheduler"]["packages"]}
         there |= {name: about["packages"] for name, about in found["workers"].items()}
         check_versions(there)
-        self._machine = check_machines(client.run(machine))
+        # Who dies meanwhile is looked at again in its next life, before its first task.
+        kinds = client.run(machine, on_error="ignore")
+        self._machine = check_machines(kinds) if kinds else machine()
 
     @property
     def workers(self) -> int:
@@ -91,10 +93,14 @@ class DaskEngine:
 
     def _submit(self, shared: Any, item: Any) -> Any:
         if hasattr(item, "__dask_graph__"):
-            with self._config.set(_QUIET):
-                rows = self._client.compute(item)
-            return self._send(_call, shared, rows)
+            return self._send(_call, shared, self._compute(item))
+        if isinstance(item, list | tuple) and any(hasattr(x, "__dask_graph__") for x in item):
+            return self._send(_call, shared, [self._compute(collection) for collection in item])
         return self._send(_call_parcel, shared, _Parcel.of(item))
+
+    def _compute(self, collection: Any) -> Any:
+        with self._config.set(_QUIET):
+            return self._client.compute(collection)
 
     def _send(self, function: Callable[..., Any], *arguments: Any) -> Any:
         # Not pure: the same item may be asked for twice, of a file that has changed. No retries: a
