@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from expost._files import drafts
 from expost._store import remove_store
 from expost.errors import InvalidInput
 from expost.types import Audience
@@ -104,6 +105,13 @@ def writing(out: Path, remedy: str) -> Iterator[None]:
         raise InvalidInput(
             f"out={str(out)!r}: cannot be written to ({error.strerror or error}); {remedy}."
         ) from None
+
+
+def remove_drafts(out: Path) -> None:
+    """Remove what a process that was killed had begun to write of its results, but no release."""
+    for name in _RESULTS:
+        for draft in drafts(out / name):
+            draft.unlink(missing_ok=True)
 
 
 def remove_stale(out: Path, *, keep: Iterable[Path | None] = ()) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from expost._files import read_json, write_json
-from expost._jobs.folder import RUN, STATE, check_folder, holds_anything
+from expost._jobs.folder import RUN, STATE, check_folder, holds_anything, remove_drafts
 from expost._jobs.pages import made_now
 from expost._store import PartStore, flush
 from expost.data import Query, Table
@@ -110,8 +110,9 @@ def task_of(command: str, job: Any, table: Table, more: Mapping[str, Any]) -> di
         "rows": table.rows,
         **more,
     }
-    # As it will be read again: tuples are lists there, and paths texts.
-    plain: dict[str, Any] = json.loads(json.dumps(value, default=str, sort_keys=True))
+    # As it will be read again: tuples are lists there, and paths and infinities texts.
+    text = json.dumps(value, default=str, sort_keys=True)
+    plain: dict[str, Any] = json.loads(text, parse_constant=str)
     return plain
 
 
@@ -185,6 +186,7 @@ def running(
             # Once more: another process may have been quicker.
             check_place(out, asked, force=force, lost=lost)
             run = _gone_on(out, task) if asked.resume and begun(out) else _new(out, task)
+            remove_drafts(out)
         except BaseException:
             if not begun(out):
                 _forget(out, made)

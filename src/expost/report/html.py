@@ -21,6 +21,7 @@ from expost.report.chart import profile_chart
 from expost.report.comparison import why_not_compared
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
+from expost.report.markup import or_unknown
 from expost.report.page_data import page_data
 from expost.report.risk_chart import risk_panels
 from expost.report.script import script
@@ -113,6 +114,7 @@ def environment() -> Environment:
         "finite": math.isfinite,
         "grouped": wording.grouped,
         "number": wording.number,
+        "or_unknown": or_unknown,
         "percent": wording.percent,
         "score": lambda value, measure: score_text(measure, value),
         "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),

@@ -1,0 +1,113 @@
+"""Small tables that are worked on in many blocks, and disks that stop at a given moment."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+import expost._jobs.streaming
+import expost.data.readers
+import expost.data.stream
+from expost._jobs.profile import ProfileJob
+from expost._jobs.streaming import Streaming
+
+ROWS = 400
+MADE = "2026-01-02 03:04 UTC"
+
+
+def table(rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    age, hours = rng.integers(18, 80, rows), rng.normal(40, 8, rows)
+    return pa.table(
+        {
+            "number": [f"p{row}" for row in range(rows)],
+            "age": age.astype(float),
+            "hours": hours,
+            "city": rng.choice(["Oslo", "Bergen", "Paris"], rows),
+            "pay": age / 20 + rng.normal(0, 0.5, rows),
+            "income": np.where(age + rng.normal(0, 10, rows) > 50, "high", "low"),
+        }
+    )
+
+
+def write(folder, **options):
+    path = folder / "people.parquet"
+    pyarrow.parquet.write_table(table(**options), path, row_group_size=150)
+    return path
+
+
+def small_blocks(monkeypatch, rows=128):
+    """Blocks of few rows, one a part, and a clock that stands still."""
+    monkeypatch.setattr(expost.data.stream, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(expost.data.readers, "_BLOCKS_AN_ITEM", 1)
+    monkeypatch.setattr(expost._jobs.streaming, "made_now", lambda: MADE)
+
+
+def job(source, out, *, engine="local:2", resume=False, memory=None, **options):
+    asked = Streaming(engine=engine, resume=resume, memory=memory)
+    given = {"target": "income", "id_column": "number", "seed": 1, "drop": ("pay",), **options}
+    return ProfileJob(source=str(source), out=out, name="people", streaming=asked, **given)
+
+
+def contents(folder):
+    """The bytes of every file by its name, but for the ledger, which has dates and a salt."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in files
+        if "ledger" not in path.name
+    }
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Disk:
+    """Lets nothing reach the disk any more from the moment that a file appears, or would have.
+
+    ``place``  how the path ends, or what it holds;  ``after`` whether it still appears.
+    """
+
+    def __init__(self, monkeypatch, place, *, after):
+        self.place, self.after, self.dead = place, after, False
+        self._replace, self._link = os.replace, os.link
+        monkeypatch.setattr(os, "replace", self._appear(os.replace))
+        monkeypatch.setattr(os, "link", self._appear(os.link))
+        for owner, name in (
+            (os, "unlink"),
+            (Path, "unlink"),
+            (Path, "rmdir"),
+            (Path, "rename"),
+            (shutil, "rmtree"),
+        ):
+            monkeypatch.setattr(owner, name, self._unless_dead(getattr(owner, name)))
+        monkeypatch.setattr(tempfile, "mkstemp", self._refuse(tempfile.mkstemp))
+
+    def _appear(self, real):
+        def appear(source, target, *rest, **options):
+            if self.dead:
+                raise Killed
+            if self.place in str(target):
+                if self.after:
+                    real(source, target, *rest, **options)
+                self.dead = True
+                raise Killed
+            return real(source, target, *rest, **options)
+
+        return appear
+
+    def _unless_dead(self, real):
+        return lambda *arguments, **options: None if self.dead else real(*arguments, **options)
+
+    def _refuse(self, real):
+        def refuse(*arguments, **options):
+            if self.dead:
+                raise Killed
+            return real(*arguments, **options)
+
+        return refuse

@@ -1,0 +1,538 @@
+"""``expost profile`` in blocks: the same as in memory, and the same bytes after any crash."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import streams
+from expost._files import read_json
+from expost._jobs import stream_facts, stream_profile
+from expost._jobs.profile import run
+from expost._jobs.streaming import Streaming, is_streamed, running
+from expost._ledger import Ledger
+from expost._store import PartStore
+from expost.errors import InvalidInput, WrongRows
+from expost.mechanisms import Release
+from expost.report import parse_json
+from program import names, refused
+
+TABLE = "profile.CURATOR-ONLY.parquet"
+FILES = {
+    *("model.json", "ledger.CURATOR-ONLY.json", "encoding.CURATOR-ONLY.json"),
+    *("profile.CURATOR-ONLY.json", "report.CURATOR-ONLY.html", "summary.CURATOR-ONLY.json"),
+    TABLE,
+}
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch):
+    streams.small_blocks(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return streams.write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        streams.small_blocks(patch)
+        out = tmp_path_factory.mktemp("runs") / "undisturbed"
+        outcome = run(streams.job(source, out))
+    return out, outcome
+
+
+@pytest.fixture
+def same(undisturbed):
+    """Whether a folder holds the bytes of an undisturbed run, and one release of it is listed."""
+
+    def check(out):
+        assert streams.contents(out) == streams.contents(undisturbed[0])
+        (entry,) = Ledger.load(out / "ledger.CURATOR-ONLY.json").entries
+        assert entry.release == read_json(out / "model.json")["sha256"]
+        return True
+
+    return check
+
+
+def in_memory(source, out, **options):
+    return run(streams.job(source, out, engine=None, **options))
+
+
+def rows_of(out):
+    return pyarrow.dataset.dataset(out / TABLE, format="parquet").to_table()
+
+
+# The same as in memory ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"noise": "gaussian", "delta": 1e-5}, marks=pytest.mark.long),
+        {"mechanism": "objective", "epsilon": 2.0},
+        {"epsilon": np.inf, "seed": None},
+        {"target": "pay", "loss": "squared", "drop": ("income",), "label_bound": 5.0},
+        {"loss": "huber-hinge", "id_column": None, "drop": ("pay", "number")},
+    ],
+    ids=["laplace", "gaussian", "objective", "no noise", "squared", "hinge"],
+)
+def test_a_streamed_profile_is_that_of_rows_in_memory(source, tmp_path, options):
+    streamed = run(streams.job(source, tmp_path / "s", **options))
+    whole = in_memory(source, tmp_path / "m", **options).profile
+    assert names(tmp_path / "s") == names(tmp_path / "m")
+    released = [Release.load(tmp_path / way / "model.json") for way in "sm"]
+    if whole.is_noiseless:
+        # Sums in another order: no grid takes the last digits off.
+        np.testing.assert_allclose(released[0].theta, released[1].theta, rtol=1e-12, atol=1e-12)
+    else:
+        assert released[0].to_json() == released[1].to_json()
+    table = rows_of(tmp_path / "s")
+    found = {name: table.column(name).to_numpy() for name in table.column_names}
+    expected = whole.columns()
+    assert list(found["row"]) == list(range(streams.ROWS))
+    assert "id" not in found or list(found["id"]) == list(expected["id"])
+    # Both intervals hold the one true loss of each row.
+    assert np.all(found["loss_low"] <= expected["loss_high"])
+    assert np.all(found["loss_high"] >= expected["loss_low"])
+    slack = found["distance_error"] + expected["distance_error"]
+    assert np.all(np.abs(found["distance"] - expected["distance"]) <= slack)
+    # Its rank among its own scores lies within the error that is told of it.
+    scores = found["distance" if whole.is_noiseless else "exposure"]
+    above = np.sum(scores[:, None] < scores, axis=1)
+    least, most = above + 1, above + np.sum(scores[:, None] == scores, axis=1)
+    assert np.all(found["rank"] - found["rank_error"] <= most)
+    assert np.all(found["rank"] + found["rank_error"] >= least)
+    assert np.median(found["rank_error"]) <= 2
+    # Quantiles are no less than they are, and hardly more.
+    for share in (0.1, 0.5, 0.9, 0.99, 1.0):
+        exact = float(np.quantile(scores, share, method="inverted_cdf"))
+        assert exact <= streamed.profile.quantile(share) <= exact * (1 + 2**-8)
+    shown, told = streamed.summary.profile, whole.figures
+    assert shown.evidence_in == np.mean(found["loss"] > 0)
+    assert [row.key for row in shown.top[:5]] == list(told.top)
+    mine, theirs = streamed.summary.profile, parse_json(_summary(tmp_path / "m")).profile
+    assert mine.accuracy.base_rate == theirs.accuracy.base_rate
+    for name in ("released", "noiseless"):
+        assert getattr(mine.accuracy, name) == pytest.approx(getattr(theirs.accuracy, name))
+    if "typical" in found and not whole.is_noiseless:
+        np.testing.assert_allclose(found["typical"], whole.typical, rtol=1e-2)
+
+
+def _summary(folder):
+    return (folder / "summary.CURATOR-ONLY.json").read_bytes()
+
+
+def test_the_engine_changes_no_byte(source, tmp_path, same):
+    # Those of the undisturbed run are two.
+    run(streams.job(source, tmp_path / "o", engine="local:3"))
+    assert same(tmp_path / "o")
+
+
+def test_what_is_left_is_the_results_and_nothing_else(undisturbed):
+    out, outcome = undisturbed
+    assert names(out) == FILES
+    assert set(outcome.files) == {
+        *("model", "ledger", "encoding", "profile", "table", "summary", "report"),
+    }
+    assert {path.name for path in outcome.files.values()} == FILES
+    parts = sorted(path.name[:11] for path in (out / TABLE).iterdir())
+    assert parts == ["_manifest.j", *(f"part-{index:06d}" for index in range(4))]
+    for path in out.rglob("*CURATOR*"):
+        assert path.stat().st_mode & 0o077 == 0
+    value = read_json(out / "profile.CURATOR-ONLY.json")
+    assert (value["rows"], value["table"], value["audience"]) == (400, TABLE, "fail")
+    assert value["quantiles"][-1]["at_most"] == outcome.profile.largest
+    assert len(value["top"]) == 20
+
+
+def test_the_program_says_the_same_in_both_ways(program, source, tmp_path):
+    asked = ("profile", source, "--target", "income", "--id", "number", "--seed", 1)
+    streamed = program(*asked, "--out", tmp_path / "s", "--engine", "local")
+    whole = program(*asked, "--out", tmp_path / "m")
+    assert (streamed.code, streamed.err) == (0, "")
+    first, second = streamed.out.splitlines(), whole.out.splitlines()
+    # Quantiles are rounded up, and intervals have another width.
+    assert [line.split()[0] for line in first[:10]] == [line.split()[0] for line in second[:10]]
+    assert first[:2] == second[:2]
+    assert first[5:7] == second[5:7]
+    assert first[8:11] == second[8:11]
+    assert "rank in the table has its own error beside it" in streamed.out
+
+
+# When it is streamed -----------------------------------------------------------------------------
+
+
+def test_rows_that_take_more_than_the_memory_are_streamed(program, source, tmp_path):
+    asked = ("profile", source, "--target", "income", "--id", "number", "--drop", "pay")
+    assert program(*asked, "--out", tmp_path / "s", "--memory", "10kB").code == 0
+    assert program(*asked, "--out", tmp_path / "m", "--memory", "1GB").code == 0
+    assert (tmp_path / "s" / TABLE).is_dir()
+    assert (tmp_path / "m" / TABLE).is_file()
+    assert is_streamed(Streaming(engine="local"), 2, 1)
+    assert is_streamed(Streaming(resume=True), 2, 1)
+    assert not is_streamed(Streaming(), 10**4, 10)
+    assert is_streamed(Streaming(), 10**9, 1000)
+
+
+def test_persons_are_not_streamed(program, source, tmp_path):
+    out = tmp_path / "o"
+    done = program(
+        *("profile", source, "--target", "income", "--group", "number", "--out", out),
+        *("--engine", "local"),
+    )
+    refused(done, out, "--group 'number' | cannot be brought together in blocks | --memory")
+
+
+def test_an_engine_that_is_none_leaves_nothing(program, source, tmp_path):
+    out = tmp_path / "o"
+    asked = ("profile", source, "--target", "income", "--id", "number", "--out", out)
+    refused(program(*asked, "--engine", "cloud"), out, "engine='cloud' | must be local")
+    refused(program(*asked, "--engine", "local:0"), out, "engine")
+
+
+# A model that exists -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def again(source, undisturbed):
+    """The model of an undisturbed run, profiled once more."""
+
+    def call(out, **options):
+        given = {"seed": None, "drop": None, "model": undisturbed[0] / "model.json", **options}
+        return run(streams.job(source, out, **given))
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def profiled(again, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        streams.small_blocks(patch)
+        patch.setattr(stream_profile._Work, "_draw", None)
+        out = tmp_path_factory.mktemp("again") / "o"
+        again(out)
+    return streams.contents(out)
+
+
+def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, undisturbed, tmp_path):
+    ours, theirs = profiled, streams.contents(undisturbed[0])
+    assert ours["model.json"] == theirs["model.json"]
+    parts = [name for name in theirs if "part-" in name]
+    assert len(parts) == 4
+    assert [ours[name] for name in parts] == [theirs[name] for name in parts]
+    other = streams.write(tmp_path, rows=390)
+    with pytest.raises(WrongRows, match="has 390 rows: the model was made from 400"):
+        run(
+            streams.job(
+                other, tmp_path / "w", seed=None, drop=None, model=undisturbed[0] / "model.json"
+            )
+        )
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "after"),
+    [
+        pytest.param("/facts.json", True, marks=pytest.mark.long),
+        ("/o/model.json", False),
+        pytest.param("/.expost-run/model.json", False, marks=pytest.mark.long),
+        (f"/o/{TABLE}", True),
+    ],
+)
+def test_a_model_that_exists_is_gone_on_with(again, profiled, tmp_path, monkeypatch, place, after):
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, place, after=after)
+        with pytest.raises(streams.Killed):
+            again(tmp_path / "o")
+    again(tmp_path / "o", resume=True)
+    assert streams.contents(tmp_path / "o") == profiled
+    # Another one cannot take its place.
+    with pytest.raises(InvalidInput, match="is not empty"):
+        again(tmp_path / "o")
+
+
+# Killed, and gone on with ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "after"),
+    [
+        ("/state.json", False),
+        pytest.param("/state.json", True, marks=pytest.mark.long),
+        ("/facts.json", True),
+        ("/.expost-run/model.json", False),
+        pytest.param("/.expost-run/model.json", True, marks=pytest.mark.long),
+        pytest.param("/ledger.CURATOR-ONLY.json", False, marks=pytest.mark.long),
+        ("/ledger.CURATOR-ONLY.json", True),
+        ("/o/model.json", False),
+        ("/o/model.json", True),
+        ("losses/part-000002", False),
+        pytest.param("losses/part-000001", True, marks=pytest.mark.long),
+        ("/losses.json", False),
+        ("profile/part-000001", True),
+        ("_manifest.json", False),
+        pytest.param("_manifest.json", True, marks=pytest.mark.long),
+        pytest.param(f"/o/{TABLE}", False, marks=pytest.mark.long),
+        (f"/o/{TABLE}", True),
+        ("/report.CURATOR-ONLY.html", False),
+        pytest.param("/report.CURATOR-ONLY.html", True, marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_run_is_gone_on_with(source, tmp_path, monkeypatch, same, place, after):
+    out = tmp_path / "o"
+    with monkeypatch.context() as patch:
+        disk = streams.Disk(patch, place, after=after)
+        with pytest.raises(streams.Killed):
+            run(streams.job(source, out, engine="local:1"))
+        assert disk.dead
+    if (out / TABLE).exists():
+        assert PartStore(folder=out / TABLE).is_finished
+    drawn = _drawn(out)
+    # Of a run that had drawn a model nothing is drawn again.
+    if drawn:
+        monkeypatch.setattr(stream_profile._Work, "_draw", None)
+    run(streams.job(source, out, resume=True))
+    assert same(out)
+    # Drafts of a ledger are left alone: another process may be writing one.
+    assert {name for name in names(out) if not name.startswith(".ledger")} == FILES
+    assert not drawn or drawn == {read_json(out / "model.json")["sha256"]}
+
+
+def _drawn(out):
+    """The checksum that the run has kept."""
+    kept = out / ".expost-run" / "model.json"
+    return {read_json(kept)["sha256"]} if kept.exists() else set()
+
+
+def test_a_finished_step_is_not_taken_again(source, tmp_path, monkeypatch, same):
+    out = tmp_path / "o"
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, "_manifest.json", after=False)
+        with pytest.raises(streams.Killed):
+            run(streams.job(source, out))
+    monkeypatch.setattr(stream_facts, "facts_of", None)
+    for name in ("block_losses", "prepared_stream"):
+        monkeypatch.setattr(stream_profile, name, None)
+    run(streams.job(source, out, resume=True))
+    assert same(out)
+
+
+def test_a_damaged_part_is_made_again(source, tmp_path, monkeypatch, same):
+    out = tmp_path / "o"
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, f"/o/{TABLE}", after=False)
+        with pytest.raises(streams.Killed):
+            run(streams.job(source, out))
+    for step in ("losses", "profile"):
+        path = sorted((out / ".expost-run" / step).glob("part-*"))[2]
+        path.write_bytes(path.read_bytes()[:-7])
+    run(streams.job(source, out, resume=True))
+    assert same(out)
+
+
+def test_a_model_that_was_listed_and_is_gone_is_not_drawn_again(source, tmp_path, monkeypatch):
+    out = tmp_path / "o"
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, "/o/model.json", after=True)
+        with pytest.raises(streams.Killed):
+            run(streams.job(source, out))
+    (out / "model.json").unlink()
+    with pytest.raises(InvalidInput, match="is gone; it is not drawn a second time"):
+        run(streams.job(source, out, resume=True))
+    # Nor is another one that lies there taken for it.
+    (out / "model.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="not drawn a second time"):
+        run(streams.job(source, out, resume=True))
+    # Whoever wants another release says so, and both count.
+    run(streams.job(source, out, force=True, seed=2))
+    assert len(Ledger.load(out / "ledger.CURATOR-ONLY.json")) == 2
+
+
+def test_an_error_before_there_is_anything_leaves_no_trace(source, tmp_path, monkeypatch):
+    out = tmp_path / "a" / "o"
+
+    def failing(*arguments, **options):
+        raise InvalidInput("no.")
+
+    monkeypatch.setattr(stream_profile, "prepared_stream", failing)
+    with pytest.raises(InvalidInput, match="no"):
+        run(streams.job(source, out))
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_error_after_the_model_says_how_to_go_on(program, source, tmp_path, monkeypatch, same):
+    out = tmp_path / "o"
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    asked = ("profile", source, "--target", "income", "--id", "number", "--out", out)
+    with monkeypatch.context() as patch:
+        patch.setattr(PartStore, "write", full)
+        done = program(*asked, "--engine", "local")
+    assert (done.code, done.out) == (2, "")
+    assert "No space left on device" in done.err
+    assert "--resume" in done.err
+    assert done.err.count("\n") == 1
+    done = program(*asked, "--engine", "local", "--resume", "--json")
+    assert done.code == 0
+    assert set(json.loads(done.out)) == {"files", "summary"}
+    assert names(out) == FILES
+
+
+# Other options, other rows -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(source, tmp_path, monkeypatch):
+    """A run that was begun, and was killed after its model."""
+    out = tmp_path / "o"
+    copy = Path(shutil.copy(source, tmp_path))
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, "losses/part-000002", after=False)
+        with pytest.raises(streams.Killed):
+            run(streams.job(copy, out))
+    return copy, out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epsilon": 2.0}, "--epsilon"),
+        ({"seed": 2}, "--seed"),
+        ({"id_column": None}, "--id-column"),
+    ],
+)
+def test_another_task_is_refused(begun, options, words):
+    source, out = begun
+    before = streams.contents(out)
+    with pytest.raises(InvalidInput, match=f"differs in .*{words}"):
+        run(streams.job(source, out, resume=True, **options))
+    assert streams.contents(out) == before
+
+
+def test_a_file_that_changed_is_refused(begun):
+    source, out = begun
+    os.utime(source, (time.time(), time.time() + 5))
+    with pytest.raises(InvalidInput, match=r"differs in the files \(they changed\)"):
+        run(streams.job(source, out, resume=True))
+
+
+def test_rows_without_files_are_compared_themselves(tmp_path, monkeypatch, same):
+    rows = streams.table()
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, "losses/part-000002", after=False)
+        with pytest.raises(streams.Killed):
+            run(_of_rows(rows, tmp_path / "o"))
+    changed = rows.set_column(2, "hours", pa.array([*rows["hours"].to_pylist()[:-1], 3.0]))
+    with pytest.raises(InvalidInput, match="its rows are not those that the run was begun with"):
+        run(_of_rows(changed, tmp_path / "o", resume=True))
+    run(_of_rows(rows, tmp_path / "o", resume=True))
+    assert same(tmp_path / "o")
+
+
+def _of_rows(rows, out, **options):
+    asked = streams.job("", out, **options)
+    return type(asked)(**{**asked.__dict__, "source": rows})
+
+
+def test_what_was_begun_is_not_written_over_unasked(begun, program):
+    source, out = begun
+    with pytest.raises(InvalidInput, match=r"a run was begun here .* --resume .* or --force"):
+        run(streams.job(source, out))
+    # In memory neither.
+    with pytest.raises(InvalidInput, match="a run was begun here"):
+        in_memory(source, out)
+    in_memory(source, out, force=True)
+    assert not (out / ".expost-run").exists()
+    assert (out / TABLE).is_file()
+    with pytest.raises(InvalidInput, match="holds no run that was begun and not finished"):
+        run(streams.job(source, out, resume=True))
+
+
+def test_a_finished_run_is_not_gone_on_with(undisturbed, source):
+    before = streams.contents(undisturbed[0])
+    with pytest.raises(InvalidInput, match="leave --resume out, and name another folder"):
+        run(streams.job(source, undisturbed[0], resume=True))
+    assert streams.contents(undisturbed[0]) == before
+
+
+def test_resume_begins_where_nothing_is(source, tmp_path, same):
+    run(streams.job(source, tmp_path / "o", resume=True))
+    assert same(tmp_path / "o")
+
+
+# Over an earlier run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "streamed_before"),
+    [
+        ("/.expost-run/model.json", True),
+        ("/o/model.json", False),
+        pytest.param("/losses.json", True, marks=pytest.mark.long),
+        pytest.param("/losses.json", False, marks=pytest.mark.long),
+    ],
+)
+def test_force_takes_the_place_of_an_earlier_run(
+    source, tmp_path, monkeypatch, undisturbed, streamed_before, place
+):
+    out = tmp_path / "o"
+    engine = "local:1" if streamed_before else None
+    run(streams.job(source, out, engine=engine, seed=7, memory=None))
+    first = (out / "model.json").read_bytes()
+    with monkeypatch.context() as patch:
+        streams.Disk(patch, place, after=False)
+        with pytest.raises(streams.Killed):
+            run(streams.job(source, out, force=True))
+    # The model that was there is there until the other one appears, and is never taken for it.
+    if place != "/losses.json":
+        assert (out / "model.json").read_bytes() == first
+    assert not (out / TABLE).exists()
+    run(streams.job(source, out, resume=True))
+    assert streams.contents(out).keys() == streams.contents(undisturbed[0]).keys()
+    assert (out / "model.json").read_bytes() != first
+    ours = {name: b for name, b in streams.contents(out).items() if "part-" in name}
+    theirs = {name: b for name, b in streams.contents(undisturbed[0]).items() if "part-" in name}
+    assert ours == theirs
+    assert len(Ledger.load(out / "ledger.CURATOR-ONLY.json")) == 2
+
+
+# Two at once -------------------------------------------------------------------------------------
+
+
+def test_two_processes_do_not_work_in_one_folder(source, tmp_path):
+    out = tmp_path / "o"
+    with running(out, {"a": 1}, Streaming(), force=False) as first:
+        for options in ({"resume": True}, {"force": True}):
+            with pytest.raises(InvalidInput, match="another process is at work here"):
+                run(streams.job(source, out, **options))
+        assert first.folder.exists()
+        (out / "model.json").touch()
+    assert not first.folder.exists()
+    # The lock is gone with it.
+    with running(out, {"a": 1}, Streaming(), force=True):
+        assert first.folder.exists()
+
+
+def test_a_table_that_is_not_finished_is_refused(begun):
+    _, out = begun
+    with pytest.raises(InvalidInput, match=r"is not finished; .*--resume"):
+        PartStore(folder=out / ".expost-run" / "losses").parts()
+
+
+def test_a_state_that_expost_did_not_write_is_refused(begun):
+    source, out = begun
+    (out / ".expost-run" / "state.json").write_text('{"format": "other"}')
+    with pytest.raises(InvalidInput, match="is not one that this expost wrote"):
+        run(streams.job(source, out, resume=True))
