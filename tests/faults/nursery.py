@@ -1,0 +1,83 @@
+"""Processes of the program to be struck: real ones, each a fork of one that has imported it.
+
+Run as a script this is the parent: it reads what to run as JSON lines, forks, says the pid, waits,
+and says how it ended. The rows come in small blocks there, so that a short run has many steps, and
+the clock of the pages stands still, so that two runs can be compared byte for byte.
+"""
+
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+# Rows of a block, and blocks of a part.
+BLOCK, BLOCKS = 256, 1
+MADE = "2026-11-16 12:00 UTC"
+
+
+def serve() -> None:
+    """Run what is asked for, one after the other."""
+    _import_everything()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become(asked)
+        print(pid, flush=True)
+        _, status, used = os.wait4(pid, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
+
+
+def _import_everything() -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot
+
+    from expost import _cli_app  # noqa: F401 (what a process would begin with)
+    from expost._jobs import epsilon, profile, publish, streaming  # noqa: F401 (as above)
+    from expost.data import readers, stream
+    from expost.report.html import environment
+
+    templates = environment()
+    for name in templates.list_templates(extensions=["html", "md"]):
+        templates.get_template(name)
+    stream._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
+    streaming.made_now = lambda: MADE
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """Be the program, and never come back."""
+    code = 70
+    try:
+        # A group of its own, to be killed as a whole.
+        os.setsid()
+        for number, name in ((1, asked["out"]), (2, asked["err"])):
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(handle, number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if asked["limit"] is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["limit"], asked["limit"]))
+        os.chdir(asked["cwd"])
+        sys.argv = ["expost", *asked["argv"]]
+        from expost.cli import main
+
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = 0 if end.code is None else int(end.code)
+        except BaseException:  # noqa: BLE001 (as the interpreter would end)
+            import traceback
+
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

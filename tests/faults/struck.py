@@ -1,0 +1,192 @@
+"""Runs that are struck, and what must be true of the folder whenever somebody looks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from expost._jobs.folder import RUN
+from expost._jobs.streaming import AS_USUAL, begun, check_place
+from expost._ledger import NAME, Ledger
+from expost._published import PublishedReport
+from expost._store import PartStore
+from expost.errors import InvalidInput
+from expost.mechanisms import Release
+
+ROWS = 1_500
+# Nothing is waited for longer than this.
+_PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended, after so many ``seconds`` of a processor's time."""
+
+    code: int
+    err: str
+    seconds: float
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class Nursery:
+    """Starts processes of the program, one at a time."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._parent = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("nursery.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        self.run("--version")
+
+    def close(self) -> None:
+        self._parent.stdin.close()
+        self._parent.stdout.close()
+        self._parent.wait(timeout=_PATIENCE)
+        self._folder.cleanup()
+
+    def run(
+        self,
+        *arguments: object,
+        cwd: Path | None = None,
+        strike: float | None = None,
+        blow: int = signal.SIGKILL,
+        limit: int | None = None,
+    ) -> Ended:
+        """Let it run; after ``strike`` seconds its whole group is sent the signal ``blow``.
+
+        Seconds of a processor's time, so that it makes no difference what else the machine does.
+        """
+        out, err = (Path(self._folder.name) / name for name in ("out", "err"))
+        asked = {
+            "argv": [str(one) for one in arguments],
+            "out": str(out),
+            "err": str(err),
+            "limit": limit,
+            "cwd": str(cwd or self._folder.name),
+        }
+        self._parent.stdin.write(json.dumps(asked) + "\n")
+        self._parent.stdin.flush()
+        pid = int(self._parent.stdout.readline())
+        if strike is not None:
+            _wait(pid, strike)
+            _send(pid, blow)
+        code, seconds = self._parent.stdout.readline().split()
+        return Ended(code=int(code), err=err.read_text(), seconds=float(seconds))
+
+
+def _wait(pid: int, seconds: float) -> None:
+    """Until the process has used its processor for so long, or has ended."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        while process.status() != psutil.STATUS_ZOMBIE:
+            used = process.cpu_times()
+            left = seconds - used.user - used.system
+            # The system counts in hundredths.
+            if left <= 0.01:
+                time.sleep(max(left, 0.0))
+                return
+            time.sleep(min(left / 4, 0.02))
+
+
+def _send(pid: int, blow: int) -> None:
+    try:
+        os.killpg(pid, blow)
+    except (ProcessLookupError, PermissionError):
+        # It had ended before, or was not yet a group: then the process itself.
+        with suppress(ProcessLookupError):
+            os.kill(pid, blow)
+
+
+def rows_file(folder: Path) -> Path:
+    """A small table, in a file of several row groups."""
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(ROWS, 3))
+    score = x[:, 0] - x[:, 1] + rng.normal(size=ROWS)
+    table = pa.table(
+        {
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "level": pa.array(rng.choice(["u", "v", "w"], ROWS)),
+            "y": pa.array(np.where(score > 0, "yes", "no")),
+            "key": pa.array([f"k{i}" for i in range(ROWS)]),
+        }
+    )
+    path = folder / "rows.parquet"
+    pq.write_table(table, path, row_group_size=400)
+    return path
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """All files of the results but the ledger, which has a salt and a clock of its own."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != NAME
+    }
+
+
+def leftovers(out: Path) -> list[str]:
+    """Files under temporary names, outside of the run's own folder."""
+    hidden = [path for path in out.rglob(".*") if RUN not in path.parts]
+    return [str(path) for path in hidden]
+
+
+def looked_at(out: Path) -> dict[str, object]:
+    """Look into a folder, at any moment: what has its final name is whole, and says what it is."""
+    found = {"json": 0, "parquet": 0, "tables": 0, "begun": begun(out)}
+    for path in sorted(out.rglob("*")) if out.exists() else ():
+        if any(part.startswith(".") and part != RUN for part in path.relative_to(out).parts):
+            continue
+        if path.is_dir():
+            if path.suffix == ".parquet":
+                store = PartStore(folder=path)
+                assert sum(table.num_rows for table in store.tables()) == ROWS, path
+                assert {one.name for one in path.iterdir()} == {
+                    "_manifest.json", *(part.name for part in store.parts())
+                }  # fmt: skip
+                found["tables"] += 1
+        elif path.suffix == ".json":
+            json.loads(path.read_text())
+            found["json"] += 1
+        elif path.suffix == ".parquet":
+            assert pq.read_table(path).num_rows > 0
+            found["parquet"] += 1
+        elif path.suffix == ".html":
+            assert path.read_text().rstrip().endswith("</html>")
+        elif path.suffix == ".png":
+            assert path.read_bytes()[-8:-4] == b"IEND"
+        elif path.suffix == ".md":
+            assert path.read_bytes().endswith(b"\n")
+    for name, kind in (("model.json", Release), ("report.json", PublishedReport)):
+        if (out / name).exists():
+            kind.load(out / name)
+    if (out / NAME).exists():
+        Ledger.load(out / NAME)
+    if begun(out):
+        # Nobody takes it for finished.
+        with pytest.raises(InvalidInput, match="begun here and is not finished; pass --resume"):
+            check_place(out, AS_USUAL, force=False)
+        for folder in (out / RUN).iterdir():
+            if folder.is_dir() and not (folder / "_manifest.json").exists():
+                with pytest.raises(InvalidInput, match="is not finished"):
+                    PartStore(folder=folder).parts()
+    return found

@@ -1,0 +1,243 @@
+"""The program killed at any moment, or asked to end: nothing half-made, and --resume goes on."""
+
+import re
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evidence import record
+from expost import PrivateLogisticRegression
+from expost._ledger import NAME, Ledger
+from expost.data import Encoding, open_table
+from expost.mechanisms.publishing import PublishingBudget
+from faults.nursery import BLOCK
+from faults.struck import ROWS, Nursery, contents, leftovers, looked_at, rows_file
+
+SEED = 20261116
+POINTS, MANY = 3, 20
+# The folder of the results; in the folder where a run is begun, for pages name it.
+OUT = Path("o")
+# Constants that are known without the data, so that a model may be published.
+GIVEN = {
+    "columns": {
+        "a": {"mean": 0, "scale": 1},
+        "b": {"mean": 0, "scale": 1},
+        "level": {"levels": ["u", "v", "w"]},
+    },
+    "target": {"classes": ["no", "yes"]},
+    "data_norm": 5,
+}
+BUDGET = PublishingBudget(epsilon_gradient=0.7, epsilon_hessian=0.3, delta=1e-6)
+SPENDS = ("--kind", "data-dependent", "--epsilon-gradient", 0.7, "--epsilon-hessian", 0.3)
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    found = Nursery()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> Path:
+    return rows_file(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture(scope="module")
+def model(rows) -> Path:
+    """By objective perturbation, with noise of the operating system: it may be published."""
+    table = open_table(str(rows), columns=["a", "b", "level", "y"])
+    encoding = Encoding.read(table, target="y", given=GIVEN)
+    encoded = encoding.encode_table(encoding.open(str(rows)))
+    made = PrivateLogisticRegression(
+        data_norm=5.0,
+        classes=("no", "yes"),
+        mechanism="objective",
+        noise="gaussian",
+        delta=1e-6,
+        regularization="for-publishing",
+        publishing=BUDGET,
+    ).fit(encoded.X, np.where(encoded.y > 0, "yes", "no"))
+    names = {"encoding": encoding.to_json(), "feature_names": encoding.feature_names}
+    return replace(made.release_, **names).save(rows.parent / "model.json")
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run that nothing happened to: its command, its results, and how long it took."""
+
+    command: tuple[object, ...]
+    results: dict[str, bytes]
+    seconds: float
+
+
+class Commands:
+    """The commands that are struck; each is run once, undisturbed."""
+
+    def __init__(self, nursery, rows: Path, model: Path, folder: Path) -> None:
+        common = (rows, "--target", "y", "--id", "key", "--engine", "local:2")
+        sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
+        self._nursery, self._folder = nursery, folder
+        self._commands = {
+            "profile": ("profile", *common, "--seed", 1),
+            "profile, no seed": ("profile", *common),
+            "epsilon": ("epsilon", *common, *sweep),
+            "publish": ("publish", *common, "--model", model),
+            "publish, data-dependent": ("publish", *common, "--model", model, *SPENDS),
+        }
+        self._done: dict[str, Undisturbed] = {}
+
+    def __getitem__(self, name: str) -> Undisturbed:
+        if name not in self._done:
+            folder, command = self._folder / name.replace(", ", "-"), self._commands[name]
+            folder.mkdir()
+            done = self._nursery.run(*command, "--out", OUT, cwd=folder)
+            assert done.code == 0, done.err
+            assert not looked_at(folder / OUT)["begun"]
+            self._done[name] = Undisturbed(command, contents(folder / OUT), done.seconds)
+        return self._done[name]
+
+
+@pytest.fixture(scope="module")
+def commands(nursery, rows, model, tmp_path_factory) -> Commands:
+    return Commands(nursery, rows, model, tmp_path_factory.mktemp("undisturbed"))
+
+
+class Releases:
+    """model.json, report.json and a ledger, watched: what was there once never changes."""
+
+    def __init__(self, out: Path, ledger: Path) -> None:
+        self._paths, self._ledger = (out / "model.json", out / "report.json"), ledger
+        self._seen: dict[Path, bytes] = {}
+
+    def look(self) -> None:
+        for path in self._paths:
+            if path.exists():
+                assert self._seen.setdefault(path, path.read_bytes()) == path.read_bytes()
+
+    def listed(self) -> int:
+        return len(Ledger.load(self._ledger)) if self._ledger.exists() else 0
+
+
+def struck(nursery, wanted: Undisturbed, folder: Path, rng, blow=signal.SIGKILL) -> int:
+    """Strike a run at random moments, up to three times; then let it end. How often it was."""
+    folder.mkdir(parents=True)
+    out, command = folder / OUT, (*wanted.command, "--out", OUT)
+    if wanted.command[0] != "epsilon":
+        command = (*command, "--ledger", NAME)
+    releases, blows = Releases(out, folder / NAME), 0
+    for attempt in range(int(rng.integers(1, 4))):
+        resume = ("--resume",) if attempt else ()
+        moment = float(rng.uniform(0, wanted.seconds))
+        done = nursery.run(*command, *resume, cwd=folder, strike=moment, blow=blow)
+        looked_at(out)
+        releases.look()
+        if done.code == 0:
+            break
+        check_end(done, out, blow)
+        blows += 1
+    else:
+        done = nursery.run(*command, "--resume", cwd=folder)
+        assert done.code == 0, done.err
+        releases.look()
+    # Of a model that is published the ledger lists the model, too, if the report spends.
+    released = {"profile": 1, "epsilon": 0, "publish": 2 if "data-dependent" in command else 0}
+    assert releases.listed() == released[wanted.command[0]]
+    assert not looked_at(out)["begun"]
+    assert {*map(_unnamed, contents(out))} == {*map(_unnamed, wanted.results)}
+    return blows
+
+
+def _unnamed(name: str) -> str:
+    """The name of a part without its checksum."""
+    return re.sub("-[0-9a-f]{64}", "", name)
+
+
+def check_end(done, out: Path, blow: int) -> None:
+    if blow == signal.SIGKILL:
+        assert done.was_killed, done
+        return
+    # 128 + the signal; or by the signal itself, before the program could say anything.
+    assert done.code in (128 + blow, -blow), done
+    assert "Traceback" not in done.err
+    if done.code > 0:
+        assert done.err.startswith("expost: interrupted.")
+        assert done.err.count("\n") == 1
+        assert ("--resume" in done.err) == looked_at(out)["begun"]
+        assert leftovers(out) == []
+
+
+def other_bytes(wanted: Undisturbed, folder: Path) -> list[str]:
+    """The files that differ from those of the undisturbed run."""
+    found = contents(folder / OUT)
+    every = sorted({*found, *wanted.results})
+    return [name for name in every if found.get(name) != wanted.results.get(name)]
+
+
+def struck_often(nursery, wanted: Undisturbed, folder: Path, points: int, seed: int, **how) -> int:
+    """Strike that many runs, which all end in the same bytes. How many blows there were."""
+    rng, blows = np.random.default_rng(seed), 0
+    for point in range(points):
+        blows += struck(nursery, wanted, folder / str(point), rng, **how)
+        assert other_bytes(wanted, folder / str(point)) == []
+    return blows
+
+
+# -- a few moments ---------------------------------------------------------------------------------
+
+
+def test_a_profile_that_is_killed_and_gone_on_with_ends_in_the_same_bytes(
+    nursery, commands, tmp_path
+):
+    wanted = commands["profile"]
+    assert sum(name.count("part-") for name in wanted.results) == -(-ROWS // BLOCK)
+    assert struck_often(nursery, wanted, tmp_path, POINTS, SEED) >= 2
+
+
+@pytest.mark.parametrize("name", ["profile, no seed", "publish, data-dependent"])
+def test_what_was_drawn_is_never_drawn_again(nursery, commands, tmp_path, name):
+    wanted = commands[name]
+    assert struck(nursery, wanted, tmp_path / "o", np.random.default_rng(SEED)) >= 1
+    assert other_bytes(wanted, tmp_path / "o"), "the noise was another one"
+
+
+def test_a_choice_of_epsilon_that_is_killed_ends_in_the_same_bytes(nursery, commands, tmp_path):
+    assert struck_often(nursery, commands["epsilon"], tmp_path, 1, SEED) >= 1
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_end_it_says_how_to_go_on(nursery, commands, tmp_path, blow):
+    assert struck_often(nursery, commands["profile"], tmp_path, 1, SEED + 2, blow=blow) >= 1
+
+
+# -- many moments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_killed_at_many_moments(nursery, commands, tmp_path):
+    figures = {}
+    for number, name in enumerate(("profile", "epsilon", "publish")):
+        blows = struck_often(nursery, commands[name], tmp_path / name, MANY, SEED + number)
+        assert blows >= MANY // 2
+        figures[name] = {"runs": MANY, "kills": blows, "runs with other bytes": 0}
+    for number, name in enumerate(("profile, no seed", "publish, data-dependent")):
+        rng, blows = np.random.default_rng(SEED + 10 + number), 0
+        for point in range(MANY // 2):
+            blows += struck(nursery, commands[name], tmp_path / name / str(point), rng)
+        assert blows >= MANY // 4
+        figures[name] = {"runs": MANY // 2, "kills": blows, "releases drawn twice": 0}
+    for blow in (signal.SIGINT, signal.SIGTERM):
+        wanted, folder = commands["profile"], tmp_path / blow.name
+        blows = struck_often(nursery, wanted, folder, MANY // 2, SEED + blow, blow=blow)
+        assert blows >= MANY // 4
+        name = f"profile, {blow.name}"
+        figures[name] = {"runs": MANY // 2, "signals": blows, "runs with other bytes": 0}
+    record(
+        "fault-killed",
+        command="pytest -m long tests/faults/test_killed.py",
+        seed=SEED,
+        figures={"rows": ROWS, "commands": figures, "files cut short under their names": 0},
+    )
