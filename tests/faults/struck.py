@@ -136,11 +136,14 @@ def rows_file(folder: Path) -> Path:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All files of the results but the ledger, which has a salt and a clock of its own."""
+    """All files of the results but the ledger, which has a salt and a clock of its own.
+
+    What a process left that was struck while it put away its tools is no result.
+    """
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in sorted(out.rglob("*"))
-        if path.is_file() and path.name != NAME
+        if path.is_file() and path.name != NAME and RUN not in path.parts
     }
 
 

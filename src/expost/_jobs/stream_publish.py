@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from expost._comparison import ComparisonFigures
-from expost._files import write_json
+from expost._files import drafts, write_json
 from expost._jobs.folder import writing
 from expost._jobs.ledger import model_notices
 from expost._jobs.publish_asked import (
@@ -146,6 +146,9 @@ class _Work:
             lister = lister_of(self.job, report, salted(self.facts))
             lister()
             listed, files["ledger"] = lister.notices, lister.ledgers[0]
+        for draft in drafts(path):
+            # All of it is kept elsewhere.
+            draft.unlink(missing_ok=True)
         write_json(path, report.audience, report.to_json())
         return report, {"report": path} | files, (*notices, *listed)
 
