@@ -161,11 +161,11 @@ def test_what_is_not_json_is_not_written(tmp_path, value):
     "content",
     [
         *(b"", b"{", b'{"a": NaN}', b"Infinity", b'{"a": 1} x', b"\xff\xfe", b"[" * 100_000),
-        *(b'{"a": {"b": 1, "b": 1}}', b'["\\ud800"]', b'{"\\udc00": 1}'),
+        *(b'{"a": {"b": 1, "b": 1}}', b'["\\ud800"]', b'{"\\udc00": 1}', b'{"a": -1e400}'),
     ],
     ids=[
         *("empty", "half", "NaN", "Infinity", "more", "no UTF-8", "deep"),
-        *("twice", "half a pair", "half a name"),
+        *("twice", "half a pair", "half a name", "past float64"),
     ],
 )
 def test_broken_json_is_refused_by_name(tmp_path, content):

@@ -6,6 +6,7 @@ that a crash leaves the old file or the new one, never half of either. A file th
 """
 
 import json
+import math
 import os
 import re
 import struct
@@ -133,6 +134,13 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"the constant {name} is not JSON")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not abs(number) < math.inf:
+        raise ValueError("a number is past what float64 holds")
+    return number
+
+
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of names that differ: readers do not agree which of two holds."""
     content = dict(pairs)
@@ -148,7 +156,9 @@ def read_json(path: Path) -> Any:
         raise InvalidInput(f"{path}: is not a file; name one that can be read again.")
     try:
         text = path.read_text("utf-8")
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=once)
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=once
+        )
         if "\\u" in text:
             # Half of a pair, as \ud800, is an escape that JSON has and a text that no file can hold.
             json.dumps(value, ensure_ascii=False).encode()
