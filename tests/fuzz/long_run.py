@@ -13,14 +13,17 @@ from .harness import Tally
 
 _TESTS = Path(__file__).parent.parent
 # Cases a process: what a library leaks over thousands of broken files stays small.
-_CHUNK = 2_000
+_CHUNK = 10_000
 
 
 def run(name: str, count: int, folder: Path) -> tuple[Tally, float]:
-    """Cases 0 to ``count`` of a target; a worker that dies is a fault, and the next goes on."""
+    """Cases 0 to ``count`` of a target, those that are in ``folder`` already left out.
+
+    A worker that dies is a fault, and the next one goes on.
+    """
     tally, start = Tally(), time.monotonic()
     progress = folder / f"{name}.jsonl"
-    done = 0
+    done = len(list(_told(progress)))
     while done < count:
         length = min(_CHUNK, count - done)
         died = _worker(name, done, length, progress)

@@ -323,7 +323,7 @@ def read_arrays(path: Path) -> None:
 def make_store(rng: random.Random, folder: Path) -> Path:
     import pyarrow as pa
 
-    store = PartStore.begin(folder / "run", {"n": 1}, resume=False, audience=Audience.FAIL)
+    store = PartStore.at(folder / "run")
     parts = {place: store.write(place, pa.table({"x": [place, 2]})) for place in range(2)}
     store.finish(parts, {"made": "now"})
     path = rng.choice(sorted((folder / "run").iterdir()))
@@ -336,9 +336,10 @@ def make_store(rng: random.Random, folder: Path) -> Path:
 
 
 def read_store(folder: Path) -> None:
-    store = PartStore.begin(folder, {"n": 1}, resume=True, audience=Audience.FAIL)
+    store = PartStore.at(folder)
     for table in store.tables():
         assert table.column_names == ["x"]
+        assert table.num_rows == 2
     assert all(part.rows == 2 for part in store.finished().values())
 
 
