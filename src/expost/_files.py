@@ -160,7 +160,7 @@ def read_json(path: Path) -> Any:
             text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=once
         )
         if "\\u" in text:
-            # Half of a pair, as \ud800, is an escape that JSON has and a text that no file can hold.
+            # Half of a pair, \ud800, is an escape that JSON has and a text that no file can hold.
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except OSError as error:
