@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from expost import PrivateLogisticRegression
 from expost._jobs.folder import RUN
 from expost._jobs.streaming import AS_USUAL, begun, check_place
 from expost._ledger import NAME, Ledger
 from expost._published import PublishedReport
 from expost._store import PartStore
+from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
+from expost.mechanisms.publishing import PublishingBudget
 
 ROWS = 1_500
 # Nothing is waited for longer than this.
@@ -193,3 +196,83 @@ def looked_at(out: Path) -> dict[str, object]:
                 with pytest.raises(InvalidInput, match="is not finished"):
                     PartStore(folder=folder).parts()
     return found
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+# Constants that are known without the data, so that a model may be published.
+GIVEN = {
+    "columns": {
+        "a": {"mean": 0, "scale": 1},
+        "b": {"mean": 0, "scale": 1},
+        "level": {"levels": ["u", "v", "w"]},
+    },
+    "target": {"classes": ["no", "yes"]},
+    "data_norm": 5,
+}
+BUDGET = PublishingBudget(epsilon_gradient=0.7, epsilon_hessian=0.3, delta=1e-6)
+SPENDS = ("--kind", "data-dependent", "--epsilon-gradient", 0.7, "--epsilon-hessian", 0.3)
+# The folder of the results; in the folder where a run is begun, for pages name it.
+OUT = Path("o")
+
+
+def publishable(rows: Path) -> Path:
+    """A model by objective perturbation, with noise of the operating system: it may be published."""
+    table = open_table(str(rows), columns=["a", "b", "level", "y"])
+    encoding = Encoding.read(table, target="y", given=GIVEN)
+    encoded = encoding.encode_table(encoding.open(str(rows)))
+    made = PrivateLogisticRegression(
+        data_norm=5.0,
+        classes=("no", "yes"),
+        mechanism="objective",
+        noise="gaussian",
+        delta=1e-6,
+        regularization="for-publishing",
+        publishing=BUDGET,
+    ).fit(encoded.X, np.where(encoded.y > 0, "yes", "no"))
+    names = {"encoding": encoding.to_json(), "feature_names": encoding.feature_names}
+    return replace(made.release_, **names).save(rows.parent / "model.json")
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run that nothing happened to: its command, its results, and how long it took."""
+
+    command: tuple[object, ...]
+    results: dict[str, bytes]
+    seconds: float
+
+
+class Commands:
+    """The commands that are struck; each is run once, undisturbed."""
+
+    def __init__(self, nursery, rows: Path, model: Path, folder: Path) -> None:
+        common = (rows, "--target", "y", "--id", "key", "--engine", "local:2")
+        sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
+        self._nursery, self._folder = nursery, folder
+        self._commands = {
+            "profile": ("profile", *common, "--seed", 1),
+            "profile, no seed": ("profile", *common),
+            "epsilon": ("epsilon", *common, *sweep),
+            "publish": ("publish", *common, "--model", model),
+            "publish, data-dependent": ("publish", *common, "--model", model, *SPENDS),
+        }
+        self._done: dict[str, Undisturbed] = {}
+
+    def __getitem__(self, name: str) -> Undisturbed:
+        if name not in self._done:
+            folder, command = self._folder / name.replace(", ", "-"), self._commands[name]
+            folder.mkdir()
+            done = self._nursery.run(*command, "--out", OUT, cwd=folder)
+            assert done.code == 0, done.err
+            assert not looked_at(folder / OUT)["begun"]
+            self._done[name] = Undisturbed(command, contents(folder / OUT), done.seconds)
+        return self._done[name]
+
+
+def other_bytes(wanted: Undisturbed, folder: Path) -> list[str]:
+    """The files that differ from those of the undisturbed run."""
+    found = contents(folder / OUT)
+    every = sorted({*found, *wanted.results})
+    return [name for name in every if found.get(name) != wanted.results.get(name)]

@@ -1,0 +1,153 @@
+"""A disk that is full: one clear sentence, nothing half-written, and with more room --resume goes on.
+
+The disk is a tmpfs of so many bytes, where a test may mount one; a limit on the size of a file
+stands in for it everywhere.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evidence import record
+from faults.struck import OUT, ROWS, Undisturbed, leftovers, looked_at, other_bytes
+
+SEED = 20261117
+SIZES, MANY = 3, 20
+LARGE = 64 * 2**20
+
+
+class Disk:
+    """A disk of its own, of any size."""
+
+    def __init__(self, place: Path, size: int) -> None:
+        self.place = place
+        place.mkdir()
+        self._mount(f"size={size}")
+
+    def resize(self, size: int) -> None:
+        self._mount(f"remount,size={size}")
+
+    def _mount(self, how: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", how, "tmpfs", str(self.place)]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+@contextmanager
+def disk(place: Path, size: int) -> Iterator[Disk]:
+    made = Disk(place, size)
+    try:
+        yield made
+    finally:
+        subprocess.run(["umount", str(place)], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def mounts(tmp_path_factory) -> None:
+    """Skip, and say so, where nothing can be mounted."""
+    try:
+        with disk(tmp_path_factory.mktemp("mount") / "disk", 2**16):
+            pass
+    except (subprocess.CalledProcessError, OSError) as error:
+        pytest.skip(f"no tmpfs can be mounted by user {os.geteuid()} here ({error})")
+
+
+def largest(wanted: Undisturbed) -> int:
+    """Bytes that a run needs at most, about: every table is there twice for a while."""
+    return 2 * sum(-(-len(content) // 4096) * 4096 for content in wanted.results.values())
+
+
+def check_refused(done, out: Path) -> None:
+    """One sentence that says what to do, and no file that is cut short."""
+    assert done.code == 2, done
+    assert done.err.startswith("expost: ")
+    assert done.err.count("\n") == 1, done.err
+    assert "No space left on device" in done.err or "File too large" in done.err
+    assert "free some space" in done.err
+    found = looked_at(out)
+    assert ("--resume" in done.err) == found["begun"], done.err
+    assert leftovers(out) == []
+
+
+def filled(nursery, wanted: Undisturbed, place: Path, size: int) -> bool:
+    """Run on a disk of this size, and again where there is room. Whether it was too small."""
+    with disk(place, size) as small:
+        command = (*wanted.command, "--out", OUT)
+        done = nursery.run(*command, cwd=place)
+        if done.code != 0:
+            check_refused(done, place / OUT)
+            small.resize(LARGE)
+            done = nursery.run(*command, "--resume", cwd=place)
+            assert done.code == 0, done.err
+            refused = True
+        else:
+            refused = False
+        assert other_bytes(wanted, place) == []
+        assert not looked_at(place / OUT)["begun"]
+    return refused
+
+
+def limited(nursery, wanted: Undisturbed, place: Path, size: int) -> bool:
+    """The same with a limit on the size of a file."""
+    place.mkdir()
+    command = (*wanted.command, "--out", OUT)
+    done = nursery.run(*command, cwd=place, limit=size)
+    refused = done.code != 0
+    if refused:
+        check_refused(done, place / OUT)
+        done = nursery.run(*command, "--resume", cwd=place)
+        assert done.code == 0, done.err
+    assert other_bytes(wanted, place) == []
+    return refused
+
+
+def often(nursery, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
+    """On how many of so many disks of random sizes there was no room."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(2**12, largest(wanted), sizes)
+    return sum(
+        filled(nursery, wanted, folder / str(place), int(size)) for place, size in enumerate(drawn)
+    )
+
+
+def often_limited(nursery, wanted: Undisturbed, folder: Path, sizes: int, seed: int) -> int:
+    rng = np.random.default_rng(seed)
+    most = max(len(content) for content in wanted.results.values())
+    drawn = np.exp(rng.uniform(np.log(200), np.log(most), sizes))
+    return sum(
+        limited(nursery, wanted, folder / str(place), int(size)) for place, size in enumerate(drawn)
+    )
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_full_disk_costs_nothing_that_was_finished(nursery, commands, tmp_path):
+    assert often(nursery, commands["profile"], tmp_path, SIZES, SEED) >= 2
+
+
+def test_where_no_file_can_be_longer_nothing_is_cut_short(nursery, commands, tmp_path):
+    assert often_limited(nursery, commands["profile"], tmp_path, SIZES, SEED) >= 2
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("mounts")
+def test_disks_of_many_sizes(nursery, commands, tmp_path):
+    figures = {}
+    for number, name in enumerate(("profile", "epsilon", "publish")):
+        (tmp_path / name).mkdir()
+        full = often(nursery, commands[name], tmp_path / name, MANY, SEED + number)
+        assert full >= MANY // 4
+        figures[name] = {"disks": MANY, "full": full, "runs with other bytes": 0}
+    (tmp_path / "limited").mkdir()
+    full = often_limited(nursery, commands["profile"], tmp_path / "limited", MANY, SEED)
+    assert full >= MANY // 4
+    figures["profile, files limited"] = {"limits": MANY, "full": full, "runs with other bytes": 0}
+    record(
+        "fault-disk",
+        command="pytest -m long tests/faults/test_full_disk.py",
+        seed=SEED,
+        figures={"rows": ROWS, "commands": figures, "files cut short under their names": 0},
+    )
