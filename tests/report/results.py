@@ -1,7 +1,9 @@
 """One small result of every kind, for what holds of all of them; names come from outside."""
 
+import tempfile
 import warnings
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from expost._audit_sweep import AuditSweep
 from expost._comparison import Comparison
 from expost._counts import Share
 from expost._defence_table import Cell, DefenceRow, DefenceTable
+from expost._jobs.profile import ProfileJob, run
+from expost._jobs.streaming import Streaming
 from expost._ledger import Entry, Ledger
 from expost._transcript import individual_epsilon
 from expost._tuning import select_regularization
@@ -61,6 +65,23 @@ def comparison():
 
 def hostile_profile():
     return synthetic(ROWS, ids=tuple(f"{place} {HOSTILE}" for place in range(ROWS)))
+
+
+def streamed_profile(**options):
+    X, y = data()
+    keys = [f"{place} {HOSTILE}" for place in range(ROWS)]
+    columns = {"key": keys, **{f"x{place}": X[:, place] for place in range(3)}, "label": y}
+    with tempfile.TemporaryDirectory() as folder:
+        job = ProfileJob(
+            source=columns,
+            target="label",
+            id_column="key",
+            out=Path(folder) / "o",
+            name=HOSTILE,
+            streaming=Streaming(engine="local:1"),
+            **options,
+        )
+        return run(job).profile
 
 
 def grouping():
@@ -227,6 +248,8 @@ _MAKERS = {
     "selected regularization": selected,
     "selection cost": lambda: expost.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
     "snapshots": lambda: snapshots()[1],
+    "streamed profile": streamed_profile,
+    "streamed profile without noise": lambda: streamed_profile(epsilon=np.inf),
     "transcript": transcript,
     "transcript of batches": lambda: transcript(rate=0.5),
     "transcript without an epoch": lambda: transcript(epochs=0),
