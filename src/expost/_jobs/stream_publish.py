@@ -59,8 +59,8 @@ def run(
     """Do the job, or go on with it."""
     task = task_of("publish", job, table, {"model": asked.release.to_json()["sha256"]})
     with (
-        engine_of(job.streaming.engine or "local") as engine,
         running(job.out, task, job.streaming, force=job.force, lost=job.lost) as begun,
+        engine_of(job.streaming.engine or "local") as engine,
         writing(job.out, _REMEDY),
     ):
         work = _Work(
