@@ -76,6 +76,7 @@ def killed_while_running(job, engine, *, after, moment, victims):
     struck = Struck(engine, after=after, moment=moment, blow=blow)
     found = run(struck)
     struck.timer.join()
+    wait_until(lambda: not any(map(alive, chosen)))
     assert not any(map(alive, chosen))
     return found == wanted
 
