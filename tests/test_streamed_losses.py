@@ -13,17 +13,19 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from expost import _beside_knots
+from expost import _beside_knots, _streamed_refinement
 from expost._beside_knots import BesideKnots, energies
 from expost._expansion import expand_curvature
 from expost._neighbours import neighbours_of
 from expost._streamed import streamed_curvature
-from expost._streamed_losses import BlockLosses
+from expost._streamed_losses import BlockLosses, block_losses
 from expost._streamed_refinement import Refinement, refinement_for
+from expost.engine import LocalEngine
 from expost.errors import ConvergenceError
 from expost.glm import Problem, RowBlock, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from test_certificate import make, references, usage
+from test_streamed import released, streamed, table
 
 QUICK = 33
 
@@ -252,3 +254,32 @@ def test_peculiar_rows(loss, kind):
             apart = np.linalg.norm(found.shift - exact.shift, axis=1)
             assert np.all(apart <= found.error_bound + exact.error_bound)
             assert np.all(np.isfinite(found.error_bound))
+
+
+@pytest.mark.parametrize(
+    ("loss", "regularization", "needed"),
+    [
+        ("logistic", 0.01, "tensor"),
+        ("huber-hinge", 0.01, "beside"),
+        ("squared", 0.01, None),
+        ("logistic", 3.0, None),
+    ],
+)
+def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regularization, needed):
+    release, _, source, encoding = released(table(700), loss, regularization=regularization)
+    engine = LocalEngine(1)
+    problem = streamed(release, source, encoding, engine, size=100)
+    found = block_losses(release, problem).refinement
+    for name in ("tensor", "beside"):
+        assert (getattr(found, name) is not None) == (name == needed)
+    # They are the same first rows whatever the blocks; and a few loose ones cost no long pass.
+    monkeypatch.setattr(_streamed_refinement, "_FIRST", 50)
+    again = block_losses(release, streamed(release, source, encoding, engine, size=30)).refinement
+    if needed == "beside":
+        same = block_losses(release, problem).refinement
+        assert same.beside.reach == pytest.approx(again.beside.reach, rel=1e-9)
+        assert same.beside.reach < found.beside.reach
+    monkeypatch.setattr(_streamed_refinement, "_COSTLY", 0)
+    monkeypatch.setattr(_streamed_refinement, "_FEW", 1.0)
+    assert block_losses(release, problem).refinement.tensor is None
+    engine.close()

@@ -33,7 +33,8 @@ def energies(expansion: Expansion, shift: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(square, 0.0)) * (1 + 1e-9)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+# No repr: it would show rows.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class BesideKnots:
     """The rows that may pass a knot in a step of ∥δ∥_B ≤ ``reach``.
 

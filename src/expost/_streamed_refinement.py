@@ -35,6 +35,8 @@ __all__ = ["Refinement", "refinement_for", "refinement_of"]
 _FIRST = 2**15
 # Past this width K travels too slowly: 2 MiB.
 _TENSOR_COLUMNS = 64
+# So small a share of loose rows is not worth a pass of so many products: several seconds.
+_FEW, _COSTLY = 1e-3, 2**36
 # A step that is refined may be longer than Newton's, and another row's than those of the first.
 _FARTHER = 2.0
 
@@ -68,16 +70,20 @@ def refinement_of(problem: StreamedProblem, expansion: Expansion) -> Refinement:
     if not smooth and not isinstance(loss, HuberHinge):
         return Refinement()
     task, left = _FirstSteps(problem.stream, expansion), _FIRST
-    loose, longest = False, 0.0
+    loose, seen, longest = 0, 0, 0.0
     for item in problem.stream.items():
         (found,) = problem.engine.map(task, [item])
         for open_rows, energy in found:
-            loose |= bool(np.any(open_rows[:left]))
+            loose += int(np.count_nonzero(open_rows[:left]))
             longest = max(longest, float(np.max(energy[:left], initial=0.0)))
-            left = max(left - len(energy), 0)
+            seen, left = seen + len(energy), max(left - len(energy), 0)
         if not left:
             break
-    return refinement_for(problem, expansion, longest) if loose else Refinement()
+    few = loose <= _FEW * min(seen, _FIRST)
+    costly = smooth and problem.rows * expansion.columns**3 > _COSTLY
+    if not loose or (few and costly):
+        return Refinement()
+    return refinement_for(problem, expansion, longest)
 
 
 def refinement_for(problem: Objective, expansion: Expansion, longest: float) -> Refinement:
