@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,13 @@ from expost._jobs import stream_facts, stream_profile
 from expost._jobs.profile import run
 from expost._jobs.streaming import Streaming, is_streamed, running
 from expost._ledger import Ledger
+from expost._row_identifiability import RowIdentifiability
 from expost._store import PartStore
 from expost.errors import InvalidInput, WrongRows
-from expost.mechanisms import Release
+from expost.mechanisms import OutputPerturbation, Release, RowLosses
 from expost.report import parse_json
+from expost.report.beliefs_part import collect_beliefs
+from expost.types import Neighbouring
 from program import names, refused
 
 TABLE = "profile.CURATOR-ONLY.parquet"
@@ -124,8 +128,45 @@ def test_a_streamed_profile_is_that_of_rows_in_memory(source, tmp_path, options)
     assert mine.accuracy.base_rate == theirs.accuracy.base_rate
     for name in ("released", "noiseless"):
         assert getattr(mine.accuracy, name) == pytest.approx(getattr(theirs.accuracy, name))
+    _check_beliefs(streamed, found)
     if "typical" in found and not whole.is_noiseless:
         np.testing.assert_allclose(found["typical"], whole.typical, rtol=1e-2)
+
+
+def _check_beliefs(streamed, found):
+    """Those of the page are those of all rows at once."""
+    how, told = streamed.release.mechanism, streamed.summary.beliefs
+    if not how.is_private:
+        assert told is None
+        return
+    distance, error = found["distance"], found["distance_error"]
+    law = isinstance(how, OutputPerturbation)
+    losses = RowLosses(
+        loss=found["loss"],
+        low=found["loss_low"],
+        high=found["loss_high"],
+        distance=distance,
+        distance_error=error,
+        relation=Neighbouring.REMOVE,
+        law=how.law.law(distance) if law else None,
+        far_law=how.law.law(distance + error) if law else None,
+        worst_case=how.worst_case,
+        worst_case_passed=how.worst_case_passed,
+        guarantee=how.guarantee,
+    )
+    every = RowIdentifiability(
+        losses=losses,
+        description=streamed.profile.description,
+        ids=tuple(found["id"]) if "id" in found else None,
+        notices=streamed.profile.notices,
+    )
+    expected = collect_beliefs(every, beside_profile=True)
+    if not law:
+        expected = replace(expected, advantage=None)
+    assert replace(told, quantiles=()) == replace(expected, quantiles=())
+    for mine, exact in zip(told.quantiles, expected.quantiles, strict=True):
+        assert mine.share == exact.share
+        assert 0 <= mine.log_odds - exact.log_odds <= 2**-8 * abs(exact.log_odds)
 
 
 def _summary(folder):

@@ -32,7 +32,7 @@ from expost.risk.wording import (
 )
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
-__all__ = ["RowIdentifiability", "WorstCase"]
+__all__ = ["RowIdentifiability", "WorstCase", "belief_levels"]
 
 # Of the worst case: one in a hundred who are not in the data may be taken for members.
 _FALSE_POSITIVES = 0.01
@@ -131,12 +131,12 @@ class RowIdentifiability(RowTable):
     @property
     def levels(self) -> tuple[float, ...]:
         """Beliefs whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided."""
-        return tuple(_round_level(self.prior, odds) for odds in _RAISED_ODDS)
+        return belief_levels(self.prior)
 
     @property
     def doubt_levels(self) -> tuple[float, ...]:
         """The same of 1 − belief, in a row that the model speaks against."""
-        return tuple(_round_level(1 - self.prior, odds) for odds in _RAISED_ODDS)
+        return belief_levels(1 - self.prior)
 
     def rows_doubted(self, doubt: float) -> int:
         """How many rows' 1 − belief may pass ``doubt`` (the lower end of the belief's interval)."""
@@ -377,6 +377,11 @@ def _sure(log_odds: float) -> str:
     """A belief by its log odds, rounded up; 100 % only where they are infinite."""
     doubt = float(expit(-log_odds))
     return percent(float(expit(log_odds)), max(doubt, 5e-324) if log_odds < np.inf else 0.0)
+
+
+def belief_levels(prior: float) -> tuple[float, ...]:
+    """Beliefs whose rows are counted."""
+    return tuple(_round_level(prior, odds) for odds in _RAISED_ODDS)
 
 
 def _round_level(prior: float, odds: float) -> float:

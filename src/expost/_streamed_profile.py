@@ -23,6 +23,7 @@ from expost._profile_figures import BELIEF
 from expost._progress import SILENT, Progress
 from expost._sketch import Sketch
 from expost._store import Part, PartStore
+from expost._streamed_beliefs import BeliefDigest
 from expost._streamed_losses import BlockLosses
 from expost._typical import Table as ExposureTable
 from expost.data.stream import RowStream
@@ -254,6 +255,7 @@ class Digest:
     ``least``      the largest lower end of an exposure's interval; ``outer`` the largest upper end.
     ``farthest``   the largest distance, with its error;  ``nearest`` the least one above 0.
     ``loose``      rows whose certificate leaves more than a thousandth of their distance open.
+    ``beliefs``    how sure an attacker gets of them; None where there is no noise.
     """
 
     rows: int
@@ -272,6 +274,7 @@ class Digest:
     scores: Sketch
     typical: Sketch | None
     distance: Sketch
+    beliefs: BeliefDigest | None
 
     def merged(self, other: "Digest") -> "Digest":
         """Both together."""
@@ -289,6 +292,9 @@ class Digest:
             **{name: getattr(self, name) + getattr(other, name) for name in counts},
             **{name: max(getattr(self, name), getattr(other, name)) for name in most},
             nearest=min(self.nearest, other.nearest),
+            beliefs=None
+            if self.beliefs is None or other.beliefs is None
+            else self.beliefs.merged(other.beliefs),
         )
 
 
@@ -335,6 +341,7 @@ class _DigestOf:
             scores=_sketch(scores, self.tops.distance if self.noiseless else self.tops.exposure),
             typical=typical,
             distance=_sketch(distance, self.tops.distance),
+            beliefs=None if self.noiseless else BeliefDigest.of(table, self.tops.loss),
         )
 
 

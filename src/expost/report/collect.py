@@ -27,7 +27,7 @@ from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
-from expost.report.stream_collect import collect_stream
+from expost.report.stream_collect import collect_stream, collect_stream_beliefs
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
@@ -117,6 +117,9 @@ def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
         if isinstance(result, PrivacyProfile) and not result.is_noiseless:
             found = result.identifiability()
             return {"beliefs": collect_beliefs(found, beside_profile=True)}
+        if isinstance(result, StreamedProfile):
+            beliefs = collect_stream_beliefs(result)
+            return {} if beliefs is None else {"beliefs": beliefs}
     return {}
 
 

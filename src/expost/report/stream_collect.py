@@ -7,6 +7,7 @@ import numpy as np
 from expost._groups import printable
 from expost._streamed_result import QUANTILE_ERROR, StreamedProfile
 from expost._sweep import share_ranks
+from expost.report.beliefs_part import BeliefQuantile, BeliefsPart, collect_beliefs
 from expost.report.parts import Context, one_line
 from expost.report.profile_answer import ProfileAnswer
 from expost.report.profile_part import Accuracy, CurvePoint, ExposedRow, ProfilePart, Quantile
@@ -15,7 +16,7 @@ from expost.report.slider import curve_ranks, slider_of_distances
 from expost.report.wording import certainty, count
 from expost.types import FloatArray, IntArray
 
-__all__ = ["collect_stream"]
+__all__ = ["collect_stream", "collect_stream_beliefs"]
 
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 
@@ -58,6 +59,41 @@ def collect_stream(
     )
 
 
+def collect_stream_beliefs(profile: StreamedProfile) -> BeliefsPart | None:
+    """How sure an attacker gets of the rows; None where there is no noise."""
+    beliefs, how = profile.digest.beliefs, profile.release.mechanism
+    if beliefs is None:
+        return None
+    found = beliefs.extremes(how, description=profile.description, notices=profile.notices)
+    # Sentences and extremes are of three rows, which stand for all; the rest was counted.
+    part = collect_beliefs(found, beside_profile=True)
+    shares, ranks = _known_shares(len(profile))
+    odds = beliefs.at_most(ranks)
+    return replace(
+        part,
+        rows=len(profile),
+        levels=tuple(
+            replace(level, rows=above, rows_out=doubted)
+            for level, above, doubted in zip(
+                part.levels, beliefs.above, beliefs.doubted, strict=True
+            )
+        ),
+        quantiles=tuple(
+            BeliefQuantile(share=share, log_odds=float(odds[place]))
+            for place, share in enumerate(shares)
+        ),
+        # Without a law it would be sampled.
+        advantage=None if found.losses.law is None else part.advantage,
+    )
+
+
+def _known_shares(rows: int) -> tuple[list[float], IntArray]:
+    """The shares that are told of so many rows, and the ranks, 1 for the least exposed."""
+    # With few rows the outer quantiles are the largest one again.
+    shares = [share for share in _SHARES if share == 1 or rows * (1 - share) >= 1]
+    return shares, share_ranks(rows, np.array(shares))
+
+
 def _notices(profile: StreamedProfile) -> tuple[str, ...]:
     """What is approximate here, or left out, beside the profile of a table in memory."""
     notices = [
@@ -76,10 +112,7 @@ def _notices(profile: StreamedProfile) -> tuple[str, ...]:
 
 
 def _quantiles(profile: StreamedProfile) -> tuple[Quantile, ...]:
-    rows = len(profile)
-    # With few rows the outer quantiles are the largest one again.
-    shares = [share for share in _SHARES if share == 1 or rows * (1 - share) >= 1]
-    ranks = share_ranks(rows, np.array(shares))
+    shares, ranks = _known_shares(len(profile))
     scores, typical = profile.scores_of(ranks), profile.typical_of(ranks)
     return tuple(
         Quantile(
