@@ -53,6 +53,12 @@ def peak() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
 
 
+def worked() -> float:
+    """Seconds of processors, so far: what a machine's other work does not change."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round(used.ru_utime + used.ru_stime, 1)
+
+
 def sweep(path: Path) -> dict[str, object]:
     """Run the job, then rank; in a process that does nothing else."""
     passes, start = Passes(), time.perf_counter()
@@ -78,6 +84,7 @@ def sweep(path: Path) -> dict[str, object]:
     figures: dict[str, object] = {
         "rows written": rows,
         "seconds": round(time.perf_counter() - start, 1),
+        "processor seconds": worked(),
         "passes over the rows": passes.count,
         "gibibytes": peak(),
         "values of epsilon": len(choice.epsilons),
@@ -89,12 +96,13 @@ def sweep(path: Path) -> dict[str, object]:
         "accuracy without noise": round(curve.noiseless, 4),
         "page bytes": outcome.files["report"].stat().st_size,
     }
-    start = time.perf_counter()
+    start, before = time.perf_counter(), worked()
     with engine_of(ENGINE) as engine:
         ranked = replace(found, problem=replace(found.problem, engine=engine)).ranked
     assert ranked.mean.shape[0] == len(choice.epsilons)
     return figures | {
         "ranked seconds": round(time.perf_counter() - start, 1),
+        "ranked processor seconds": round(worked() - before, 1),
         "ranked gibibytes": peak(),
         "rows ranked": int(ranked.mean.shape[1]),
         "rank error, share of rows": round(ranked.rank_error, 5),

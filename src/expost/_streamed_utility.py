@@ -297,7 +297,7 @@ def _scored_rows(
 ) -> list[tuple[FloatArray, FloatArray]]:
     """(X, y) of each fold: at most about 20,000 rows, of either class the same share."""
     most = min(MOST_SCORED, max(1, _ENTRIES // (problem.columns * folds.count)))
-    # Labels of a regression count as one class, whatever their signs.
+    # Of a regression, labels > 0 and others: the same share of either does no harm.
     classes = np.stack([held.rows - held.positive, held.positive], axis=1)
     share = np.minimum(1.0, most / held.rows)[:, None]
     wanted = np.ceil(classes * share)
