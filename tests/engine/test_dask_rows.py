@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import streams
+from expost import profile_stream
+from expost._jobs.profile import run
 from expost._streamed import StreamedProblem, streamed_curvature
 from expost.data import Encoding, UnitBall, dask_rows, open_table
 from expost.data.stream import RowStream
@@ -116,8 +119,6 @@ def test_where_partitions_end_changes_no_block(ends):
     spread = open_table(frame(ends), columns=NAMES, id_column="key")
     _, encoding = opened(table(ROWS))
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
-    items = list(stream.items())
-    assert len(items) <= len(ends) - 1
     whole = RowStream.of(opened(table(ROWS))[0], encoding, BALL, size=SIZE)
     for one, two in zip(blocks(whole), blocks(stream), strict=True):
         assert one.start == two.start
@@ -243,3 +244,23 @@ def test_a_partition_that_changes_is_told(tmp_path):
     (tmp_path / "mark").touch()
     with pytest.raises(InvalidInput, match="a partition changed while the table was being read"):
         blocks(stream)
+
+
+def people(span):
+    return streams.table().slice(span[0], span[1] - span[0]).to_pandas()
+
+
+def test_a_profile_has_the_files_of_one_from_parquet(two_workers, tmp_path, monkeypatch):
+    streams.small_blocks(monkeypatch)
+    source = streams.write(tmp_path)
+    run(streams.job(source, tmp_path / "made", engine="local:1"))
+    model = tmp_path / "made" / "model.json"
+    spans = list(itertools.pairwise((0, 7, 200, 201, streams.ROWS)))
+    frame = dd.from_map(people, spans, meta=people((0, 1)))
+    asked = {"id_column": "number"}
+    profile_stream(model, source, out=tmp_path / "file", engine="local:2", **asked)
+    profile_stream(model, frame, out=tmp_path / "frame", engine=two_workers._client, **asked)
+    name = "profile.CURATOR-ONLY.parquet"
+    wanted = streams.contents(tmp_path / "file" / name)
+    assert len(wanted) >= 5
+    assert streams.contents(tmp_path / "frame" / name) == wanted

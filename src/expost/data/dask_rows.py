@@ -1,12 +1,13 @@
 """Tables of a Dask cluster, frames and pairs of arrays, whose rows stay where they are.
 
 A collection is partitions that nobody has computed yet. Blocks of rows have a size of their own,
-so each is cut out of a partition and the ones after it, on the cluster; what this process has is
-the recipe. Only to open a frame (kinds, levels, medians) its rows are read here, a partition at a
+so each is cut out of one partition or several, on the cluster; what this process has is the
+recipe. Only to open a frame (kinds, levels, medians) its rows are read here, a partition at a
 time, as those of a file would be.
 """
 
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ from expost.data._duck import Relation
 from expost.data._entries import Mark, NumericEntry, Target, two_classes
 from expost.data._raw import Origin, RawColumn, check_names, plain, typed
 from expost.data.encoding import Encoding
-from expost.data.readers import Block, typed_cells
+from expost.data.readers import Block, spans, typed_cells
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
 from expost.errors import InvalidInput
@@ -184,8 +185,9 @@ class DaskFeed:
 class DaskReader:
     """Blocks of a collection, each cut out where its rows are.
 
-    An item is a recipe for the rows of all the blocks that begin in one partition. ``parts`` does
-    not travel: elsewhere the rows of an item are there already.
+    An item is a recipe for the rows of a few blocks, the same ones for all partitions; items that
+    need one partition follow one another, so that it is there still. ``parts`` does not travel:
+    elsewhere the rows of an item are there already.
     """
 
     label: str
@@ -223,23 +225,15 @@ class DaskReader:
             )
         dask = require("dask", caller="a Dask collection", extra="dask")
         places = [int(short.removeprefix("c")) for _, short in self.names]
-        ends = list(accumulate(self.parts.lengths))
-        for number, (end, length) in enumerate(zip(ends, self.parts.lengths, strict=True)):
-            start, stop = self._blocks_from(end - length), min(self._blocks_from(end), self.rows)
-            if not start < stop:
-                continue
-            cuts, place = [], number
-            while place < len(ends) and ends[place] - self.parts.lengths[place] < stop:
-                first = ends[place] - self.parts.lengths[place]
-                low, high = max(start - first, 0), min(stop, ends[place]) - first
+        lengths, ends = self.parts.lengths, list(accumulate(self.parts.lengths))
+        for span in spans(self.rows, self.size):
+            cuts = []
+            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.stop) + 1):
+                first = ends[number] - lengths[number]
+                low, high = max(span.start - first, 0), min(span.stop, ends[number]) - first
                 if low < high:
-                    cuts.append(self.parts.cut(place, places, low, high))
-                place += 1
-            yield dask.delayed(_joined, pure=True)(start, *cuts)
-
-    def _blocks_from(self, row: int) -> int:
-        """The first row of the first block that begins at ``row`` or later."""
-        return -(-row // self.size) * self.size
+                    cuts.append(self.parts.cut(number, places, low, high))
+            yield dask.delayed(_joined, pure=True)(span.start, *cuts)
 
     def blocks(self, item: Any) -> Iterator[Block]:
         """The blocks of an item; computed here, if nobody has."""

@@ -127,6 +127,13 @@ class Span:
     stop: int
 
 
+def spans(rows: int, size: int) -> Iterator[Span]:
+    """Ranges of a few blocks of ``size`` rows: they follow from these two numbers alone."""
+    length = size * _BLOCKS_AN_ITEM
+    for start in range(0, rows, length):
+        yield Span(start=start, stop=min(start + length, rows))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ParquetReader:
     """Parquet files, entered anywhere.
@@ -150,9 +157,7 @@ class ParquetReader:
 
     def items(self) -> Iterator[Span]:
         """Ranges of a few blocks."""
-        length = self.size * _BLOCKS_AN_ITEM
-        for start in range(0, self.rows, length):
-            yield Span(start=start, stop=min(start + length, self.rows))
+        return spans(self.rows, self.size)
 
     def blocks(self, item: Span) -> Iterator[Block]:
         """The blocks of a range; each becomes typed cells as a whole table's would."""
