@@ -60,7 +60,14 @@ class Tally:
     accepted: int = 0
     refused: int = 0
     slowest: float = 0.0
+    seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
+
+    def add(self, accepted: bool, seconds: float) -> None:
+        self.accepted += accepted
+        self.refused += not accepted
+        self.slowest = max(self.slowest, seconds)
+        self.seconds += seconds
 
     @property
     def cases(self) -> int:
@@ -105,9 +112,7 @@ def run(target: Target, numbers: Iterable[int], tally: Tally, seed: int = SEED) 
             except Fault as fault:
                 tally.faults.append(f"{target.name} {number}: {fault}")
                 continue
-        tally.accepted += accepted
-        tally.refused += not accepted
-        tally.slowest = max(tally.slowest, took)
+        tally.add(accepted, took)
     return tally
 
 

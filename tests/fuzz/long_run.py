@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ _TESTS = Path(__file__).parent.parent
 _CHUNK = 10_000
 
 
-def run(name: str, count: int, folder: Path) -> tuple[Tally, float]:
+def run(name: str, count: int, folder: Path) -> Tally:
     """Cases 0 to ``count`` of a target, those that are in ``folder`` already left out.
 
     A worker that dies is a fault, and the next one goes on.
     """
-    tally, start = Tally(), time.monotonic()
+    tally = Tally()
     progress = folder / f"{name}.jsonl"
     done = len(list(_told(progress)))
     while done < count:
@@ -36,16 +35,14 @@ def run(name: str, count: int, folder: Path) -> tuple[Tally, float]:
             done += 1
     for each in _told(progress):
         _add(tally, name, each)
-    return tally, time.monotonic() - start
+    return tally
 
 
 def _add(tally: Tally, name: str, told: dict[str, Any]) -> None:
     if "fault" in told:
         tally.faults.append(f"{name} {told['number']}: {told['fault']}")
     elif "accepted" in told:
-        tally.accepted += told["accepted"]
-        tally.refused += not told["accepted"]
-        tally.slowest = max(tally.slowest, told["seconds"])
+        tally.add(told["accepted"], told["seconds"])
 
 
 def _told(progress: Path) -> Iterator[dict[str, Any]]:

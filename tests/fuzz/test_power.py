@@ -158,7 +158,7 @@ def test_a_worker_that_dies_is_a_fault_and_the_next_goes_on(tmp_path, monkeypatc
         "random.Random.__init__ = planted\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    tally, _ = run_apart("given", 6, tmp_path)
+    tally = run_apart("given", 6, tmp_path)
     assert tally.cases == 6
     (fault,) = tally.faults
     assert fault.startswith("given 3: the process ended with -6")
@@ -178,7 +178,7 @@ def test_faults_of_workers_are_told_with_their_numbers(tmp_path, monkeypatch):
 
     monkeypatch.setattr(long_run, "_worker", worker)
     monkeypatch.setattr(long_run, "_CHUNK", 5)
-    tally, _ = run_apart("given", 9, tmp_path)
+    tally = run_apart("given", 9, tmp_path)
     assert (tally.accepted, tally.cases) == (6, 9)
     assert tally.faults == ["given 3: died", "given 4: died", "given 6: KeyError"]
 
