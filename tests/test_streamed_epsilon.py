@@ -3,7 +3,7 @@
 import json
 import math
 import pickle
-import shutil
+import re
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -166,7 +166,7 @@ def test_the_answer_is_that_of_rows_in_memory(parquet, engine, tmp_path, loss, n
     assert rows.column_names == names
     assert rows.column("row").to_pylist() == list(range(ROWS))
     assert rows.column("id").to_pylist() == [f"k{i}" for i in range(ROWS)]
-    whole = in_memory(parquet, loss, noise, folds=0, ids=rows.column("id").to_pylist()).columns()
+    whole = replace(expected, ids=tuple(rows.column("id").to_pylist())).columns()
     assert list(whole) == names
     distance, error = (rows.column(name).to_numpy() for name in names[3:])
     assert np.all(np.abs(distance - whole["distance"]) <= error + whole["distance_error"])
@@ -185,7 +185,12 @@ def test_what_the_page_says_is_what_it_says_in_memory(parquet, engine, tmp_path)
     expected = collect_epsilon(replace(choice, sweep=replace(choice.sweep, counted=held)))
     assert expected.recommended == collect_epsilon(in_memory(parquet, folds=0)).recommended
     assert found.recommended == expected.recommended
-    assert found.headline == expected.headline
+    one, other = (
+        "".join(vars(part.headline)[name] for name in ("epsilon", "advice", "exposed"))
+        for part in (found, expected)
+    )
+    # The middle row's own belief may differ in its last digit.
+    assert re.sub(r"middle row [0-9.]+", "", one) == re.sub(r"middle row [0-9.]+", "", other)
     assert (found.rows, found.measure, found.is_way) == (ROWS, expected.measure, True)
     for one, other in zip(found.critical, expected.critical, strict=True):
         assert one.share == other.share
@@ -195,11 +200,12 @@ def test_what_the_page_says_is_what_it_says_in_memory(parquet, engine, tmp_path)
     for one, other in zip(found.table, expected.table, strict=True):
         assert one.mark == other.mark
         assert one.largest == other.largest
-        assert one.middle == pytest.approx(other.middle, rel=2.1 * Sketch.RELATIVE_ERROR)
+        # More exposed than it is, if at all.
+        assert other.middle <= one.middle <= other.middle * (1 + 4.1 * Sketch.RELATIVE_ERROR)
     assert found.slider.exact.farthest == expected.slider.exact.farthest
     apart = np.array(found.slider.exact.distances) / np.array(expected.slider.exact.distances)
-    assert np.all(np.abs(apart - 1) <= 1.001 * Sketch.RELATIVE_ERROR)
-    assert np.any(apart != 1)
+    assert np.all((apart >= 1) & (apart <= 1 + 2.001 * Sketch.RELATIVE_ERROR))
+    assert np.any(apart > 1)
     assert expected.slider.exact.error < 1e-9 < Sketch.RELATIVE_ERROR < found.slider.exact.error
 
 
@@ -286,9 +292,11 @@ def test_counted_distances_err_to_the_safe_side(seed):
         assert far[0] == true[0] == found.farthest
         assert far[-1] == true[-1]
     np.testing.assert_array_equal(total.at(ranks), one.at(ranks))
-    if seed < 2:
-        np.testing.assert_allclose(one.at(ranks), every.at(ranks), rtol=Sketch.RELATIVE_ERROR)
-        assert one.median == pytest.approx(every.median, rel=Sketch.RELATIVE_ERROR)
+    inside = every.at(ranks) < top
+    at, true = one.at(ranks)[inside], every.at(ranks)[inside]
+    assert np.all((true <= at) & (at <= true * (1 + width)))
+    assert np.any(true < at)
+    assert every.median <= one.median <= every.median * (1 + width)
     assert one.at(np.array([1]))[0] == every.largest
 
 
@@ -331,8 +339,9 @@ def rows_of(prepared):
     return X, y
 
 
-@pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
-@pytest.mark.parametrize("steps", [12, 0])
+@pytest.mark.parametrize(
+    ("loss", "steps"), [("logistic", 12), ("huber-hinge", 12), ("squared", 1), ("logistic", 0)]
+)
 def test_minimisers_of_all_folds_are_found_together(parquet, engine, monkeypatch, loss, steps):
     monkeypatch.setattr(_streamed_utility, "_STEPS", steps)
     prepared = prepared_of(parquet, engine, loss, size=512)

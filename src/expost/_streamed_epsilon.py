@@ -41,11 +41,12 @@ from expost.types import FloatArray, IntArray
 
 __all__ = ["SketchedDistances", "StreamedSweep", "check_streamed", "choose_epsilon_streamed"]
 
-# Of what Distances.near and .far round by: a bucket of the sketch, 2⁻⁹.
+# What order statistics are rounded by: a bucket of the sketch, 2⁻⁹.
 _NOTICE = (
     "The rows were read in blocks: where the transition ends, when a share of the rows leaves its"
-    " plateau, and what is said of a middle row come from a sketch, right to 0.2 % and otherwise on"
-    " the safe side; what is said of the most exposed row is as exact as in memory."
+    " plateau, and what is said of a middle row come from a sketch of the rows' distances, right to"
+    " 0.2 % of a distance and otherwise on the safe side; what is said of the most exposed row is"
+    " as exact as in memory."
 )
 _DISTANCES = ["distance", "distance_error"]
 
@@ -67,8 +68,10 @@ class SketchedDistances:
     ``top``      a bound on distances, by which they are counted; what is larger counts as that.
     ``nearest``  the least upper end.
 
-    ``counts, lower, upper``  sketches of the distances and of their two ends. To 2⁻¹⁰ of
-    themselves, or to 2⁻⁴⁰ of ``top``.
+    ``counts, lower, upper``  sketches of the distances and of their two ends.
+
+    Order statistics of ``lower`` are rounded down and all others up: by 2⁻⁹ of themselves at most,
+    or by 2⁻⁴⁰ of ``top``.
     """
 
     top: float
@@ -81,7 +84,7 @@ class SketchedDistances:
     lower: Sketch
     upper: Sketch
 
-    error = Sketch.RELATIVE_ERROR
+    error = 2 * Sketch.RELATIVE_ERROR
 
     @classmethod
     def of(cls, distance: FloatArray, error: FloatArray, top: float) -> "SketchedDistances":
@@ -124,9 +127,12 @@ class SketchedDistances:
         return float(np.mean(self.at(np.array([n // 2 + 1, (n + 1) // 2]))))
 
     def at(self, ranks: IntArray) -> FloatArray:
-        """The distances at ``ranks``, 1 for the largest, which is exact."""
-        middle = np.minimum(self.counts.at(self.rows + 1 - ranks), self.largest)
-        return np.where(ranks == 1, self.largest, middle)
+        """At least the distances at ``ranks``, 1 for the largest, which is exact."""
+        places = self.rows + 1 - ranks
+        least, most = self.counts.at_least(places), self.counts.at_most(places)
+        # In the lowest bucket nothing but zeros may lie.
+        most = np.where((least == 0) & (self.least > most), 0.0, np.minimum(most, self.largest))
+        return np.where(ranks == 1, self.largest, most)
 
     def near(self, rank: int) -> float:
         """At most the rank-th largest lower end."""

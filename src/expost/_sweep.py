@@ -106,7 +106,7 @@ class Distances(Protocol):
     """How far each of n rows moves the minimiser, all rows together: no row has a name here.
 
     Ranks are counted from 1, the farthest row. A distance is known to its own proved error; where
-    order statistics are only known to lie between two ends, ``near`` takes the lower and ``far``
+    order statistics are only known to lie between two ends, ``near`` takes the lower and all others
     the upper one.
     """
 
