@@ -9,6 +9,7 @@ import pytest
 
 from evidence import record
 from expost._ledger import NAME, Ledger
+from expost.errors import InvalidInput
 from faults.nursery import BLOCK
 from faults.struck import OUT, ROWS, Undisturbed, contents, leftovers, looked_at, other_bytes
 
@@ -119,6 +120,31 @@ def test_a_choice_of_epsilon_that_is_killed_ends_in_the_same_bytes(nursery, comm
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_end_it_says_how_to_go_on(nursery, commands, tmp_path, blow):
     assert struck_often(nursery, commands["profile"], tmp_path, 1, SEED + 2, blow=blow) >= 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.json",
+        "report.CURATOR-ONLY.html",
+        "profile.CURATOR-ONLY.json",
+        "_manifest.json",
+        "part",
+    ],
+)
+def test_whoever_looks_sees_a_file_that_is_cut_short(commands, tmp_path, name):
+    for path, content in commands["profile"].results.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    assert looked_at(tmp_path)["tables"] == 1
+    (path, *_) = [path for path in sorted(tmp_path.rglob("*")) if path.name.startswith(name)]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises((AssertionError, ValueError, InvalidInput)):
+        looked_at(tmp_path)
+    path.unlink()
+    if path.parent != tmp_path:
+        with pytest.raises(InvalidInput, match=r"is gone|is not finished"):
+            looked_at(tmp_path)
 
 
 # -- many moments ----------------------------------------------------------------------------------
