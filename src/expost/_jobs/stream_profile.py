@@ -35,7 +35,7 @@ from expost._jobs.streaming import Run, kept_in, running, task_of
 from expost._jobs.table import table_notices
 from expost._ledger import Ledger
 from expost._progress import Progress
-from expost._store import PartStore, flush, remove_store
+from expost._store import Part, PartStore, flush, remove_store
 from expost._streamed import StreamedProblem
 from expost._streamed_losses import block_losses
 from expost._streamed_profile import Tops, digest, ranked_parts, row_parts, tops_of
@@ -165,11 +165,11 @@ class _Work:
         model = self._model(given)
         progress.phase("finding every row's neighbour")
         with writing(job.out, _GO_ON):
-            tops = self._losses(model)
+            parts = self._losses(model)
             if given is not None:
                 self._store_copy(given)
             progress.phase("ranking the rows")
-            result = self._ranked(model, tops)
+            result = self._ranked(model, parts)
         progress.phase("collecting the report")
         notices = (*model.notices, *self.notes()[model.noted :])
         summary = self._summary(model, result, notices)
@@ -326,7 +326,7 @@ class _Work:
 
     # -- its rows' losses ----------------------------------------------------------------------
 
-    def _losses(self, model: _Model) -> Tops:
+    def _losses(self, model: _Model) -> dict[int, Part]:
         """Work out every row's loss."""
         store = self.run.store("losses")
         finished, known = store.finished(), self.run.kept("losses")
@@ -347,13 +347,13 @@ class _Work:
                 finished=finished,
             )
             self.run.keep("losses", {"parts": len(finished)})
-        return tops_of(store, finished, self.engine)
+        return finished
 
-    def _ranked(self, model: _Model, tops: Tops) -> StreamedProfile:
+    def _ranked(self, model: _Model, parts: dict[int, Part]) -> StreamedProfile:
         """Rank the rows, and let the table appear."""
         release = model.release
         source, noiseless = self.run.store("losses"), not release.mechanism.is_private
-        parts = source.finished()
+        tops = tops_of(source, parts, self.engine)
         total = digest(
             source,
             parts,
