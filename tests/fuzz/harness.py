@@ -136,7 +136,9 @@ def _check_refusal(error: ExpostError, context: bool) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    """The files there, but for SQLite's own beside a database that says it is written ahead."""
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    return {name for name in found if not name.endswith(("-shm", "-wal"))}
 
 
 @contextmanager
