@@ -66,8 +66,10 @@ class Struck:
 def killed_while_running(job, engine, *, after, moment, victims):
     """Run the job, kill the victims in its middle, and compare."""
     run, wanted, _ = job
-    wait_until(lambda: len(living(engine)) == 2, 60)
-    chosen = [living(engine)[place] for place in victims]
+    wait_until(lambda: engine._mend() or len(living(engine)) == 2, 120)
+    pids = living(engine)
+    assert len(pids) == 2
+    chosen = [pids[place] for place in victims]
 
     def blow():
         for pid in chosen:

@@ -49,8 +49,9 @@ class DaskEngine:
     stays there: the task is called with its value where that lies.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, *, mend: Callable[[], Any] | None = None) -> None:
+        """``mend`` starts workers again that nobody else does."""
+        self._client, self._mend = client, mend
         self._config = require("dask", caller="engine='dask'", extra="dask").config
         self._killed = require("distributed", caller="engine='dask'", extra="dask").KilledWorker
         try:
@@ -133,6 +134,8 @@ class DaskEngine:
                 # A task's own may be one too.
                 if future.status == "error":
                     raise
+            if self._mend is not None:
+                self._mend()
             if self._client.nthreads():
                 alone = None
                 continue
@@ -199,10 +202,13 @@ def dask_engine(
 ) -> Iterator[DaskEngine]:
     """The cluster at ``address``, that of a ``client``, or one here that ends with the context."""
     with ExitStack() as opened:
-        if client is None:
-            client = _connected(address) if address else _started(workers, opened)
+        mend = None
+        if client is None and address is None:
+            client, mend = _started(workers or available(), opened)
+        elif client is None:
+            client = _connected(str(address))
             opened.callback(client.close)
-        yield DaskEngine(client)
+        yield DaskEngine(client, mend=mend)
 
 
 def _connected(address: str) -> Any:
@@ -216,8 +222,8 @@ def _connected(address: str) -> Any:
         ) from None
 
 
-def _started(workers: int | None, opened: ExitStack) -> Any:
-    """A client of a cluster of processes on this machine."""
+def _started(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
+    """A client of a cluster of processes on this machine, and how lost ones are replaced."""
     dask = require("dask", caller="engine='dask'", extra="dask")
     distributed = require("distributed", caller="engine='dask'", extra="dask")
     require("cryptography", caller="engine='dask'", extra="dask")
@@ -227,20 +233,26 @@ def _started(workers: int | None, opened: ExitStack) -> Any:
         "distributed.nanny.pre-spawn-environ": {},
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
+        # A busy machine takes longer than Dask's 15 seconds to start a worker again, and a cluster
+        # that has given up on one does not try once more by itself.
+        "distributed.deploy.lost-worker-timeout": "60s",
     }
-    with dask.config.set(settings):
-        cluster = distributed.LocalCluster(
-            n_workers=workers or available(),
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            # Others of this machine could run what they like in the workers: they lack the key.
-            security=True,
-            # As in threads: no row is spilled to the disk, no worker stopped for its memory.
-            memory_limit=0,
-            local_directory=folder,
-        )
+    # For as long as the cluster lives: workers are started later too.
+    opened.enter_context(dask.config.set(settings))
+    cluster = distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        # Others of this machine could run what they like in the workers: they lack the key.
+        security=True,
+        # As in threads: no row is spilled to the disk, no worker stopped for its memory.
+        memory_limit=0,
+        local_directory=folder,
+    )
     opened.callback(cluster.close)
-    return distributed.Client(cluster, set_as_default=False)
+    client = distributed.Client(cluster, set_as_default=False)
+    opened.callback(client.close)
+    return client, lambda: cluster.scale(workers)
