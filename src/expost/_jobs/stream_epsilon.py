@@ -64,7 +64,6 @@ def run(
     with (
         running(job.out, task, asked, force=job.force) as begun,
         engine_of(asked.engine or "local") as engine,
-        writing(job.out, _GO_ON),
     ):
         work = _Work(
             job=job, run=begun, engine=engine, progress=progress, table=table, encoding=encoding
@@ -86,13 +85,15 @@ class _Work:
     def done(self, question: Question, notes: Callable[[], list[str]]) -> Outcome:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
-        store = self._store()
+        with writing(job.out, _GO_ON):
+            store = self._store()
         estimator = _estimator(job, self.encoding)
         stream = self._stream(estimator)
         facts = self._facts(stream)
         progress.phase("following every row over epsilon, and models on held-out rows")
         prepared = prepared_stream(estimator, stream, self.engine, facts, progress)
-        choice, parts = choose_epsilon_streamed(prepared, question, self._seeds(), store)
+        with writing(job.out, _GO_ON):
+            choice, parts = choose_epsilon_streamed(prepared, question, self._seeds(), store)
         progress.phase("collecting the report")
         command = command_of(job, choice)
         reading = table_notices(self.table, self.encoding, facts.unknown)
@@ -105,7 +106,8 @@ class _Work:
             made=self.run.made,
         )
         progress.phase("writing the report")
-        files = self._write(choice, summary, store, parts)
+        with writing(job.out, _GO_ON):
+            files = self._write(choice, summary, store, parts)
         return Outcome(choice=choice, summary=summary, command=command, files=files)
 
     def _store(self) -> PartStore:
