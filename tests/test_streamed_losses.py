@@ -68,7 +68,12 @@ def refinement(problem, expansion):
 
 def stepped(problem, expansion, refined):
     """Every row's neighbour, block by block."""
-    losses = BlockLosses(theta=None, mechanism=None, expansion=expansion, refinement=refined)
+    losses = BlockLosses(
+        theta=None,
+        mechanism=None,
+        expansion=refined.steadied(expansion),
+        refinement=refined,
+    )
     losses = pickle.loads(pickle.dumps(losses))
     found = []
     for start in range(0, problem.rows, problem.size):
@@ -196,12 +201,20 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
     z, y = problem.X @ base.theta, problem.y
     inside = np.abs(1 - y * z) < problem.loss.width
     rng = np.random.default_rng(1)
-    root = np.linalg.cholesky(expansion.hessian)
+    root, lowest = np.linalg.cholesky(expansion.hessian), []
     for _ in range(200):
         step = rng.normal(size=problem.columns)
         step = np.linalg.solve(root.T, 0.05 * step / np.linalg.norm(step))
         there = np.abs(1 - y * (z + problem.X @ step)) < problem.loss.width
         assert np.array_equal(there[far], inside[far])
+        curvature = problem.loss.curvature(z + problem.X @ step, y)
+        hessian = (problem.X * curvature[:, None]).T @ problem.X / (problem.rows - 1)
+        least = np.linalg.eigvalsh(hessian)[0] + 1e-3
+        assert least >= beside.lowest
+        lowest.append(least)
+    # More than the penalty alone, and not far from what is found.
+    assert beside.lowest > 2e-3
+    assert min(lowest) < 4 * beside.lowest
     # The farthest that each row can be moved is along B⁻¹x: those beside a knot do pass it.
     leverage = np.einsum("ij,ij->i", problem.X @ expansion.inverse, problem.X)
     reached = problem.loss.knot_distance(z, y) < 0.05 * np.sqrt(leverage)

@@ -10,7 +10,7 @@ so a row whose predictor is √h·R or more away from its knots is linear for al
 and Σ x[f′(z + x·δ) − f′(z)] over the data is (Σ f″x xᵀ)δ plus what the rows beside a knot add.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,7 +38,8 @@ def energies(expansion: Expansion, shift: FloatArray) -> FloatArray:
 class BesideKnots:
     """The rows that may pass a knot in a step of ∥δ∥_B ≤ ``reach``.
 
-    ``way``  ∥δ∥_B at which each of them may; rounded down.
+    ``way``     ∥δ∥_B at which each of them may; rounded down.
+    ``lowest``  a lower bound on the least eigenvalue of J's Hessian, times n/m, in all such steps.
     """
 
     X: FloatArray
@@ -48,6 +49,7 @@ class BesideKnots:
     norms: FloatArray
     way: FloatArray
     reach: float
+    lowest: float = 0.0
 
     @classmethod
     def of(cls, objective: Objective, expansion: Expansion, reach: float) -> "BesideKnots":
@@ -56,7 +58,7 @@ class BesideKnots:
         for part in objective.fold(_Gather(expansion=expansion, reach=reach)):
             held = part if held is None else held._with(part)
         assert held is not None
-        return held
+        return replace(held, lowest=held._lowest(expansion))
 
     def _with(self, other: "BesideKnots") -> "BesideKnots":
         """Both together, but for the farthest of too many."""
@@ -111,6 +113,39 @@ class BesideKnots:
         error += loss.curvature_bound * float(at @ at) * length
         within = energies(expansion, shift) <= self.reach
         return bend.T @ self.X, np.where(within, 1.01 * error, np.inf)
+
+    def _lowest(self, expansion: Expansion) -> float:
+        """All but these rows keep their f″: B less what they add to it now."""
+        weight = self.curvature / expansion.rows_after
+        steady = expansion.hessian - (self.X * weight[:, None]).T @ self.X
+        rounding = gamma(len(self.y) + 16 * expansion.columns) * np.linalg.norm(expansion.hessian)
+        least = float(np.linalg.eigvalsh(steady)[0]) - expansion.slack - 2 * float(rounding)
+        return max(expansion.floor, least)
+
+    def steadied(self, expansion: Expansion) -> Expansion:
+        """The expansion with the curvature that the base is sure of, where its error is within."""
+        if not _widest(expansion) * expansion.base_error <= self.reach:
+            return expansion
+        curved, m = expansion.curved, expansion.rows_after
+        # The base's own Hessian is (m/n)B + diag(p − (m/n)p').
+        change = float(np.min(curved.penalty - (m / curved.rows) * expansion.penalty_after))
+        least = (m / curved.rows) * self.lowest * (1 - 1e-12) + change
+        return replace(expansion, base_lowest=max(expansion.base_lowest, least))
+
+    def curvature_at(
+        self, expansion: Expansion, shift: FloatArray, error: FloatArray
+    ) -> FloatArray | float:
+        """A lower bound on each neighbour's least curvature anywhere within ``error`` of Â + δ."""
+        leaving = sum(sign < 0 for sign in expansion.signs) * expansion.heaviest
+        known = max(expansion.floor, self.lowest - leaving)
+        with np.errstate(invalid="ignore"):
+            farthest = energies(expansion, shift) + _widest(expansion) * error
+        return np.where(farthest <= self.reach, known, expansion.floor)
+
+
+def _widest(expansion: Expansion) -> float:
+    """√∥B∥: ∥v∥_B ≤ that times ∥v∥."""
+    return float(np.sqrt(expansion.eigenvalues[-1] + expansion.slack)) * (1 + 1e-9)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

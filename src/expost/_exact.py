@@ -85,6 +85,7 @@ class _Changed(Neighbourhood):
             reach = 1.5 * float(np.max(energies(expansion, found[0][loose])))
             if reach < np.inf:
                 beside = BesideKnots.of(expansion.problem, expansion, reach)
+                expansion = beside.steadied(expansion)
         return cls(expansion=expansion, step=step, found=found, beside=beside)
 
     @property
@@ -223,6 +224,11 @@ class _ChangedRows(Block):
             hessian += (change.X * weight[:, None]).T @ change.X
         return hessian
 
+    def steady(self, shift: FloatArray, error: FloatArray) -> FloatArray | float | None:
+        if self.beside is None:
+            return None
+        return self.beside.curvature_at(self.expansion, shift, error)
+
     def error(
         self,
         length: FloatArray,
@@ -230,7 +236,7 @@ class _ChangedRows(Block):
         decay: FloatArray,
         *,
         measured: bool = False,
-        lowest: float | None = None,
+        lowest: FloatArray | float | None = None,
     ) -> FloatArray:
         return shift_error(
             self.expansion, self.step, length, remainder, decay, measured=measured, lowest=lowest

@@ -119,7 +119,7 @@ class _Removal(Block):
         decay: FloatArray,
         *,
         measured: bool = False,
-        lowest: float | None = None,
+        lowest: FloatArray | float | None = None,
     ) -> FloatArray:
         expansion, d = self.expansion, self.expansion.problem.columns
         residual = remainder if measured else remainder + self._linear(length)

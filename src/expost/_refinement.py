@@ -82,6 +82,10 @@ class Block(ABC):
     def hessian(self, shift: FloatArray) -> FloatArray:
         """(d, d) the Hessian at Â + δ of the one neighbour that the block consists of."""
 
+    def steady(self, shift: FloatArray, error: FloatArray) -> FloatArray | float | None:
+        """A curvature that is sure anywhere within ``error`` of Â + δ, if one is known."""
+        return None
+
     @abstractmethod
     def error(
         self,
@@ -90,7 +94,7 @@ class Block(ABC):
         decay: FloatArray,
         *,
         measured: bool = False,
-        lowest: float | None = None,
+        lowest: FloatArray | float | None = None,
     ) -> FloatArray:
         """The error of shifts, as :func:`expost._newton.shift_error` says it."""
 
@@ -265,6 +269,9 @@ def _certify(
     decay = np.exp(-expansion.spread * length) if lowest is None else np.ones(len(length))
     with np.errstate(over="ignore", invalid="ignore"):
         bound = block.error(length, residual, decay, measured=True, lowest=lowest)
+        steady = block.steady(shift, bound)
+        if steady is not None:
+            bound = block.error(length, residual, decay, measured=True, lowest=steady)
     return np.where(np.isnan(bound), np.inf, bound)
 
 

@@ -100,4 +100,9 @@ def block_losses(release: Release, problem: StreamedProblem) -> BlockLosses:
     assert isinstance(plain, OutputPerturbation)
     plain.check_rows(theta, base.theta, expansion.base_error)
     refinement = refinement_of(problem, expansion)
-    return BlockLosses(theta=theta, mechanism=how, expansion=expansion, refinement=refinement)
+    return BlockLosses(
+        theta=theta,
+        mechanism=how,
+        expansion=refinement.steadied(expansion),
+        refinement=refinement,
+    )

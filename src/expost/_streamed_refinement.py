@@ -48,6 +48,10 @@ class Refinement:
     tensor: FloatArray | None = None
     beside: BesideKnots | None = None
 
+    def steadied(self, expansion: Expansion) -> Expansion:
+        """The expansion, with what is known of the curvature around it."""
+        return expansion if self.beside is None else self.beside.steadied(expansion)
+
     def steps(self, expansion: Expansion, block: RowBlock) -> tuple[Shifts, FloatArray, FloatArray]:
         """The shifts without each row of a block, their lengths and errors."""
         change = change_of(block, expansion.base.theta, expansion.loss)
