@@ -8,6 +8,7 @@ import warnings
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import distributed
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -133,6 +134,13 @@ def test_a_frame_that_the_cluster_holds_already(parquet, two_workers, local):
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
     assert figures(stream, two_workers) == expected
     assert figures(stream, local) == expected
+    # A second client knows nothing of what the first one holds.
+    with (
+        distributed.Client(two_workers._client.cluster, set_as_default=False) as other,
+        engine_of(other) as engine,
+        pytest.raises(InvalidInput, match="give the client that they were persisted with"),
+    ):
+        list(problem_of(stream, engine).fold(who))
 
 
 def arrays(seed=3):

@@ -53,7 +53,8 @@ class DaskEngine:
         """``mend`` starts workers again that nobody else does."""
         self._client, self._mend = client, mend
         self._config = require("dask", caller="engine='dask'", extra="dask").config
-        self._killed = require("distributed", caller="engine='dask'", extra="dask").KilledWorker
+        distributed = require("distributed", caller="engine='dask'", extra="dask")
+        self._killed, self._futures_of = distributed.KilledWorker, distributed.futures_of
         try:
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError:
@@ -100,6 +101,11 @@ class DaskEngine:
         return self._send(_call_parcel, shared, _Parcel.of(item))
 
     def _compute(self, collection: Any) -> Any:
+        if any(future.client is not self._client for future in self._futures_of(collection)):
+            raise InvalidInput(
+                "engine: parts of this collection are held by another cluster, or by another client"
+                " of this one; give the client that they were persisted with as the engine."
+            )
         with self._config.set(_QUIET):
             return self._client.compute(collection)
 
