@@ -144,10 +144,9 @@ def _curve(profile: StreamedProfile) -> tuple[CurvePoint, ...]:
 
 def _scores(profile: StreamedProfile) -> FloatArray:
     """Of the most exposed rows, descending."""
-    if profile.is_noiseless:
-        distances: FloatArray = profile.most.column("distance").to_numpy()
-        return distances
-    return np.abs(profile.most.column("loss").to_numpy())
+    name = "distance" if profile.is_noiseless else "loss"
+    scores: FloatArray = np.abs(profile.most.column(name).to_numpy())
+    return scores
 
 
 def _top(profile: StreamedProfile) -> tuple[ExposedRow, ...]:
