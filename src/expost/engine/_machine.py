@@ -30,7 +30,7 @@ def versions() -> dict[str, str | None]:
 
 @cache
 def machine() -> tuple[str, ...]:
-    """The processor as NumPy sees it, and the kernels that BLAS chose for it, here."""
+    """The packages here, the processor as NumPy sees it, and the kernels that BLAS chose."""
     import scipy.linalg  # brings a BLAS of its own
 
     del scipy
@@ -41,7 +41,8 @@ def machine() -> tuple[str, ...]:
     }
     vectors = np.show_config(mode="dicts")["SIMD Extensions"]
     known = (*vectors.get("baseline", ()), *vectors.get("found", ()))
-    return (platform.machine(), f"NumPy for {', '.join(known)}", *sorted(found))
+    packages = (f"{name} {number}" for name, number in versions().items())
+    return (*packages, platform.machine(), f"NumPy for {', '.join(known)}", *sorted(found))
 
 
 def check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -66,7 +67,7 @@ def check_machines(workers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
         differing = sorted({*first} ^ {*other})
         raise InvalidInput(
             f"engine: {one} and {two} compute differently ({'; '.join(differing)}), so that the"
-            " result would depend on who gets which rows; take workers of one kind of processor,"
-            " or start all with the same OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES."
+            " result would depend on who gets which rows; install the same on all and take one kind"
+            " of processor, or set OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES alike for all."
         )
     return first

@@ -116,11 +116,11 @@ class DaskEngine:
             return self._client.submit(function, *arguments, pure=False)
 
     def _result(self, shared: Any, item: Any, future: Any) -> Any:
-        for _ in range(_ROUNDS):
+        for left in reversed(range(_ROUNDS)):
             try:
                 return self._wait(future)
             except self._killed:
-                future = self._submit(shared, item)
+                future = self._submit(shared, item) if left else None
             except CancelledError:
                 raise ExpostError(
                     f"engine: the scheduler at {self._client.scheduler.address} was lost; start it,"
