@@ -37,7 +37,7 @@ def struck(nursery, wanted: Undisturbed, folder: Path, rng, blow=signal.SIGKILL)
     """Strike a run at random moments, up to three times; then let it end. How often it was."""
     folder.mkdir(parents=True)
     out, command = folder / OUT, (*wanted.command, "--out", OUT)
-    if wanted.command[0] != "epsilon":
+    if wanted.command[0] == "profile" or "data-dependent" in command:
         command = (*command, "--ledger", NAME)
     releases, blows = Releases(out, folder / NAME), 0
     for attempt in range(int(rng.integers(1, 4))):

@@ -64,6 +64,9 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
             check_ledgers(ledgers_of(job), job.out)
         progress.phase("reading the table")
         release = Release.load(job.model)
+        if job.kind != "data-dependent":
+            # A ledger that is named and not there is a mistake, to be told before any work.
+            model_notices(job.model, job.ledger, None)
         opened = opened_for(job, release)
         if opened is None:
             rows = None
