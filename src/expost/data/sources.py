@@ -25,6 +25,7 @@ from expost import _validate
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
 from expost.data._kinds import Column, Kind, Look
+from expost.data._median import median
 from expost.data._origins import raw
 from expost.data._query import query_of
 from expost.data._raw import Origin, absent
@@ -35,6 +36,8 @@ __all__ = ["Column", "Kind", "Table", "open_table"]
 # Rows that are fetched at a time; a block of another size is put together from these.
 _FETCH = 2**14
 _AGGREGATES = 5
+# Cells that may be held at once, to tell keys apart or to find a median.
+_HELD = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +124,8 @@ class Table:
 
     def median(self, name: str) -> float:
         """The median of the cells of a numeric column that are not missing."""
+        if self.rows > _HELD and self.origin.relation.one([f"count({self.expression(name)})"])[0]:
+            return median(lambda: map(_present, self.blocks(columns=[name])))
         (value,) = self.origin.relation.one([f"median({self.expression(name)})"])
         if value is None:
             raise InvalidInput(f"column {name!r}: has no numbers, so it has no median.")
@@ -229,13 +234,24 @@ def _look(
     ]
 
 
+def _present(block: Any) -> Any:
+    """The numbers of a block of one column."""
+    return block.column(0).drop_null().to_numpy(zero_copy_only=False)
+
+
 def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
     """Every row has an id, and no two rows have the same; or not all of them, if ids repeat."""
     relation, cell = table.origin.relation, _sql.text(table.origin[name], table.missing)
     # The key of a database is compared with the one before whenever it is read.
     ordered = name == table.origin.key and not repeat
-    different = "count(id)" if ordered else "count(DISTINCT id)"
-    present, distinct = relation.one(["count(id)", different], [f"{cell} AS id"])
+    (present,) = relation.one(["count(id)"], [f"{cell} AS id"])
+    # So many at a time as memory holds, by their hashes.
+    shares = 0 if ordered else -(-table.rows // _HELD)
+    several = [
+        f"count(DISTINCT id) FILTER (hash(id) % {shares} = {share})" for share in range(shares)
+    ]
+    found = (relation.one([one], [f"{cell} AS id"])[0] for one in several)
+    distinct = present if ordered else sum(found)
     column = f"{table.label}, {'group' if repeat else 'id'} column {name!r}"
     if present < table.rows:
         row = relation.first_row("id IS NULL", [f"{cell} AS id"])
