@@ -18,12 +18,11 @@ import pytest
 import streams
 from expost import profile_stream
 from expost._jobs.profile import run
-from expost._streamed import StreamedProblem, streamed_curvature
+from expost._streamed import StreamedProblem
 from expost.data import Encoding, UnitBall, dask_rows, open_table
 from expost.data.stream import RowStream
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning
-from expost.glm import minimise
 from expost.losses import Logistic, Squared
 from test_streamed import table
 
@@ -68,12 +67,15 @@ def problem_of(stream, engine, loss=None):
     return StreamedProblem(stream=stream, engine=engine, loss=loss or Logistic(), penalty=penalty)
 
 
+def sums(block):
+    return (block.X.T @ block.X).tobytes() + (block.X.T @ block.y).tobytes()
+
+
 def figures(stream, engine, loss=None):
-    problem = problem_of(stream, engine, loss)
-    base = minimise(problem)
-    curvature = streamed_curvature(problem, base)
-    found = (base.theta, curvature.second, curvature.long_rows, np.array(curvature.weight))
-    return [array.tobytes() for array in found]
+    """One pass; all that a profile is made of is compared by its files, at the end."""
+    found = list(problem_of(stream, engine, loss).fold(sums))
+    assert len({*found}) == -(-ROWS // SIZE)
+    return found
 
 
 def blocks(stream):
@@ -115,7 +117,7 @@ def test_rows_stay_on_the_cluster(two_workers):
         next(pickle.loads(pickle.dumps(stream)).items())
 
 
-@pytest.mark.parametrize("ends", [(0, 700), (0, 64, 128, 700), (0, *range(1, 130), 700)])
+@pytest.mark.parametrize("ends", [(0, 700), (0, 64, 128, 700), (0, *range(1, 20), 700)])
 def test_where_partitions_end_changes_no_block(ends):
     spread = open_table(frame(ends), columns=NAMES, id_column="key")
     _, encoding = opened(table(ROWS))
