@@ -8,6 +8,7 @@ the clock of the pages stands still, so that two runs can be compared byte for b
 import json
 import os
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -57,6 +58,8 @@ def _become(asked: dict[str, Any]) -> None:
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        # A shell lets what it runs in the background not hear of Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         if asked["limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (asked["limit"], asked["limit"]))
         os.chdir(asked["cwd"])

@@ -58,8 +58,8 @@ def mounts(tmp_path_factory) -> None:
 
 
 def largest(wanted: Undisturbed) -> int:
-    """Bytes that a run needs at most, about: every table is there twice for a while."""
-    return 2 * sum(-(-len(content) // 4096) * 4096 for content in wanted.results.values())
+    """Bytes that are too few for a run, nearly always: not all of its results fit."""
+    return sum(-(-len(content) // 4096) * 4096 for content in wanted.results.values()) * 9 // 10
 
 
 def check_refused(done, out: Path) -> None:
@@ -140,11 +140,11 @@ def test_disks_of_many_sizes(nursery, commands, tmp_path):
     for number, name in enumerate(("profile", "epsilon", "publish")):
         (tmp_path / name).mkdir()
         full = often(nursery, commands[name], tmp_path / name, MANY, SEED + number)
-        assert full >= MANY // 4
+        assert full >= MANY // 2
         figures[name] = {"disks": MANY, "full": full, "runs with other bytes": 0}
     (tmp_path / "limited").mkdir()
     full = often_limited(nursery, commands["profile"], tmp_path / "limited", MANY, SEED)
-    assert full >= MANY // 4
+    assert full >= MANY // 2
     figures["profile, files limited"] = {"limits": MANY, "full": full, "runs with other bytes": 0}
     record(
         "fault-disk",
