@@ -67,6 +67,7 @@ screenshots: .venv/.dev .venv/.browser
 # Time and memory over 10^5, 10^6 and 10^7 rows: 5 GB of disk, and about a quarter of an hour.
 bench-scale: .venv/.dev
 	$(BIN)/python bench/scale.py --record
+	$(BIN)/python bench/stream_epsilon.py --record
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
