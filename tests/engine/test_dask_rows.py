@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import expost
 import streams
 from expost import profile_stream
 from expost._jobs.profile import run
@@ -22,7 +23,8 @@ from expost._streamed import StreamedProblem
 from expost.data import Encoding, UnitBall, dask_rows, open_table
 from expost.data.stream import RowStream
 from expost.engine import engine_of
-from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
+from expost.estimators import PrivateLogisticRegression
 from expost.losses import Logistic, Squared
 from test_streamed import table
 
@@ -274,3 +276,22 @@ def test_a_profile_has_the_files_of_one_from_parquet(two_workers, tmp_path, monk
     wanted = streams.contents(tmp_path / "file" / name)
     assert len(wanted) >= 5
     assert streams.contents(tmp_path / "frame" / name) == wanted
+
+
+def test_a_profile_of_arrays_is_that_of_rows_in_memory(tmp_path):
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(700, 3)), rng.integers(0, 2, size=700)
+    with pytest.warns(PrivacyLeakWarning), pytest.warns(SeededReleaseWarning):
+        model = PrivateLogisticRegression(random_state=0).fit(X, y)
+    arrays = da.from_array(X, chunks=(300, 2)), da.from_array(y, chunks=90)
+    found = profile_stream(model, arrays, out=tmp_path / "arrays")
+    wanted = expost.profile(model, X, y)
+    lines = pa.concat_tables(found.batches())
+    assert lines.num_rows == 700
+    loss = lines.column("loss").to_numpy()
+    np.testing.assert_allclose(loss, wanted.loss, rtol=1e-6, atol=1e-9)
+    with pytest.raises(InvalidInput, match="X has 2 columns, and the model 3"):
+        profile_stream(model, (arrays[0][:, :2], arrays[1]), out=tmp_path / "other")
+    with pytest.raises(InvalidInput, match="a pair"):
+        profile_stream(model, (X, y), out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
