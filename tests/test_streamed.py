@@ -14,7 +14,7 @@ from expost._streamed_losses import block_losses
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.stream import RowStream
 from expost.engine import LocalEngine
-from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
+from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.glm import RowBlock, minimise
 
@@ -180,3 +180,11 @@ def test_blocks_are_of_one_size_and_in_order(parquet):
     assert [block.start for block in found] == [64 * place for place in range(len(found))]
     assert [key for block in found for key in block.ids] == [f"k{i}" for i in range(ROWS)]
     assert sum(len(block) for block in found) == ROWS
+
+
+@pytest.mark.parametrize("size", [0, 2**15 + 1, 1.5])
+def test_blocks_are_as_long_as_the_proofs_say(parquet, size):
+    rows, encoding = opened(parquet, "logistic")
+    ball = UnitBall(data_norm=1.0, fit_intercept=True)
+    with pytest.raises(InvalidInput, match="size="):
+        RowStream.of(rows, encoding, ball, size=size)
