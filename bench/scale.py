@@ -8,6 +8,8 @@ What one block and one reduce cost is measured beside, for the arithmetic of doc
 """
 
 import argparse
+import itertools
+import json
 import os
 import pickle
 import shutil
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import measure
@@ -51,22 +55,46 @@ def write_rows(path: Path, rows: int, columns: int = COLUMNS) -> None:
             file.write_table(pa.table([*X.T.copy(), y], schema=schema), row_group_size=_GROUP)
 
 
-def profile(path: Path, engine: str) -> tuple[float, float]:
-    """(seconds, GiB at its peak) of ``expost profile`` over the file; its results are removed."""
+@dataclass(frozen=True)
+class Ran:
+    """One run: seconds, GiB at its peak, and what its phases and passes took."""
+
+    seconds: float
+    peak: float
+    phases: dict[str, float]
+    passes: int
+
+
+def profile(path: Path, engine: str) -> Ran:
+    """``expost profile`` over the file; its results are removed."""
     out = path.with_name("profile")
     command = ["profile", str(path), "--target", "y", "--engine", engine, "--out", str(out)]
     start = time.perf_counter()
-    process = subprocess.Popen(
-        [Path(sys.executable).with_name("expost"), *command],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
+    with path.with_name("log").open("w+") as log:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("expost"), *command, "--log-json"],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        log.seek(0)
+        said = [json.loads(line) for line in log if line.startswith("{")]
     if status:
         raise SystemExit(f"expost profile ended with status {status}")
     shutil.rmtree(out)
-    return seconds, used.ru_maxrss / 2**20
+    begun = [
+        (event.get("phase", "end"), datetime.fromisoformat(event["time"]))
+        for event in said
+        if event["event"] in ("phase", "done")
+    ]
+    phases = {
+        name: (after - before).total_seconds()
+        for (name, before), (_, after) in itertools.pairwise(begun)
+    }
+    passes = sum(event["event"] == "rows" and event["done"] == event["total"] for event in said)
+    return Ran(seconds, used.ru_maxrss / 2**20, phases, passes)
 
 
 def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
@@ -78,10 +106,15 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> dict[str, object]:
         write_rows(path, rows)
         # The small ones are over before a machine has settled.
         runs = [profile(path, "local:2") for _ in range(3 if rows < 10**7 else 1)]
-        seconds.append(float(np.median([run[0] for run in runs])))
-        peaks.append(max(run[1] for run in runs))
+        seconds.append(float(np.median([run.seconds for run in runs])))
+        peaks.append(max(run.peak for run in runs))
         print(f"{rows:>12,} rows: {seconds[-1]:8.1f} s, peak {peaks[-1]:.2f} GiB", flush=True)
-        found[f"{rows} rows"] = {"seconds": round(seconds[-1], 2), "peak_gib": round(peaks[-1], 3)}
+        found[f"{rows} rows"] = {
+            "seconds": round(seconds[-1], 2),
+            "peak_gib": round(peaks[-1], 3),
+            "passes": runs[-1].passes,
+            "phases": {name: round(took, 2) for name, took in runs[-1].phases.items()},
+        }
         if rows == 10**7:
             path.unlink()
     for k in range(1, len(sizes)):
@@ -98,8 +131,8 @@ def beside_dask(path: Path, times: int) -> dict[str, object]:
     """Two Dask workers over two threads, in turn."""
     ratios = []
     for _ in range(times):
-        local, _ = profile(path, "local:2")
-        ratios.append(profile(path, "dask:2")[0] / local)
+        local = profile(path, "local:2").seconds
+        ratios.append(profile(path, "dask:2").seconds / local)
     return measure.row(
         "two Dask workers / two threads, the cluster's start with it", np.array(ratios)
     )
