@@ -229,7 +229,7 @@ def test_minimise_is_not_left_on_the_estimator(monkeypatch):
     import gc
     import weakref
 
-    import expost.estimators
+    import expost.glm
 
     kept = []
 
@@ -238,7 +238,7 @@ def test_minimise_is_not_left_on_the_estimator(monkeypatch):
         kept.extend([weakref.ref(found), weakref.ref(found.theta), weakref.ref(problem)])
         return found
 
-    monkeypatch.setattr(expost.estimators, "minimise", spy)
+    monkeypatch.setattr(expost.glm, "minimise", spy)
     model = fitted("logistic")
     gc.collect()
     assert len(kept) == 3

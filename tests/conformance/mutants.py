@@ -621,7 +621,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return row_losses(self, relation, entering)
         X, y = entering
         problem = replace(self.problem, X=X, y=y)
-        return row_losses(replace(self, problem=problem))
+        return row_losses(replace(self, objective=problem))
 
     patch.setattr(Tangent, "row_losses", wrong)
 

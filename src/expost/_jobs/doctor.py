@@ -31,6 +31,9 @@ PREVENTS = {
     "pandas": "to_frame() of results, fetching data sets from OpenML",
     "polars": "to_frame('polars') of results",
     "adbc-driver-postgresql": "tables from PostgreSQL",
+    "dask": "--engine dask, Dask dataframes and arrays",
+    "distributed": "--engine dask (a cluster of workers)",
+    "cryptography": "--engine dask (workers that others of this machine cannot reach)",
     "torch": "expost.torch (DP-SGD), networks in compare_defences, reproduce d5.3 --training",
     "opacus": "expost.torch.track (follow an Opacus training)",
 }
