@@ -26,6 +26,7 @@ __all__ = [
     "drafts",
     "once",
     "read_json",
+    "settle",
     "write_bytes",
     "write_json",
     "write_with",
@@ -128,6 +129,15 @@ def write_json(
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     content = (text + "\n").encode()
     return write_with(path, audience, lambda file: file.write(content), before=before)
+
+
+def settle(folder: Path) -> None:
+    """Bring renames in ``folder`` to the disk: a power cut must not undo what was seen."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _refuse_constant(name: str) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 
 from expost._content import content_of
 from expost._display import Displayed
-from expost._files import read_json, write_json
+from expost._files import read_json, settle, write_json
 from expost._ledger_entry import Entry, entries_of, now
 from expost.errors import ExpostError, InvalidInput
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
@@ -200,7 +200,7 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
             ledger = before.with_entries(entries(before))
             if len(ledger) > len(before):
                 write_json(path, Audience.FAIL, ledger.to_json())
-                _settle(path.parent)
+                settle(path.parent)
             return ledger
 
 
@@ -236,7 +236,7 @@ def _start(path: Path, ledger: Ledger) -> bool:
         return False
     finally:
         draft.unlink(missing_ok=True)
-    _settle(path.parent)
+    settle(path.parent)
     return True
 
 
@@ -263,15 +263,6 @@ def _locked(path: Path) -> Iterator[bool]:
         except FileNotFoundError:
             same = False
         yield same
-    finally:
-        os.close(handle)
-
-
-def _settle(folder: Path) -> None:
-    """Bring a rename to the disk: a power cut must not undo it after the release was seen."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)
 

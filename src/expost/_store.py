@@ -22,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from expost._files import read_json, write_bytes, write_json
+from expost._files import read_json, settle, write_bytes, write_json
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["Part", "PartStore", "flush", "remove_store"]
+__all__ = ["Part", "PartStore", "remove_store"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
 # Readers of a folder of Parquet files pass over names that begin so.
@@ -87,7 +87,7 @@ class PartStore:
         content = sink.getvalue()
         part = Part(index=index, rows=table.num_rows, sha256=hashlib.sha256(content).hexdigest())
         write_bytes(self.folder / part.name, self.audience, content)
-        flush(self.folder)
+        settle(self.folder)
         return part
 
     def read(self, part: Part, columns: Sequence[str] | None = None) -> Any:
@@ -130,7 +130,7 @@ class PartStore:
             ],
         }
         path = write_json(self.folder / _MANIFEST, self.audience, value)
-        flush(self.folder)
+        settle(self.folder)
         return path
 
     @property
@@ -169,8 +169,8 @@ class PartStore:
     def moved(self, folder: Path) -> "PartStore":
         """The same store at ``folder`` of the same disk, where nothing is: at once or not."""
         os.replace(self.folder, folder)
-        flush(folder.parent)
-        flush(self.folder.parent)
+        settle(folder.parent)
+        settle(self.folder.parent)
         return replace(self, folder=folder)
 
 
@@ -178,12 +178,3 @@ def remove_store(folder: Path) -> None:
     """Remove a folder of parts; what a crash leaves of it is not taken for a finished one."""
     (folder / _MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder)
-
-
-def flush(folder: Path) -> None:
-    """Let a rename survive a power cut too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

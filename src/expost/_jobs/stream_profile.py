@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expost._files import adopt, drafts, read_json, write_bytes, write_json
+from expost._files import adopt, drafts, read_json, settle, write_bytes, write_json
 from expost._jobs.folder import remove_stale, writing
 from expost._jobs.ledger import Lister, ledgers_for, model_notices
 from expost._jobs.pages import write_summary
@@ -35,7 +35,7 @@ from expost._jobs.streaming import Run, kept_in, running, task_of
 from expost._jobs.table import table_notices
 from expost._ledger import Ledger
 from expost._progress import Progress
-from expost._store import Part, PartStore, flush, remove_store
+from expost._store import Part, PartStore, remove_store
 from expost._streamed import StreamedProblem
 from expost._streamed_losses import block_losses
 from expost._streamed_profile import Tops, digest, ranked_parts, row_parts, tops_of
@@ -268,7 +268,7 @@ class _Work:
         with writing(job.out, _NOT_RELEASED):
             self._clear(path)
             write_json(path, release.audience, value, before=before)
-            flush(job.out)
+            settle(job.out)
         assert isinstance(prepared.objective, StreamedProblem)
         return _Model(
             release=Release.load(path),
@@ -300,7 +300,7 @@ class _Work:
                 lambda draft: _is_model(draft, checksum),
                 before=lister,
             )
-            flush(self.job.out)
+            settle(self.job.out)
 
     def _check_unlisted(self, checksum: str) -> None:
         """Refuse to draw again what was listed."""

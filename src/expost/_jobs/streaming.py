@@ -21,10 +21,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from expost._files import read_json, write_json
+from expost._files import read_json, settle, write_json
 from expost._jobs.folder import RUN, STATE, check_folder, holds_anything, remove_drafts
 from expost._jobs.pages import made_now
-from expost._store import PartStore, flush
+from expost._store import PartStore
 from expost.data import Query, Table
 from expost.errors import InvalidInput
 from expost.report.parts import installed
@@ -148,7 +148,7 @@ class Run:
     def keep(self, name: str, value: Any) -> None:
         """Let a later process know what was found; a value of the same name is replaced."""
         write_json(self.folder / f"{name}.json", Audience.FAIL, value)
-        flush(self.folder)
+        settle(self.folder)
 
     def kept(self, name: str) -> Any:
         """What was kept under this name, or None."""
