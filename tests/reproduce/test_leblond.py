@@ -162,6 +162,7 @@ def test_whatever_comes_from_outside_is_escaped():
     assert "not ≤" in text
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_tables(found):
     again = computed()
     assert tables(again) == tables(found)
