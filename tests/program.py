@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from expost._jobs.output import MANIFEST
+
 PROGRAM = Path(sys.executable).with_name("expost")
 # Whatever an error says, it never says these: they stand in the cells of the tables below.
 CANARIES = ("kanarie", "90210")
@@ -87,7 +89,13 @@ def refused(done: Ran, out: Path, words: str) -> None:
 
 
 def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    """What a person finds there: all but the list that expost keeps of its own files."""
+    return {path.name for path in folder.iterdir()} - {MANIFEST}
+
+
+def listed(folder: Path) -> list[Path]:
+    """The files that a person finds there."""
+    return [folder / name for name in sorted(names(folder))]
 
 
 def mode(path: Path) -> int:

@@ -1,17 +1,17 @@
 """Small tables that are worked on in many blocks, and disks that stop at a given moment."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-import expost._jobs.streaming
+import expost._jobs.runs
 import expost.data.readers
 import expost.data.stream
+from expost._directory import Directory
+from expost._jobs.output import MANIFEST
 from expost._jobs.profile import ProfileJob
 from expost._jobs.streaming import Streaming
 
@@ -44,7 +44,7 @@ def small_blocks(monkeypatch, rows=128):
     """Blocks of few rows, one a part, and a clock that stands still."""
     monkeypatch.setattr(expost.data.stream, "_BLOCK_ROWS", rows)
     monkeypatch.setattr(expost.data.readers, "_BLOCKS_AN_ITEM", 1)
-    monkeypatch.setattr(expost._jobs.streaming, "made_now", lambda: MADE)
+    monkeypatch.setattr(expost._jobs.runs, "made_now", lambda: MADE)
 
 
 def job(source, out, *, engine="local:2", resume=False, memory=None, **options):
@@ -59,7 +59,7 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in files
-        if "ledger" not in path.name
+        if "ledger" not in path.name and path.name != MANIFEST
     }
 
 
@@ -75,29 +75,32 @@ class Disk:
 
     def __init__(self, monkeypatch, place, *, after):
         self.place, self.after, self.dead = place, after, False
-        self._replace, self._link = os.replace, os.link
-        monkeypatch.setattr(os, "replace", self._appear(os.replace))
-        monkeypatch.setattr(os, "link", self._appear(os.link))
+        replace = Directory.replace
+        monkeypatch.setattr(
+            Directory,
+            "replace",
+            self._appear(replace, lambda source, name, folder, final: folder.path / final),
+        )
+        monkeypatch.setattr(os, "link", self._appear(os.link, lambda source, target: target))
         for owner, name in (
-            (os, "unlink"),
+            (Directory, "unlink"),
+            (Directory, "rmdir"),
             (Path, "unlink"),
             (Path, "rmdir"),
-            (Path, "rename"),
-            (shutil, "rmtree"),
         ):
             monkeypatch.setattr(owner, name, self._unless_dead(getattr(owner, name)))
-        monkeypatch.setattr(tempfile, "mkstemp", self._refuse(tempfile.mkstemp))
+        monkeypatch.setattr(Directory, "create", self._refuse(Directory.create))
 
-    def _appear(self, real):
-        def appear(source, target, *rest, **options):
+    def _appear(self, real, target_of):
+        def appear(*arguments):
             if self.dead:
                 raise Killed
-            if self.place in str(target):
+            if self.place in str(target_of(*arguments)):
                 if self.after:
-                    real(source, target, *rest, **options)
+                    real(*arguments)
                 self.dead = True
                 raise Killed
-            return real(source, target, *rest, **options)
+            return real(*arguments)
 
         return appear
 

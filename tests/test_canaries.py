@@ -30,6 +30,7 @@ from expost.errors import ClippedRowsWarning, InvalidInput
 from expost.glm import Problem, minimise
 from expost.mechanisms import OutputPerturbation, Release
 from expost.types import Audience
+from program import listed
 
 ROWS, COLUMNS, NORM = 250, 4, 8000.0
 RNG = np.random.default_rng(20_000)
@@ -521,7 +522,7 @@ def test_pages_for_everybody(tmp_path, monkeypatch, capfd):
     public = [path for path in pages if "CURATOR-ONLY" not in path.name]
     expected = {"model.json", "report.json", "report.html", "report.md", "summary.json"}
     assert {path.name for path in public} == expected | {"encoding.json"}
-    assert {path.name for path in (tmp_path / "site").iterdir()} <= expected
+    assert {path.name for path in listed(tmp_path / "site")} <= expected
     for path in public:
         assert not found_in_bytes(path.read_bytes()), path
     # Power: with the curator's own pages it is otherwise.

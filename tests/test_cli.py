@@ -26,6 +26,7 @@ import pytest
 
 import expost
 from expost import _files
+from expost._directory import RUN
 from expost._jobs import profile as profile_job
 from expost._jobs import table as table_job
 from expost._jobs.profile import ProfileJob, run
@@ -46,6 +47,7 @@ from program import (
 )
 
 LEDGER = "ledger.CURATOR-ONLY.json"
+RESUME = "Progress was saved. Run the same command with --resume to continue."
 RESULTS = {
     "model.json",
     LEDGER,
@@ -230,14 +232,14 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
     done = finished([sys.executable, "-c", script, *asked])
     assert done.code == -signal.SIGKILL
-    assert names(out) == {"model.json", LEDGER}
+    assert names(out) == {"model.json", LEDGER, RUN}
     model = expost.Release.load(out / "model.json")
     assert model.mechanism.rows == 60
     # It is taken up again from there, in the same folder.
     before = (out / "model.json").read_bytes()
     asked += ["--model", str(out / "model.json")]
     told = program(*asked).message
-    assert "pass --force" in told
+    assert "pass --resume to continue it, or --force" in told
     assert "lost" not in told
     again = program(*asked, "--force")
     assert again.code == 0, again.err
@@ -249,9 +251,16 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
 def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
     monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
-    assert (done.code, done.out, done.err) == (2, "", "expost: planted.\n")
-    assert names(tmp_path / "o") == {"model.json", LEDGER}
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"expost: planted. {RESUME}\n"
+    assert names(tmp_path / "o") == {"model.json", LEDGER, RUN}
     assert expost.Release.load(tmp_path / "o" / "model.json").mechanism.rows == 60
+    # It is not drawn again.
+    before = (tmp_path / "o" / "model.json").read_bytes()
+    monkeypatch.undo()
+    assert ask("--resume").code == 0
+    assert names(tmp_path / "o") == RESULTS
+    assert (tmp_path / "o" / "model.json").read_bytes() == before
 
 
 def planted(*_, **__):
@@ -266,7 +275,7 @@ def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
     assert (profiled / "model.json").read_bytes() == old
     assert "planted" in ask("--force", out="report").message
     # A new model beside the old profile would be read as one result.
-    assert names(profiled) == {"model.json", LEDGER, "notes.txt"}
+    assert names(profiled) == {"model.json", LEDGER, RUN, "notes.txt"}
     assert (profiled / "model.json").read_bytes() != old
 
 
@@ -639,16 +648,18 @@ def test_a_full_disk_is_one_sentence_and_leaves_whole_files_only(ask, tmp_path):
     out = tmp_path / "deep" / "report"
     with room_for(500):
         done = ask("--id number", out="deep/report")
-    refused(done, tmp_path / "deep", "cannot be written to | nothing was released")
-    # Room for the model, and for no profile: it is there, and can be profiled elsewhere.
+    refused(done, tmp_path / "deep", "cannot be written to | free some space")
+    # Room for the model, and for no profile: it is there, and is not drawn again.
     with room_for(8_000):
         done = ask("--id number", out="deep/report")
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    assert "model.json is there" in done.message
-    assert "--model" in done.message
-    assert names(out) == {"model.json", LEDGER, "encoding.CURATOR-ONLY.json"}
+    assert "continue with --resume" in done.message
+    assert names(out) == {"model.json", LEDGER, "encoding.CURATOR-ONLY.json", RUN}
     assert ask("--id number --model", out / "model.json").code == 0
+    before = (out / "model.json").read_bytes()
+    assert ask("--id number --resume", out="deep/report").code == 0
+    assert (out / "model.json").read_bytes() == before
 
 
 def test_an_error_of_the_system_is_one_sentence(ask, tmp_path, monkeypatch):

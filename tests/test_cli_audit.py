@@ -279,11 +279,11 @@ def test_every_option_reaches_the_audit(ask, tmp_path, monkeypatch):
 
     monkeypatch.setattr(audit_job, "audit", listening)
     asked = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
-    done = ask(f"{asked} --id number --checkpoint {tmp_path / 'kept'}")
+    done = ask(f"{asked} --id number")
     assert done.code == 0, done.err
     for name, _, value in EVERY_OPTION.values():
         assert told[name] == value, name
-    assert told["checkpoint"] == tmp_path / "kept"
+    assert told["checkpoint"] == tmp_path / "o" / ".expost-run" / "references"
     assert told["ids"] == [line[0] for line in people()[1:]]
     assert [*result_of(tmp_path / "o")["attacks"]] == ["lira-online"]
 
@@ -325,49 +325,81 @@ def test_no_cell_of_the_table_is_shown(program, tmp_path):
         assert cell.rstrip("0").encode() not in said
 
 
-# Going on --------------------------------------------------------------------------------------
+# Resuming --------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_run_goes_on(ask, tmp_path):
-    kept = tmp_path / "kept"
+@pytest.fixture
+def interrupted(ask, tmp_path, monkeypatch):
+    """An audit that was interrupted when two of its four references were trained."""
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_job, "collect", _interrupt)
+        done = ask("--seed 4 --references 4", out="p")
+    assert done.code == 130
+    kept = sorted((tmp_path / "p" / ".expost-run" / "references").glob("reference-*"))
+    assert len(kept) == 4
+    for file in kept[2:]:
+        file.unlink()
+    return tmp_path / "p"
+
+
+def _interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_is_resumed(ask, tmp_path, interrupted):
     whole = ask("--seed 4 --references 4")
     assert whole.code == 0, whole.err
     expected = result_of(tmp_path / "o")
+    again = ask("--seed 4 --references 4", out="p")
+    assert (again.code, again.out) == (2, "")
+    assert "pass --resume to continue it" in again.message
 
-    stopped = ask(f"--seed 4 --references 4 --checkpoint {kept}", out="p")
-    assert stopped.code == 0, stopped.err
-    for file in sorted(kept.glob("reference-*"))[2:]:
-        file.unlink()
-    refused(
-        ask(f"--seed 4 --references 4 --checkpoint {kept}", out="q"),
-        tmp_path / "q",
-        "kept | pass --resume",
-    )
     heard = Heard()
     job = audit_job.AuditJob(
-        out=tmp_path / "q",
+        out=interrupted,
         name="people.csv",
         source=tmp_path / "people.csv",
         target="income",
         estimator=TREE,
         references=4,
         seed=4,
-        checkpoint=kept,
         resume=True,
     )
     outcome = audit_job.run(job, heard)
     assert outcome.audit.scores["lira-online"].tolist() == expected["rows"]["score_lira-online"]
-    assert result_of(tmp_path / "q")["rows"] == expected["rows"]
+    assert result_of(interrupted)["rows"] == expected["rows"]
+    assert names(interrupted) == RESULTS
     assert len(heard.phases) == audit_job.phases(job)
     # Two of the four were kept, and take no time.
-    place = heard.phases.index("training 4 reference models")
-    assert heard.passes == {place: [[2 * 60, 60, 60]]}
+    index = heard.phases.index("training 4 reference models")
+    assert heard.passes == {index: [[2 * 60, 60, 60]]}
+    # It is finished, which is no mistake.
+    done = ask("--seed 4 --references 4 --resume", out="p")
+    assert (done.code, done.out) == (0, "")
+    assert "this run is finished; there is nothing to resume" in done.err
 
-    other = ask(f"--seed 5 --references 4 --resume --checkpoint {kept}", out="r")
-    refused(other, tmp_path / "r", "kept | other data")
-    nothing = ask(f"--seed 5 --resume --checkpoint {tmp_path / 'new'}", out="r")
-    refused(nothing, tmp_path / "r", "nothing to go on with")
-    refused(ask("--resume", out="r"), tmp_path / "r", "--resume | --checkpoint")
+
+def test_another_run_is_not_resumed(ask, interrupted):
+    other = ask("--seed 5 --references 4 --resume", out="p")
+    assert (other.code, other.out) == (2, "")
+    assert "differs in --seed" in other.message
+
+
+def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeypatch):
+    seeds = []
+
+    def listening(*arguments, **options):
+        seeds.append(options["random_state"])
+        return expost.audit(*arguments, **options)
+
+    monkeypatch.setattr(audit_job, "audit", listening)
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_job, "collect", _interrupt)
+        assert ask("--references 4").code == 130
+    assert ask("--references 4 --resume").code == 0
+    assert seeds[0] == seeds[1]
+    assert ask("--references 4", out="p").code == 0
+    assert seeds[2] != seeds[0]
 
 
 # Mistakes --------------------------------------------------------------------------------------
@@ -418,7 +450,6 @@ def test_parameters_are_literals_or_words():
         ("--seed -1", "seed=-1"),
         ("--workers 0", "workers=0"),
         ("--coins", "--coins | leave it out"),
-        ("--checkpoint kept", "--checkpoint | --seed"),
         ("--arrays x.npz", "--estimator, --arrays: name exactly one"),
         ("--id nokey", "nokey"),
         ("--group nogroup", "nogroup"),
@@ -465,14 +496,24 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypa
         return written(path, *arguments, **options)
 
     monkeypatch.setattr(_files, "write_with", full)
-    refused(ask("--seed 1"), tmp_path / "o", "out= | No space left | nothing is left")
+    done = ask("--seed 1")
+    assert (done.code, done.out) == (2, "")
+    for words in ("out=", "No space left", "Progress was saved", "--resume"):
+        assert words in done.message, words
+    assert names(tmp_path / "o") == {".expost-run"}
     monkeypatch.undo()
     monkeypatch.setattr(audit_job, "_drawn", lambda display: b"\x89PNG")
-    assert ask("--seed 1").code == 0
+    assert ask("--seed 1 --resume").code == 0
+    assert names(tmp_path / "o") == RESULTS
     again = ask("--seed 1")
     assert (again.code, "is not empty" in again.message) == (2, True)
-    # What another command left there is not read as this one's.
-    (tmp_path / "o" / "exposure.CURATOR-ONLY.png").write_bytes(b"old")
+    # What bears the name of a result and is somebody else's is not written over.
+    foreign = tmp_path / "o" / "exposure.CURATOR-ONLY.png"
+    foreign.write_bytes(b"old")
+    done = ask("--seed 1 --force")
+    assert (done.code, "that expost did not write" in done.message) == (2, True)
+    assert foreign.read_bytes() == b"old"
+    foreign.unlink()
     assert ask("--seed 1 --force").code == 0
     assert names(tmp_path / "o") == RESULTS
 

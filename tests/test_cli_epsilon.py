@@ -520,10 +520,10 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ask, tmp_path, room):
     # The PNG and the page are the largest: with room for the others they alone fail.
     with room_for(room):
         done = ask("--id number --folds 0", out="deep/choice")
-    refused(done, tmp_path / "deep", "cannot be written to | nothing is left")
+    refused(done, tmp_path / "deep", "cannot be written to | free some space")
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", range(0, 24, 3))
 def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "thesis.txt").write_text("mine")
@@ -539,7 +539,7 @@ def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
     done = ask("--id number --folds 0 --force")
     assert (done.code, done.out) == (2, "")
     assert "No space left on device" in done.message
-    assert len(synced) == place + 1
+    assert len(synced) > place
     assert names(tmp_path / "o") == {"thesis.txt"}
 
 
@@ -578,5 +578,8 @@ def test_the_encoding_that_was_given_is_never_removed(ask, tmp_path):
     assert ask("--id number --folds 0").code == 0
     given = tmp_path / "o" / "encoding.json"
     (tmp_path / "o" / "encoding.CURATOR-ONLY.json").rename(given)
-    assert ask("--id number --folds 0 --force --encoding", given).code == 0
-    assert names(tmp_path / "o") == RESULTS | {"encoding.json"}
+    before = given.read_bytes()
+    done = ask("--id number --folds 0 --force --encoding", given)
+    assert (done.code, done.out) == (2, "")
+    assert "is read by this command, and would be lost as its result" in done.message
+    assert given.read_bytes() == before

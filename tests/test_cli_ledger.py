@@ -15,6 +15,7 @@ import pytest
 import expost
 from expost import _files
 from expost._cli_ledger import ledger_command
+from expost._directory import RUN
 from expost._jobs import releases
 from expost._ledger import Ledger
 from expost.risk import GaussianNoise
@@ -152,8 +153,8 @@ def test_at_every_step_what_can_be_seen_is_listed(ask, tmp_path, monkeypatch):
     out = tmp_path / "o"
 
     def look(real):
-        def looking(*arguments):
-            real(*arguments)
+        def looking(*arguments, **options):
+            real(*arguments, **options)
             if (out / "model.json").exists():
                 seen = checksum(out / "model.json")
                 looked.append(any(entry.release == seen for entry in entries(out)))
@@ -161,7 +162,7 @@ def test_at_every_step_what_can_be_seen_is_listed(ask, tmp_path, monkeypatch):
         return looking
 
     said(ask())
-    for name in ("replace", "link", "fsync", "chmod"):
+    for name in ("replace", "link", "fsync", "fchmod"):
         monkeypatch.setattr(_files.os, name, look(getattr(os, name)))
     said(ask("--force"))
     said(ask("--force --ledger", tmp_path / "all.json"))
@@ -285,7 +286,18 @@ def test_a_report_that_cannot_be_listed_is_not_published(publish, tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("expost._jobs.ledger.append", full)
-    refused(publish(*SPENT), tmp_path / "p", "nothing was published")
+    done = publish(*SPENT)
+    assert (done.code, done.out) == (2, "")
+    assert "nothing was published" in done.message
+    assert "--resume" in done.message
+    assert names(tmp_path / "p") == {RUN}
+    assert not (tmp_path / LEDGER).exists()
+    # What was drawn is listed and published, and nothing is drawn again.
+    drawn = json.loads((tmp_path / "p" / RUN / "report.json").read_text())["value"]
+    monkeypatch.undo()
+    assert publish(*SPENT, "--resume").code == 0
+    assert json.loads((tmp_path / "p" / "report.json").read_text()) == drawn
+    assert len(entries(tmp_path)) == 2
 
 
 # Reading it ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from expost._jobs.releases import Line, Listing
 from expost.report import parse_json, render_html, render_json, render_markdown
 from expost.reproduce.reproduction import Reproduction
 from expost.types import Audience
-from program import finished, mode, names, refused
+from program import finished, listed, mode, names, refused
 from report import results
 from runs import PERSON, make_runs
 
@@ -208,7 +208,7 @@ def test_who_may_read_the_pages_of_short_answers(program, runs, tmp_path):
         done = program(*words, "--out", tmp_path / name)
         assert done.code == 0, done.err
         summary = next((tmp_path / name).glob("summary*"))
-        return {mode(path) for path in (tmp_path / name).iterdir()}, parse_json(
+        return {mode(path) for path in listed(tmp_path / name)}, parse_json(
             summary.read_text()
         ).audience
 

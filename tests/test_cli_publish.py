@@ -227,7 +227,7 @@ def test_an_encoding_read_from_the_data_is_refused(program, people_csv, tmp_path
 def test_a_full_disk(ask, tmp_path):
     with room_for(100):
         done = ask(*SPENT)
-    refused(done, tmp_path / "o", "nothing was published")
+    refused(done, tmp_path / "o", "free some space")
     report = tmp_path / "o" / "report.json"
     with room_for(6000):
         done = ask(*SPENT)

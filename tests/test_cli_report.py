@@ -11,7 +11,7 @@ from expost import _files
 from expost._jobs import pages
 from expost.report import parse_json
 from expost.types import Audience
-from program import Ran, mode, names, refused, room_for
+from program import Ran, listed, mode, names, refused, room_for
 from runs import make_runs
 
 CURATORS = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
@@ -69,7 +69,7 @@ def test_everything_on_one_page(ask, program, runs, tmp_path):
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "o"
     assert names(out) == CURATORS
-    assert {mode(path) for path in out.iterdir()} == {0o600}
+    assert {mode(path) for path in listed(out)} == {0o600}
     whole = summary_in(out)
     assert whole.audience is Audience.FAIL
     # Every part is the one that its own command wrote, to the last digit.
@@ -131,7 +131,7 @@ def test_a_public_page_shows_what_is_marked_pass_and_nothing_else(ask, runs, tmp
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "o"
     assert names(out) == PUBLIC
-    assert {mode(path) for path in out.iterdir()} == {0o644}
+    assert {mode(path) for path in listed(out)} == {0o644}
     shown = summary_in(out)
     assert shown.by_name == summary_in(runs / "published").by_name
     assert shown.audience is Audience.PASS

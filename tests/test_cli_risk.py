@@ -13,7 +13,7 @@ from expost import PrivateLogisticRegression, _cli_risk
 from expost._cli_app import app
 from expost._identifiability import identifiability
 from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
-from program import PROGRAM, finished, imported, mode, refused
+from program import PROGRAM, finished, imported, listed, mode, refused
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
 
@@ -120,8 +120,8 @@ def test_what_is_told_of_a_model_has_its_mark(ask, program, tmp_path):
     assert done.code == 0, done.err
     assert "mark: review." in done.out
     names = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
-    assert {path.name for path in page.iterdir()} == names
-    assert {mode(path) for path in page.iterdir()} == {0o600}
+    assert {path.name for path in listed(page)} == names
+    assert {mode(path) for path in listed(page)} == {0o600}
     assert not plot.exists()
     assert mode(tmp_path / "r.CURATOR-ONLY.png") == 0o600
     summary = json.loads((page / "summary.CURATOR-ONLY.json").read_text())
@@ -132,7 +132,7 @@ def test_what_is_told_of_a_model_has_its_mark(ask, program, tmp_path):
     )  # fmt: skip
     # A later page of the same folder that is for everybody leaves nothing of it.
     assert ask("--epsilon", "1", "--out", page, "--force").code == 0
-    assert {path.name for path in page.iterdir()} == {"report.html", "report.md", "summary.json"}
+    assert {path.name for path in listed(page)} == {"report.html", "report.md", "summary.json"}
 
 
 def test_a_page_for_everybody_names_no_file_of_the_curators(ask, tmp_path):

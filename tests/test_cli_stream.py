@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +15,12 @@ import streams
 from expost._files import read_json
 from expost._jobs import stream_facts, stream_profile
 from expost._jobs.profile import run
-from expost._jobs.streaming import Streaming, is_streamed, running
+from expost._jobs.runs import running
+from expost._jobs.streaming import Streaming, is_streamed
 from expost._ledger import Ledger
 from expost._row_identifiability import RowIdentifiability
 from expost._store import PartStore
-from expost.errors import InvalidInput, WrongRows
+from expost.errors import AlreadyFinished, InvalidInput, WrongRows
 from expost.mechanisms import OutputPerturbation, Release, RowLosses
 from expost.report import parse_json
 from expost.report.beliefs_part import collect_beliefs
@@ -226,10 +228,19 @@ def test_rows_that_take_more_than_the_memory_are_streamed(program, source, tmp_p
     assert program(*asked, "--out", tmp_path / "m", "--memory", "1GB").code == 0
     assert (tmp_path / "s" / TABLE).is_dir()
     assert (tmp_path / "m" / TABLE).is_file()
-    assert is_streamed(Streaming(engine="local"), 2, 1)
-    assert is_streamed(Streaming(resume=True), 2, 1)
-    assert not is_streamed(Streaming(), 10**4, 10)
-    assert is_streamed(Streaming(), 10**9, 1000)
+    assert is_streamed(Streaming(engine="local"), tmp_path, 2, 1)
+    assert not is_streamed(Streaming(), tmp_path, 10**4, 10)
+    assert is_streamed(Streaming(), tmp_path, 10**9, 1000)
+    # A run is resumed as it was begun; where none was, as usual.
+    assert not is_streamed(Streaming(resume=True), tmp_path, 2, 1)
+    for blocks in (False, True):
+        with (
+            suppress(KeyboardInterrupt),
+            running(tmp_path, {}, resume=False, force=True, blocks=blocks) as begun,
+        ):
+            begun.keep("model", {})
+            raise KeyboardInterrupt
+        assert is_streamed(Streaming(resume=True), tmp_path, 2, 1) is blocks
 
 
 def test_persons_are_not_streamed(program, source, tmp_path):
@@ -359,7 +370,7 @@ def test_a_killed_run_is_gone_on_with(source, tmp_path, monkeypatch, same, place
 def _drawn(out):
     """The checksum that the run has kept."""
     kept = out / ".expost-run" / "model.json"
-    return {read_json(kept)["sha256"]} if kept.exists() else set()
+    return {read_json(kept)["value"]["sha256"]} if kept.exists() else set()
 
 
 def test_a_finished_step_is_not_taken_again(source, tmp_path, monkeypatch, same):
@@ -401,7 +412,8 @@ def test_a_model_that_was_listed_and_is_gone_is_not_drawn_again(source, tmp_path
     (out / "model.json").write_text("{}")
     with pytest.raises(InvalidInput, match="not drawn a second time"):
         run(streams.job(source, out, resume=True))
-    # Whoever wants another release says so, and both count.
+    # Another release must be asked for, and both count.
+    (out / "model.json").unlink()
     run(streams.job(source, out, force=True, seed=2))
     assert len(Ledger.load(out / "ledger.CURATOR-ONLY.json")) == 2
 
@@ -511,13 +523,15 @@ def test_what_was_begun_is_not_written_over_unasked(source, begun):
     in_memory(source, out, force=True)
     assert not (out / ".expost-run").exists()
     assert (out / TABLE).is_file()
-    with pytest.raises(InvalidInput, match="holds no run that was begun and not finished"):
+    with pytest.raises(AlreadyFinished, match="this run is finished"):
         run(streams.job(source, out, resume=True))
+    with pytest.raises(InvalidInput, match="holds no unfinished run; leave --resume out"):
+        run(streams.job(source, out, resume=True, seed=5))
 
 
 def test_a_finished_run_is_not_gone_on_with(undisturbed, source):
     before = streams.contents(undisturbed[0])
-    with pytest.raises(InvalidInput, match="leave --resume out, and name another folder"):
+    with pytest.raises(AlreadyFinished, match="this run is finished; there is nothing to resume"):
         run(streams.job(source, undisturbed[0], resume=True))
     assert streams.contents(undisturbed[0]) == before
 
@@ -568,15 +582,14 @@ def test_force_takes_the_place_of_an_earlier_run(
 
 def test_two_processes_do_not_work_in_one_folder(source, tmp_path):
     out = tmp_path / "o"
-    with running(out, {"a": 1}, Streaming(), force=False) as first:
+    with running(out, {"a": 1}, resume=False, force=False, blocks=True) as first:
         for options in ({"resume": True}, {"force": True}):
             with pytest.raises(InvalidInput, match="another process is at work here"):
                 run(streams.job(source, out, **options))
         assert first.folder.exists()
-        (out / "model.json").touch()
     assert not first.folder.exists()
     # The lock is gone with it.
-    with running(out, {"a": 1}, Streaming(), force=True):
+    with running(out, {"a": 1}, resume=False, force=True, blocks=True):
         assert first.folder.exists()
 
 

@@ -5,8 +5,11 @@ import math
 import os
 import stat
 
+import numpy as np
 import pytest
 
+from expost import PrivateLogisticRegression
+from expost._directory import RUN
 from expost._files import adopt, drafts, read_json, write_bytes, write_json, write_with
 from expost.errors import InvalidInput
 from expost.types import Audience
@@ -95,39 +98,23 @@ def _left_by_a_crash(tmp_path, name="result", content=b"whole", unique="x1"):
     return draft
 
 
-def _is_whole(path):
-    return path.read_bytes() == b"whole"
-
-
-def test_a_whole_draft_of_a_killed_process_appears_and_halves_are_removed(tmp_path):
-    _left_by_a_crash(tmp_path, content=b"who", unique="a")
-    _left_by_a_crash(tmp_path, unique="b")
+def test_a_whole_draft_of_a_killed_process_appears(tmp_path):
+    draft = _left_by_a_crash(tmp_path)
     other = _left_by_a_crash(tmp_path, name="result.more")
     seen = []
     path = tmp_path / "result"
-    assert adopt(path, Audience.PASS, _is_whole, before=lambda: seen.append(path.exists()))
+    assert drafts(path) == [draft]
+    adopt(path, Audience.PASS, draft, before=lambda: seen.append(path.exists()))
     assert (path.read_bytes(), _mode(path), seen) == (b"whole", 0o644, [False])
     assert sorted(tmp_path.iterdir()) == sorted([path, other])
 
 
-def test_a_draft_never_takes_the_place_of_a_file(tmp_path):
-    path = write_bytes(tmp_path / "result", Audience.FAIL, b"drawn")
-    _left_by_a_crash(tmp_path)
-    assert not adopt(path, Audience.FAIL, _is_whole)
-    assert path.read_bytes() == b"drawn"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_only_one_draft_is_taken_and_without_any_nothing_appears(tmp_path):
-    assert not adopt(tmp_path / "absent" / "result", Audience.FAIL, _is_whole)
-    assert not adopt(tmp_path / "result", Audience.FAIL, _is_whole)
-    _left_by_a_crash(tmp_path, unique="a")
-    _left_by_a_crash(tmp_path, unique="b")
-    assert len(drafts(tmp_path / "result")) == 2
-    calls = []
-    assert adopt(tmp_path / "result", Audience.FAIL, _is_whole, before=lambda: calls.append(1))
-    assert calls == [1]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["result"]
+def test_drafts_are_found_where_they_were_written(tmp_path):
+    assert drafts(tmp_path / "absent" / "result") == []
+    (tmp_path / "elsewhere").mkdir()
+    draft = _left_by_a_crash(tmp_path / "elsewhere")
+    assert drafts(tmp_path / "result") == []
+    assert drafts(tmp_path / "result", tmp_path / "elsewhere") == [draft]
 
 
 def test_a_draft_stays_if_what_comes_before_fails(tmp_path):
@@ -137,8 +124,66 @@ def test_a_draft_stays_if_what_comes_before_fails(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        adopt(tmp_path / "result", Audience.FAIL, _is_whole, before=fail)
+        adopt(tmp_path / "result", Audience.FAIL, draft, before=fail)
     assert list(tmp_path.iterdir()) == [draft], "to be taken the next time"
+
+
+def _folder(path):
+    path.mkdir()
+
+
+def _link(path):
+    target = path.with_name("target")
+    target.write_bytes(b"of somebody")
+    path.symlink_to(target)
+
+
+def _dangling_link(path):
+    path.symlink_to(path.with_name("nowhere"))
+
+
+@pytest.mark.parametrize("make", [_folder, _link, _dangling_link, os.mkfifo])
+def test_nothing_but_a_regular_file_is_replaced(tmp_path, make):
+    path = tmp_path / "result"
+    make(path)
+    before = sorted((entry.name, entry.lstat()) for entry in tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match="only a regular file is replaced; name another file"):
+        write_bytes(path, Audience.FAIL, b"new")
+    assert [name for name, _ in before] == sorted(entry.name for entry in tmp_path.iterdir())
+    assert stat.S_IFMT(path.lstat().st_mode) != stat.S_IFREG
+    if (tmp_path / "target").exists():
+        assert (tmp_path / "target").read_bytes() == b"of somebody"
+
+
+def test_a_model_is_not_saved_in_the_place_of_a_link_or_a_pipe(tmp_path):
+    X = np.array([[0.1, 0.2], [0.3, -0.4], [-0.5, 0.6], [0.2, 0.1]])
+    fitted = PrivateLogisticRegression(data_norm=1, classes=(0, 1)).fit(X, [0, 1, 0, 1])
+    path = tmp_path / "model.json"
+    _link(path)
+    with pytest.raises(InvalidInput, match="a symbolic link, and only a regular file is replaced"):
+        fitted.release_.save(path)
+    assert path.is_symlink()
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InvalidInput, match="only a regular file is replaced"):
+        fitted.release_.save(path)
+    path.unlink()
+    assert fitted.release_.save(path) == path
+
+
+def test_no_link_in_the_folder_of_a_run_is_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    run = tmp_path / RUN
+    run.symlink_to(outside)
+    with pytest.raises(InvalidInput, match="is a symbolic link, not a folder of expost"):
+        write_bytes(run / "state.json", Audience.FAIL, b"")
+    run.unlink()
+    run.mkdir()
+    (run / "losses").symlink_to(outside)
+    with pytest.raises(InvalidInput, match="is a symbolic link, not a folder of expost"):
+        write_bytes(run / "losses" / "part", Audience.FAIL, b"")
+    assert list(outside.iterdir()) == []
 
 
 def test_json_comes_back_as_it_went(tmp_path):

@@ -9,6 +9,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
+from expost._directory import Directory
 from expost._store import Part, PartStore, remove_store
 from expost.errors import InvalidInput
 from expost.types import Audience
@@ -75,7 +76,7 @@ def test_a_store_is_finished_when_its_manifest_is_there(store):
     assert not store.is_finished
     with pytest.raises(InvalidInput, match=r"table\.parquet: is not finished; .*--resume"):
         next(store.tables())
-    (store.folder / "part-000001-stray.parquet").write_bytes(b"stray")
+    (store.folder / f"part-000001-{64 * chr(48)}.parquet").write_bytes(b"stray")
     manifest = store.finish(parts, {"unit": "row"})
     assert store.is_finished
     assert store.parts() == tuple(parts.values())
@@ -123,39 +124,55 @@ def test_what_a_part_says_of_itself_is_read_without_its_rows(store):
     assert store.read(part, ["row"]).column_names == ["row"]
 
 
-def test_a_finished_store_moves_at_once(store, tmp_path):
-    store.finish(filled(store), {})
-    moved = store.moved(tmp_path / "there")
-    assert not store.folder.exists()
-    assert [len(table) for table in moved.tables()] == [10, 10, 10]
-    # Onto a folder that holds something it does not.
-    again = PartStore.at(tmp_path / "again")
-    again.finish(filled(again), {})
-    with pytest.raises(OSError, match="not empty"):
-        again.moved(tmp_path / "there")
-    assert again.is_finished
-
-
 def test_a_store_that_is_half_removed_is_not_a_finished_one(store, monkeypatch):
     store.finish(filled(store), {})
+    unlink, removed = Directory.unlink, []
 
-    def killed(*arguments, **options):
-        raise OSError(5, "killed")
+    def killed(folder, name):
+        if removed:
+            raise OSError(5, "killed")
+        removed.append(name)
+        unlink(folder, name)
 
-    monkeypatch.setattr("expost._store.shutil.rmtree", killed)
-    with pytest.raises(OSError, match="killed"):
-        remove_store(store.folder)
-    assert not store.is_finished
-    monkeypatch.undo()
-    remove_store(store.folder)
+    monkeypatch.setattr(Directory, "unlink", killed)
+    with Directory.open(store.folder.parent) as folder:
+        with pytest.raises(OSError, match="killed"):
+            remove_store(folder, store.folder.name)
+        assert not store.is_finished
+        monkeypatch.undo()
+        remove_store(folder, store.folder.name)
     assert not store.folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_what_is_not_of_a_store_is_never_removed(store, tmp_path, kind):
+    parts = filled(store)
+    path, outside = store.folder / "thesis.txt", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    makers = {
+        "file": lambda: path.write_text("mine"),
+        "link": lambda: path.symlink_to(outside),
+        "folder": path.mkdir,
+    }
+    makers[kind]()
+    with pytest.raises(InvalidInput, match=r"thesis\.txt: was not written by expost"):
+        store.finish(parts, {})
+    folder = Directory.open(store.folder.parent)
+    with folder, pytest.raises(InvalidInput, match=r"thesis\.txt: was not written by expost"):
+        remove_store(folder, store.folder.name)
+    assert path.exists()
+    assert len(store.finished()) == len(parts)
+    assert (outside / "kept").read_text() == "kept"
 
 
 def test_a_part_reaches_the_disk_before_it_is_told_of(store, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (done.append("flush"), fsync(handle)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("appear"), replace(*paths)))
+    monkeypatch.setattr(
+        os, "replace", lambda *paths, **at: (done.append("appear"), replace(*paths, **at))
+    )
     store.write(0, numbers(0, 1))
     assert done == ["flush", "appear", "flush"]
 

@@ -17,9 +17,11 @@ from scipy.stats import chi2
 import expost
 from expost import _streamed_epsilon, _streamed_ranked, _streamed_utility
 from expost._jobs import epsilon as epsilon_job
-from expost._jobs import stream_epsilon, streaming
+from expost._jobs import runs
 from expost._jobs.epsilon import EpsilonJob
+from expost._jobs.output import MANIFEST
 from expost._jobs.streaming import Streaming
+from expost._jobs.workspace import Workspace
 from expost._progress import SILENT
 from expost._question import Question, seeds_of
 from expost._sketch import Sketch
@@ -37,6 +39,7 @@ from expost.glm import Problem, minimise
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
 from heard import Heard
+from program import names as names_of
 
 ROWS = 1_500
 CASES = [
@@ -479,8 +482,8 @@ def asked(tmp_path, monkeypatch):
     monkeypatch.setattr("expost.data.stream._BLOCK_ROWS", 64)
     monkeypatch.setattr("expost.data.readers._BLOCKS_AN_ITEM", 4)
     monkeypatch.setattr(epsilon_job.TransitionDisplay, "png", lambda display: b"\x89PNG")
-    monkeypatch.setattr(streaming, "made_now", lambda: "2026-11-16 12:00 UTC")
-    monkeypatch.setattr(streaming.secrets, "token_hex", lambda count: "5a" * count)
+    monkeypatch.setattr(runs, "made_now", lambda: "2026-11-16 12:00 UTC")
+    monkeypatch.setattr(runs.secrets, "token_hex", lambda count: "5a" * count)
     path = tmp_path / "people.parquet"
     pq.write_table(table(700).drop_columns(["value"]), path, row_group_size=300)
 
@@ -504,7 +507,7 @@ def contents(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != MANIFEST
     }
 
 
@@ -537,15 +540,15 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
         return write(store, index, rows)
 
     monkeypatch.setattr(PartStore, "write", full)
-    with pytest.raises(InvalidInput, match=r"No space left.*go on with --resume"):
+    with pytest.raises(InvalidInput, match=r"No space left.*continue with --resume"):
         asked(force=True)
     assert written == [0]
-    assert [path.name for path in out.iterdir()] == [".expost-run"]
+    assert names_of(out) == {".expost-run"}
     monkeypatch.setattr(
         PartStore, "write", lambda *part: (written.append(part[1]), write(*part))[1]
     )
     with monkeypatch.context() as broken:
-        broken.setattr(streaming.Run, "finish", lambda run: 1 / 0)
+        broken.setattr(Workspace, "finish", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             asked(resume=True, engine="local:3")
     assert asked(resume=True, engine="local:3").choice.recommended == outcome.choice.recommended
@@ -562,9 +565,9 @@ def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_p
     for options, words in (({"max_belief": 0.6}, "--max-belief"), ({"seed": 3}, "--seed")):
         with pytest.raises(InvalidInput, match=f"differs in {words}"):
             asked(resume=True, **options)
-    with pytest.raises(InvalidInput, match="pass --resume to go on"):
+    with pytest.raises(InvalidInput, match="pass --resume to continue"):
         asked()
-    monkeypatch.setattr(stream_epsilon, "task_of", lambda *task: kept)
+    monkeypatch.setattr(epsilon_job, "task_of", lambda *task: kept)
     kept = json.loads((tmp_path / "o" / ".expost-run" / "state.json").read_text())["task"]
     rows = table(700, seed=8).drop_columns(["value"])
     pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)

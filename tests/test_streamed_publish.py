@@ -1,7 +1,6 @@
 """``expost publish`` of rows that never stand in memory together: the same as if they did."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 
 from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
 from expost._comparison import Comparison, ComparisonFigures
+from expost._directory import RUN, Directory
 from expost._jobs import publish as publish_job
 from expost._jobs import stream_publish
-from expost._jobs.folder import RUN
 from expost._jobs.publish import PublishJob
 from expost._jobs.streaming import Streaming
 from expost._ledger import NAME, Ledger, list_release
@@ -31,6 +30,7 @@ from expost.engine import LocalEngine
 from expost.errors import InvalidInput, WrongRows
 from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget, person_costs
+from program import names
 
 ROWS = 5_000
 GIVEN = {
@@ -300,7 +300,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path):
     found = publish_job.run(job_of(objective, data, tmp_path / "s", **SPENDS, ledger=tmp_path))
-    assert {path.name for path in (tmp_path / "s").iterdir()} == RESULTS
+    assert names(tmp_path / "s") == RESULTS
     report = PublishedReport.load(tmp_path / "s" / "report.json")
     naive = in_memory(objective, report)
     table = pq.read_table(tmp_path / "s" / TABLE)
@@ -333,16 +333,22 @@ def stopped(*arguments):
 
 def stopping_before(name: str, number: int, patch) -> None:
     """Let the process be stopped before the ``number``-th time that something gets this name."""
-    plain, count = os.replace, 0
+    plain, count = Directory.replace, 0
 
-    def stopping(draft, path):
+    def stopping(source, draft, folder, final):
         nonlocal count
-        count += Path(path).name == name
-        if Path(path).name == name and count == number:
+        count += final == name
+        if final == name and count == number:
             raise Killed
-        plain(draft, path)
+        plain(source, draft, folder, final)
 
-    patch.setattr(os, "replace", stopping)
+    patch.setattr(Directory, "replace", stopping)
+
+
+def report_in(path: Path) -> dict:
+    """A report, also one that a run has kept."""
+    value = json.loads(path.read_text())
+    return value.get("value", value)
 
 
 @pytest.mark.parametrize(
@@ -362,13 +368,13 @@ def test_wherever_it_is_stopped_the_report_is_drawn_once(
         with pytest.raises(Killed):
             publish_job.run(job)
     kept = [job.out / "report.json", job.out / RUN / "report.json"]
-    drawn = [path.read_bytes() for path in kept if path.exists()]
+    drawn = [report_in(path) for path in kept if path.exists()]
     assert len(drawn) == {("report.json", 1): 0, (TABLE, 1): 2}.get((name, number), 1)
     resumed = replace(job, streaming=Streaming(engine="local:1", resume=True))
     publish_job.run(resumed)
-    assert all(one == kept[0].read_bytes() for one in drawn), "drawn once"
+    assert all(one == report_in(kept[0]) for one in drawn), "drawn once"
     assert len(Ledger.load(tmp_path / NAME)) == 2, "listed, and once"
-    assert {path.name for path in job.out.iterdir()} == RESULTS
+    assert names(job.out) == RESULTS
 
 
 def test_a_resumed_run_ends_with_the_same_bytes(output, data, tmp_path, monkeypatch):
@@ -398,7 +404,7 @@ def test_what_a_run_must_not_do_is_refused_before_anything_is_lost(
     with pytest.raises(InvalidInput, match="is not empty"):
         publish_job.run(job_of(objective, data, tmp_path / "o", **SPENDS))
     job = job_of(objective, data, tmp_path / "o", **SPENDS, streaming=Streaming(resume=True))
-    with pytest.raises(InvalidInput, match="no run that was begun"):
+    with pytest.raises(InvalidInput, match="this run is finished"):
         publish_job.run(job)
     fewer = tmp_path / "fewer.parquet"
     pq.write_table(pq.read_table(data).slice(1), fewer)

@@ -8,7 +8,7 @@ import typer
 from expost import _cli_options as options
 from expost._cli_lines import choice_lines, end_lines, print_json
 from expost._cli_open import show
-from expost._cli_options import DATA, MODEL, OUTPUT, QUESTION
+from expost._cli_options import DATA, MODEL, QUESTION
 from expost._cli_progress import progress
 
 if TYPE_CHECKING:
@@ -133,22 +133,7 @@ def audit_command(
             rich_help_panel=QUESTION,
         ),
     ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="A folder that keeps references that are finished; needs --seed.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on with the references of --checkpoint, where a run was interrupted.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    resume: options.Resume = False,
     out: options.Out,
     force: options.Force = False,
     open_it: options.Open = False,
@@ -202,7 +187,6 @@ def audit_command(
         coins=coins,
         seed=seed,
         workers=workers,
-        checkpoint=checkpoint,
         resume=resume,
         force=force,
     )

@@ -69,7 +69,7 @@ def ledger_command(
             raise typer.BadParameter("name one ledger to add to", param_hint="'PATH'")
         paths = [releases.add(paths[0], add)]
     found = releases.listing(paths, delta)
-    files = _page(found, paths, page_folder(out)) if out is not None or open_it else {}
+    files = _page(found, paths, page_folder(out), force=force) if out is not None or open_it else {}
     if as_json:
         told = {"files": {name: str(path) for name, path in files.items()}} if files else {}
         print(json.dumps({**told, **found.to_json()}, indent=1, allow_nan=False))
@@ -79,9 +79,14 @@ def ledger_command(
         show(files["report"])
 
 
-def _page(found: "releases.Listing", paths: list[Path], folder: Path) -> dict[str, Path]:
+def _page(
+    found: "releases.Listing", paths: list[Path], folder: Path, *, force: bool
+) -> dict[str, Path]:
     from expost._jobs.ledger_page import ledger_summary
-    from expost._jobs.pages import made_now, store_page
+    from expost._jobs.output import made_now
+    from expost._jobs.pages import store_page
+    from expost._jobs.workspace import held
 
     source = ", ".join(path.name for path in paths)
-    return store_page(folder, ledger_summary(found, source=source, made=made_now()))
+    with held(folder, force=force, inputs=paths) as workspace:
+        return store_page(workspace, ledger_summary(found, source=source, made=made_now()))

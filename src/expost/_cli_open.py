@@ -29,7 +29,7 @@ def show(page: Path) -> None:
 def check_page(out: Path | None, *, force: bool) -> None:
     """Refuse a folder for a page that cannot be written to, before any work."""
     if out is not None:
-        from expost._jobs.folder import check_page_folder
+        from expost._jobs.output import check_page_folder
 
         check_page_folder(out, force=force)
 

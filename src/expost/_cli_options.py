@@ -207,7 +207,7 @@ Open = Annotated[
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Write into a folder that is not empty.", rich_help_panel=OUTPUT),
+    typer.Option("--force", help="Write over an earlier run in DIR.", rich_help_panel=OUTPUT),
 ]
 Ledger = Annotated[
     Path | None,
@@ -228,9 +228,7 @@ Engine = Annotated[
 ]
 Resume = Annotated[
     bool,
-    typer.Option(
-        "--resume", help="Go on with the run that was begun in DIR.", rich_help_panel=WORK
-    ),
+    typer.Option("--resume", help="Continue the unfinished run in DIR.", rich_help_panel=WORK),
 ]
 Memory = Annotated[
     str | None,

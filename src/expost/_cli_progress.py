@@ -22,7 +22,13 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from expost._cli_mistakes import Terminated, interruption, sentence
+from expost._cli_mistakes import (
+    Reported,
+    exit_code,
+    interruption,
+    received_signal,
+    sentence,
+)
 from expost._cli_pace import Moment, Tracker
 from expost._progress import SILENT, Progress
 
@@ -189,17 +195,16 @@ def _logged(phases: int) -> Iterator[Progress]:
         yield tracker
     except BaseException as error:
         tracker.close()
-        message, code = sentence(error), 2
-        if isinstance(error, KeyboardInterrupt | Terminated):
-            message = interruption(error)
-            code = 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+        message, code = interruption(error), 128 + (received_signal() or signal.SIGINT)
+        if message is None:
+            message, code = sentence(error), exit_code(error)
         # The words of an error that nobody foresaw are not expost's, and might hold a cell.
         unforeseen = f"an error in expost itself ({type(error).__name__})."
         log.write("failed", error=message or unforeseen)
         if message is None:
             raise
         # Said already: a second time, and not as JSON, would be one too many.
-        raise SystemExit(code) from None
+        raise Reported(code) from None
     tracker.close()
     log.write("done", seconds=round(time.monotonic() - began, 3))
 

@@ -168,12 +168,14 @@ def lookup_command(
     `expost lookup report.json --set age=39 --set education-num=13 --open`
     """
     from expost._jobs import publish
+    from expost._jobs.workspace import held
 
     check_page(out, force=force)
     found, answers = publish.look_up(report, values or [], label)
     files = {}
     if out is not None or open_it:
-        files = publish.store_answers(found, answers, report, page_folder(out))
+        with held(page_folder(out), force=force, inputs=[report]) as workspace:
+            files = publish.store_answers(found, answers, report, workspace)
     if as_json:
         told = {"files": {name: str(path) for name, path in files.items()}} if files else {}
         content = {**told, **publish.answers_json(found, answers)}

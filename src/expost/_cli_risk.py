@@ -162,7 +162,7 @@ def risk_command(
     )
     files = {} if plot is None else {"plot": _draw(found, plot)}
     if out is not None or open_it:
-        files |= _page(found, model, page_folder(out))
+        files |= _page(found, model, page_folder(out), force=force)
     if as_json:
         told = {"files": {name: str(path) for name, path in files.items()}}
         print(json.dumps({**told, **found.fields()}, indent=1, allow_nan=False))
@@ -173,15 +173,21 @@ def risk_command(
         show(files["report"])
 
 
-def _page(found: "Identifiability", model: Path | None, folder: Path) -> dict[str, Path]:
-    from expost._jobs.pages import made_now, named_source, store_page
+def _page(
+    found: "Identifiability", model: Path | None, folder: Path, *, force: bool
+) -> dict[str, Path]:
+    from expost._jobs.output import made_now
+    from expost._jobs.pages import named_source, store_page
+    from expost._jobs.workspace import held
     from expost.report import collect
 
     source = None
     if model is not None:
         named = {"usual": "model.json", "what": "a released model"}
         source = named_source(model, found.audience, **named)
-    return store_page(folder, collect(found, source=source, made=made_now()))
+    summary = collect(found, source=source, made=made_now())
+    with held(folder, force=force, inputs=[] if model is None else [model]) as workspace:
+        return store_page(workspace, summary)
 
 
 def _draw(found: "Identifiability", path: Path) -> Path:

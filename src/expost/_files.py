@@ -9,21 +9,26 @@ import json
 import math
 import os
 import re
+import stat
 import struct
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
+from expost._directory import Directory, kind_of, parent_of
 from expost.errors import InvalidInput
 from expost.types import Audience
 
 __all__ = [
     "BROKEN_NPZ",
+    "Desk",
     "adopt",
     "drafts",
+    "listed_by",
     "once",
     "read_json",
     "settle",
@@ -51,6 +56,33 @@ BROKEN_NPZ = (
 _DRAFT = ".part"
 
 
+class Desk(Protocol):
+    """Who keeps the list of an output folder's files (:mod:`expost._jobs.workspace`)."""
+
+    def holds(self, folder: Directory) -> bool:
+        """Whether this is its folder."""
+
+    def drafts(self) -> AbstractContextManager[Directory]:
+        """Open the folder in which files are written before they appear."""
+
+    def list_file(self, name: str, drafts: Directory, draft: str) -> None:
+        """List a file that is about to appear; raise where that would replace a foreign one."""
+
+
+# The one who lists what this process writes; None where nobody does.
+_DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
+
+
+@contextmanager
+def listed_by(desk: Desk) -> Iterator[None]:
+    """Let ``desk`` list each file that is written in its folder, before it appears."""
+    token = _DESK.set(desk)
+    try:
+        yield
+    finally:
+        _DESK.reset(token)
+
+
 def write_with(
     path: Path,
     audience: Audience,
@@ -61,60 +93,84 @@ def write_with(
     """Let ``write`` fill the file at ``path``: it appears whole, with its final mode, or not.
 
     ``before`` is called when all of it is on the disk, and before it appears under its name; if
-    that fails, the file does not appear.
+    that fails, the file does not appear. Nothing but a regular file is ever replaced.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        _appear(Path(name), path, audience, before)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with parent_of(path) as folder:
+        _check_regular(folder, path)
+        desk = _DESK.get()
+        if desk is not None and not desk.holds(folder):
+            desk = None
+        with nullcontext(folder) if desk is None else desk.drafts() as place:
+            draft, whole = place.draft_name(path.name, _DRAFT), False
+            try:
+                with os.fdopen(place.create(draft), "wb") as file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                whole = True
+                if desk is not None:
+                    desk.list_file(path.name, place, draft)
+                _appear(place, draft, folder, path.name, audience, before)
+            except BaseException as error:
+                # Interrupted when it may have been entered in a ledger: the run that is resumed
+                # takes this draft, so that nothing is drawn twice.
+                if not whole or desk is None or isinstance(error, Exception):
+                    place.unlink(draft)
+                raise
     return path
 
 
+def _check_regular(folder: Directory, path: Path) -> None:
+    status = folder.status(path.name)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(
+            f"{path}: is {kind_of(status)}, and only a regular file is replaced; name another file."
+        )
+
+
 def _appear(
-    draft: Path, path: Path, audience: Audience, before: Callable[[], object] | None
+    place: Directory,
+    draft: str,
+    folder: Directory,
+    name: str,
+    audience: Audience,
+    before: Callable[[], object] | None,
 ) -> None:
     if before is not None:
         before()
-    os.chmod(draft, 0o644 if audience is Audience.PASS else 0o600)
-    os.replace(draft, path)
+    place.set_mode(draft, 0o644 if audience is Audience.PASS else 0o600)
+    place.replace(draft, folder, name)
 
 
-def drafts(path: Path) -> list[Path]:
-    """What is being written as ``path``, or was when a process was killed."""
-    if not path.parent.is_dir():
+def drafts(path: Path, place: Path | None = None) -> list[Path]:
+    """Return what is being written as ``path`` in ``place`` (default: its folder), or was when a
+    process was killed."""
+    folder = path.parent if place is None else place
+    if not folder.is_dir():
         return []
-    # What `tempfile` puts between has no dots: those of "a.json" are none of "a".
+    # The random part has no dots: drafts of "a.json" are none of "a".
     draft = re.compile(re.escape(f".{path.name}.") + r"[^.]+" + re.escape(_DRAFT))
-    return [path.parent / one for one in sorted(os.listdir(path.parent)) if draft.fullmatch(one)]
+    return [folder / name for name in sorted(os.listdir(folder)) if draft.fullmatch(name)]
 
 
 def adopt(
     path: Path,
     audience: Audience,
-    is_whole: Callable[[Path], bool],
+    draft: Path,
     *,
     before: Callable[[], object] | None = None,
-) -> bool:
-    """Let a whole draft of ``path`` that a killed process left appear; all others are removed.
+) -> None:
+    """Let a whole draft of ``path`` that a killed process left appear.
 
-    So that what was drawn, and may be listed already, is not drawn a second time. Only for whoever
-    alone writes this file: the draft of another process would be taken from it. ``before`` as in
-    :func:`write_with`. Where ``path`` is there, that is what was drawn. Says whether one appeared.
+    So that what was drawn, and may be entered in a ledger already, is not drawn a second time. Only
+    for the process that alone writes this file. ``before`` as in :func:`write_with`.
     """
-    appeared = False
-    for draft in drafts(path):
-        if not path.exists() and is_whole(draft):
-            _appear(draft, path, audience, before)
-            appeared = True
-        else:
-            draft.unlink(missing_ok=True)
-    return appeared
+    with parent_of(path) as folder, parent_of(draft) as place:
+        _check_regular(folder, path)
+        desk = _DESK.get()
+        if desk is not None and desk.holds(folder):
+            desk.list_file(path.name, place, draft.name)
+        _appear(place, draft.name, folder, path.name, audience, before)
 
 
 def write_bytes(path: Path, audience: Audience, content: bytes) -> Path:

@@ -84,6 +84,10 @@ class Ledger(Displayed):
         """Whether the release with this checksum is listed."""
         return any(entry.release == release for entry in self.entries)
 
+    def of_run(self, run: str, kind: str) -> tuple[Entry, ...]:
+        """Return the releases of this kind that one run made."""
+        return tuple(entry for entry in self.entries if (entry.run, entry.kind) == (run, kind))
+
     def digest(self, X: Any, y: Any) -> str:
         """The salted digest of rows and labels, in their order."""
         return self.salted(content_of(X, y))

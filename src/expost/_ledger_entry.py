@@ -43,6 +43,7 @@ class Entry:
     ``seeded``          whether its noise can be taken off by whoever knows the seed.
     ``read_from_data``  how many of its bounds were read from the data, which no ε counts.
     ``data``            the salted digest of its rows, or None where they were not at hand.
+    ``run``             identifies the run that made it; None where that is not known.
     """
 
     release: str
@@ -59,6 +60,7 @@ class Entry:
     seeded: bool
     read_from_data: int
     data: str | None
+    run: str | None = None
 
     def __post_init__(self) -> None:
         # The name of a file may hold bytes that are no text, and the ledger is text.
@@ -67,6 +69,8 @@ class Entry:
         _checksum("release", self.release)
         if self.data is not None:
             _checksum("data", self.data)
+        if self.run is not None:
+            _checksum("run", self.run)
         _validate.one_of("kind", self.kind, KINDS)
         _validate.one_of("mechanism", self.mechanism, _MECHANISMS)
         _validate.one_of("noise", self.noise, NOISES)
@@ -147,6 +151,7 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """The line as the ledger holds it."""
+        run = {} if self.run is None else {"run": self.run}
         return {
             "release": self.release,
             "kind": self.kind,
@@ -162,6 +167,7 @@ class Entry:
             "seeded": self.seeded,
             "read_from_data": self.read_from_data,
             "data": self.data,
+            **run,
         }
 
     @classmethod
@@ -183,6 +189,7 @@ class Entry:
                 seeded=bool(value["seeded"]),
                 read_from_data=value["read_from_data"],
                 data=value["data"],
+                run=value.get("run"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None

@@ -75,7 +75,8 @@ def _in_pool(
         initargs=(content,),
     )
     try:
-        places = {pool.submit(_call, task): place for place, task in pending.items()}
+        with _unheard():
+            places = {pool.submit(_call, task): place for place, task in pending.items()}
         for future in as_completed(places):
             result = future.result()
             place = places[future]
@@ -83,6 +84,19 @@ def _in_pool(
             done(place, result)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach before they can ignore it; it waits meanwhile."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pickled(work: Any) -> bytes:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from expost._jobs import stream_profile
-from expost._jobs.profile_asked import ProfileJob, opened_for
-from expost._jobs.streaming import Streaming, check_place
+from expost._jobs.output import check_place
+from expost._jobs.profile_asked import ProfileJob, opened_for, running_profile
+from expost._jobs.streaming import Streaming
 from expost._jobs.table import noted
 from expost._progress import SILENT
 from expost._streamed_result import StreamedProfile
@@ -67,9 +68,10 @@ def profile_stream(
         streaming=Streaming(engine=engine, resume=resume),
     )
     with noted() as notes:
-        check_place(job.out, job.streaming, force=force, lost=job.lost)
+        check_place(job.out, resume=resume, force=force, lost=job.lost)
         opened = opened_for(job, release) if given is None else given
-        outcome = stream_profile.run(job, release, opened, notes, SILENT)
+        with running_profile(job, release, opened[0], blocks=True) as begun:
+            outcome = stream_profile.run(job, release, opened, begun, notes, SILENT)
     assert isinstance(outcome.profile, StreamedProfile)
     return outcome.profile
 

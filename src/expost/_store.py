@@ -13,24 +13,25 @@ import hashlib
 import io
 import os
 import re
-import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
+from expost._directory import Directory, parent_of
 from expost._files import read_json, settle, write_bytes, write_json
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["Part", "PartStore", "remove_store"]
+__all__ = ["MANIFEST", "Part", "PartStore", "check_store", "remove_store"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
 # Readers of a folder of Parquet files pass over names that begin so.
-_MANIFEST = "_manifest.json"
+MANIFEST = "_manifest.json"
 _FORMAT = "expost-parts/1"
 
 
@@ -64,20 +65,22 @@ class PartStore:
     def finished(self) -> dict[int, Part]:
         """The parts whose bytes fit their names; leftovers of a crash are removed."""
         found: dict[int, Part] = {}
-        for path in sorted(self.folder.iterdir()):
-            if path.name.startswith(".") and path.name.endswith(".part"):
-                path.unlink(missing_ok=True)
-                continue
-            match = _PART.fullmatch(path.name)
-            if match is None:
-                continue
-            content = path.read_bytes()
-            index = int(match[1])
-            if hashlib.sha256(content).hexdigest() != match[2] or index in found:
-                path.unlink(missing_ok=True)
-                continue
-            rows = pa.parquet.read_metadata(io.BytesIO(content)).num_rows
-            found[index] = Part(index=index, rows=rows, sha256=match[2])
+        with parent_of(self.folder / MANIFEST) as folder:
+            for name in folder.names():
+                if _is_draft(name):
+                    folder.unlink(name)
+                    continue
+                match = _PART.fullmatch(name)
+                if match is None:
+                    continue
+                with os.fdopen(folder.open_file(name, os.O_RDONLY), "rb") as file:
+                    content = file.read()
+                index = int(match[1])
+                if hashlib.sha256(content).hexdigest() != match[2] or index in found:
+                    folder.unlink(name)
+                    continue
+                rows = pa.parquet.read_metadata(io.BytesIO(content)).num_rows
+                found[index] = Part(index=index, rows=rows, sha256=match[2])
         return found
 
     def write(self, index: int, table: Any) -> Part:
@@ -114,10 +117,12 @@ class PartStore:
         if missing:
             raise ArithmeticError(f"part {missing[0]} is missing")
         names = {part.name for part in parts.values()}
-        for path in self.folder.iterdir():
-            # Whoever reads the folder reads every file of it.
-            if path.name not in names:
-                path.unlink()
+        # A reader of the folder reads every file of it.
+        with parent_of(self.folder / MANIFEST) as folder:
+            check_store(folder)
+            for name in folder.names():
+                if name not in names:
+                    folder.unlink(name)
         value = {
             "format": _FORMAT,
             "audience": self.audience.value,
@@ -129,18 +134,18 @@ class PartStore:
                 for i in range(len(parts))
             ],
         }
-        path = write_json(self.folder / _MANIFEST, self.audience, value)
+        path = write_json(self.folder / MANIFEST, self.audience, value)
         settle(self.folder)
         return path
 
     @property
     def is_finished(self) -> bool:
         """Whether the manifest is there."""
-        return (self.folder / _MANIFEST).is_file()
+        return (self.folder / MANIFEST).is_file()
 
     def parts(self) -> tuple[Part, ...]:
         """The parts of a finished store, in order; their bytes are not looked at."""
-        path = self.folder / _MANIFEST
+        path = self.folder / MANIFEST
         if not self.is_finished:
             raise InvalidInput(
                 f"{self.folder}: is not finished; run the command that made it again with --resume."
@@ -166,15 +171,28 @@ class PartStore:
         for part in self.parts():
             yield self.read(part, columns)
 
-    def moved(self, folder: Path) -> "PartStore":
-        """The same store at ``folder`` of the same disk, where nothing is: at once or not."""
-        os.replace(self.folder, folder)
-        settle(folder.parent)
-        settle(self.folder.parent)
-        return replace(self, folder=folder)
+
+def check_store(parts: Directory) -> None:
+    """Refuse a folder that holds anything else than the files of a store."""
+    for name in parts.names():
+        status = parts.status(name)
+        own = name == MANIFEST or _PART.fullmatch(name) or _is_draft(name)
+        if not own or status is None or not stat.S_ISREG(status.st_mode):
+            raise InvalidInput(
+                f"{parts.path / name}: was not written by expost; move it away, or name another"
+                " folder."
+            )
 
 
-def remove_store(folder: Path) -> None:
-    """Remove a folder of parts; what a crash leaves of it is not taken for a finished one."""
-    (folder / _MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(folder)
+def remove_store(folder: Directory, name: str) -> None:
+    """Remove a store; what a crash leaves of it is not taken for a finished one."""
+    with folder.folder(name) as parts:
+        check_store(parts)
+        parts.unlink(MANIFEST)
+        for file in parts.names():
+            parts.unlink(file)
+    folder.rmdir(name)
+
+
+def _is_draft(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".part")

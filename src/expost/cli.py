@@ -8,13 +8,18 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from expost._cli_mistakes import Terminated, interruption, sentence
+from expost._cli_mistakes import (
+    Reported,
+    exit_code,
+    heeding_signals,
+    interruption,
+    received_signal,
+    sentence,
+)
 
-__all__ = ["main"]
+__all__ = ["main", "program"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,8 +30,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def main() -> None:
-    """Run the program; a user's mistake is one sentence and exit code 2, never a traceback."""
+def program() -> None:
+    """Run the program as a process of its own: once it has ended, no signal disturbs its end."""
+    main(after=signal.SIG_IGN)
+
+
+def main(after: Any = None) -> None:
+    """Run the program; a user's mistake is one sentence and exit code 2, never a traceback.
+
+    ``after``  how signals are handled afterwards (default: as before).
+    """
     if sys.stderr is None:
         # Closed by the caller: the next file to be opened would get its number, and with it what
         # libraries have to say.
@@ -35,24 +48,41 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that knows no Λ must not cost the result of a job that is done.
             stream.reconfigure(errors="backslashreplace")
+    with heeding_signals(after):
+        try:
+            _run()
+        except BaseException as error:
+            number = received_signal()
+            if number is None or (isinstance(error, SystemExit) and not error.code):
+                raise
+            if not isinstance(error, Reported):
+                _say(interruption(error) or "interrupted.")
+            raise SystemExit(128 + number) from None
+
+
+def _run() -> None:
     try:
         from expost._cli_app import app
     # A library that draws the command line may be broken in any way.
-    except Exception as error:  # noqa: BLE001 (see above)
+    except Exception as error:
+        if received_signal() is not None:
+            raise
         _without_a_command_line(error)
     try:
-        with _asked_to_end():
-            app()
+        app()
     except SystemExit as end:
-        told = interruption(end)
-        if told is not None:
-            _say(told)
+        message = interruption(end)
+        if message is not None and received_signal() is None and not isinstance(end, Reported):
+            _say(message)
         raise
     except Exception as error:
+        if received_signal() is not None:
+            raise
         message = sentence(error)
         if message is None:
             raise
-        _refuse(message)
+        _say(message)
+        raise SystemExit(exit_code(error)) from None
 
 
 def _without_a_command_line(error: Exception) -> NoReturn:
@@ -66,24 +96,6 @@ def _without_a_command_line(error: Exception) -> NoReturn:
 
     print("\n".join(checkup().lines()))
     raise SystemExit(1)
-
-
-@contextmanager
-def _asked_to_end() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does; without this it would end in mid-air."""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        # Somebody else's matter.
-        yield
-        return
-
-    def end(*_: object) -> NoReturn:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _say(message: str) -> None:

@@ -5,6 +5,7 @@ never shows a row's values.
 """
 
 __all__ = [
+    "AlreadyFinished",
     "BudgetWarning",
     "ClippedRowsWarning",
     "ConvergenceError",
@@ -32,6 +33,10 @@ class InvalidInput(ExpostError, ValueError):
 
 class WrongRows(InvalidInput):
     """These rows cannot have made this model: other rows, another order or another encoding."""
+
+
+class AlreadyFinished(InvalidInput):
+    """A run that was to be resumed has ended, and its results are whole."""
 
 
 class ConvergenceError(ExpostError, ArithmeticError):

@@ -37,7 +37,7 @@ def _import_everything() -> None:
     import matplotlib.pyplot
 
     from expost import _cli_app  # noqa: F401 (what a process would begin with)
-    from expost._jobs import epsilon, profile, publish, streaming  # noqa: F401 (as above)
+    from expost._jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.data import readers, stream
     from expost.report.html import environment
 
@@ -45,7 +45,7 @@ def _import_everything() -> None:
     for name in templates.list_templates(extensions=["html", "md"]):
         templates.get_template(name)
     stream._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
-    streaming.made_now = lambda: MADE
+    runs.made_now = lambda: MADE
 
 
 def _become(asked: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from expost import PrivateLogisticRegression
-from expost._jobs.folder import RUN
-from expost._jobs.streaming import AS_USUAL, begun, check_place
+from expost._directory import RUN
+from expost._jobs.output import MANIFEST, begun, check_place
 from expost._ledger import NAME, Ledger
 from expost._published import PublishedReport
 from expost._store import PartStore
@@ -152,7 +152,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 def leftovers(out: Path) -> list[str]:
     """Files under temporary names, outside of the run's own folder."""
-    hidden = [path for path in out.rglob(".*") if RUN not in path.parts]
+    hidden = [path for path in out.rglob(".*") if RUN not in path.parts and path.name != MANIFEST]
     return [str(path) for path in hidden]
 
 
@@ -190,7 +190,7 @@ def looked_at(out: Path) -> dict[str, object]:
     if begun(out):
         # Nobody takes it for finished.
         with pytest.raises(InvalidInput, match="begun here and is not finished; pass --resume"):
-            check_place(out, AS_USUAL, force=False)
+            check_place(out, resume=False, force=False)
         for folder in (out / RUN).iterdir():
             if folder.is_dir() and not (folder / "_manifest.json").exists():
                 with pytest.raises(InvalidInput, match="is not finished"):

@@ -1,11 +1,11 @@
 """``expost audit``: attack a model of a table, and say what the attacks get out of it.
 
 Nothing is released and no released model is drawn again. What is written is for the curator, whole
-or not at all; references that are finished are kept where a checkpoint was asked for.
+or not at all; references that are finished are kept for ``--resume``.
 """
 
-import secrets
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ from expost._files import write_bytes, write_json
 from expost._jobs.audit_asked import AuditJob, asked, check_job
 from expost._jobs.audit_model import named_estimator
 from expost._jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, group_columns
-from expost._jobs.folder import remove_stale, writing
-from expost._jobs.pages import made_now, write_summary
+from expost._jobs.output import writing
+from expost._jobs.pages import write_summary
+from expost._jobs.runs import Run, running
+from expost._jobs.streaming import inputs_of, task_of
 from expost._jobs.table import MISSING, noted
+from expost._jobs.workspace import Workspace
 from expost._progress import SILENT, Progress
 from expost.attacks.arrays import read_arrays
 from expost.attacks.targets import EstimatorTarget, target_of
@@ -63,20 +66,43 @@ def run(job: AuditJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``phases(job)`` phases."""
     with noted() as notes:
         check_job(job)
-        seed = secrets.randbits(32) if job.seed is None else job.seed
-        progress.phase("reading the answers" if job.arrays is not None else "reading the tables")
-        found = _Answers.of(job, seed) if job.arrays is not None else _Rows.of(job, seed)
-        result = found.attacked(progress)
-        progress.phase("collecting the report")
-        summary = collect(
-            result,
-            choices=_choices(job, seed),
-            notices=(*found.notices, *notes()),
-            source=job.name,
-            made=made_now(),
-        )
-        progress.phase("writing the report")
-        files = _write(job, result, summary)
+        model = None if job.model is None else hashlib.sha256(_content(job.model)).hexdigest()
+        with running(
+            job.out,
+            task_of("audit", job, {"model": model}),
+            resume=job.resume,
+            force=job.force,
+            blocks=False,
+            inputs=inputs_of(job),
+        ) as begun:
+            return _attacked(job, begun, notes, progress)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _attacked(
+    job: AuditJob, begun: Run, notes: Callable[[], list[str]], progress: Progress
+) -> Outcome:
+    # The run that is resumed has the same seed.
+    seed = int(begun.salt, 16) % 2**32 if job.seed is None else job.seed
+    progress.phase("reading the answers" if job.arrays is not None else "reading the tables")
+    found = _Answers.of(job, seed) if job.arrays is not None else _Rows.of(job, seed)
+    result = found.attacked(begun, progress)
+    progress.phase("collecting the report")
+    summary = collect(
+        result,
+        choices=_choices(job, seed),
+        notices=(*found.notices, *notes()),
+        source=job.name,
+        made=begun.made,
+    )
+    progress.phase("writing the report")
+    files = _write(begun.workspace, result, summary)
     return Outcome(audit=result, summary=summary, files=files)
 
 
@@ -102,7 +128,7 @@ class _Answers:
             )
         return cls(job=job, seed=seed, content=content)
 
-    def attacked(self, progress: Progress) -> Audit:
+    def attacked(self, begun: Run, progress: Progress) -> Audit:
         progress.phase("attacking")
         return audit_arrays(
             self.content,
@@ -159,7 +185,7 @@ class _Rows:
             told += _alike("--population", self.population, self.members)
         return tuple(dict.fromkeys(told))
 
-    def attacked(self, progress: Progress) -> Audit:
+    def attacked(self, begun: Run, progress: Progress) -> Audit:
         job, members, others, outside = self.job, self.members, self.others, self.population
         references = asked(job, "references")
         progress.phase(f"training {references} reference models" if references else "attacking")
@@ -180,7 +206,7 @@ class _Rows:
             confidence=asked(job, "confidence"),
             random_state=self.seed,
             workers=job.workers,
-            checkpoint=job.checkpoint,
+            checkpoint=begun.workspace.make_step("references") if references else None,
             progress=_Trained(progress, rows=_count(members) + _count(others)),
         )
 
@@ -321,9 +347,9 @@ def _chosen_by(job: AuditJob) -> tuple[str, bool]:
     return "as given, by no known coins", True
 
 
-def _write(job: AuditJob, result: Audit, summary: Summary) -> dict[str, Path]:
+def _write(workspace: Workspace, result: Audit, summary: Summary) -> dict[str, Path]:
     """The curator's files: all of them whole, or none."""
-    out, mark, part = job.out, summary.audience, summary.audit
+    out, mark, part = workspace.out, summary.audience, summary.audit
     assert part is not None
     pages = {
         "report": ("report", "html", render_html(summary).encode()),
@@ -333,7 +359,7 @@ def _write(job: AuditJob, result: Audit, summary: Summary) -> dict[str, Path]:
     if part.scatter:
         pages["exposure"] = ("exposure", "png", _drawn(ExposureDisplay.from_part(part)))
     files: dict[str, Path] = {}
-    with writing(out, "nothing is left of this run; free some space, or name another folder"):
+    with writing(out, "free some space, or name another folder"):
         try:
             written = result.to_json(out / "audit.json")
             assert isinstance(written, Path)
@@ -345,10 +371,9 @@ def _write(job: AuditJob, result: Audit, summary: Summary) -> dict[str, Path]:
                 path = out / mark.file_name(stem, suffix)
                 files[name] = write_bytes(path, mark, content)
             files["summary"] = write_summary(out, summary)
-            remove_stale(out, keep=files.values())
+            workspace.remove_results(keep=files.values())
         except BaseException:
-            for path in files.values():
-                path.unlink(missing_ok=True)
+            workspace.remove([path.name for path in files.values()])
             raise
     return files
 

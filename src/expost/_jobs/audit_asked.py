@@ -7,7 +7,7 @@ from typing import Any
 
 from expost import _validate
 from expost._audit import audit
-from expost._jobs.folder import check_folder
+from expost._jobs.output import check_place
 from expost.attacks.catalogue import ATTACKS
 from expost.errors import InvalidInput
 
@@ -17,10 +17,8 @@ _DEFAULTS = {name: p.default for name, p in inspect.signature(audit).parameters.
 # The options that a file of answers has settled.
 _OF_TABLES = (
     *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
-    *("references", "workers", "checkpoint"),
+    *("references", "workers"),
 )
-# The file by which a checkpoint is known.
-_SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,6 @@ class AuditJob:
     coins: bool = False
     seed: int | None = None
     workers: int | None = None
-    checkpoint: Path | None = None
     resume: bool = False
     force: bool = False
 
@@ -83,8 +80,7 @@ def check_job(job: AuditJob) -> None:
     if job.workers is not None and job.workers != -1:
         _validate.whole("workers", job.workers, least=1)
     _check_sources(job)
-    _check_checkpoint(job)
-    check_folder(job.out, force=job.force)
+    check_place(job.out, resume=job.resume, force=job.force)
 
 
 def _check_sources(job: AuditJob) -> None:
@@ -117,27 +113,3 @@ def _check_sources(job: AuditJob) -> None:
 def _option(name: str) -> str:
     names = {"source": "DATA", "id_column": "--id", "groups": "--group"}
     return names.get(name, f"--{name}")
-
-
-def _check_checkpoint(job: AuditJob) -> None:
-    """A checkpoint is started once, and gone on with only where that was asked for."""
-    if job.checkpoint is None:
-        if job.resume:
-            raise InvalidInput("--resume: name the --checkpoint to go on with.")
-        return
-    if job.seed is None:
-        raise InvalidInput(
-            "--checkpoint: needs --seed, so that the run that goes on with it is the same run."
-        )
-    if job.checkpoint.resolve() == job.out.resolve():
-        raise InvalidInput("--checkpoint: must not be the folder of the results; name another.")
-    begun = (job.checkpoint / _SETTINGS).exists()
-    if begun and not job.resume:
-        raise InvalidInput(
-            f"checkpoint={str(job.checkpoint)!r}: holds references already; pass --resume to go on"
-            " with them, or name another folder."
-        )
-    if job.resume and not begun:
-        raise InvalidInput(
-            f"checkpoint={str(job.checkpoint)!r}: holds nothing to go on with; leave --resume out."
-        )

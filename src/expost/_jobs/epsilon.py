@@ -4,7 +4,9 @@ Nothing is released, and no model is drawn that leaves the computer's memory. Wh
 the curator: the choice was made by looking at the rows.
 """
 
+import hashlib
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from expost._jobs.epsilon_asked import (
     command_of,
     leaks_of,
 )
-from expost._jobs.folder import remove_stale, writing
-from expost._jobs.pages import made_now, write_summary
-from expost._jobs.streaming import abandon, check_place, is_streamed
+from expost._jobs.output import check_place, writing
+from expost._jobs.pages import write_summary
+from expost._jobs.runs import Run, running
+from expost._jobs.streaming import inputs_of, is_streamed, task_of
 from expost._jobs.table import Rows, check_options, noted, opened
+from expost._jobs.workspace import Workspace
 from expost._progress import SILENT, Progress
 from expost.data import Encoding
 from expost.report import Summary, collect, render_html
@@ -39,26 +43,46 @@ def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
         check_options(job)
-        check_place(job.out, job.streaming, force=job.force)
+        check_place(job.out, resume=job.streaming.resume, force=job.force)
         progress.phase("reading the table")
         table, encoding = opened(job)
-        if is_streamed(job.streaming, table.rows, len(encoding.feature_names)):
-            return stream_epsilon.run(job, (table, encoding), notes, progress)
-        rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-        progress.phase("following every row over epsilon, and models on held-out rows")
-        choice = choose_epsilon(rows.encoded.X, rows.labels, **_options(job, rows))
-        progress.phase("collecting the report")
-        command = command_of(job, choice)
-        summary = collect(
-            choice,
-            command=None if command is None else shlex.join(command),
-            choices=choices_of(job, rows.encoding, choice),
-            notices=(*leaks_of(rows.encoding), *rows.notices, *notes()),
-            source=job.name,
-            made=made_now(),
-        )
-        progress.phase("writing the report")
-        files = _write(job, rows.encoding, choice, summary)
+        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
+        given = None if job.encoding is None else job.encoding.read_bytes()
+        more = {
+            "encoding": None if given is None else hashlib.sha256(given).hexdigest(),
+            "rows": table.rows,
+        }
+        with running(
+            job.out,
+            task_of("epsilon", job, more),
+            resume=job.streaming.resume,
+            force=job.force,
+            blocks=blocks,
+            inputs=inputs_of(job),
+        ) as begun:
+            if blocks:
+                return stream_epsilon.run(job, (table, encoding), begun, notes, progress)
+            rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+            return _in_memory(job, rows, begun, notes, progress)
+
+
+def _in_memory(
+    job: EpsilonJob, rows: Rows, begun: Run, notes: Callable[[], list[str]], progress: Progress
+) -> Outcome:
+    progress.phase("following every row over epsilon, and models on held-out rows")
+    choice = choose_epsilon(rows.encoded.X, rows.labels, **_options(job, rows))
+    progress.phase("collecting the report")
+    command = command_of(job, choice)
+    summary = collect(
+        choice,
+        command=None if command is None else shlex.join(command),
+        choices=choices_of(job, rows.encoding, choice),
+        notices=(*leaks_of(rows.encoding), *rows.notices, *notes()),
+        source=job.name,
+        made=begun.made,
+    )
+    progress.phase("writing the report")
+    files = _write(begun.workspace, rows.encoding, choice, summary)
     return Outcome(choice=choice, summary=summary, command=command, files=files)
 
 
@@ -76,17 +100,16 @@ def _options(job: EpsilonJob, rows: Rows) -> dict[str, Any]:
 
 
 def _write(
-    job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice, summary: Summary
+    workspace: Workspace, encoding: Encoding, choice: EpsilonChoice, summary: Summary
 ) -> dict[str, Path]:
     """The curator's files: all of them whole, or none."""
-    out = job.out
+    out = workspace.out
     page = render_html(summary).encode()
     assert summary.epsilon is not None
     picture = TransitionDisplay(part=summary.epsilon).png()
     mark = summary.audience
     files: dict[str, Path] = {}
     with writing(out, "nothing is left of this run; free some space, or name another folder"):
-        abandon(out)
         try:
             path = out / encoding.audience.file_name("encoding", "json")
             files["encoding"] = encoding.save(path)
@@ -99,9 +122,8 @@ def _write(
             path = out / mark.file_name("report", "html")
             files["report"] = write_bytes(path, mark, page)
             files["summary"] = write_summary(out, summary)
-            remove_stale(out, keep=[*files.values(), job.encoding])
+            workspace.remove_results(keep=files.values())
         except BaseException:
-            for path in files.values():
-                path.unlink(missing_ok=True)
+            workspace.remove([path.name for path in files.values()])
             raise
     return files

@@ -5,19 +5,17 @@ A page is report.html; beside it lie the same as Markdown and the summary itself
 and modes.
 """
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from expost._files import write_bytes
-from expost._jobs.folder import remove_stale, writing
+from expost._jobs.output import writing
+from expost._jobs.workspace import Workspace
 from expost.errors import InvalidInput
 from expost.report import Summary, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
 
 __all__ = [
     "SUMMARIES",
-    "made_now",
     "named_source",
     "read_summary",
     "store_page",
@@ -30,11 +28,6 @@ SUMMARIES = tuple(
 # A summary of a hundred thousand rows takes 10 MB.
 _LARGEST = 200_000_000
 _REMEDY = "nothing is left of this run; free some space, or name another folder"
-
-
-def made_now() -> str:
-    """The date that a page is given; renderers do not read the clock."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
@@ -52,19 +45,19 @@ def write_summary(out: Path, summary: Summary) -> Path:
 
 
 def store_page(
-    out: Path,
+    workspace: Workspace,
     summary: Summary,
     *,
-    keep: Iterable[Path] | None = (),
+    alone: bool = True,
     readers: Audience | None = None,
     remedy: str = _REMEDY,
 ) -> dict[str, Path]:
     """Write the page, its Markdown and its JSON: all of them whole, or none.
 
-    ``keep``     of the results of an earlier run only these stay; None leaves all alone.
+    ``alone``    remove the results of an earlier run.
     ``readers``  whose mode the files have, if not that of the summary's mark.
     """
-    mark = summary.audience
+    out, mark = workspace.out, summary.audience
     readers = mark if readers is None else readers
     contents = {
         "report": (mark.file_name("report", "html"), render_html(summary)),
@@ -76,11 +69,10 @@ def store_page(
         try:
             for name, (file, content) in contents.items():
                 files[name] = write_bytes(out / file, readers, content.encode())
-            if keep is not None:
-                remove_stale(out, keep=[*files.values(), *keep])
+            if alone:
+                workspace.remove_results(keep=files.values())
         except BaseException:
-            for path in files.values():
-                path.unlink(missing_ok=True)
+            workspace.remove([path.name for path in files.values()])
             raise
     return files
 

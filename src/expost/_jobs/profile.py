@@ -5,19 +5,27 @@ it before it is there to be seen. A model that exists is copied only after its r
 to be the right ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from expost._files import write_bytes, write_json
+from expost._files import write_bytes
 from expost._groups import Grouping
 from expost._jobs import stream_profile
-from expost._jobs.folder import remove_stale, writing
 from expost._jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
-from expost._jobs.pages import made_now, write_summary
+from expost._jobs.model_file import (
+    MODEL,
+    copy_model,
+    drawn_before,
+    drawn_in,
+    store_drawn,
+    store_model,
+)
+from expost._jobs.output import check_place, writing
+from expost._jobs.pages import write_summary
 from expost._jobs.profile_asked import (
     Outcome,
     ProfileJob,
@@ -27,8 +35,10 @@ from expost._jobs.profile_asked import (
     estimator_of,
     lister_of,
     opened_for,
+    running_profile,
 )
-from expost._jobs.streaming import abandon, check_place, is_streamed
+from expost._jobs.runs import Run
+from expost._jobs.streaming import is_streamed
 from expost._jobs.table import Rows, noted
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
@@ -55,70 +65,79 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
         _check(job)
         progress.phase("reading the table")
         loaded = None if job.model is None else Release.load(job.model)
-        known = loaded or stream_profile.drawn_before(job)
-        table, encoding = opened_for(job, known)
-        if is_streamed(job.streaming, table.rows, len(encoding.feature_names)):
-            return stream_profile.run(job, loaded, (table, encoding), notes, progress)
-        rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-        progress.phase("fitting the model")
-        files = {"model": job.out / "model.json"}
-        if loaded is None:
-            release = _released(job, rows)
-            # Stored before anything is computed from it: no second one is ever drawn.
-            lister = _store_new(job, release, rows)
-            files["ledger"], listed = lister.ledgers[0], lister.notices
-        else:
-            release = loaded
-            assert job.model is not None
-            listed = model_notices(job.model, job.ledger, rows.digest)
-        ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
-        progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
-        result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
-        progress.phase("averaging over the models it might have been")
-        _ = result.typical
-        progress.phase("collecting the report")
-        found = _Found(rows=rows, release=release, result=result)
-        summary = _summary(job, found, [*listed, *notes()])
-        progress.phase("writing the report")
-        if loaded is not None:
-            _store_copy(job, release)
-        files |= _write(job.out, rows.encoding, result, summary)
-    return Outcome(release=release, profile=result, summary=summary, files=files)
+        table, encoding = opened_for(job, loaded or _drawn_before(job))
+        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
+        with running_profile(job, loaded, table, blocks=blocks) as begun:
+            if blocks:
+                opened = (table, encoding)
+                return stream_profile.run(job, loaded, opened, begun, notes, progress)
+            rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+            return _in_memory(job, loaded, rows, begun, notes, progress)
 
 
 def _check(job: ProfileJob) -> None:
     """Refuse what no table can make right, before one is read."""
     check_asked(job)
-    check_place(job.out, job.streaming, force=job.force, lost=job.lost)
+    check_place(job.out, resume=job.streaming.resume, force=job.force, lost=job.lost)
     if job.model is None:
         check_ledgers(ledgers_for(job.out, job.ledger), job.out)
 
 
-def _released(job: ProfileJob, rows: Rows) -> Release:
-    """Fit and release one model, with the encoding as part of it."""
+def _drawn_before(job: ProfileJob) -> Release | None:
+    """The model that the run which is to be resumed has drawn, if it has."""
+    drawn = drawn_before(job.out, job.ledger) if job.streaming.resume else None
+    return None if drawn is None else drawn.release
+
+
+def _in_memory(
+    job: ProfileJob,
+    loaded: Release | None,
+    rows: Rows,
+    begun: Run,
+    notes: Callable[[], list[str]],
+    progress: Progress,
+) -> Outcome:
+    progress.phase("fitting the model")
+    files = {"model": job.out / MODEL}
+    if loaded is None:
+        release, lister, fitting = _released(job, rows, begun, notes)
+        files["ledger"], listed = lister.ledgers[0], lister.notices
+    else:
+        release, fitting = loaded, ()
+        assert job.model is not None
+        listed = model_notices(job.model, job.ledger, rows.digest)
+    before = len(notes())
+    ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
+    progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
+    result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
+    progress.phase("averaging over the models it might have been")
+    _ = result.typical
+    progress.phase("collecting the report")
+    found = _Found(rows=rows, release=release, result=result)
+    noticed = [*listed, *fitting, *notes()[before if loaded is None else 0 :]]
+    summary = _summary(job, found, noticed, begun.made)
+    progress.phase("writing the report")
+    if loaded is not None:
+        with writing(job.out, "nothing was released; free some space, or name another folder"):
+            copy_model(begun, loaded, job.model)
+    files |= _write(job.out, rows.encoding, result, summary)
+    return Outcome(release=release, profile=result, summary=summary, files=files)
+
+
+def _released(
+    job: ProfileJob, rows: Rows, begun: Run, notes: Callable[[], list[str]]
+) -> tuple[Release, Lister, tuple[str, ...]]:
+    """The one model of this run, stored before anything is computed from it."""
+    drawn = drawn_in(begun, job.ledger)
+    if drawn is not None:
+        lister = lister_of(job, drawn.release, rows.digest, begun)
+        store_drawn(begun, drawn, lister)
+        return drawn.release, lister, drawn.fitting
     fitted = estimator_of(job, rows.encoding).fit(rows.encoded.X, rows.labels)
-    return completed(fitted.release_, rows.encoding)
-
-
-def _store_new(job: ProfileJob, release: Release, rows: Rows) -> Lister:
-    """Write the model.json that was drawn; it is listed before it appears."""
-    lister = lister_of(job, release, rows.digest)
-    with writing(job.out, "nothing was released; free some space, or name another folder"):
-        # Results of an earlier run belong to another model.
-        abandon(job.out)
-        remove_stale(job.out, keep=[job.encoding])
-        write_json(job.out / "model.json", release.audience, release.to_json(), before=lister)
-    return lister
-
-
-def _store_copy(job: ProfileJob, release: Release) -> None:
-    """Write a copy of the model.json that was given."""
-    assert job.model is not None
-    given = job.model.read_bytes()
-    with writing(job.out, "nothing was released; free some space, or name another folder"):
-        abandon(job.out)
-        remove_stale(job.out, keep=[job.encoding])
-        write_bytes(job.out / "model.json", release.audience, given)
+    release = completed(fitted.release_, rows.encoding)
+    lister, fitting = lister_of(job, release, rows.digest, begun), tuple(notes())
+    store_model(begun, release, lister, reading=rows.notices, fitting=fitting)
+    return release, lister, fitting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +149,7 @@ class _Found:
     result: PrivacyProfile
 
 
-def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
+def _summary(job: ProfileJob, found: _Found, notes: list[str], made: str) -> Summary:
     rows, result = found.rows, found.result
     encoding = rows.encoding
     explanation = result.explain(
@@ -140,7 +159,7 @@ def _summary(job: ProfileJob, found: _Found, notes: list[str]) -> Summary:
         result,
         release=found.release,
         source=job.name,
-        made=made_now(),
+        made=made,
         choices=choices_of(job, encoding, found.release),
         accuracy=_accuracy(found),
         groups=tuple(sorted(_groups(found), key=_unevenness, reverse=True)),
@@ -199,8 +218,7 @@ def _write(
 ) -> dict[str, Path]:
     """The curator's files, each whole or absent."""
     page = render_html(summary).encode()
-    remedy = "model.json is there: free some space, and profile it with --model"
-    with writing(out, remedy):
+    with writing(out, "free some space, and continue with --resume"):
         encoding_file = encoding.save(out / encoding.audience.file_name("encoding", "json"))
         json_file = result.to_json(out / "profile.json")
         assert isinstance(json_file, Path)

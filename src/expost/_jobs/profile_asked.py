@@ -1,12 +1,17 @@
 """What ``expost profile`` is asked, and what every way of doing it shares."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from expost._jobs.choices import Chosen
 from expost._jobs.ledger import Lister, ledgers_for
+from expost._jobs.model_file import MODEL, is_same_file
+from expost._jobs.runs import Run, running
+from expost._jobs.streaming import inputs_of, task_of
 from expost._jobs.table import (
     OF_AN_ENCODING,
     TableJob,
@@ -34,6 +39,7 @@ __all__ = [
     "estimator_of",
     "lister_of",
     "opened_for",
+    "running_profile",
 ]
 
 # The options that a model has settled, beside those of its encoding.
@@ -54,12 +60,16 @@ class ProfileJob(TableJob):
     ledger: Path | None = None
 
     @property
+    def keeps_model(self) -> bool:
+        """Whether the model to profile is the one in the folder of the results."""
+        return self.model is not None and is_same_file(self.model, self.out / MODEL)
+
+    @property
     def lost(self) -> str:
         """What writing over an earlier run costs."""
-        kept = (
-            self.model is not None and self.model.resolve() == (self.out / "model.json").resolve()
-        )
-        return "" if kept else " (a model.json in it is then lost, but what it spent is not)"
+        if self.keeps_model:
+            return ""
+        return " (a model.json in it is then lost, but what it spent is not)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +141,40 @@ def completed(release: Release, encoding: Encoding) -> Release:
     )
 
 
-def lister_of(job: ProfileJob, release: Release, digest: Callable[[Ledger], str]) -> Lister:
+@contextmanager
+def running_profile(
+    job: ProfileJob, given: Release | None, table: Table, *, blocks: bool
+) -> Iterator[Run]:
+    """Run the job; ``given`` is the model to profile, if none is to be drawn."""
+    encoding = None if job.encoding is None else job.encoding.read_bytes()
+    more = {
+        "model": None if given is None else given.to_json()["sha256"],
+        "encoding": None if encoding is None else hashlib.sha256(encoding).hexdigest(),
+        "rows": table.rows,
+    }
+    with running(
+        job.out,
+        task_of("profile", job, more),
+        resume=job.streaming.resume,
+        force=job.force,
+        blocks=blocks,
+        lost=job.lost,
+        inputs=[path for path in inputs_of(job) if not (job.keeps_model and path == job.model)],
+        releases=() if job.keeps_model else (MODEL,),
+    ) as begun:
+        yield begun
+
+
+def lister_of(
+    job: ProfileJob, release: Release, digest: Callable[[Ledger], str], run: Run
+) -> Lister:
     """Lists the release; to be called when all of it is on the disk, and before it appears, so
     that no crash leaves a release that is not listed."""
-    path, checksum = job.out / "model.json", release.to_json()["sha256"]
+    path, checksum = job.out / MODEL, release.to_json()["sha256"]
 
     def entries(data: str) -> tuple[Entry, ...]:
-        return (Entry.of_model(release, checksum, name=str(path), made=now(), data=data),)
+        entry = Entry.of_model(release, checksum, name=str(path), made=now(), data=data)
+        return (replace(entry, run=run.identity),)
 
     return Lister(ledgers_for(job.out, job.ledger), digest, entries)
 

@@ -14,25 +14,29 @@ from expost._columns import nats, printable
 from expost._comparison import Comparison
 from expost._files import write_json
 from expost._jobs import stream_publish
-from expost._jobs.folder import writing
-from expost._jobs.ledger import Lister, check_ledgers, model_notices
-from expost._jobs.pages import made_now, named_source, store_page
+from expost._jobs.ledger import check_ledgers, model_notices
+from expost._jobs.output import check_place, made_now, writing
+from expost._jobs.pages import named_source, store_page
 from expost._jobs.publish_asked import (
+    REPORT,
     Outcome,
     PublishJob,
     asked_of,
+    drawn_report,
     earlier,
+    keep_report,
     ledgers_of,
     lister_of,
     opened_for,
-    remove_earlier,
     store_report_page,
 )
-from expost._jobs.streaming import abandon, check_place, is_streamed
+from expost._jobs.runs import Run, running
+from expost._jobs.streaming import inputs_of, is_streamed, task_of
 from expost._jobs.table import Rows, noted
+from expost._jobs.workspace import Workspace
 from expost._profile import profile
 from expost._progress import SILENT, Progress
-from expost._publish import publish
+from expost._publish import Asked, publish
 from expost._published import Answer, PublishedReport
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
@@ -54,64 +58,88 @@ __all__ = [
 # How often `run` reports a phase.
 PHASES = 3
 _LONGEST_NOTICE = 400
+_NOT_PUBLISHED = "nothing was published; free some space, or name another folder"
 
 
 def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
-        check_place(job.out, job.streaming, force=job.force, lost=job.lost)
+        check_place(job.out, resume=job.streaming.resume, force=job.force, lost=job.lost)
         if job.kind == "data-dependent":
             check_ledgers(ledgers_of(job), job.out)
         progress.phase("reading the table")
         release = Release.load(job.model)
         if job.kind != "data-dependent":
-            # A ledger that is named and not there is a mistake, to be told before any work.
+            # A ledger that is named and not there is a mistake, to be reported before any work.
             model_notices(job.model, job.ledger, None)
-        opened = opened_for(job, release)
-        if opened is None:
+        asked, opened = asked_of(job, release), opened_for(job, release)
+        blocks = opened is not None and is_streamed(
+            job.streaming, job.out, opened[0].rows, len(opened[1].feature_names)
+        )
+        more = {
+            "model": release.to_json()["sha256"],
+            "rows": None if opened is None else opened[0].rows,
+        }
+        with running(
+            job.out,
+            task_of("publish", job, more),
+            resume=job.streaming.resume,
+            force=job.force,
+            blocks=blocks,
+            lost=job.lost,
+            inputs=inputs_of(job),
+            releases=(REPORT,),
+        ) as begun:
+            if opened is not None and blocks:
+                return stream_publish.run(job, asked, opened, begun, notes, progress)
             rows = None
-        else:
-            table, encoding = opened
-            if is_streamed(job.streaming, table.rows, len(encoding.feature_names)):
-                asked = asked_of(job, release)
-                return stream_publish.run(job, asked, table, encoding, notes, progress)
-            rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-        return _in_memory(job, release, rows, notes, progress)
+            if opened is not None:
+                table, encoding = opened
+                rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+            return _in_memory(job, asked, rows, begun, notes, progress)
 
 
 def _in_memory(
     job: PublishJob,
-    release: Release,
+    asked: Asked,
     rows: Rows | None,
+    begun: Run,
     notes: Callable[[], list[str]],
     progress: Progress,
 ) -> Outcome:
     X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
-    report = publish(
-        release,
-        X,
-        y,
-        kind=job.kind,
-        failure_probability=job.failure_probability,
-        epsilon_gradient=job.epsilon_gradient,
-        epsilon_hessian=job.epsilon_hessian,
-        delta=job.delta,
-    )
-    written_over = earlier(job, release)
+    report, written_over = drawn_report(job, begun, asked), tuple[str, ...]()
+    if report is None:
+        report = publish(
+            asked.release,
+            X,
+            y,
+            kind=job.kind,
+            failure_probability=job.failure_probability,
+            epsilon_gradient=job.epsilon_gradient,
+            epsilon_hessian=job.epsilon_hessian,
+            delta=job.delta,
+        )
+        written_over = earlier(job, asked.release)
+        with writing(job.out, _NOT_PUBLISHED):
+            keep_report(begun, report)
     progress.phase("writing the report")
-    files = {"report": job.out / "report.json"}
-    if rows is not None and report.released is not None:
-        lister = lister_of(job, report, rows.digest)
-        _store(job, report, lister)
-        files["ledger"], listed = lister.ledgers[0], lister.notices
-    else:
-        _store(job, report)
-        listed = model_notices(job.model, job.ledger, None if rows is None else rows.digest)
-    files |= store_report_page(job, report, made_now())
+    files = {"report": job.out / REPORT}
+    with writing(job.out, _NOT_PUBLISHED):
+        if rows is not None and report.released is not None:
+            # Again after a crash: the process that was killed may have reached one of two ledgers.
+            lister = lister_of(job, report, rows.digest, begun)
+            write_json(files["report"], report.audience, report.to_json(), before=lister)
+            files["ledger"], listed = lister.ledgers[0], lister.notices
+        else:
+            write_json(files["report"], report.audience, report.to_json())
+            digest = None if rows is None else rows.digest
+            listed = model_notices(job.model, job.ledger, digest)
+    files |= store_report_page(job, report, begun)
     progress.phase("comparing it with the exact losses")
     comparison = None
     if rows is not None:
-        result = profile(release, X, y, ids=rows.ids)
+        result = profile(asked.release, X, y, ids=rows.ids)
         comparison = Comparison.of(report, result, X, y)
         files |= _store_comparison(job, comparison)
     found = () if rows is None else rows.notices
@@ -121,14 +149,6 @@ def _in_memory(
         files=files,
         notices=(*written_over, *listed, *found, *notes()),
     )
-
-
-def _store(job: PublishJob, report: PublishedReport, lister: Lister | None = None) -> None:
-    """Write the report; what it spends is listed before it appears."""
-    with writing(job.out, "nothing was published; free some space, or name another folder"):
-        abandon(job.out)
-        remove_earlier(job.out)
-        write_json(job.out / "report.json", report.audience, report.to_json(), before=lister)
 
 
 def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:
@@ -182,12 +202,12 @@ def look_up(
 
 
 def store_answers(
-    report: PublishedReport, answers: Sequence[Answer], path: Path, folder: Path
+    report: PublishedReport, answers: Sequence[Answer], path: Path, workspace: Workspace
 ) -> dict[str, Path]:
-    """Write a page for the person who asked; it is about her row, so she alone can read it."""
+    """Write a page for the person who asked; it is about one row, and for its owner alone."""
     source = named_source(path, report.audience, usual="report.json", what="a published report")
     summary = collect(report, answers=answers, source=source, made=made_now())
-    return store_page(folder, summary, readers=Audience.FAIL)
+    return store_page(workspace, summary, readers=Audience.FAIL)
 
 
 def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """What ``expost publish`` is asked, and what every way of doing it shares."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 from expost._comparison import Comparison, ComparisonFigures
 from expost._jobs.ledger import Lister, ledgers_for
 from expost._jobs.pages import named_source, store_page
+from expost._jobs.runs import Run
 from expost._jobs.streaming import AS_USUAL, Streaming
 from expost._ledger import Entry, Ledger, entries_of, now
 from expost._publish import Asked
 from expost._published import PublishedReport
-from expost._store import remove_store
 from expost.data import Encoding, Table
 from expost.errors import ExpostError, InvalidInput
 from expost.mechanisms import Release
@@ -22,22 +22,25 @@ from expost.report import collect
 from expost.types import Audience
 
 __all__ = [
+    "REPORT",
     "Outcome",
     "PublishJob",
     "asked_of",
+    "drawn_report",
     "earlier",
+    "keep_report",
     "ledgers_of",
     "lister_of",
     "opened_for",
-    "remove_earlier",
     "store_report_page",
 ]
 
-# The results of an earlier run that a new one replaces.
-_COMPARISONS = tuple(
-    Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")
+REPORT = "report.json"
+# The results of an earlier report that a new one replaces; those of a profile stay.
+_OF_A_REPORT = (
+    *(Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")),
+    *("report.html", "report.md", "summary.json"),
 )
-_PAGES = ("report.html", "report.md", "summary.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,23 +116,54 @@ def ledgers_of(job: PublishJob) -> tuple[Path, ...]:
     return ledgers_for(job.model.parent, job.ledger)
 
 
-def lister_of(job: PublishJob, report: PublishedReport, digest: Callable[[Ledger], str]) -> Lister:
+def lister_of(
+    job: PublishJob, report: PublishedReport, digest: Callable[[Ledger], str], run: Run
+) -> Lister:
     """Lists a report that spends of the data, with its model; to be called before it appears."""
-    checksum, path = report.to_json()["sha256"], job.out / "report.json"
+    checksum, path = report.to_json()["sha256"], job.out / REPORT
 
     def entries(data: str) -> tuple[Entry, ...]:
         named = {"name": str(path), "made": now(), "data": data}
-        return (
-            *entries_of(job.model, data=data),
-            Entry.of_report(report, checksum, **named),
-        )
+        entry = Entry.of_report(report, checksum, **named)
+        return (*entries_of(job.model, data=data), replace(entry, run=run.identity))
 
     return Lister(ledgers_of(job), digest, entries)
 
 
+def drawn_report(job: PublishJob, run: Run, asked: Asked) -> PublishedReport | None:
+    """Return the report that this run has drawn, if it has; no second one is drawn."""
+    report = run.kept("report", PublishedReport.from_json)
+    listed = {
+        entry.release: path
+        for path in ledgers_of(job)
+        if path.exists()
+        for entry in Ledger.load(path).of_run(run.identity, "report")
+    }
+    if listed and (report is None or report.to_json()["sha256"] not in listed):
+        # The ledger is believed, not the folder: what it lists was released.
+        (path, *_) = listed.values()
+        raise InvalidInput(
+            f"out={str(job.out)!r}: this run has drawn a report, which {path} lists and which is"
+            " gone; it is not drawn a second time: draw another one with"
+            " --force, which spends its epsilon again."
+        )
+    if report is not None and not asked.made(report):
+        raise InvalidInput(
+            f"out={str(job.out)!r}: the report that this run drew is not the one that is asked for;"
+            " name another folder."
+        )
+    return report
+
+
+def keep_report(run: Run, report: PublishedReport) -> None:
+    """Keep a report that was drawn, and remove what belongs to an earlier one."""
+    run.workspace.remove(_OF_A_REPORT)
+    run.keep("report", report.to_json())
+
+
 def earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
     """What a report of the same model that is written over has spent."""
-    path = job.out / "report.json"
+    path = job.out / REPORT
     if not path.exists():
         return ()
     try:
@@ -146,21 +180,10 @@ def earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
     )
 
 
-def remove_earlier(out: Path) -> None:
-    """Remove what belongs to an earlier report, all but that report."""
-    for name in (*_COMPARISONS, *_PAGES):
-        path = out / name
-        # A table that was made in parts is a folder.
-        if path.is_dir() and not path.is_symlink():
-            remove_store(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def store_report_page(job: PublishJob, report: PublishedReport, made: str) -> dict[str, Path]:
-    """A page about report.json, for whoever may have that: nothing of the table is on it."""
+def store_report_page(job: PublishJob, report: PublishedReport, run: Run) -> dict[str, Path]:
+    """A page about report.json, for everybody who may have that: nothing of the table is on it."""
     source = named_source(job.model, report.audience, usual="model.json", what="a released model")
-    summary = collect(report, source=source, made=made)
+    summary = collect(report, source=source, made=run.made)
     remedy = "report.json is there, and holds; free some space for its page"
-    files = store_page(job.out, summary, keep=None, remedy=remedy)
+    files = store_page(run.workspace, summary, alone=False, remedy=remedy)
     return {"page": files["report"], "text": files["text"], "summary": files["summary"]}

@@ -129,7 +129,7 @@ class Listing:
                     **{
                         name: value
                         for name, value in line.entry.to_json().items()
-                        if name != "data"
+                        if name not in ("data", "run")
                     },
                     "data": line.rows,
                     "ledger": None if line.ledger is None else str(line.ledger),

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expost._jobs.folder import check_page_folder
+from expost._jobs.output import check_page_folder
 from expost._jobs.pages import SUMMARIES, read_summary, store_page
+from expost._jobs.workspace import Workspace, held
 from expost.errors import ExpostError, InvalidInput
 from expost.report import Summary
 from expost.types import Neighbouring
@@ -62,14 +63,15 @@ def run(job: ReportJob) -> Outcome:
     whole = _merged(read)
     summary = whole.public() if job.public else whole
     left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
-    files = _stored(job.out, summary)
+    with held(job.out, force=job.force, inputs=read) as workspace:
+        files = _stored(workspace, summary)
     return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
 
 
-def _stored(out: Path, summary: Summary) -> dict[str, Path]:
+def _stored(workspace: Workspace, summary: Summary) -> dict[str, Path]:
     """Write the page: figures of a file may be of the right types, and none that can be shown."""
     try:
-        return store_page(out, summary)
+        return store_page(workspace, summary)
     except ExpostError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

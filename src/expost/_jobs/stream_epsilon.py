@@ -4,7 +4,6 @@ The long step leaves parts with a line for each row, which are not made again; e
 follows from them, from a few passes over the rows, and from a seed that the run keeps.
 """
 
-import hashlib
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ from expost._jobs.epsilon_asked import (
     command_of,
     leaks_of,
 )
-from expost._jobs.folder import remove_stale, writing
+from expost._jobs.output import writing
 from expost._jobs.pages import write_summary
-from expost._jobs.streaming import Run, running, task_of
+from expost._jobs.runs import Run
 from expost._jobs.table import table_notices
 from expost._progress import Progress
 from expost._question import Question, seeds_of
-from expost._store import Part, PartStore, remove_store
+from expost._store import Part, PartStore
 from expost._streamed_epsilon import check_streamed, choose_epsilon_streamed
 from expost._streamed_release import Facts, facts_of, prepared_stream
 from expost.data import Encoding, Table, UnitBall
@@ -42,29 +41,24 @@ from expost.types import Audience
 
 __all__ = ["run"]
 
-_GO_ON = "what is finished is kept: free some space, and go on with --resume"
+_CONTINUE = "progress was saved: free some space, and continue with --resume"
 _TABLE = Audience.FAIL.file_name("epsilon", "parquet")
 
 
 def run(
     job: EpsilonJob,
     opened: tuple[Table, Encoding],
+    begun: Run,
     notes: Callable[[], list[str]],
     progress: Progress,
 ) -> Outcome:
-    """Do the job, or go on with it."""
+    """Do the job, or continue it."""
     table, encoding = opened
     check_streamed(job.mechanism)
     question = Question.of(
         **{name: getattr(job, name) for name in QUESTION if getattr(job, name) is not None}
     )
-    given = None if job.encoding is None else hashlib.sha256(job.encoding.read_bytes()).hexdigest()
-    task = task_of("epsilon", job, table, {"encoding": given})
-    asked = job.streaming
-    with (
-        running(job.out, task, asked, force=job.force) as begun,
-        engine_of(asked.engine or "local") as engine,
-    ):
+    with engine_of(job.streaming.engine or "local") as engine:
         work = _Work(
             job=job, run=begun, engine=engine, progress=progress, table=table, encoding=encoding
         )
@@ -85,14 +79,14 @@ class _Work:
     def done(self, question: Question, notes: Callable[[], list[str]]) -> Outcome:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
-        with writing(job.out, _GO_ON):
+        with writing(job.out, _CONTINUE):
             store = self._store()
         estimator = _estimator(job, self.encoding)
         stream = self._stream(estimator)
         facts = self._facts(stream)
         progress.phase("following every row over epsilon, and models on held-out rows")
         prepared = prepared_stream(estimator, stream, self.engine, facts, progress)
-        with writing(job.out, _GO_ON):
+        with writing(job.out, _CONTINUE):
             choice, parts = choose_epsilon_streamed(prepared, question, self._seeds(), store)
         progress.phase("collecting the report")
         command = command_of(job, choice)
@@ -106,21 +100,19 @@ class _Work:
             made=self.run.made,
         )
         progress.phase("writing the report")
-        with writing(job.out, _GO_ON):
+        with writing(job.out, _CONTINUE):
             files = self._write(choice, summary, store, parts)
         return Outcome(choice=choice, summary=summary, command=command, files=files)
 
     def _store(self) -> PartStore:
         """Where the parts are: what has its place already is looked through once more."""
-        place, folder = self.job.out / _TABLE, self.run.folder / "epsilon"
-        if self.run.kept("begun") is None:
+        workspace = self.run.workspace
+        if self.run.kept("begun", bool) is None:
             # What is there belongs to an earlier run, and would be read as this one's.
-            remove_stale(self.job.out, keep=[self.job.encoding])
-            self.run.keep("begun", {})
-        elif place.is_dir() and not folder.exists():
-            place.rename(folder)
-        elif place.is_dir():
-            remove_store(place)
+            workspace.remove_results()
+            self.run.keep("begun", True)
+        else:
+            workspace.take_back(_TABLE, "epsilon")
         return self.run.store("epsilon")
 
     def _stream(self, estimator: Estimator) -> RowStream:
@@ -134,7 +126,7 @@ class _Work:
     def _facts(self, stream: RowStream) -> Facts:
         """What one pass says of the rows, which must be those that the run was begun with."""
         facts = facts_of(stream, self.engine, self.progress)
-        kept, found = self.run.kept("rows"), facts.content.hex()
+        kept, found = self.run.kept("rows", str), facts.content.hex()
         if kept is None:
             self.run.keep("rows", found)
         elif kept != found:
@@ -168,7 +160,7 @@ class _Work:
         files["report"] = write_bytes(path, mark, render_html(summary).encode())
         files["summary"] = write_summary(out, summary)
         store.finish(parts, {"model": choice.description, "unit": "row"})
-        files["table"] = store.moved(out / _TABLE).folder
+        files["table"] = self.run.workspace.place(store, _TABLE).folder
         return files
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from expost._jobs.streaming import Run
+from expost._jobs.runs import Run
 from expost._ledger import Ledger
 from expost._progress import Progress
 from expost._streamed import Look
@@ -21,13 +21,13 @@ def known_facts(
     run: Run, table: Table, stream: RowStream, engine: Engine, progress: Progress
 ) -> Facts:
     """What is known of the rows; files cannot have changed unnoticed, other rows can."""
-    kept = run.kept("facts")
+    kept = run.kept("facts", _facts_from)
     if kept is not None and table.origin.relation.files:
-        return _facts_from(kept)
+        return kept
     facts = facts_of(stream, engine, progress)
     if kept is None:
         run.keep("facts", _facts_to(facts))
-    elif _facts_from(kept) != facts:
+    elif kept != facts:
         raise InvalidInput(
             f"{table.label}: its rows are not those that the run was begun with; name another"
             " folder."
@@ -46,4 +46,13 @@ def _facts_to(facts: Facts) -> dict[str, Any]:
 
 def _facts_from(kept: Any) -> Facts:
     content, look = bytes.fromhex(kept["content"]), Look(**kept["look"])
-    return Facts(**{**kept, "content": content, "look": look})
+    facts = Facts(**{**kept, "content": content, "look": look})
+    counts = (facts.rows, facts.positive, facts.past, facts.clipped, *facts.unknown.values())
+    sizes = (facts.largest_label, look.longest, look.label_size, look.common_norm)
+    if not (
+        all(isinstance(count, int) and count >= 0 for count in counts)
+        and all(isinstance(size, float | int) and size >= 0 for size in sizes)
+        and len(content) == len(_facts_to(facts)["content"]) // 2 > 0
+    ):
+        raise ValueError
+    return facts

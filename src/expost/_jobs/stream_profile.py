@@ -3,24 +3,21 @@
 Every step leaves something whole or nothing, and what is there is not made again:
 
 facts    what one pass says of the rows;
-model    θ. When all of model.json is on the disk, its checksum is kept, then the ledger lists it,
-         then it appears. A run that kept a checksum never draws another θ: it has model.json, or
-         the whole draft of it, or it ends with an error where neither is left of one that the
-         ledger lists;
+model    θ (:mod:`expost._jobs.model_file`);
 losses   parts with a line for each row;
 profile  the same with ranks, in a folder that appears whole beside the page.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from expost._files import adopt, drafts, read_json, settle, write_bytes, write_json
-from expost._jobs.folder import remove_stale, writing
-from expost._jobs.ledger import Lister, ledgers_for, model_notices
+from expost._files import write_bytes
+from expost._jobs.ledger import model_notices
+from expost._jobs.model_file import MODEL, copy_model, drawn_in, store_drawn, store_model
+from expost._jobs.output import writing
 from expost._jobs.pages import write_summary
 from expost._jobs.profile_asked import (
     Outcome,
@@ -30,12 +27,11 @@ from expost._jobs.profile_asked import (
     estimator_of,
     lister_of,
 )
+from expost._jobs.runs import Run
 from expost._jobs.stream_facts import known_facts, salted
-from expost._jobs.streaming import Run, kept_in, running, task_of
 from expost._jobs.table import table_notices
-from expost._ledger import Ledger
 from expost._progress import Progress
-from expost._store import Part, PartStore, remove_store
+from expost._store import Part
 from expost._streamed import StreamedProblem
 from expost._streamed_losses import block_losses
 from expost._streamed_profile import Tops, digest, ranked_parts, row_parts, tops_of
@@ -45,7 +41,7 @@ from expost._target import find_target
 from expost.data import Encoding, Table, UnitBall
 from expost.data.stream import RowStream
 from expost.engine import Engine, engine_of
-from expost.errors import ExpostError, InvalidInput
+from expost.errors import InvalidInput
 from expost.losses import Squared
 from expost.mechanisms import Release
 from expost.mechanisms.output import TOLERANCE
@@ -54,58 +50,24 @@ from expost.report.rows import MOST_ROWS
 from expost.softmax import Softmax
 from expost.types import Audience
 
-__all__ = ["drawn_before", "run"]
+__all__ = ["run"]
 
-_MODEL = "model.json"
-_NOT_RELEASED = "nothing was released; free some space, or name another folder"
-_GO_ON = "what is finished is kept: free some space, and go on with --resume"
-
-
-def drawn_before(job: ProfileJob) -> Release | None:
-    """The θ that the run which is to be gone on with has drawn, if it has."""
-    if not job.streaming.resume or job.model is not None:
-        return None
-    kept = kept_in(job.out, "model")
-    return None if kept is None else _drawn(job.out, kept["sha256"])
-
-
-def _drawn(out: Path, checksum: str) -> Release | None:
-    """The model with this checksum: it has appeared, or all of it is there to appear."""
-    path = out / _MODEL
-    for place in (path, *drafts(path)):
-        if place.exists() and _is_model(place, checksum):
-            return Release.load(place)
-    return None
-
-
-def _is_model(path: Path, checksum: str) -> bool:
-    try:
-        value = read_json(path)
-        return isinstance(value, dict) and Release.from_json(value).to_json()["sha256"] == checksum
-    except ExpostError:
-        return False
+_TABLE = Audience.FAIL.file_name("profile", "parquet")
+_CONTINUE = "progress was saved: free some space, and continue with --resume"
 
 
 def run(
     job: ProfileJob,
     given: Release | None,
     opened: tuple[Table, Encoding],
+    begun: Run,
     notes: Callable[[], list[str]],
     progress: Progress,
 ) -> Outcome:
     """Do the job; ``given`` is the model to profile, if none is to be drawn."""
     table, encoding = opened
     _check(job, given)
-    more = {
-        "model": None if given is None else given.to_json()["sha256"],
-        "encoding": None if job.encoding is None else _checksum(job.encoding),
-    }
-    task = task_of("profile", job, table, more)
-    asked = job.streaming
-    with (
-        running(job.out, task, asked, force=job.force, lost=job.lost) as begun,
-        engine_of("local" if asked.engine is None else asked.engine) as engine,
-    ):
+    with engine_of("local" if job.streaming.engine is None else job.streaming.engine) as engine:
         work = _Work(
             job=job,
             run=begun,
@@ -129,10 +91,6 @@ def _check(job: ProfileJob, given: Release | None) -> None:
             "model: has more than two classes, and is not worked on in blocks; profile it in"
             " Python with expost.profile."
         )
-
-
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,20 +122,20 @@ class _Work:
         job, progress = self.job, self.progress
         model = self._model(given)
         progress.phase("finding every row's neighbour")
-        with writing(job.out, _GO_ON):
+        with writing(job.out, _CONTINUE):
             parts = self._losses(model)
             if given is not None:
-                self._store_copy(given)
+                copy_model(self.run, given, job.model)
             progress.phase("ranking the rows")
             result = self._ranked(model, parts)
         progress.phase("collecting the report")
         notices = (*model.notices, *self.notes()[model.noted :])
         summary = self._summary(model, result, notices)
         progress.phase("writing the report")
-        files = {"model": job.out / _MODEL}
+        files = {"model": job.out / MODEL}
         if model.ledger is not None:
             files["ledger"] = model.ledger
-        with writing(job.out, _GO_ON):
+        with writing(job.out, _CONTINUE):
             files |= self._write(result, summary)
         return Outcome(release=model.release, profile=result, summary=summary, files=files)
 
@@ -207,21 +165,18 @@ class _Work:
                 noted=0,
                 ledger=None,
             )
-        kept = self.run.kept("model")
-        release = None if kept is None else _drawn(self.job.out, kept["sha256"])
-        if release is None or kept is None:
-            if kept is not None:
-                self._check_unlisted(kept["sha256"])
+        drawn = drawn_in(self.run, self.job.ledger)
+        if drawn is None:
             return self._draw()
-        problem, facts = self._problem(release)
+        problem, facts = self._problem(drawn.release)
         self.progress.phase("fitting the model")
-        lister = lister_of(self.job, release, salted(facts))
-        self._appear(release, kept["sha256"], lister)
+        lister = lister_of(self.job, drawn.release, salted(facts), self.run)
+        store_drawn(self.run, drawn, lister)
         return _Model(
-            release=release,
+            release=drawn.release,
             problem=problem,
             facts=facts,
-            notices=(*kept["reading"], *lister.notices, *kept["fitting"]),
+            notices=(*drawn.reading, *lister.notices, *drawn.fitting),
             noted=len(self.notes()),
             ledger=lister.ledgers[0],
         )
@@ -244,7 +199,7 @@ class _Work:
 
     def _draw(self) -> _Model:
         """Draw θ and store it, before anything is computed from it."""
-        job, path = self.job, self.job.out / _MODEL
+        job = self.job
         estimator = estimator_of(job, self.encoding)
         ball = UnitBall(
             data_norm=self.encoding.data_norm,
@@ -257,21 +212,11 @@ class _Work:
         prepared = prepared_stream(estimator, stream, self.engine, facts, self.progress)
         release = completed(estimator.release(prepared), self.encoding)
         reading = table_notices(self.table, self.encoding, facts.unknown)
-        fitting, lister = self.notes(), lister_of(job, release, salted(facts))
-        value = release.to_json()
-
-        def before() -> None:
-            told = {"sha256": value["sha256"], "reading": reading, "fitting": fitting}
-            self.run.keep("model", told)
-            lister()
-
-        with writing(job.out, _NOT_RELEASED):
-            self._clear(path)
-            write_json(path, release.audience, value, before=before)
-            settle(job.out)
+        fitting, lister = self.notes(), lister_of(job, release, salted(facts), self.run)
+        store_model(self.run, release, lister, reading=reading, fitting=fitting)
         assert isinstance(prepared.objective, StreamedProblem)
         return _Model(
-            release=Release.load(path),
+            release=Release.load(job.out / MODEL),
             problem=prepared.objective,
             facts=facts,
             notices=(*reading, *lister.notices, *fitting),
@@ -279,58 +224,13 @@ class _Work:
             ledger=lister.ledgers[0],
         )
 
-    def _clear(self, path: Path) -> None:
-        """Remove the results of an earlier run, which belong to another model, and its drafts."""
-        remove_stale(self.job.out, keep=[self.job.encoding])
-        for draft in drafts(path):
-            draft.unlink(missing_ok=True)
-
-    def _appear(self, release: Release, checksum: str, lister: Lister) -> None:
-        """List the model that was drawn, and let it appear, where that is still to be done."""
-        path = self.job.out / _MODEL
-        with writing(self.job.out, _GO_ON):
-            if path.exists() and _is_model(path, checksum):
-                lister()
-                return
-            # The one of an earlier run, which this one's takes the place of.
-            path.unlink(missing_ok=True)
-            adopt(
-                path,
-                release.audience,
-                lambda draft: _is_model(draft, checksum),
-                before=lister,
-            )
-            settle(self.job.out)
-
-    def _check_unlisted(self, checksum: str) -> None:
-        """Refuse to draw again what was listed."""
-        for path in ledgers_for(self.job.out, self.job.ledger):
-            if path.exists() and Ledger.load(path).holds(checksum):
-                raise InvalidInput(
-                    f"out={str(self.job.out)!r}: this run has drawn a model, which {path} lists and"
-                    " which is gone; it is not drawn a second time: restore model.json, or release"
-                    " another one with --force, which spends its epsilon again."
-                )
-
-    def _store_copy(self, release: Release) -> None:
-        """Store the model that was given, once its rows are known to be the right ones."""
-        job, path = self.job, self.job.out / _MODEL
-        if self.run.kept("model") is None:
-            content = None if job.model is None else job.model.read_bytes()
-            self._clear(path)
-            if content is None:
-                write_json(path, release.audience, release.to_json())
-            else:
-                write_bytes(path, release.audience, content)
-            self.run.keep("model", {"sha256": release.to_json()["sha256"]})
-
     # -- its rows' losses ----------------------------------------------------------------------
 
     def _losses(self, model: _Model) -> dict[int, Part]:
         """Work out every row's loss."""
         store = self.run.store("losses")
-        finished, known = store.finished(), self.run.kept("losses")
-        if known is None or len(finished) != known["parts"]:
+        finished, known = store.finished(), self.run.kept("losses", int)
+        if known is None or len(finished) != known:
             losses = block_losses(model.release, model.problem)
             base = (
                 model.problem.minimiser(TOLERANCE).theta
@@ -346,7 +246,7 @@ class _Work:
                 self.progress,
                 finished=finished,
             )
-            self.run.keep("losses", {"parts": len(finished)})
+            self.run.keep("losses", len(finished))
         return finished
 
     def _ranked(self, model: _Model, parts: dict[int, Part]) -> StreamedProfile:
@@ -362,8 +262,9 @@ class _Work:
             worst_case=np.inf if noiseless else release.mechanism.worst_case,
             noiseless=noiseless,
         )
-        place = self.job.out / Audience.FAIL.file_name("profile", "parquet")
-        store = self._ranked_store(place)
+        # What has appeared is looked through once more.
+        self.run.workspace.take_back(_TABLE, "profile")
+        store = self.run.store("profile")
         ranked, most = ranked_parts(
             source,
             parts,
@@ -384,19 +285,9 @@ class _Work:
             digest=total,
             tops=tops,
             most=most,
-            store=store.moved(place),
+            store=self.run.workspace.place(store, _TABLE),
             notices=target.notices,
         )
-
-    def _ranked_store(self, place: Path) -> PartStore:
-        """Where ranked parts are written; what has appeared is looked through once more."""
-        folder = self.run.folder / "profile"
-        if place.is_dir():
-            if folder.exists():
-                remove_store(place)
-            else:
-                place.rename(folder)
-        return self.run.store("profile")
 
     # -- the page ------------------------------------------------------------------------------
 

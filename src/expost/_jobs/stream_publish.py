@@ -13,19 +13,21 @@ from pathlib import Path
 import numpy as np
 
 from expost._comparison import ComparisonFigures
-from expost._files import drafts, write_json
-from expost._jobs.folder import writing
+from expost._files import write_json
 from expost._jobs.ledger import model_notices
+from expost._jobs.output import writing
 from expost._jobs.publish_asked import (
+    REPORT,
     Outcome,
     PublishJob,
+    drawn_report,
     earlier,
+    keep_report,
     lister_of,
-    remove_earlier,
     store_report_page,
 )
+from expost._jobs.runs import Run
 from expost._jobs.stream_facts import known_facts, salted
-from expost._jobs.streaming import Run, running, task_of
 from expost._jobs.table import table_notices
 from expost._progress import Progress
 from expost._publish import Asked
@@ -39,30 +41,25 @@ from expost._target import find_target
 from expost.data import Encoding, Table
 from expost.data.stream import RowStream
 from expost.engine import Engine, engine_of
-from expost.errors import InvalidInput
 from expost.losses import Squared
 from expost.types import Audience
 
 __all__ = ["run"]
 
-_REMEDY = "what is finished is kept: free some space, and go on with --resume"
+_REMEDY = "progress was saved: free some space, and continue with --resume"
 
 
 def run(
     job: PublishJob,
     asked: Asked,
-    table: Table,
-    encoding: Encoding,
+    opened: tuple[Table, Encoding],
+    begun: Run,
     notes: Callable[[], list[str]],
     progress: Progress,
 ) -> Outcome:
-    """Do the job, or go on with it."""
-    task = task_of("publish", job, table, {"model": asked.release.to_json()["sha256"]})
-    with (
-        running(job.out, task, job.streaming, force=job.force, lost=job.lost) as begun,
-        engine_of(job.streaming.engine or "local") as engine,
-        writing(job.out, _REMEDY),
-    ):
+    """Do the job, or continue it."""
+    table, encoding = opened
+    with engine_of(job.streaming.engine or "local") as engine, writing(job.out, _REMEDY):
         work = _Work(
             job=job,
             asked=asked,
@@ -74,7 +71,7 @@ def run(
         )
         _ = work.facts
         report, files, listed = work.report()
-        files |= store_report_page(job, report, begun.made)
+        files |= store_report_page(job, report, begun)
         progress.phase("comparing it with the exact losses")
         figures, compared = work.comparison(report)
     return Outcome(
@@ -129,45 +126,29 @@ class _Work:
     def report(self) -> tuple[PublishedReport, dict[str, Path], tuple[str, ...]]:
         """The report of this run, its files, and what the ledger says now."""
         notices: tuple[str, ...] = ()
-        report = self._drawn()
+        report = drawn_report(self.job, self.run, self.asked)
         if report is None:
             # Before anything of an earlier run is removed the rows are known to be the right ones.
             _ = self.losses
             notices = earlier(self.job, self.asked.release)
-            remove_earlier(self.job.out)
             report = streamed_report(self.asked, self.losses, self.problem)
-            self.run.keep("report", report.to_json())
+            keep_report(self.run, report)
         self.progress.phase("writing the report")
-        path, files = self.job.out / "report.json", dict[str, Path]()
+        path, files = self.job.out / REPORT, dict[str, Path]()
         if self.asked.extra is None:
             listed = model_notices(self.job.model, self.job.ledger, salted(self.facts))
         else:
             # Again after a crash: the one who was killed may have reached one of two ledgers.
-            lister = lister_of(self.job, report, salted(self.facts))
+            lister = lister_of(self.job, report, salted(self.facts), self.run)
             lister()
             listed, files["ledger"] = lister.notices, lister.ledgers[0]
-        for draft in drafts(path):
-            # All of it is kept elsewhere.
-            draft.unlink(missing_ok=True)
         write_json(path, report.audience, report.to_json())
         return report, {"report": path} | files, (*notices, *listed)
 
-    def _drawn(self) -> PublishedReport | None:
-        """The report that was drawn before a crash; no second one is."""
-        value = self.run.kept("report")
-        if value is None:
-            return None
-        report = PublishedReport.from_json(value)
-        if not self.asked.made(report):
-            raise InvalidInput(
-                f"out={str(self.job.out)!r}: the report that this run drew is not the one that is"
-                " asked for; name another folder."
-            )
-        return report
-
     def comparison(self, report: PublishedReport) -> tuple[ComparisonFigures, dict[str, Path]]:
         """All rows' bounds beside their losses, and their aggregates."""
-        place = self.job.out / Audience.FAIL.file_name("comparison", "parquet")
+        name = Audience.FAIL.file_name("comparison", "parquet")
+        place = self.job.out / name
         target = find_target(self.asked.release, None)
         assert target is not None
         description = target.describe()
@@ -178,7 +159,7 @@ class _Work:
                 self.stream, self.losses, report, store, self.engine, self.progress
             )
             store.finish(parts, {"model": description})
-            store = store.moved(place)
+            store = self.run.workspace.place(store, name)
         parts = {part.index: part for part in store.parts()}
         figures = figures_of(store, parts, report, self.engine)
         path = self.job.out / Audience.FAIL.file_name("comparison", "json")

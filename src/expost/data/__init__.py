@@ -1,6 +1,7 @@
 """Tables in, rows of the unit ball out."""
 
 from expost.data._entries import LevelEntry, Mark, NumericEntry, Target
+from expost.data._origins import files_of
 from expost.data._query import Query
 from expost.data.encoding import Encoded, Encoding
 from expost.data.sources import Column, Kind, Table, open_table
@@ -18,5 +19,6 @@ __all__ = [
     "Table",
     "Target",
     "UnitBall",
+    "files_of",
     "open_table",
 ]

@@ -155,6 +155,11 @@ class Relation:
                     pulled = _Pulled(self.arrow, sorted(set(_COLUMN.findall(query))))
                     cursor.register("source", pulled.reader())
                 yield cursor
+        except RuntimeError as error:
+            # What DuckDB makes of Ctrl-C (and of SIGTERM) while a query runs.
+            if "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from None
+            raise
         # What DuckDB streams as Arrow fails with an OSError.
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if pulled is not None and pulled.fault is not None:

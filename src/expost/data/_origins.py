@@ -26,7 +26,7 @@ from expost.data._query import Query
 from expost.data._raw import Origin, RawColumn, check_names, declared, plain, typed
 from expost.errors import InvalidInput
 
-__all__ = ["raw"]
+__all__ = ["files_of", "raw"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -60,6 +60,24 @@ def raw(source: Any, *, delimiter: str | None) -> Origin:
     return _in_memory(source)
 
 
+def files_of(source: Any) -> tuple[Path, ...]:
+    """Return the files that a source of rows is read from; none for what is not in files."""
+    if isinstance(source, Query):
+        if source.kind != "sqlite":
+            return ()
+        names = [str(source.path) + ending for ending in ("", "-wal", "-shm", "-journal")]
+        return tuple(Path(name) for name in names if os.path.exists(name))
+    if isinstance(source, pa.dataset.Dataset):
+        return tuple(Path(name) for name in getattr(source, "files", ()))
+    if not isinstance(source, str | Path):
+        return ()
+    try:
+        return tuple(_parquet_files(Path(source)) if _is_folder(source) else _paths(source))
+    except InvalidInput:
+        # Refused where it is read.
+        return ()
+
+
 def _is_folder(source: str | Path) -> bool:
     try:
         return Path(source).is_dir()
@@ -69,11 +87,7 @@ def _is_folder(source: str | Path) -> bool:
 
 def _folder(folder: Path) -> Origin:
     """The Parquet files of a folder, by name; folders called ``column=cell`` hold a column."""
-    paths = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        paths += [Path(place, name) for name in files if name.endswith((".parquet", ".pq"))]
-    paths = sorted(path for path in paths if not path.name.startswith((".", "_")))
+    paths = _parquet_files(folder)
     if not paths:
         raise InvalidInput(
             f"{folder}: is a folder without Parquet files: name a file, or a glob such as"
@@ -91,6 +105,14 @@ def _folder(folder: Path) -> Origin:
             )
     partitions = tuple((name, tuple(found[name] for found in cells)) for name in cells[0])
     return _parquet(paths, partitions, label=str(folder))
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    paths = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        paths += [Path(place, name) for name in files if name.endswith((".parquet", ".pq"))]
+    return sorted(path for path in paths if not path.name.startswith((".", "_")))
 
 
 def _partition(folders: Sequence[str]) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from expost import _validate
-from expost._jobs.folder import check_folder, writing
+from expost._jobs.output import check_folder, writing
 from expost._optional import require
 from expost.datasets import load_mnist
 from expost.errors import InvalidInput
@@ -135,7 +135,7 @@ def training(seed: np.random.SeedSequence, phase: Callable[[str], None], request
     if request.folder is not None:
         # Before any work: a folder that cannot be made is refused now.
         with writing(request.folder, "free some space, or name another folder"):
-            pass
+            request.folder.mkdir(parents=True, exist_ok=True)
     found = d53_training.measure(
         digits,
         seed,

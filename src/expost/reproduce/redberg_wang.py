@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from expost import _validate
-from expost._jobs.folder import check_folder
+from expost._jobs.output import check_folder
 from expost.datasets import Dataset, load_credit_default
 from expost.losses import Logistic, Squared
 from expost.reproduce import inflation, report_figures, reports, rotation

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from expost._files import write_bytes
-from expost._jobs.folder import writing
+from expost._jobs.output import writing
+from expost._jobs.workspace import held
 from expost.report.paper_displays import png
 from expost.reproduce.claims import Claim
 from expost.reproduce.exhibits import Exhibit
@@ -83,9 +84,13 @@ def write(found: Reproduction, out: Path) -> Reproduction:
         seed=found.seed,
         made=found.made,
     ).encode()
-    with writing(out, "free some space, or name another folder"):
+    # Checked before the work: what is there is an earlier run.
+    with (
+        held(out, force=True) as workspace,
+        writing(out, "free some space, or name another folder"),
+    ):
         # A page of an earlier run must not stand beside tables of this one.
-        (out / _PAGE).unlink(missing_ok=True)
+        workspace.remove([_PAGE])
         files = tuple(
             write_bytes(out / name, _AUDIENCE, content) for name, content in contents.items()
         )

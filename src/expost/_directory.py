@@ -1,0 +1,180 @@
+"""Folders held by descriptor: an entry is created, replaced or removed there, never behind a link.
+
+The names of entries are resolved by the system relative to an open folder (``dir_fd``), and folders
+below it are opened with ``O_NOFOLLOW``: a link that somebody puts there between a check and its use
+changes nothing. On systems without these (Windows) every name is checked to be no link before use.
+"""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from expost.errors import InvalidInput
+
+__all__ = ["RUN", "Directory", "kind_of", "parent_of"]
+
+# The folder in which a run keeps its work; no link in it, or to it, is ever followed.
+RUN = ".expost-run"
+
+_BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
+_FOLDER: int = getattr(os, "O_DIRECTORY", 0)
+# Windows translates line ends unless it is told not to.
+_BYTES: int = getattr(os, "O_BINARY", 0)
+
+
+def kind_of(status: os.stat_result) -> str:
+    """Name the type of a directory entry."""
+    if stat.S_ISLNK(status.st_mode):
+        return "a symbolic link"
+    if stat.S_ISDIR(status.st_mode):
+        return "a folder"
+    return "a regular file" if stat.S_ISREG(status.st_mode) else "not a regular file"
+
+
+class Directory:
+    """An open folder; ``path`` is its name for messages. To be closed, or used in ``with``."""
+
+    def __init__(self, path: Path, handle: int | None) -> None:
+        self.path, self._handle = path, handle
+
+    @classmethod
+    def open(cls, path: Path) -> "Directory":
+        """Open the folder that a person named; links on the way to it are theirs."""
+        if not _BY_DESCRIPTOR:
+            return cls(path, None)
+        return cls(path, os.open(path, os.O_RDONLY | _FOLDER))
+
+    def folder(self, name: str, *, own: bool = True) -> "Directory":
+        """Open a folder in this one, which is no link and, if ``own``, belongs to this user."""
+        status = self.status(name)
+        if status is not None and not stat.S_ISDIR(status.st_mode):
+            raise InvalidInput(
+                f"{self.path / name}: is {kind_of(status)}, not a folder of expost; remove it, or"
+                " name another folder."
+            )
+        opened = Directory(self.path / name, None)
+        if _BY_DESCRIPTOR:
+            opened._handle = os.open(name, os.O_RDONLY | _FOLDER | _NO_LINK, dir_fd=self._handle)
+            status = os.fstat(opened._handle)
+            if own and status.st_uid != os.geteuid():
+                opened.close()
+                raise InvalidInput(
+                    f"{self.path / name}: belongs to another user; remove it, or name another"
+                    " folder."
+                )
+        return opened
+
+    def make(self, name: str) -> bool:
+        """Make a folder that this user alone can look into; False where the name is taken."""
+        try:
+            os.mkdir(self._at(name), 0o700, **self._where)
+        except FileExistsError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """Return the names of all entries, sorted."""
+        return sorted(os.listdir(self.path if self._handle is None else self._handle))
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Return the status of the entry itself, a link being a link; None where there is none."""
+        try:
+            return os.stat(self._at(name), follow_symlinks=False, **self._where)
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str) -> int:
+        """Create a file that was not there, mode 0600, and return its descriptor."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BYTES
+        return os.open(self._at(name), flags, 0o600, **self._where)
+
+    def open_file(self, name: str, flags: int) -> int:
+        """Open an entry that is no link, and return its descriptor."""
+        return os.open(self._at(name), flags | _NO_LINK | _BYTES, 0o600, **self._where)
+
+    def draft_name(self, name: str, ending: str) -> str:
+        """Return a name that nothing here has."""
+        return f".{name}.{secrets.token_hex(4)}{ending}"
+
+    def set_mode(self, name: str, mode: int) -> None:
+        """Set the permissions of a file that is no link."""
+        if self._handle is None:
+            os.chmod(self.path / name, mode)
+            return
+        handle = self.open_file(name, os.O_RDONLY)
+        try:
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
+
+    def replace(self, name: str, target: "Directory", final: str) -> None:
+        """Rename an entry into ``target``; a link there is replaced, and not followed."""
+        if self._handle is None:
+            os.replace(self.path / name, target.path / final)
+        else:
+            os.replace(name, final, src_dir_fd=self._handle, dst_dir_fd=target._handle)
+
+    def unlink(self, name: str) -> None:
+        """Remove an entry that is no folder, if it is there; of a link the link."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._at(name), **self._where)
+
+    def rmdir(self, name: str) -> None:
+        """Remove an empty folder, if it is there."""
+        with suppress(FileNotFoundError):
+            os.rmdir(self._at(name), **self._where)
+
+    def is_same(self, other: "Directory") -> bool:
+        """Whether both are one folder, by whatever names."""
+        if self._handle is None or other._handle is None:
+            return os.path.samefile(self.path, other.path)
+        return os.path.samestat(os.fstat(self._handle), os.fstat(other._handle))
+
+    def is_at(self, status: os.stat_result) -> bool:
+        """Whether this is the folder of that status: it may have been removed, and made again."""
+        return self._handle is None or os.path.samestat(os.fstat(self._handle), status)
+
+    def settle(self) -> None:
+        """Bring renames to the disk: a power cut must not undo what was visible."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            os.close(handle)
+
+    def __enter__(self) -> "Directory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _at(self, name: str) -> str | Path:
+        return name if self._handle is not None else self.path / name
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        return {} if self._handle is None else {"dir_fd": self._handle}
+
+
+@contextmanager
+def parent_of(path: Path) -> Iterator[Directory]:
+    """Hold the folder of a file; from a run's own folder downwards no link is followed."""
+    parts = path.parent.parts
+    first = parts.index(RUN) if RUN in parts else len(parts)
+    held = Directory.open(Path(*parts[:first]))
+    try:
+        for name in parts[first:]:
+            below = held.folder(name, own=False)
+            held.close()
+            held = below
+        yield held
+    finally:
+        held.close()
