@@ -4,7 +4,8 @@ Conventions
 -----------
 As in :mod:`expost.risk.questions`. Everything is rounded towards more noise, and the promise of
 what is answered was evaluated: it keeps the goal. Of k releases the ε of each is that of all, found
-for k·δ, over k (sequential composition); μ is over √k, exactly; DP-SGD runs k times its steps.
+for k·δ, over k (sequential composition); μ is over √k, which keeps a belief where all releases are
+fixed beforehand and every other goal always; DP-SGD runs k times its steps.
 """
 
 import math
