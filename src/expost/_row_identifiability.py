@@ -161,9 +161,9 @@ class RowIdentifiability(RowTable):
     def advantage(self) -> FloatArray:
         """(n,) of the Bayes adversary against each row, over all models it might be (D5.3 Def. 5).
 
-        The total variation of the model's two laws: where the law of the loss is known, from it, at
-        a distance known to 1e-3 (``advantage_high`` is on the safe side); else E[(1 − e^(−ℓ))₊] over
-        sampled releases.
+        The total variation of the model's two laws. Where the law of the loss is known, by that
+        law, at a distance known to 1e-3 (``advantage_high`` is on the safe side). Else
+        E[(1 − e^(−ℓ))₊] over sampled releases.
         """
         return self._advantage.value
 

@@ -96,8 +96,9 @@ class DPSGD(Guarantee):
     def loss(self, delta: float = 0.0) -> float:
         """The least b that the evidence for the truth passes with P ≤ ``delta``; infinite at 0.
 
-        For every pair and in either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)). q = 1 and T = 1: exactly that of Gaussian noise. q = 1: log(δ/u), where the test with
-        Φ(Φ⁻¹(u) + μ) = δ has the false-positive rate u.
+        For every pair and in either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)). q = 1 and T = 1:
+        that of Gaussian noise. q = 1: log(δ/u), where the test with Φ(Φ⁻¹(u) + μ) = δ has the
+        false-positive rate u.
         """
         delta = level("delta", delta)
         if delta == 0:
