@@ -50,10 +50,11 @@ class Composition(Guarantee):
     Formal guarantees
     -----------------
     Gaussian parts are one with μ² = Σμᵢ² (all figures but ``loss``); of pure parts
-    ``epsilon(0)`` = ``loss(0)`` = Σε, exactly; one part is itself. Else the figures are those of the composed privacy-loss
-    distribution, from above, in which an (ε, δ) promise stands as the worst mechanism that keeps
-    it. ``loss`` bounds the evidence also of releases that react to those before them, so that of
-    several Gaussian parts it is more than the quantile of √Σμᵢ² (``gaussian_loss``).
+    ``epsilon(0)`` = ``loss(0)`` = Σε, exactly; one part is itself. Else the figures are those of
+    the composed privacy-loss distribution, from above, in which an (ε, δ) promise stands as the
+    worst mechanism that keeps it. ``loss`` bounds the evidence also of releases that react to those
+    before them, so that of several Gaussian parts it is more than the quantile of √Σμᵢ²
+    (``gaussian_loss``).
     """
 
     parts: tuple[Guarantee, ...]
