@@ -103,7 +103,8 @@ def risk_command(
     exceeded: Annotated[
         float | None,
         typer.Option(
-            help="How probable it may be that the belief is passed (default: ten times delta).",
+            help="How probable it may be that the belief is passed (default: delta where the noise"
+            " is known, ten times delta for any mechanism).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
