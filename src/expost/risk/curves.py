@@ -5,8 +5,8 @@ Conventions
 paper     ρ_β = sigmoid(ε) (Thm 2); ρ_α by Thm 3, for Gaussian noise of the classical σ.
 Gaussian  noise calibrated exactly: the curves run through (ε(μ, δ), figure of μ).
 any       (ε, δ) is all that is known.
-A belief is the one that may be passed with probability δ under Gaussian noise, and with ``exceeded``,
-ten times δ, under any mechanism, of which (ε, δ) bounds none at δ itself (erratum 10).
+A belief is the one that may be passed with probability δ under Gaussian noise. Of any mechanism it
+is ``exceeded``, ten times δ, since (ε, δ) bounds no belief at δ itself (erratum 10).
 """
 
 from collections.abc import Sequence
