@@ -339,12 +339,6 @@ def worst(failures, count, allowed):
     return float(np.min(stats.binom.sf(failures - 1, count, allowed))) * len(failures)
 
 
-class Quick(ObjectivePerturbation):
-    """The same mechanism, without the probability that ε is passed: not asked here, and slow."""
-
-    worst_case_passed = 0.0
-
-
 def pair_losses(second, released, tangent, everyone):
     """The loss of (ĝ, Ĥ) given θ, from the two normal densities: the definition."""
     rows, y = everyone
@@ -376,7 +370,9 @@ def objective_failures(noise, rho, count, seed):
         "rows": ROWS,
         "dimension": WIDTH,
     }
-    how = Quick(regularization=regularization_for_publishing(budget, **constants), **constants)
+    how = ObjectivePerturbation(
+        regularization=regularization_for_publishing(budget, **constants), **constants
+    )
     problem = Problem(X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.total_regularization))
     rng = np.random.default_rng(seed)
     models = perturbed_minimisers(problem, how.law.sample(count, rng) / ROWS)

@@ -293,11 +293,11 @@ class TestBelief:
         sweep = make("laplace", 2)
         assert sweep.belief(BOUNDS[0], np.array([sweep.low]))[0] == pytest.approx(0.835, abs=5e-4)
         assert sweep.epsilon_for_belief(BOUNDS[0]) < sweep.low
-        # Issue 3: .72–.84 there, whatever d is.
-        for d in (1, 6):
+        # The table of docs/epsilon.md.
+        for d, known in ((1, 0.505), (6, 0.719)):
             at_low = make("laplace", d)
             found = float(at_low.belief(BOUNDS[0], np.array([at_low.low]))[0])
-            assert found < 0.84
+            assert found == pytest.approx(known, abs=5e-4)
 
     def test_a_bound_that_no_epsilon_keeps(self):
         """At δ = 0.9 Gaussian noise stays below what a row at Δ itself needs."""

@@ -103,7 +103,8 @@ def risk_command(
     exceeded: Annotated[
         float | None,
         typer.Option(
-            help="How probable it may be that the belief is passed (default: ten times delta).",
+            help="How probable it may be that the belief is passed (default: delta where the noise"
+            " is known, ten times delta for any mechanism).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -124,8 +125,9 @@ def risk_command(
 
     Name one promise or one goal. The answer is how sure an attacker gets who knows every other
     row, how often she guesses right, how many members she finds, and among how many a person
-    hides: by the formulas of MOSAICrOWN D5.3 and exactly. No data is read, and all of it may be
-    published, but for what is told of a MODEL that is marked review: that is for the curator.
+    hides: by bounds that hold, and by the formulas of MOSAICrOWN D5.3. No data is read, and all of
+    it may be published, but for what is told of a MODEL that is marked review: that is for the
+    curator.
 
     Examples:
 

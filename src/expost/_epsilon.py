@@ -76,7 +76,7 @@ def choose_epsilon(
     it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
 
     Objective perturbation has no closed form: its releases are sampled, the losses in each of them
-    are exact, and the transition is followed in the one-sidedness.
+    are computed without sampling, and the transition is followed in the one-sidedness.
 
     A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
     options of the model are its own and must be left out, the utility is not measured, and every

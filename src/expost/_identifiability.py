@@ -93,8 +93,9 @@ def identifiability(
     --------
     ``delta``      of each release's (ε, δ); with μ or DP-SGD, where the ε of all is told.
     ``prior``      what the attacker holds beforehand for the probability that the row is there.
-    ``exceeded``   the probability with which a belief may be passed: 10·δ if it is left out. With
-                   δ > 0 no belief holds for certain, nor but with probability δ (erratum 10).
+    ``exceeded``   the probability with which a belief may be passed. If it is left out: δ where the
+                   noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ) with δ > 0
+                   bounds no belief at δ itself (erratum 10).
     ``releases``   this many independent releases of the promise *each*.
     """
     named = {

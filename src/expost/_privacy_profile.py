@@ -103,7 +103,7 @@ class PrivacyProfile(RowTable):
 
     @property
     def typical_error(self) -> FloatArray:
-        """(n,) the standard error of ``typical``: 0 where the law is exact, else of sampling."""
+        """(n,) the standard error of ``typical``: of sampling, 0 where nothing is sampled."""
         return self._typical[1]
 
     @cached_property

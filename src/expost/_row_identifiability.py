@@ -161,7 +161,8 @@ class RowIdentifiability(RowTable):
     def advantage(self) -> FloatArray:
         """(n,) of the Bayes adversary against each row, over all models it might be (D5.3 Def. 5).
 
-        The total variation of the model's two laws: exact where the law of the loss is, else
+        The total variation of the model's two laws. Where the law of the loss is known, by that
+        law, at a distance known to 1e-3 (``advantage_high`` is on the safe side). Else
         E[(1 − e^(−ℓ))₊] over sampled releases.
         """
         return self._advantage.value
@@ -173,7 +174,7 @@ class RowIdentifiability(RowTable):
 
     @property
     def advantage_error(self) -> FloatArray:
-        """(n,) the standard error of ``advantage``: 0 where it is exact, else of sampling."""
+        """(n,) the standard error of ``advantage``: of sampling, 0 where nothing is sampled."""
         return self._advantage.error
 
     @cached_property

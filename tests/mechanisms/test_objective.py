@@ -29,6 +29,7 @@ from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import Neighbouring
 
+ADD, REMOVE = Neighbouring.ADD, Neighbouring.REMOVE
 LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0))
 
 
@@ -241,12 +242,101 @@ def test_exposures_pass_epsilon_no_more_often_than_is_said(loss, calibration):
     for (epsilon, delta), penalty in itertools.product(BUDGETS, PENALTIES):
         given = {"epsilon": epsilon, "delta": delta, "loss": loss, "calibration": calibration}
         how = mechanism(dimension=1, rows=2, regularization=penalty / 2, **given)
-        said = how.worst_case_passed
+        removed, added = how.worst_case_passed_by(REMOVE), how.worst_case_passed_by(ADD)
         for line in lines(penalty=penalty, **given):
             p, q = pair(line, line.without_first())
-            used += [passing(p, q, epsilon) / said, passing(q, p, epsilon) / said]
-    assert max(used) <= 1 + 1e-3
-    assert max(used) >= (0.9 if calibration == "tight" else 0.5)
+            used.append([passing(p, q, epsilon) / removed, passing(q, p, epsilon) / added])
+    assert np.max(used) <= 1 + 1e-3
+    assert np.all(np.max(used, axis=0) >= (0.9 if calibration == "tight" else 0.5))
+
+
+# Adding a row: the other rows are all but 0, and together tilt the objective by a constant.
+
+
+def tilted(how, tilt):
+    """One row in question, and 20,000 of equal length ≤ 0.003 whose slopes at 0 sum up to tilt."""
+    start = abs(slope(how.loss.name, 0.0, 1.0, getattr(how.loss, "width", 0.5)))
+    count = 20_000
+    return line_of(how, [1.0, -tilt / (count * start)], [1.0, 1.0], [1, count], unit=how.resolution)
+
+
+def simulated_additions(line, how, draws, rng):
+    """Losses of adding the first row, θ drawn without it: two densities of b, two Hessians."""
+    without = line.without_first()
+    grid = without.edges(200_001)
+    b = how.resolution * rng.standard_normal(draws)
+    theta = np.interp(-b, without.gradient(grid), grid)
+    step = 1e-6
+
+    def log_density(some):
+        # det H by a difference of g, whose every term has a derivative there.
+        curved = (some.gradient(theta + step) - some.gradient(theta - step)) / (2 * step)
+        return np.log(curved) - 0.5 * (some.gradient(theta) / how.resolution) ** 2
+
+    return log_density(line) - log_density(without)
+
+
+@pytest.mark.parametrize("penalty", [0.385, 0.61, 1.0, 2.0])
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=str)
+def test_an_addition_passes_epsilon_no_more_often_than_its_own_bound(loss, penalty):
+    """By exact masses, over tilts that let the row's slope be what it has to be."""
+    how = mechanism(
+        epsilon=1.0, delta=0.1, loss=loss, dimension=1, rows=2, regularization=penalty / 2
+    )
+    bound = how.worst_case_passed_by(ADD)
+    used, removed = [], []
+    for tilt in np.linspace(0.5, 15.0, 30):
+        p, q = pair(tilted(how, tilt), tilted(how, tilt).without_first(), 20_001)
+        used.append(passing(q, p, 1.0) / bound)
+        removed.append(passing(p, q, 1.0) / how.worst_case_passed_by(REMOVE))
+    # A cell at the threshold counts whole: 7e-4σ of b, 1e-3 of the probability.
+    # A hinge has its curvature over a short way of θ: on a line it uses less of its bound.
+    least = 0.9 if isinstance(loss, Logistic) else 0.6
+    assert least <= max(used) <= 1 + 1e-3
+    assert least <= max(removed) <= 1 + 1e-3
+
+
+def test_a_removals_bound_is_too_small_for_an_addition():
+    """ε = 1, δ = 0.1, λ = 0.61: 10⁶ simulated additions refuse a removal's bound by 15 errors."""
+    how = mechanism(epsilon=1.0, delta=0.1, dimension=1, rows=2, regularization=0.305)
+    problem = posed(how)
+    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    addition = tangent.row_losses(ADD, (problem.X, problem.y)).worst_case_passed
+    removal = tangent.row_losses(REMOVE).worst_case_passed
+    assert removal == how.worst_case_passed == pytest.approx(0.32846, abs=1e-5)
+    assert addition == pytest.approx(0.34563, abs=1e-5)
+    line = tilted(how, 2.65)
+    losses = simulated_additions(line, how, 10**6, np.random.default_rng(5))
+    often = float(np.mean(np.abs(losses) > 1.0))
+    error = math.sqrt(often * (1 - often) / 10**6)
+    assert often == pytest.approx(0.3360, abs=4 * error)
+    assert removal + 10 * error < often < addition - 10 * error
+    p, q = pair(line, line.without_first())
+    assert passing(q, p, 1.0) == pytest.approx(often, abs=4 * error)
+
+
+def highest_tail(epsilon, reach, volume, sign):
+    """P(max over p of [u(p) ± p²A²/2 + pAZ] > ε), by the least Z of any p."""
+    p = np.linspace(0, 1, 100_001)[1:]
+    return float(ndtr(-np.min((epsilon - volume(p) - sign * (p * reach) ** 2 / 2) / (p * reach))))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_both_bounds_are_those_of_the_proof(loss):
+    """Of any slope p ∈ (0, 1]: a removal's as ever, an addition's with the signs exchanged."""
+    for (epsilon, delta), penalty in itertools.product([*BUDGETS, (0.5, 0.9)], (0.385, 3.0, 300.0)):
+        how = mechanism(epsilon=epsilon, delta=delta, loss=loss, rows=2, regularization=penalty / 2)
+        reach, most = 1 / how.resolution, loss.curvature_bound / how.penalty_sum
+
+        def volume(p, most=most):
+            curved = 4 * p * (1 - p) if isinstance(loss, Logistic) else 1.0
+            return np.log1p(most * curved)
+
+        up, down = highest_tail(epsilon, reach, volume, 1), highest_tail(epsilon, reach, np.zeros_like, -1)  # fmt: skip
+        assert how.worst_case_passed_by(REMOVE) == pytest.approx(min(up + down, 1.0), rel=1e-4)
+        up, down = highest_tail(epsilon, reach, volume, -1), highest_tail(epsilon, reach, np.zeros_like, 1)  # fmt: skip
+        assert how.worst_case_passed_by(ADD) == pytest.approx(min(up + down, 1.0), rel=1e-4)
+        assert how.worst_case_passed_by(Neighbouring.REPLACE) == 1.0
 
 
 def test_an_exchange_is_not_promised_what_a_removal_is():

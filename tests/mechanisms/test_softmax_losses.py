@@ -511,6 +511,36 @@ def test_how_often_epsilon_is_passed():
     assert above < how.worst_case_passed < 2 * above
 
 
+@pytest.mark.parametrize("regularization", [0.05, 0.2, 5.0])
+def test_how_often_the_losses_of_an_addition_pass_epsilon(regularization):
+    """Of the worst p and ∥x∥ for each noise, one sign at a time; and of additions in releases."""
+    n, d, K, epsilon = 6, 2, 3, 1.0
+    how = perturbation(n, d, K, epsilon=epsilon, delta=0.2, regularization=regularization)
+    bound = how.worst_case_passed_by(ADD)
+    rng = np.random.default_rng(18)
+    side = np.linspace(0, 1, 26)
+    p = np.array([(a, b, 1 - a - b) for a in side for b in side if a + b <= 1 + 1e-12])
+    u = p - [0.0, 0.0, 1.0]
+    sized = np.einsum("mi,ij->mij", p, np.eye(K)) - np.einsum("mi,mj->mij", p, p)
+    Z = rng.normal(size=(20_000, K))
+    up, down = np.full((2, len(Z)), -np.inf)
+    for r in (0.3, 0.6, 1.0):
+        volume = np.linalg.slogdet(np.eye(K) + r**2 * sized / how.penalty_sum)[1]
+        square = r**2 * np.sum(u**2, axis=1) / (2 * how.law.scale**2)
+        inner = r * Z @ u.T / how.law.scale
+        up = np.maximum(up, np.max(volume - square + inner, axis=1))
+        down = np.maximum(down, np.max(square - inner, axis=1))
+    worst = np.mean(up > epsilon) + np.mean(down > epsilon)
+    assert 0.4 * bound < worst < bound
+    X, y = rows(n, d, K, 16)
+    entering = rows(8, d, K, 19)
+    problem = problem_of(how, X, y)
+    thetas = softmax_minimisers(problem, how.law.sample(500, rng) / n)
+    found = [SoftmaxTangent.at(how, problem, t).row_losses(ADD, entering) for t in thetas]
+    assert {losses.worst_case_passed for losses in found} == {bound}
+    assert np.mean([np.abs(losses.loss) > epsilon for losses in found], axis=0).max() <= bound
+
+
 def test_regularization_is_raised_only_where_epsilon_needs_it():
     assert perturbation(100, 2, 3, epsilon=0.1, regularization=1e-6).is_raised
     assert not perturbation(100, 2, 3, epsilon=0.1, regularization=1.0).is_raised

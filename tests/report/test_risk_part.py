@@ -115,7 +115,7 @@ def test_a_goal_says_what_keeps_it():
     )
     assert "at most 75.0\N{NO-BREAK SPACE}% sure" in second
     assert third.startswith("Release with that much noise")
-    assert any("3.515 times" in text for text in summary.lead(summary.risk))
+    assert any("3.996 times" in text for text in summary.lead(summary.risk))
     assert summary.title == "What keeps a belief of at most 75\N{NO-BREAK SPACE}%"
     assert summary.risk.heading == "What keeps the goal"
     other = summary_of("promise")

@@ -5,9 +5,11 @@ Of a row p = ∣f′∣ ∈ [0, 1] and f″ = p(1 − p): the slope and the curv
 
     h(Z) = max over p of [u(p) + p²A²/2 + pAZ],      u(p) = log(1 + p(1 − p)/λ),  A = 1/σ,
 
-Z ~ N(0, 1). h grows with Z, so that δ(ε) = ∫ φ(z)(1 − e^(ε − h(z)))₊ dz is one tail; adding a row
-has the loss of a Gaussian mechanism. Under norm-Laplace noise the determinants of an exchange
-differ by (1 + f″m)/(1 + f″′m′), both leverages without either row, so its exposure is at most
+Z ~ N(0, 1). h grows with Z, so that δ(ε) = ∫ φ(z)(1 − e^(ε − h(z)))₊ dz is one tail; δ(ε) of an
+addition is at most that of a Gaussian mechanism. The loss of an addition is at most the same
+maximum with −p²A²/2 (docs/objective.md, section 3). Under norm-Laplace noise the determinants of an
+exchange differ by (1 + f″m)/(1 + f″′m′), both leverages without either row, so its exposure is at
+most
 
     β + max over p of [βp + u(p)].
 """
@@ -95,28 +97,32 @@ def logistic_scale(epsilon: float, delta: float, penalty: float) -> float:
     return float(above[0])
 
 
-def logistic_passed(epsilon: float, reach: float, penalty: float) -> float:
-    """P(h(Z) > ε): the probability with which the loss of a removal may pass ε, A = ``reach``."""
-    start = _start(epsilon, reach, penalty)
+@lru_cache(maxsize=256)
+def logistic_passed(epsilon: float, reach: float, penalty: float, *, added: bool = False) -> float:
+    """P(h(Z) > ε): the probability with which the loss of a removal may pass ε, A = ``reach``.
+
+    ``added``: the same for the loss of an addition, whose h has −p²A²/2.
+    """
+    start = _start(epsilon, reach, penalty, sign=-1 if added else 1)
     return float(ndtr(-start))
 
 
-def _highest(z: FloatArray, reach: float, penalty: float) -> FloatArray:
-    """h(z), rounded up."""
+def _highest(z: FloatArray, reach: float, penalty: float, sign: int = 1) -> FloatArray:
+    """h(z), rounded up; ``sign`` is that of p²A²/2."""
     values, curved = _volume(penalty)
-    fixed = values + 0.5 * (reach * _SLOPES) ** 2
+    fixed = values + sign * 0.5 * (reach * _SLOPES) ** 2
     highest: FloatArray = np.max(fixed + np.multiply.outer(z * reach, _SLOPES), axis=-1)
     return highest + _slack(curved + reach * reach)
 
 
-def _start(epsilon: float, reach: float, penalty: float) -> float:
+def _start(epsilon: float, reach: float, penalty: float, sign: int = 1) -> float:
     """The z from which on h passes ε, rounded down."""
 
     def passed(z: FloatArray) -> FloatArray:
-        return _highest(z, reach, penalty) - epsilon
+        return _highest(z, reach, penalty, sign) - epsilon
 
-    # With p = 1 alone h is A²/2 + Az, which passes there; with all of u it may do sooner.
-    late = epsilon / reach - reach / 2
+    # With p = 1 alone h is ±A²/2 + Az, which passes there; with all of u it may do sooner.
+    late = epsilon / reach - sign * reach / 2
     early = min(late - (np.log1p(0.25 / penalty) + 1) / reach, -40.0)
     below, _ = bracket_root(passed, np.array([early]), np.array([late]), halvings=60)
     return float(below[0])

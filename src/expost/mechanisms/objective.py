@@ -68,7 +68,7 @@ from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
-from expost.types import FloatArray
+from expost.types import FloatArray, Neighbouring
 
 __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
 
@@ -243,28 +243,43 @@ class ObjectivePerturbation:
             return EpsilonDelta(epsilon=math.inf)
         return EpsilonDelta(epsilon=self.epsilon, delta=self.delta or 0.0)
 
-    @cached_property
+    @property
     def worst_case_passed(self) -> float:
+        """The probability with which the exposure of a row in the data may pass ε."""
+        return self.worst_case_passed_by(Neighbouring.REMOVE)
+
+    def worst_case_passed_by(self, relation: Neighbouring) -> float:
         """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
 
-        Upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0) passes ε for
-        some a ≤ A with probability at most Φ(−A/2 − ε/A), or Φ(−√(2ε)) where ε ≤ A²/2. For K
-        classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and meets
-        at most s·max(Zₖ − Z_y): r·Φ(−κA/4 − ε/A), or r·Φ(−√(κε)) where ε ≤ κA²/4.
+        Removal: upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0)
+        passes ε for some a ≤ A with probability at most t(ε) = Φ(−A/2 − ε/A), or Φ(−√(2ε)) where
+        ε ≤ A²/2. Addition, θ drawn without the row: downwards at most Φ(A/2 − ε/A); upwards
+        c₁ − a²/2 + aZ passes ε with probability at most t(ε − c₁). For the logistic loss the
+        upward probabilities are those of :mod:`.coupled` (docs/objective.md, section 3).
+
+        For K classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and
+        meets at most s·max(Zₖ − Z_y): t(ε) = Φ(−κA/4 − ε/A), or Φ(−√(κε)) where ε ≤ κA²/4, and all
+        probabilities count r times. Gaussian noise is not calibrated for an exchange: 1.
         """
         if self.noise == "laplace" or isinstance(self.loss, Squared):
             return 0.0
+        if relation is Neighbouring.REPLACE:
+            return 1.0
+        added = relation is Neighbouring.ADD
         a, epsilon = self.slope_bound / self.resolution, self.epsilon
         rank, curvature = self._curved
         spent, kappa = rank * math.log1p(curvature / self.penalty_sum), 1 + 1 / rank
-        if isinstance(self.loss, Softmax):
+        if isinstance(self.loss, Softmax) and not added:
             spent = softmax_spent(self.resolution, self.penalty_sum, self.loss.classes)
-        above = float(ndtr(a / 2 - (epsilon - spent) / a))
+        # With a²/2 a loss is largest at a = A; with −a²/2 perhaps before.
+        whole, part = (epsilon, epsilon - spent) if added else (epsilon - spent, epsilon)
+        first = float(ndtr(a / 2 - whole / a))
+        inner = part > kappa * a * a / 4
+        second = float(ndtr(-kappa * a / 4 - part / a if inner else -math.sqrt(kappa * part)))
         if isinstance(self.loss, Logistic):
-            above = logistic_passed(epsilon, a, self.penalty_sum)
-        inner = epsilon > kappa * a * a / 4
-        below = float(ndtr(-kappa * a / 4 - epsilon / a if inner else -math.sqrt(kappa * epsilon)))
-        return min(rank * (above + below), 1.0)
+            above = logistic_passed(epsilon, a, self.penalty_sum, added=added)
+            first, second = (first, above) if added else (above, second)
+        return min(rank * (first + second), 1.0)
 
     def release(
         self, problem: Objective | SoftmaxProblem, rng: np.random.Generator | None = None

@@ -379,7 +379,7 @@ class SoftmaxTangent:
             relation=relation,
             law=None,
             worst_case=how.worst_case if promised else math.inf,
-            worst_case_passed=how.worst_case_passed if promised else 0.0,
+            worst_case_passed=how.worst_case_passed_by(relation) if promised else 0.0,
             guarantee=how.guarantee if promised else None,
         )
 

@@ -180,9 +180,9 @@ def _legend(ax: Any, title: str) -> None:
 def _passed(curves: RiskCurves) -> str:
     """With which probability the beliefs may be passed."""
     if all(part.exceeded == 10 * part.delta for part in curves.deltas):
-        return "passed with a probability of at most 10·δ"
+        return "passed with a probability of at most δ (any mechanism: 10·δ)"
     each = ", ".join(number(part.exceeded) for part in curves.deltas)
-    return f"passed with a probability of at most {each}"
+    return f"passed with a probability of at most δ (any mechanism: {each})"
 
 
 def _colours(count: int) -> list[Any]:

@@ -230,12 +230,8 @@ def _attacker(found: Identifiability) -> str:
         else f"holds it beforehand for {wording.chosen_percent(found.prior)} likely that a person"
         " is in the data"
     )
-    passed = (
-        f" A belief may be passed with a chance of {wording.chance(found.exceeded)}."
-        if found.exceeded > 0
-        else ""
-    )
-    return symbols(
+    passed = f" {found.passed[0].upper()}{found.passed[1:]}." if found.passed else ""
+    return _text(
         f"The attacker knows every other row and how the model is made, and {before}.{passed}"
     )
 

@@ -47,12 +47,14 @@ class Route:
     ``key``      "paper", "any", "gaussian", "dpsgd" or "model".
     ``promise``  what it is computed from; None for the paper's formulas.
     ``note``     what it holds for.
+    ``exceeded``  the probability with which its beliefs may be passed.
     """
 
     key: str
     name: str
     promise: Guarantee | None
     note: str
+    exceeded: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ class Identifiability(Displayed):
     ``figures``   the lines.
     ``prior``     what the attacker holds beforehand for the probability that the row is there.
     ``delta``     of all releases together; 0 where none is named.
-    ``exceeded``  the probability with which a belief may be passed.
+    ``exceeded``  the probability with which a belief of the first route may be passed.
     ``comparison``  what each way of composing the releases costs; None for one release.
     ``notices``   what the reader must know.
     ``audience``  the mark of the model whose promise it is; without one it may be published.
@@ -223,11 +225,21 @@ class Identifiability(Displayed):
 
     def _setting(self) -> list[str]:
         prior = "undecided" if self.prior == 0.5 else f"{chosen_percent(self.prior)} sure"
-        passed = f"; a belief may be passed with a chance of {chance(self.exceeded)}"
+        passed = f"; {self.passed}" if self.passed else ""
         return [
-            f"attacker: knows every other row and how the model is made; {prior} beforehand"
-            f"{passed if self.exceeded > 0 else ''}"
+            f"attacker: knows every other row and how the model is made; {prior} beforehand{passed}"
         ]
+
+    @property
+    def passed(self) -> str:
+        """With which chance a belief may be passed, route by route where they differ; or ""."""
+        own = [route for route in self.routes if route.promise is not None]
+        if not any(route.exceeded > 0 for route in own):
+            return ""
+        said = "a belief may be passed with a chance of"
+        if len({route.exceeded for route in own}) == 1:
+            return f"{said} {chance(own[0].exceeded)}"
+        return f"{said} " + ", ".join(f"{chance(one.exceeded)} ({one.name})" for one in own)
 
     def _table(self) -> list[str]:
         """Columns as wide as they must be."""
@@ -263,6 +275,7 @@ class Identifiability(Displayed):
                     "name": route.name,
                     "promise": None if route.promise is None else route.promise.describe(),
                     "note": route.note,
+                    "exceeded": None if route.promise is None else route.exceeded,
                 }
                 for route in self.routes
             },

@@ -49,11 +49,12 @@ class Composition(Guarantee):
 
     Formal guarantees
     -----------------
-    Gaussian parts are one with μ² = Σμᵢ², exactly; of pure parts ``epsilon(0)`` = ``loss(0)`` = Σε,
-    exactly; one part is itself. Else the figures are those of the composed privacy-loss
-    distribution, from above, in which an (ε, δ) promise stands as the worst mechanism that keeps
-    it. ``loss`` bounds the evidence also of releases that react to those before them, so that of
-    several Gaussian parts it is more than the quantile of √Σμᵢ² (``gaussian_loss``).
+    Gaussian parts are one with μ² = Σμᵢ² (all figures but ``loss``); of pure parts
+    ``epsilon(0)`` = ``loss(0)`` = Σε, exactly; one part is itself. Else the figures are those of
+    the composed privacy-loss distribution, from above, in which an (ε, δ) promise stands as the
+    worst mechanism that keeps it. ``loss`` bounds the evidence also of releases that react to those
+    before them, so that of several Gaussian parts it is more than the quantile of √Σμᵢ²
+    (``gaussian_loss``).
     """
 
     parts: tuple[Guarantee, ...]
@@ -95,7 +96,10 @@ class Composition(Guarantee):
         return checked(low), checked(high)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The least b with P(∣evidence∣ > b) ≤ ``delta`` in either world."""
+        """The least b that the evidence for the truth passes with P ≤ ``delta``, in either world.
+
+        P(∣ℓ∣ > b) is at most δ(1 + e^(−b)).
+        """
         delta = level("delta", delta)
         if self._single is None:
             return checked(self.privacy_loss.loss(delta))

@@ -1,11 +1,12 @@
-"""D5.3 Fig. 4.2: belief and advantage over ε for several δ, by the paper and exactly.
+"""D5.3 Fig. 4.2: belief and advantage over ε for several δ, by the paper and as they are.
 
 Conventions
 -----------
 paper     ρ_β = sigmoid(ε) (Thm 2); ρ_α by Thm 3, for Gaussian noise of the classical σ.
 Gaussian  noise calibrated exactly: the curves run through (ε(μ, δ), figure of μ).
 any       (ε, δ) is all that is known.
-A belief is the one that may be passed with probability ``exceeded``, ten times δ.
+A belief is the one that may be passed with probability δ under Gaussian noise. Of any mechanism it
+is ``exceeded``, ten times δ, since (ε, δ) bounds no belief at δ itself (erratum 10).
 """
 
 from collections.abc import Sequence
@@ -92,7 +93,7 @@ def _of_delta(delta: float, epsilon: FloatArray, prior: float) -> DeltaCurves:
     ends = [mu_from_epsilon(float(end), delta=delta) for end in (epsilon[0], epsilon[-1])]
     mu = np.geomspace(ends[0], ends[1], _POINTS)
     noises = [GaussianNoise(mu=float(m)) for m in mu]
-    losses = [noise.loss(exceeded) for noise in noises]
+    losses = [noise.loss(delta) for noise in noises]
     return DeltaCurves(
         delta=delta,
         exceeded=exceeded,

@@ -94,10 +94,11 @@ class DPSGD(Guarantee):
         return checked(low), checked(high)
 
     def loss(self, delta: float = 0.0) -> float:
-        """The least b with P(∣evidence∣ > b) ≤ ``delta`` for every pair; infinite at 0.
+        """The least b that the evidence for the truth passes with P ≤ ``delta``; infinite at 0.
 
-        q = 1 and T = 1: exactly that of Gaussian noise. q = 1: log(δ/u), where the test with
-        Φ(Φ⁻¹(u) + μ) = δ has the false-positive rate u.
+        For every pair and in either world; P(∣ℓ∣ > b) is at most δ(1 + e^(−b)). q = 1 and T = 1:
+        that of Gaussian noise. q = 1: log(δ/u), where the test with Φ(Φ⁻¹(u) + μ) = δ has the
+        false-positive rate u.
         """
         delta = level("delta", delta)
         if delta == 0:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expost.risk.answer import Figure, Route
+from expost.risk.composition import Composition
 from expost.risk.guarantee import Guarantee, belief_after, one_in_after
+from expost.risk.promises import EpsilonDelta
 from expost.risk.wording import (
     advantage_sentence,
     at_least,
@@ -35,14 +37,21 @@ class Setting:
     """What the figures are for: the attacker, and how often a bound may fail.
 
     ``delta``     of all releases together.
-    ``exceeded``  the probability with which a belief may be passed; 0: never.
+    ``exceeded``  the probability with which a belief may be passed where (ε, δ) with δ > 0 is all
+                  that is known, which bounds none at δ itself (erratum 10); 0: never.
+    ``known``     the same where the noise is known: δ, unless another one was named.
     """
 
     prior: float
     delta: float
     exceeded: float
+    known: float
     false_positive_rate: float
     releases: int
+
+    def exceeded_by(self, promise: Guarantee | None) -> float:
+        """The probability with which a belief that this promise bounds may be passed."""
+        return self.exceeded if _slips(promise) else self.known
 
     @property
     def seen(self) -> str:
@@ -65,16 +74,17 @@ def risk_figures(routes: Sequence[Route], setting: Setting, told: Told) -> list[
     """Belief, advantage, true-positive rate and '1 in k' by every route."""
     prior, fpr = setting.prior, setting.false_positive_rate
     losses = {
-        route.key: route.promise.loss(setting.exceeded)
+        route.key: route.promise.loss(route.exceeded)
         for route in routes
-        if route.promise is not None and _bounds_beliefs(route.promise, setting.exceeded)
+        if route.promise is not None and _bounds_beliefs(route.promise, route.exceeded)
     }
     beliefs = {key: belief_after(prior, loss) for key, loss in losses.items()}
     shown = {key: _sure(prior, loss) for key, loss in losses.items()}
     paper = told.of("belief")
     figures = []
     if beliefs:
-        first, exceeded = next(iter(losses.values())), setting.exceeded
+        key, first = next(iter(losses.items()))
+        exceeded = next(route.exceeded for route in routes if route.key == key)
         sentence = belief_sentence(prior=prior, loss=first, failure=exceeded, seen=setting.seen)
         figures.append(
             Figure(
@@ -231,6 +241,13 @@ def _printed_percent(value: float) -> str:
     """A figure of the paper's, to the nearest: it is none of our bounds."""
     text = f"{100 * value:.2f} %"
     return "< 100 %" if text == "100.00 %" else text
+
+
+def _slips(promise: Guarantee | None) -> bool:
+    """Whether (ε, δ) with δ > 0 is all that is known of it, or of a part of it."""
+    if isinstance(promise, Composition):
+        return any(_slips(part) for part in promise.parts)
+    return isinstance(promise, EpsilonDelta) and promise.promised_delta > 0
 
 
 def _bounds_beliefs(promise: Guarantee, exceeded: float) -> bool:

@@ -124,7 +124,10 @@ def together(epsilon: float, delta: float, releases: int) -> EpsilonDelta:
 
 
 def together_gaussian(mu: float, releases: int) -> GaussianNoise:
-    """``releases`` releases of this μ as one: √k·μ."""
+    """``releases`` releases of this μ as one: √k·μ.
+
+    Its beliefs hold where all releases are fixed beforehand, all other figures always.
+    """
     times = count("releases", releases)
     if times == 1:
         return GaussianNoise(mu=mu)

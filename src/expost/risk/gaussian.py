@@ -20,7 +20,9 @@ _DELTA_ERROR = 9e-12
 class GaussianNoise(Guarantee):
     """Gaussian noise of σ = sensitivity/μ: N(0, 1) against N(μ, 1); ℓ ~ N(μ²/2, μ²), 0 ≤ μ ≤ ∞.
 
-    k releases of μᵢ are one of √Σμᵢ². Every figure is exact but for its rounding.
+    k releases of μᵢ are one of √Σμᵢ²: ``delta``, ``epsilon``, ``advantage`` and
+    ``true_positive_rate`` also where a release reacts to those before it, ``loss`` and beliefs only
+    where all are fixed beforehand (else :class:`Composition`). Every figure is rounded up.
     """
 
     mu: float

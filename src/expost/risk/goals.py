@@ -4,7 +4,8 @@ Conventions
 -----------
 As in :mod:`expost.risk.questions`. Everything is rounded towards more noise, and the promise of
 what is answered was evaluated: it keeps the goal. Of k releases the ε of each is that of all, found
-for k·δ, over k (sequential composition); μ is over √k, exactly; DP-SGD runs k times its steps.
+for k·δ, over k (sequential composition); μ is over √k, which keeps a belief where all releases are
+fixed beforehand and every other goal always; DP-SGD runs k times its steps.
 """
 
 import math
@@ -111,13 +112,13 @@ class _Belief(_Goal):
         return inverse.mu_from_belief(
             self.value,
             prior=self.setting.prior,
-            delta=self.setting.exceeded,
+            delta=self.setting.known,
             releases=self.setting.releases,
         )
 
     def noise_multiplier(self, run: dict[str, Any]) -> float:
         return calibration.noise_multiplier_for_belief(
-            self.value, prior=self.setting.prior, delta=self.setting.exceeded, **run
+            self.value, prior=self.setting.prior, delta=self.setting.known, **run
         )
 
 
@@ -146,13 +147,13 @@ class _OneIn(_Goal):
         return inverse.mu_from_one_in(
             self.value,
             prior=self.setting.prior,
-            delta=self.setting.exceeded,
+            delta=self.setting.known,
             releases=self.setting.releases,
         )
 
     def noise_multiplier(self, run: dict[str, Any]) -> float:
         return calibration.noise_multiplier_for_one_in(
-            self.value, prior=self.setting.prior, delta=self.setting.exceeded, **run
+            self.value, prior=self.setting.prior, delta=self.setting.known, **run
         )
 
 
@@ -231,7 +232,7 @@ def of_goal(
     """What keeps a goal, and what it then means in all other words."""
     goal = _KINDS[name](value=extended(name, value), setting=asked.setting(each=True))
     parts = [_any(goal)]
-    if goal.setting.exceeded > 0 or not goal.is_belief:
+    if goal.setting.known > 0 or not goal.is_belief:
         parts.append(_gaussian(goal))
     if training is not None:
         parts.append(_dpsgd(goal, training))
@@ -248,7 +249,7 @@ def of_goal(
         Told(by=told),
         is_goal=True,
         sentences=dict(part.sentence for part in parts if part.sentence is not None),
-        notices=(_NO_DELTA,) if goal.is_belief and not goal.setting.exceeded > 0 else (),
+        notices=(_NO_DELTA,) if goal.is_belief and not goal.setting.known > 0 else (),
     )
 
 
@@ -288,7 +289,7 @@ def _gaussian(goal: _Goal) -> _Part:
 
 
 def _dpsgd(goal: _Goal, training: Training) -> _Part:
-    if goal.is_belief and not goal.setting.exceeded > 0:
+    if goal.is_belief and not goal.setting.known > 0:
         raise InvalidInput(
             f"delta=None: DP-SGD keeps {goal.name}={goal.value!r} but with a small chance; give a"
             " delta well below one over the number of rows."

@@ -46,10 +46,13 @@ class Guarantee(ABC):
 
     @abstractmethod
     def loss(self, delta: float = 0.0) -> float:
-        """The least b with P(∣evidence∣ > b) ≤ ``delta`` in either world, 0 ≤ δ < 1.
+        """The least b that the evidence for the truth passes with P ≤ ``delta``, 0 ≤ δ < 1.
 
-        That is P(ℓ > b) ≤ δ where the row was there and P(−ℓ > b) ≤ δ where it was not. It is
-        at least ε(δ), and not the same (erratum 10). Infinite where nothing is promised.
+        That is P(ℓ > b) ≤ δ where the row was there and P(−ℓ > b) ≤ δ where it was not. Evidence
+        against the truth counts in neither: where the row was there P(ℓ < −b) is at most e^(−b)
+        times P(−ℓ > b) where it was not, so that P(∣ℓ∣ > b) ≤ δ(1 + e^(−b)) in either world, and
+        may be above δ. b is at least ε(δ), and not the same (erratum 10). Infinite where nothing
+        is promised.
         """
 
     @abstractmethod

@@ -49,7 +49,10 @@ _NO_DELTA = (
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The attacker, and how often a bound may fail; ``exceeded`` None: ten times δ."""
+    """The attacker, and how often a bound may fail.
+
+    ``exceeded`` None: δ where the noise is known, ten times δ where (ε, δ) alone is.
+    """
 
     prior: float = 0.5
     delta: float | None = None
@@ -96,6 +99,7 @@ class Asked:
             prior=self.prior,
             delta=delta,
             exceeded=exceeded,
+            known=delta if self.exceeded is None else exceeded,
             false_positive_rate=self.false_positive_rate,
             releases=self.releases,
         )
@@ -156,7 +160,7 @@ def of_mu(mu: float, asked: Asked) -> Identifiability:
         setting,
         Told(by={"sigma": {"gaussian": _inverse(each.mu)} if each.mu > 0 else {}, **values}),
         comparison=_compared([each] * asked.releases, setting),
-        notices=() if setting.exceeded > 0 else (_NO_DELTA,),
+        notices=() if setting.known > 0 else (_NO_DELTA,),
     )
 
 
@@ -174,7 +178,7 @@ def of_dpsgd(noise_multiplier: float, training: Training, asked: Asked) -> Ident
         setting,
         Told(by=values),
         comparison=comparison,
-        notices=() if setting.exceeded > 0 else (_NO_DELTA,),
+        notices=() if setting.known > 0 else (_NO_DELTA,),
     )
 
 
@@ -218,6 +222,7 @@ def answer(
 ) -> Identifiability:
     """All lines of the table, in the order in which they are read."""
     sentences = sentences or {}
+    routes = [replace(route, exceeded=setting.exceeded_by(route.promise)) for route in routes]
     epsilon = epsilon_figure(
         routes, setting, told, sentence=sentences.get("epsilon", "") if is_goal else None
     )
@@ -231,7 +236,7 @@ def answer(
         figures=tuple(figures),
         prior=setting.prior,
         delta=setting.delta,
-        exceeded=setting.exceeded,
+        exceeded=routes[0].exceeded,
         false_positive_rate=setting.false_positive_rate,
         releases=setting.releases,
         comparison=comparison,

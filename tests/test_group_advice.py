@@ -1,0 +1,103 @@
+"""What docs/groups.md advises for persons of k rows, against the δ(ε) that a person then has."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance.line import Line, divergence, pair
+from expost.accounting import gaussian_delta
+from expost.losses import Logistic
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
+from expost.mechanisms.group_promise import group_guarantee
+from expost.risk import epsilon_from_mu, mu_from_epsilon
+
+PAGE = Path(__file__).parent.parent / "docs" / "groups.md"
+EPSILON, DELTA = 1.0, 1e-5
+SIZES = (2, 8)
+
+
+def constants(epsilon, delta, penalty=1.0):
+    """At ``penalty`` = λ, of 100 rows on a line."""
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "noise": "laplace" if delta is None else "gaussian",
+        "loss": Logistic(),
+        "regularization": penalty / 100,
+        "rows": 100,
+        "dimension": 1,
+    }
+
+
+def persons_delta(how, k, tilt, noise=1.0):
+    """δ(1) of k equal rows, σ × ``noise``; 10⁵ rows next to 0 add ``tilt`` to the gradient."""
+    count = 100_000
+    line = Line(
+        x=np.array([1.0, -2 * tilt / count]),
+        y=np.ones(2),
+        times=np.array([k, count]),
+        loss="logistic",
+        penalty_sum=how.penalty_sum,
+        noise="gaussian",
+        unit=noise * how.resolution,
+    )
+    p, q = pair(line, line.without_first())
+    return max(divergence(p, q, EPSILON), divergence(q, p, EPSILON))
+
+
+def published(start):
+    """The figures of the table's line that begins with ``start``, in units of δ, k = 2 and 8."""
+    line = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {start}"))
+    return [float(cell.replace(",", "")) for cell in re.findall(r"([0-9.,]+) δ", line)]
+
+
+@pytest.mark.parametrize("k", SIZES)
+@pytest.mark.parametrize("mechanism", [OutputPerturbation, ObjectivePerturbation])
+def test_pure_noise_at_a_share_of_epsilon_keeps_epsilon(mechanism, k):
+    how = mechanism(**constants(EPSILON / k, None))
+    found = group_guarantee(how, k)
+    assert found.epsilon(0.0) == pytest.approx(EPSILON, rel=1e-12)
+    assert found.delta(EPSILON * (1 + 1e-12)) == 0.0
+
+
+@pytest.mark.parametrize("k", SIZES)
+def test_k_times_the_noise_on_a_minimiser_keeps_epsilon_and_delta(k):
+    """And ε/k at the same δ does not: the page has by how much."""
+    smaller = epsilon_from_mu(mu_from_epsilon(EPSILON, delta=DELTA) / k, delta=DELTA)
+    assert smaller < EPSILON / k
+    row = OutputPerturbation(**constants(EPSILON, DELTA))
+    how = OutputPerturbation(**constants(smaller, DELTA))
+    assert how.resolution == pytest.approx(k * row.resolution, rel=1e-6)
+    assert group_guarantee(how, k).delta(EPSILON) == pytest.approx(DELTA, rel=1e-5)
+    share = OutputPerturbation(**constants(EPSILON / k, DELTA))
+    mu = k * share.sensitivity / share.resolution
+    times = gaussian_delta(EPSILON, mu) / DELTA
+    assert times == pytest.approx({2: 2.55, 8: 12.26}[k], abs=0.01)
+    shown = published("output perturbation, Gaussian, with ε/k")[SIZES.index(k)]
+    assert times == pytest.approx(shown, abs=0.05)
+
+
+@pytest.mark.parametrize("k", SIZES)
+def test_k_times_the_noise_on_an_objective_does_not_keep_delta(k):
+    """The determinant of k rows stays; where λ is large it hardly counts."""
+    how = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty=1e-3))
+    assert how.is_raised
+    worst = max(persons_delta(how, k, tilt, noise=k) for tilt in np.linspace(0, 60, 61)) / DELTA
+    assert worst > 30
+    shown = published("objective perturbation, Gaussian, with k times")[SIZES.index(k)]
+    assert shown <= worst <= 1.05 * shown
+    large = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty=3.0))
+    least = max(persons_delta(large, k, tilt, noise=k) for tilt in np.linspace(0, 60, 61)) / DELTA
+    assert 0.9 < least < 1.05
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("k", SIZES)
+def test_shares_of_both_keep_both_on_an_objective(k, penalty):
+    share = DELTA * math.expm1(EPSILON / k) / math.expm1(EPSILON)
+    how = ObjectivePerturbation(**constants(EPSILON / k, share, penalty))
+    assert group_guarantee(how, k).delta(EPSILON * (1 + 1e-12)) == pytest.approx(DELTA, rel=1e-9)
+    assert max(persons_delta(how, k, tilt) for tilt in np.linspace(0, 60, 31)) <= DELTA
