@@ -59,8 +59,8 @@ _DRAFT = ".part"
 class Desk(Protocol):
     """Who keeps the list of an output folder's files (:mod:`expost._jobs.workspace`)."""
 
-    def holds(self, folder: Directory) -> bool:
-        """Whether this is its folder."""
+    def holds(self, folder: Directory, name: str) -> bool:
+        """Whether it lists a file of this name in this folder."""
 
     def drafts(self) -> AbstractContextManager[Directory]:
         """Open the folder in which files are written before they appear."""
@@ -98,7 +98,7 @@ def write_with(
     with parent_of(path) as folder:
         _check_regular(folder, path)
         desk = _DESK.get()
-        if desk is not None and not desk.holds(folder):
+        if desk is not None and not desk.holds(folder, path.name):
             desk = None
         with nullcontext(folder) if desk is None else desk.drafts() as place:
             draft, whole = place.draft_name(path.name, _DRAFT), False
@@ -168,7 +168,7 @@ def adopt(
     with parent_of(path) as folder, parent_of(draft) as place:
         _check_regular(folder, path)
         desk = _DESK.get()
-        if desk is not None and desk.holds(folder):
+        if desk is not None and desk.holds(folder, path.name):
             desk.list_file(path.name, place, draft.name)
         _appear(place, draft.name, folder, path.name, audience, before)
 

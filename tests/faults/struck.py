@@ -248,7 +248,9 @@ class Commands:
     """The commands that are struck; each is run once, undisturbed."""
 
     def __init__(self, nursery, rows: Path, model: Path, folder: Path) -> None:
-        common = (rows, "--target", "y", "--id", "key", "--engine", "local:2")
+        table = (rows, "--target", "y", "--id", "key")
+        common = (*table, "--engine", "local:2")
+        tree = "sklearn.tree.DecisionTreeClassifier:max_depth=3"
         sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
         self._nursery, self._folder = nursery, folder
         self._commands = {
@@ -257,6 +259,12 @@ class Commands:
             "epsilon": ("epsilon", *common, *sweep),
             "publish": ("publish", *common, "--model", model),
             "publish, data-dependent": ("publish", *common, "--model", model, *SPENDS),
+            "profile, in memory": ("profile", *table, "--seed", 1),
+            "profile, in memory, no seed": ("profile", *table),
+            "epsilon, in memory": ("epsilon", *table, *sweep),
+            "publish, in memory": ("publish", *table, "--model", model),
+            "publish, in memory, data-dependent": ("publish", *table, "--model", model, *SPENDS),
+            "audit": ("audit", *table, "--estimator", tree, "--references", 4, "--seed", 1),
         }
         self._done: dict[str, Undisturbed] = {}
 

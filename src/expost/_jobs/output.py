@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from expost._directory import RUN
+from expost._files import drafts
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -87,7 +88,8 @@ def holds_anything(out: Path) -> bool:
     """Whether a folder holds anything but the remains of a run that has no state, and its list."""
     if not out.is_dir():
         return False
-    remains = [out / name for name in os.listdir(out) if name != MANIFEST]
+    lists = {MANIFEST, *(path.name for path in drafts(out / MANIFEST))}
+    remains = [out / name for name in os.listdir(out) if name not in lists]
     return any(path.name != RUN or path.is_symlink() or begun(out) for path in remains)
 
 

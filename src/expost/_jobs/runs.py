@@ -88,13 +88,13 @@ class Run:
 
     @property
     def has_results(self) -> bool:
-        """Whether anything would be lost with it: a release above all, that may be in a ledger.
-
-        One that lies in the output folder, and is not kept by this run, is another run's.
-        """
-        drawn = any((self.folder / name).exists() for name in RELEASES)
+        """Whether anything would be lost with it: a release above all, that may be in a ledger."""
+        kept = [self.folder / name for name in RELEASES]
+        results = [self.out / name for name in self.workspace.written]
         steps = ("*/part-*", "*/reference-*")
-        return drawn or any(path for step in steps for path in self.folder.glob(step))
+        return any(path.exists() for path in (*kept, *results)) or any(
+            path for step in steps for path in self.folder.glob(step)
+        )
 
 
 def kept_in(out: Path, salt: str, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
@@ -157,15 +157,15 @@ def running(
         try:
             run = run or _new(workspace, task, blocks)
             yield run
+            workspace.finish(digest)
+            workspace.clear_run()
         except BaseException as error:
-            if run is not None and run.has_results:
+            if begun(out) and run is not None and run.has_results:
                 error.add_note(_RESUME)
-            else:
+            elif workspace.finished_task != digest:
                 with suppress(OSError):
                     workspace.clear_run()
             raise
-        workspace.finish(digest)
-        workspace.clear_run()
 
 
 def _finished(out: Path) -> AlreadyFinished:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from expost._directory import RUN, Directory, kind_of
-from expost._files import listed_by, read_json, settle, write_json
+from expost._files import drafts, listed_by, read_json, settle, write_json
 from expost._jobs.output import MANIFEST, RELEASES, RESULTS, STATE, check_place
 from expost._ledger import NAME as LEDGER
 from expost._store import MANIFEST as PARTS
@@ -44,11 +44,15 @@ _DRAFT = re.compile(r"\.(.+)\.[^.]+\.part")
 
 
 class Workspace:
-    """An output folder that this process alone works in."""
+    """An output folder that this process alone works in; ``written`` names what it has listed."""
 
     def __init__(self, out: Path, folder: Directory, run: Directory) -> None:
+        self.written: set[str] = set()
         self.out, self._folder, self._run = out, folder, run
         self._files, self._steps, self._task = _read_manifest(out / MANIFEST, folder)
+        for path in drafts(out / MANIFEST):
+            # A process that held the folder before was killed while it wrote the list.
+            folder.unlink(path.name)
 
     # -- what it holds ---------------------------------------------------------------------------
 
@@ -101,17 +105,20 @@ class Workspace:
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove results of these names that expost wrote, and no release."""
-        for name in names:
-            if name in self._files and name not in RELEASES:
-                self._check_own(name)
-                status = self._folder.status(name)
-                if status is not None and stat.S_ISDIR(status.st_mode):
-                    remove_store(self._folder, name)
-                else:
-                    self._folder.unlink(name)
-                del self._files[name]
-                self._task = None
-                self._save()
+        own = [name for name in names if name in self._files and name not in RELEASES]
+        for name in own:
+            self._check_own(name)
+        for name in own:
+            status = self._folder.status(name)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                remove_store(self._folder, name)
+            else:
+                self._folder.unlink(name)
+            del self._files[name]
+            self.written.discard(name)
+        if own:
+            self._task = None
+            self._save()
 
     def remove_results(self, *, keep: Iterable[Path] = ()) -> None:
         """Remove the results of an earlier run, which among new ones would be read as theirs."""
@@ -148,14 +155,14 @@ class Workspace:
 
     # -- its list (expost._files.Desk) -----------------------------------------------------------
 
-    def holds(self, folder: Directory) -> bool:
-        """Whether this is its folder."""
-        return self._folder.is_same(folder)
+    def holds(self, folder: Directory, name: str) -> bool:
+        """Whether it lists a file of this name in this folder; its own list it does not."""
+        return name != MANIFEST and self._folder.is_same(folder)
 
     @contextmanager
     def drafts(self) -> Iterator[Directory]:
         """Open the folder in which files are written before they appear."""
-        self._run.make(DRAFTS)
+        self._make(DRAFTS)
         with self._run.folder(DRAFTS) as folder:
             yield folder
 
@@ -171,6 +178,7 @@ class Workspace:
         others = tuple(known for known in self._files.get(name, ()) if known != checksum)
         # The file that it replaces may still be there after a crash.
         self._files[name], self._task = (*others, checksum), None
+        self.written.add(name)
         self._save()
 
     def _save(self) -> None:
@@ -224,7 +232,7 @@ class Workspace:
     def check_run(self) -> None:
         """Refuse a run's folder that holds anything else than expost's."""
         for name in self._run.names():
-            if name not in (*self._steps, _LOCK, DRAFTS) and not self._is_draft(name):
+            if name not in (*self._steps, _LOCK) and not self._is_draft(name):
                 raise self._foreign(name)
             status = self._run.status(name)
             if status is not None and stat.S_ISDIR(status.st_mode):
@@ -254,8 +262,7 @@ class Workspace:
 
     def clear_run(self) -> None:
         """Remove what a run has kept, its state first: without that it is no run."""
-        self._run.unlink(STATE)
-        for name in self._steps:
+        for name in sorted(self._steps, key=lambda name: name != STATE):
             status = self._run.status(name)
             if status is not None and stat.S_ISDIR(status.st_mode):
                 _empty(self._run, name)
@@ -268,11 +275,18 @@ class Workspace:
         self._drop_absent()
         self._save()
 
+    def clear_drafts(self) -> None:
+        """Remove the drafts of a command that keeps no state."""
+        if self._steps and not _has_state(self._run):
+            with suppress(OSError):
+                self.clear_run()
+
     def _drop_absent(self) -> None:
         """Drop from the list what never appeared, or is gone."""
         for name in [*self._files]:
             if self._folder.status(name) is None:
                 del self._files[name]
+                self.written.discard(name)
 
     def finish(self, task: str | None) -> None:
         """Forget what earlier runs wrote: of each file one version is left."""
@@ -376,7 +390,7 @@ def _locked(out: Path) -> Iterator[Workspace]:
         try:
             out.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(Directory.open(out))
-            run, lock = _lock(folder)
+            run, lock, made = _lock(folder)
         except OSError as error:
             raise InvalidInput(
                 f"out={str(out)!r}: cannot be written to ({error.strerror or error}); free some"
@@ -385,10 +399,13 @@ def _locked(out: Path) -> Iterator[Workspace]:
         stack.callback(os.close, lock)
         stack.enter_context(run)
         try:
-            yield Workspace(out, folder, run)
+            workspace = Workspace(out, folder, run)
+            try:
+                yield workspace
+            finally:
+                workspace.clear_drafts()
         finally:
-            if run.status(STATE) is None:
-                _tidy(folder, run)
+            _tidy(folder, run, made=made)
 
 
 def _empty(run: Directory, name: str) -> None:
@@ -402,18 +419,23 @@ def _empty(run: Directory, name: str) -> None:
         run.rmdir(name)
 
 
-def _tidy(folder: Directory, run: Directory) -> None:
-    """Remove the run's own folder, unless something is kept in it."""
+def _has_state(run: Directory) -> bool:
+    status = run.status(STATE)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _tidy(folder: Directory, run: Directory, *, made: bool) -> None:
+    """Remove the lock that was ``made``, or is all there is, and the run's folder if empty."""
     with suppress(OSError):
-        if run.status(DRAFTS) is not None:
-            _empty(run, DRAFTS)
-        if run.names() == [_LOCK]:
+        status = run.status(_LOCK)
+        alone = run.names() == [_LOCK] and status is not None and status.st_size == 0
+        if alone or (made and not _has_state(run)):
             run.unlink(_LOCK)
             folder.rmdir(RUN)
 
 
-def _lock(folder: Directory) -> tuple[Directory, int]:
-    """The run's folder, and the lock in it, held: it is that of the folder that is there now."""
+def _lock(folder: Directory) -> tuple[Directory, int, bool]:
+    """The run's folder, the lock in it, held, and whether it was made here."""
     while True:
         folder.make(RUN)
         try:
@@ -422,6 +444,7 @@ def _lock(folder: Directory) -> tuple[Directory, int]:
             # The process that worked here has just finished.
             continue
         try:
+            made = run.status(_LOCK) is None
             handle = run.open_file(_LOCK, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             run.close()
@@ -438,6 +461,7 @@ def _lock(folder: Directory) -> tuple[Directory, int]:
                 f"out={str(folder.path)!r}: another process is at work here; wait for its end, or"
                 " name another folder."
             ) from None
+        # It must be the lock of the folder that is there now.
         status = folder.status(RUN)
         held = run.status(_LOCK)
         if (
@@ -446,7 +470,7 @@ def _lock(folder: Directory) -> tuple[Directory, int]:
             and os.path.samestat(os.fstat(handle), held)
             and run.is_at(status)
         ):
-            return run, handle
+            return run, handle, made
         os.close(handle)
         run.close()
 

@@ -1,0 +1,606 @@
+"""Output folders prepared by an attacker, or by a careless user: nothing foreign is ever lost.
+
+The program is run as users run it, in processes of its own. What must survive lies behind links, in
+folders of other users, and under the names of results.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import expost
+from evidence import record
+from expost._directory import RUN
+from expost._jobs.output import MANIFEST, RELEASES, RESULTS
+from expost._ledger import NAME, Ledger
+from expost.data import Encoding
+from faults.struck import GIVEN, SPENDS, Nursery
+
+SEED = 20261117
+FEW, MANY = 3, 50
+TREE = "sklearn.tree.DecisionTreeClassifier:max_depth=2"
+TABLE = "profile.CURATOR-ONLY.parquet"
+
+
+def state_of(folder: Path) -> dict[str, object]:
+    """Everything about a tree that an attack could change: names, kinds, modes, owners, bytes."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = None
+        if path.is_symlink():
+            content = os.readlink(path)
+        elif path.is_file():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = str(path.relative_to(folder))
+        found[name] = (status.st_mode, status.st_uid, status.st_ino, content)
+    return found
+
+
+def is_one_sentence(done) -> bool:
+    return done.err.startswith("expost: ") and done.err.count("\n") == 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, a model of it, and how each command is asked."""
+
+    nursery: Nursery
+    rows: Path
+    model: Path
+
+    def command(self, name: str, rows: Path | None = None) -> tuple[object, ...]:
+        table = (self.rows if rows is None else rows, "--target", "y", "--id", "key")
+        return {
+            "profile": ("profile", *table),
+            "profile in blocks": ("profile", *table, "--engine", "local"),
+            "profile of a model": ("profile", *table, "--model", self.model),
+            "epsilon": ("epsilon", *table, "--epsilons", "0.5,2", "--folds", 0),
+            "epsilon in blocks": (
+                *("epsilon", *table, "--epsilons", "0.5,2", "--folds", 0),
+                *("--engine", "local"),
+            ),
+            "publish": ("publish", *table, "--model", self.model),
+            "publish in blocks": ("publish", *table, "--model", self.model, "--engine", "local"),
+            "audit": ("audit", *table, "--estimator", TREE, "--references", 2),
+        }[name]
+
+    def run(self, name: str, *options: object, rows: Path | None = None, **how):
+        return self.nursery.run(*self.command(name, rows), *options, **how)
+
+
+COMMANDS = (
+    "profile",
+    "profile in blocks",
+    "profile of a model",
+    "epsilon",
+    "epsilon in blocks",
+    "publish",
+    "publish in blocks",
+    "audit",
+)
+
+
+@pytest.fixture(scope="module")
+def case(nursery, rows, tmp_path_factory) -> Case:
+    folder = tmp_path_factory.mktemp("model")
+    small = folder / "rows.parquet"
+    pq.write_table(pq.read_table(rows).slice(0, 300), small, row_group_size=100)
+    from faults.struck import publishable
+
+    return Case(nursery=nursery, rows=small, model=publishable(small))
+
+
+# -- 1. links --------------------------------------------------------------------------------------
+
+
+def _link_to_a_folder(*names: str) -> Callable[[Path, Path], None]:
+    def plant(out: Path, outside: Path) -> None:
+        path = out.joinpath(*names)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.symlink_to(outside)
+
+    return plant
+
+
+def _link_to_a_file(name: str) -> Callable[[Path, Path], None]:
+    def plant(out: Path, outside: Path) -> None:
+        (out / name).symlink_to(outside / "thesis.txt")
+
+    return plant
+
+
+def _folder_of_another_user(out: Path, outside: Path) -> None:
+    shutil.copytree(outside, out / RUN)
+    for path in (out / RUN, *(out / RUN).rglob("*")):
+        os.chown(path, 12_345, 12_345)
+
+
+def _folder_with_a_thesis(out: Path, outside: Path) -> None:
+    shutil.copytree(outside, out / RUN)
+
+
+PLANTS: dict[str, Callable[[Path, Path], None]] = {
+    "the run's folder is a link": _link_to_a_folder(RUN),
+    "drafts are a link": _link_to_a_folder(RUN, "drafts"),
+    "a step is a link": _link_to_a_folder(RUN, "losses"),
+    "a table is a link": _link_to_a_folder(TABLE),
+    "the page is a link": _link_to_a_file("report.CURATOR-ONLY.html"),
+    "the lock is a link": _link_to_a_folder(RUN, "lock"),
+    "the state is a link": _link_to_a_folder(RUN, "state.json"),
+    "the list is a link": _link_to_a_file(MANIFEST),
+    "the model is a link": _link_to_a_file("model.json"),
+    "the report is a link": _link_to_a_file("report.json"),
+    "the run's folder is another user's": _folder_of_another_user,
+    "the run's folder is none of a run": _folder_with_a_thesis,
+}
+
+
+def outside_of(folder: Path) -> Path:
+    """What an attack aims at: it bears the names of our own files, too."""
+    outside = folder / "outside"
+    (outside / "drafts").mkdir(parents=True)
+    for name in ("thesis.txt", "state.json", "lock", "model.json", "_manifest.json"):
+        (outside / name).write_text("of somebody else")
+    part = outside / f"part-000000-{64 * '0'}.parquet"
+    part.write_text("of somebody else")
+    (outside / "drafts" / ".model.json.0a1b2c3d.part").write_text("of somebody else")
+    return outside
+
+
+def attack_by_link(case: Case, folder: Path, plant: str, command: str, *options: str) -> None:
+    """Plant it, run the command, and look for any change outside, and of what was planted."""
+    outside, out = outside_of(folder), folder / "o"
+    out.mkdir()
+    PLANTS[plant](out, outside)
+    before, planted = state_of(outside), state_of(out)
+    done = case.run(command, "--out", out, *options)
+    what = (plant, command, options, done)
+    assert state_of(outside) == before, what
+    after = state_of(out)
+    assert {name: after.get(name) for name in planted} == planted, what
+    if "--force" not in options:
+        # A folder that holds a link is not empty.
+        assert done.code == 2, what
+    if done.code != 0:
+        assert done.code == 2, what
+        assert is_one_sentence(done), what
+        assert after == planted, what
+        assert not (out / NAME).exists(), what
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_no_link_and_no_foreign_folder_is_touched(case, tmp_path, plant):
+    for number, options in enumerate(((), ("--force",), ("--resume",))):
+        name = COMMANDS[(3 * number + list(PLANTS).index(plant)) % len(COMMANDS)]
+        attack_by_link(case, tmp_path / str(number), plant, name, *options)
+
+
+def test_the_attack_that_was_found_is_refused_before_anything_is_drawn(case, tmp_path):
+    outside, out = outside_of(tmp_path), tmp_path / "o"
+    out.mkdir()
+    (out / RUN).symlink_to(outside)
+    before = state_of(outside)
+    for name in COMMANDS:
+        done = case.run(name, "--out", out, "--force")
+        assert (done.code, is_one_sentence(done)) == (2, True), done
+        assert "is a symbolic link, not a folder of expost" in done.err
+        assert state_of(outside) == before
+    assert [path.name for path in out.iterdir()] == [RUN]
+
+
+def test_a_run_folder_is_made_for_its_owner_alone(case, tmp_path, monkeypatch):
+    modes = []
+    out = tmp_path / "o"
+
+    def look(*arguments, **options):
+        modes.extend(path.stat().st_mode & 0o777 for path in (out / RUN, out / RUN / "drafts"))
+        raise KeyboardInterrupt
+
+    from expost._jobs import profile
+
+    monkeypatch.setattr(profile, "_summary", look)
+    old = os.umask(0)
+    job = profile.ProfileJob(source=str(case.rows), target="y", out=out, name="rows")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            profile.run(job)
+    finally:
+        os.umask(old)
+    assert modes == [0o700, 0o700]
+
+
+# -- 2. inputs under the names of results ----------------------------------------------------------
+
+
+def _named(name: str) -> Callable[[Path, Path], Path]:
+    """The table itself lies in the folder, under the name of a result."""
+
+    def place(rows: Path, out: Path) -> Path:
+        if not name.endswith(".parquet"):
+            pyarrow.csv.write_csv(pq.read_table(rows), out / name)
+        else:
+            shutil.copyfile(rows, out / name)
+        return out / name
+
+    return place
+
+
+def _hard_link(rows: Path, out: Path) -> Path:
+    copy = out.parent / "table.parquet"
+    shutil.copyfile(rows, copy)
+    os.link(copy, out / TABLE)
+    return copy
+
+
+def _linked(rows: Path, out: Path) -> Path:
+    """The table is asked for through a link, and lies under the name of a result."""
+    shutil.copyfile(rows, out / "audit.parquet")
+    (out.parent / "table.parquet").symlink_to(out / "audit.parquet")
+    return out.parent / "table.parquet"
+
+
+def _folder(rows: Path, out: Path) -> Path:
+    (out / TABLE).mkdir()
+    shutil.copyfile(rows, out / TABLE / "part-0.parquet")
+    return out / TABLE
+
+
+def _glob(rows: Path, out: Path) -> Path:
+    shutil.copyfile(rows, out / "comparison.parquet")
+    return out / "*.parquet"
+
+
+SOURCES: dict[str, Callable[[Path, Path], Path]] = {
+    **{
+        name: _named(name)
+        for name in (
+            *("profile.parquet", "audit.parquet", "audit.json", "report.html", TABLE),
+            *("epsilon.CURATOR-ONLY.json", "summary.json", "encoding.json"),
+        )
+    },
+    "a hard link": _hard_link,
+    "through a link": _linked,
+    "a folder": _folder,
+    "a glob": _glob,
+}
+
+
+def attack_an_input(case: Case, folder: Path, source: str, command: str) -> None:
+    """Let the table lie under the name of a result, and write over an earlier run."""
+    out = folder / "o"
+    out.mkdir(parents=True)
+    rows = SOURCES[source](case.rows, out)
+    before = state_of(folder)
+    done = case.run(command, "--out", out, "--force", rows=rows)
+    what = (source, command, done)
+    assert (done.code, is_one_sentence(done)) == (2, True), what
+    assert "is read by this command, and would be lost as its result" in done.err, what
+    # Nothing was drawn, nothing is gone, nothing is left.
+    assert state_of(folder) == before, what
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_table_that_is_read_is_lost(case, tmp_path, source):
+    for number in range(2):
+        index = (list(SOURCES).index(source) + 3 * number) % len(COMMANDS)
+        attack_an_input(case, tmp_path / str(number), source, COMMANDS[index])
+
+
+def given_encoding(rows: Path) -> Encoding:
+    from expost.data import open_table
+
+    table = open_table(str(rows), columns=["a", "b", "level", "y"])
+    return Encoding.read(table, target="y", given=GIVEN)
+
+
+def test_no_other_file_that_is_read_is_lost(case, tmp_path):
+    """Encoding, ledger, holdout, model and summary, each under the name of a result."""
+    out, page = tmp_path / "o", tmp_path / "page"
+    out.mkdir()
+    encoding = given_encoding(case.rows).save(out / "encoding.json")
+    holdout = out / "audit.parquet"
+    shutil.copyfile(case.rows, holdout)
+    ledger = out / "summary.CURATOR-ONLY.json"
+    shutil.copyfile(case.model, tmp_path / "model.json")
+    assert case.nursery.run("ledger", tmp_path, "--add", tmp_path / "model.json").code == 0
+    shutil.copyfile(tmp_path / NAME, ledger)
+    asked = {
+        "encoding": (*case.command("profile")[:4], "--encoding", encoding),
+        "ledger": (*case.command("profile"), "--ledger", ledger),
+        "holdout": (*case.command("audit")[:4], "--model", case.model, "--holdout", holdout),
+    }
+    before = state_of(out)
+    for name, command in asked.items():
+        done = case.nursery.run(*command, "--out", out, "--force")
+        assert (done.code, is_one_sentence(done)) == (2, True), (name, done)
+        assert "would be lost as its result" in done.err, (name, done)
+        assert state_of(out) == before, name
+    # A page of a summary in the place of that summary, by another name.
+    assert case.nursery.run("risk", "--epsilon", 1, "--out", page).code == 0
+    (tmp_path / "named").symlink_to(page)
+    before = state_of(page)
+    asked_page = ("report", tmp_path / "named" / "summary.json", "--out", page, "--force")
+    done = case.nursery.run(*asked_page)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert state_of(page) == before
+
+
+def test_what_expost_did_not_write_is_not_written_over(case, tmp_path):
+    """A file of a result's name that no run listed, or that was changed since."""
+    out = tmp_path / "o"
+    assert case.run("profile", "--out", out, "--seed", 1).code == 0
+    for name in ("report.CURATOR-ONLY.html", "model.json", "transition.png"):
+        path = out / name
+        kept = path.read_bytes() if path.exists() else None
+        path.write_text("changed by hand")
+        before = state_of(out)
+        done = case.run("profile", "--out", out, "--force")
+        assert (done.code, is_one_sentence(done)) == (2, True), done
+        assert "that expost did not write, or that was changed since" in done.err
+        assert state_of(out) == before
+        path.unlink()
+        if kept is not None:
+            path.write_bytes(kept)
+    (out / "notes.txt").write_text("mine")
+    assert case.run("profile", "--out", out, "--force").code == 0
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_model_is_profiled_where_it_lies_and_is_not_touched(case, tmp_path):
+    out = tmp_path / "o"
+    out.mkdir()
+    shutil.copyfile(case.model, out / "model.json")
+    before = state_of(out)["model.json"]
+    command = (*case.command("profile"), "--model", out / "model.json", "--out", out, "--force")
+    for _ in range(2):
+        assert case.nursery.run(*command).code == 0
+        assert state_of(out)["model.json"] == before
+
+
+# -- 3. two runs in one folder ---------------------------------------------------------------------
+
+
+def attack_in_pairs(nurseries: list[Nursery], case: Case, folder: Path, *options: object) -> int:
+    """Run the command twice at once; how many were refused."""
+    out, ended = folder / "o", [None, None]
+    folder.mkdir(parents=True)
+
+    def run(number: int) -> None:
+        command = (*case.command("profile"), *options)
+        ended[number] = nurseries[number].run(*command, "--out", out)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    codes = sorted(done.code for done in ended)
+    assert codes == [0, 2], ended
+    (lost,) = [done for done in ended if done.code == 2]
+    assert is_one_sentence(lost), lost
+    words = "another process is at work here|is not empty|a run was begun here"
+    assert re.search(words, lost.err), lost
+    assert_consistent(case, out)
+    return 1
+
+
+def assert_consistent(case: Case, out: Path) -> None:
+    """The profile is that of model.json, which is the one release that the ledger lists."""
+    model = json.loads((out / "model.json").read_text())
+    (entry,) = Ledger.load(out / NAME).entries
+    assert entry.release == model["sha256"]
+    encoding = Encoding.from_json(model["encoding"])
+    encoded = encoding.encode_table(encoding.open(str(case.rows), id_column="key"))
+    no, yes = encoding.target.classes
+    result = expost.profile(out / "model.json", encoded.X, np.where(encoded.y > 0, yes, no))
+    kept = pq.read_table(out / TABLE)
+    by_key = dict(zip(kept["id"].to_pylist(), kept["loss"].to_pylist(), strict=True))
+    losses = [by_key[str(key)] for key in encoded.ids]
+    np.testing.assert_allclose(result.loss, losses, rtol=0, atol=1e-12)
+    assert not (out / RUN).exists()
+
+
+@pytest.fixture(scope="module")
+def nurseries(nursery):
+    second = Nursery()
+    yield [nursery, second]
+    second.close()
+
+
+def test_of_two_runs_in_one_folder_one_is_refused(nurseries, case, tmp_path):
+    for number in range(FEW):
+        attack_in_pairs(nurseries, case, tmp_path / str(number))
+
+
+# -- 6. a run's folder is not trusted --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def begun(case, tmp_path_factory) -> Path:
+    """A run in blocks that has drawn its model, listed it, and was then killed."""
+    folder = tmp_path_factory.mktemp("begun")
+    command = (*case.command("profile in blocks"), "--out", "o", "--ledger", "l.json")
+    whole = case.nursery.run(*command, cwd=folder)
+    assert whole.code == 0, whole.err
+    rng = np.random.default_rng(SEED)
+    for _ in range(100):
+        shutil.rmtree(folder / "o", ignore_errors=True)
+        (folder / "l.CURATOR-ONLY.json").unlink(missing_ok=True)
+        strike = float(rng.uniform(0, whole.seconds))
+        case.nursery.run(*command, cwd=folder, strike=strike)
+        if (folder / "o" / RUN / "losses").exists() and (folder / "o" / "model.json").exists():
+            return folder
+    raise AssertionError("never killed between the model and the end")
+
+
+def _without(name: str) -> Callable[[Path], None]:
+    return lambda run: (run / f"{name}.json").unlink()
+
+
+def _edited(name: str, edit: Callable[[dict], object]) -> Callable[[Path], None]:
+    def forge(run: Path) -> None:
+        path = run / f"{name}.json"
+        value = json.loads(path.read_text())
+        edit(value)
+        path.write_text(json.dumps(value))
+
+    return forge
+
+
+def _value(**changed: object) -> Callable[[dict], object]:
+    return lambda file: file["value"].update(changed)
+
+
+FORGERIES: dict[str, Callable[[Path], None]] = {
+    "facts: rows": _edited("facts", _value(rows=7)),
+    "facts: text": _edited("facts", _value(rows="many", look=None)),
+    "facts: content": _edited("facts", _value(content="00")),
+    "facts: fields": _edited("facts", lambda file: file["value"].pop("look")),
+    "facts: list": _edited("facts", lambda file: file.update(value=[])),
+    "facts: no seal": _edited("facts", lambda file: file.pop("seal")),
+    "model: checksum": _edited("model", _value(sha256="0" * 64)),
+    "model: number": _edited("model", _value(sha256=3)),
+    "model: empty": _edited("model", lambda file: file.clear()),
+    "model: notices": _edited("model", _value(reading=[3], fitting=None)),
+    "state: salt": _edited("state", lambda file: file.update(salt="00" * 32)),
+    "state: no salt": _edited("state", lambda file: file.update(salt=None)),
+    "state: date": _edited("state", lambda file: file.update(made=["2026"])),
+    "state: task": _edited("state", lambda file: file.update(task=None)),
+    "state: blocks": _edited("state", lambda file: file.update(blocks="yes")),
+    "state: list": lambda run: (run / "state.json").write_text("[]"),
+    "state: text": lambda run: (run / "state.json").write_text('"state"'),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_file_of_a_run_is_one_sentence_and_nothing_is_drawn(
+    case, begun, tmp_path, forgery
+):
+    folder = shutil.copytree(begun, tmp_path / "run", symlinks=True)
+    FORGERIES[forgery](folder / "o" / RUN)
+    model = (folder / "o" / "model.json").read_bytes()
+    ledger = (folder / "l.CURATOR-ONLY.json").read_bytes()
+    command = (*case.command("profile in blocks"), "--ledger", "l.json", "--resume")
+    done = case.nursery.run(*command, "--out", "o", cwd=folder)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert (folder / "o" / "model.json").read_bytes() == model
+    assert (folder / "l.CURATOR-ONLY.json").read_bytes() == ledger
+
+
+def test_a_model_that_the_ledger_lists_is_not_drawn_again_whatever_the_folder_says(
+    case, begun, tmp_path
+):
+    command = (*case.command("profile in blocks"), "--ledger", "l.json", "--resume", "--out", "o")
+    folder = shutil.copytree(begun, tmp_path / "a")
+    model = (folder / "o" / "model.json").read_bytes()
+    # The run has forgotten it: the ledger has not.
+    _without("model")(folder / "o" / RUN)
+    done = case.nursery.run(*command, cwd=folder)
+    assert done.code == 0, done.err
+    assert (folder / "o" / "model.json").read_bytes() == model
+    assert len(Ledger.load(folder / "l.CURATOR-ONLY.json")) == 1
+    # Both are gone: it is refused, and not drawn.
+    folder = shutil.copytree(begun, tmp_path / "b")
+    _without("model")(folder / "o" / RUN)
+    (folder / "o" / "model.json").unlink()
+    done = case.nursery.run(*command, cwd=folder)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert "it is not drawn a second time" in done.err
+    assert not (folder / "o" / "model.json").exists()
+    assert len(Ledger.load(folder / "l.CURATOR-ONLY.json")) == 1
+
+
+def test_neither_a_query_nor_a_password_is_kept(tmp_path):
+    from expost._jobs.profile import ProfileJob
+    from expost._jobs.streaming import task_of
+    from expost.data import Query
+
+    secret, statement = "hunter2", "SELECT * FROM people WHERE diagnosis = 'kanarie'"
+    url = f"postgresql://reader:{secret}@db.example/people"
+    job = ProfileJob(
+        source=Query(url=url, sql=statement, key="id"), target="y", out=tmp_path / "o", name="q"
+    )
+    text = json.dumps(task_of("profile", job, {"rows": 3}))
+    for word in (secret, "reader", "SELECT", "kanarie", "diagnosis"):
+        assert word not in text
+    assert "db.example" in text
+    other = ProfileJob(
+        source=Query(url=url, sql=statement + " LIMIT 3", key="id"),
+        target="y",
+        out=tmp_path / "o",
+        name="q",
+    )
+    assert task_of("profile", other, {"rows": 3}) != task_of("profile", job, {"rows": 3})
+
+
+def test_a_report_that_the_ledger_lists_is_not_drawn_again(case, tmp_path):
+    command = (*case.command("publish"), *SPENDS, "--ledger", "l.json", "--out", "o")
+    whole = case.nursery.run(*command, cwd=tmp_path)
+    assert whole.code == 0, whole.err
+    rng, ledger = np.random.default_rng(SEED + 1), tmp_path / "l.CURATOR-ONLY.json"
+    for _ in range(200):
+        shutil.rmtree(tmp_path / "o", ignore_errors=True)
+        ledger.unlink(missing_ok=True)
+        strike = float(rng.uniform(0.3, 1) * whole.seconds)
+        case.nursery.run(*command, cwd=tmp_path, strike=strike)
+        if (tmp_path / "o" / RUN / "report.json").exists() and ledger.exists():
+            break
+    else:
+        raise AssertionError("never killed after it was listed")
+    _without("report")(tmp_path / "o" / RUN)
+    done = case.nursery.run(*command, "--resume", cwd=tmp_path)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert "it is not drawn a second time" in done.err
+    assert len(Ledger.load(ledger)) == 2
+
+
+# -- fifty of each ---------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_every_attack_fifty_times(nurseries, case, tmp_path):
+    rng = np.random.default_rng(SEED)
+    options = ((), ("--force",), ("--resume",), ("--force", "--resume"))
+    for number in range(MANY):
+        plant = list(PLANTS)[number % len(PLANTS)]
+        chosen = options[int(rng.integers(len(options)))]
+        name = COMMANDS[int(rng.integers(len(COMMANDS)))]
+        attack_by_link(case, tmp_path / "link" / str(number), plant, name, *chosen)
+    for number in range(MANY):
+        source = list(SOURCES)[number % len(SOURCES)]
+        name = COMMANDS[int(rng.integers(len(COMMANDS)))]
+        attack_an_input(case, tmp_path / "input" / str(number), source, name)
+    refused = sum(
+        attack_in_pairs(nurseries, case, tmp_path / "pair" / str(number)) for number in range(MANY)
+    )
+    record(
+        "attack-folders",
+        command="pytest -m long tests/faults/test_attacked_folders.py",
+        seed=SEED,
+        figures={
+            "links and foreign folders": {"attacks": MANY, "kinds": len(PLANTS), "failures": 0},
+            "inputs under the names of results": {
+                "attacks": MANY,
+                "kinds": len(SOURCES),
+                "failures": 0,
+            },
+            "two runs in one folder": {
+                "pairs": MANY,
+                "refused in one sentence": refused,
+                "failures": 0,
+            },
+            "names that are guarded": len(RESULTS) + len(RELEASES),
+        },
+    )
