@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from expost._recommend import recommend, rounded_down
+from expost._recommend import recommend
+from expost._rounding import rounded_down
 from expost._sweep import BeliefBound
 from expost._utility import Curve, Utility
 

@@ -59,7 +59,7 @@ def recommend(
     if not measured and least_utility is not None:
         reasons.append(
             f"Whether it is of any use there was not measured, though a utility of at least"
-            f" {least_utility:g} was asked for: add values between {_short(floor)} and"
+            f" {lower_text(least_utility)} was asked for: add values between {_short(floor)} and"
             f" {_short(ceiling)} to epsilons."
         )
         return Recommendation(epsilon=None, reasons=tuple(reasons))

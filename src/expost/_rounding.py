@@ -16,8 +16,6 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
-from scipy.special import expit
-
 __all__ = [
     "LEAST_DOUBT",
     "Side",
@@ -44,6 +42,7 @@ Side = Literal["nearest", "up", "down"]
 
 # A doubt below this has no percentage: 99.99…9 % is no longer read.
 LEAST_DOUBT = 1e-6
+_LEAST_PROBABILITY = Decimal("1e-300")
 _DIRECTIONS = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
 # Enough digits for any float64 with any number of decimals that is shown.
 _CONTEXT = Context(prec=800)
@@ -155,9 +154,17 @@ def percent_at_least(probability: float | Decimal) -> str:
 
 
 def certainty_at_most(log_odds: float) -> str:
-    """An upper bound of a posterior by its log odds; 100 % only where they are infinite."""
-    doubt = max(float(expit(-log_odds)), 5e-324) if log_odds < math.inf else 0.0
-    return percent_at_most(float(expit(log_odds)), doubt)
+    """An upper bound of a posterior by its log odds; 50 % at 0, 100 % only where they are ∞."""
+    size = abs(decimal(log_odds))
+    if size.is_infinite():
+        return "100 %" if log_odds > 0 else "0 %"
+    # In decimals, with the odds of the less likely side: nothing is lost near 0, 1/2 and 1.
+    odds = (-size).exp()
+    less, more = odds / (1 + odds), 1 / (1 + odds)
+    probability, doubt = (more, less) if log_odds >= 0 else (less, more)
+    if size > 0:
+        probability = min(max(probability.next_plus(), _LEAST_PROBABILITY), Decimal(1))
+    return percent_at_most(probability, max(float(doubt), 5e-324))
 
 
 def summed_up(values: Iterable[float]) -> float:
@@ -173,13 +180,13 @@ def check_probability(probability: float | Decimal) -> None:
         raise ArithmeticError("a probability lies outside of [0, 1]")
 
 
-def plain(number: Decimal) -> str:
+def plain(number: Decimal, *, least: int = -5, most: int = 10, comma: str = ",") -> str:
     """A number without idle zeros, and without an exponent where it is of a usual size."""
     if number == 0:
         return "0"
     power = number.adjusted()
-    if -5 <= power < 10:
-        return trimmed(f"{number:,f}")
+    if least <= power < most:
+        return trimmed(f"{number:{comma}f}")
     return f"{trimmed(f'{number.scaleb(-power):f}')}e{power:+03d}"
 
 
@@ -193,10 +200,9 @@ def _bound(value: float | Decimal, digits: int, side: Side) -> str:
 
 
 def _general(value: float, digits: int, side: Side) -> str:
-    if math.isnan(value):
-        raise ArithmeticError("a figure is not a number")
-    shown = significant(value, digits, side) if math.isfinite(value) else value
-    return f"{float(shown):.{digits}g}"
+    if not math.isfinite(value):
+        return _infinite(value).replace("infinity", "inf")
+    return plain(significant(value, digits, side), least=-4, most=max(digits, 6), comma="")
 
 
 def _infinite(value: float | Decimal) -> str:

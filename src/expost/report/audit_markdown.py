@@ -78,7 +78,7 @@ def _interval(one: Interval | None) -> str:
 def _rate(one: Interval | None) -> str:
     if one is None:
         return "too few"
-    return rate_interval(one.value, one.low, one.high)
+    return escaped(rate_interval(one.value, one.low, one.high))
 
 
 def _rows(part: AuditPart) -> list[str]:
@@ -95,7 +95,7 @@ def _rows(part: AuditPart) -> list[str]:
             beyond = row.beyond_average
             cells += [
                 or_unknown(row.told_apart, percent),
-                or_unknown(row.error, percent_up),
+                escaped(or_unknown(row.error, percent_up)),
                 "unknown" if beyond is None else f"{beyond:.1f}".replace("-", "−"),
             ]
         cells.append(percent(row.as_high))

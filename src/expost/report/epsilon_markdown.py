@@ -44,7 +44,7 @@ def _cells(row: EpsilonRow) -> list[str]:
     return [
         row.epsilon_text,
         escaped(row.mark),
-        percent_up(row.belief),
+        escaped(percent_up(row.belief)),
         figure_up(row.middle),
         figure_up(row.largest),
         *scores,

@@ -32,7 +32,12 @@ def _quantiles(part: ProfilePart) -> list[str]:
         rows = [[share(q.share), figure_up(q.score)] for q in part.quantiles]
         return table((f"share of the {part.unit}s", "distance at most"), rows)
     rows = [
-        [share(q.share), figure_up(q.score), sure_text(q.score), or_unknown(q.typical, figure_up)]
+        [
+            share(q.share),
+            figure_up(q.score),
+            escaped(sure_text(q.score)),
+            or_unknown(q.typical, figure_up),
+        ]
         for q in part.quantiles
     ]
     measures = ("exposure (nats)", "attacker's certainty", "typical")

@@ -115,12 +115,12 @@ def percent(probability: float) -> str:
 
 def percent_up(probability: float) -> str:
     """An upper bound of a share, rounded up: one decimal, more near 0 and near 1."""
-    return symbols(percent_at_most(probability))
+    return symbols(percent_at_most(probability)).replace(" ", _SPACE)
 
 
 def percent_down(probability: float) -> str:
     """A lower bound of a share, rounded down: one decimal, more near 0."""
-    return symbols(percent_at_least(probability))
+    return symbols(percent_at_least(probability)).replace(" ", _SPACE)
 
 
 def share(value: float) -> str:
@@ -166,7 +166,7 @@ def upper(value: float, digits: int = 3) -> str:
 
 def sure_text(log_odds: float) -> str:
     """A belief by its log odds, rounded up; 100 % only where they are infinite."""
-    return symbols(certainty_at_most(log_odds))
+    return symbols(certainty_at_most(log_odds)).replace(" ", _SPACE)
 
 
 def interval(value: float, low: float, high: float, places: int) -> str:
