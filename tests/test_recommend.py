@@ -86,7 +86,7 @@ class TestWithoutUtility:
             assert found.epsilon == 100
             text = said(found)
             assert "does not limit ε here" in text
-            assert "0.990 at ε = 100, within 0.995" in text
+            assert "0.991 at ε = 100, within 0.995" in text
 
     def test_rows_that_never_arrive(self):
         found = recommend(Plain(high=math.inf), BOUND, 3.0, None, None)
