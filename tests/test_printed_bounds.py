@@ -34,33 +34,18 @@ from expost.report import collect, render_html, render_markdown
 from expost.report.cards import CARDS
 from expost.risk import EpsilonDelta, GaussianNoise, compare_compositions
 from expost.types import Neighbouring
+from read_figures import NUMBER, read
 from report.conftest import fitted
 from report.epsilon_choices import chosen
 from report.results import ledger
 
 SEEDS = range(12)
-SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
-NUMBER = (
-    r"(?:[<>]\s)?[-−]?(?:10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?(?:\s×\s10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?)"
-    r"(?:\s?%)?"
-)
 # What may stand between the word and the figure; '1 in k' and counts are no such figures.
 _LINK = r"\s+(?:ε\s=\s|epsilon\s(?:=\s)?|an ε of\s)?"
 _END = r"(?!\s(?:in|times|rows?|such|steps)\b)(?![\d⁰¹²³⁴⁵⁶⁷⁸⁹]|,\d)"
 AT_MOST = rf"(?:at most|no more than|not above|is above|proved to within|±){_LINK}?({NUMBER}){_END}"
 AT_LEAST = rf"(?:at least|no less than|≥){_LINK}({NUMBER}){_END}"
 INTERVAL = rf"({NUMBER}) \(({NUMBER}) (?:…|to) ({NUMBER})\)"
-
-
-def read(text):
-    """The number that a figure says, exactly."""
-    text = text.replace("\\", "").replace(",", "").replace("\N{NO-BREAK SPACE}", " ")
-    percent, text = text.endswith("%"), text.rstrip("% ").lstrip("<> ")
-    mantissa, times, power = text.partition(" × 10")
-    if not times and re.match(r"10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]", text):
-        mantissa, power = "1", text[2:]
-    exponent = int(power.translate(SUPERSCRIPTS)) if power else 0
-    return Decimal(mantissa.translate(SUPERSCRIPTS)).scaleb(exponent - 2 * percent)
 
 
 @dataclass

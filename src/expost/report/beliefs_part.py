@@ -18,7 +18,15 @@ from expost._groups import printable
 from expost._rounding import at_least, decimal
 from expost._row_identifiability import RowIdentifiability
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, percent_down, percent_up, sure_text, symbols, upper
+from expost.report.wording import (
+    certainty,
+    count,
+    percent_down,
+    percent_up,
+    sure_text,
+    symbols,
+    upper,
+)
 from expost.report.wording import share as share_text
 from expost.risk.wording import chance, one_in_text
 from expost.types import Audience, FloatArray, Neighbouring
@@ -86,9 +94,7 @@ class BeliefRow:
         low, high = float(expit(self.low)), float(expit(self.high))
         if high - low < _SHOWN:
             return symbols("proved to within 0.1 %")
-        return (
-            f"proved to lie from {percent_down(float(expit(self.low)))} to {sure_text(self.high)}"
-        )
+        return f"proved to lie from {percent_down(certainty(self.low))} to {sure_text(self.high)}"
 
 
 @dataclass(frozen=True, kw_only=True)
