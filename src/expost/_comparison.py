@@ -60,7 +60,7 @@ class ComparisonFigures:
         ratio = _finite(self.median_ratio)
         return [
             f"Beside the exact losses of {self.rows} rows (for the curator only)",
-            f"exact        median {self.median_exposure:.3g}, largest"
+            f"exact        median {upper_text(self.median_exposure, 3)}, largest"
             f" {nats(upper_text(self.largest_exposure, 3))}",
             f"published    median {upper_text(self.median_bound, 3)}, largest"
             f" {nats(upper_text(self.largest_bound, 3))}; the median ratio is"

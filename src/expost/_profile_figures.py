@@ -1,5 +1,6 @@
 """What is said of a profile as a whole, however its rows were worked on, and the lines of it."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,8 +118,13 @@ class ProfileFigures:
             f" {self.unit}",
             f"direction    {self.inside / self.count:.0%} of {self.unit}s show evidence that they"
             " were in the data, the others that they were not",
-            f"precision    every loss is proved to within {upper_text(self.width / 2, 2)} nats",
+            f"precision    every loss is proved to within {upper_text(self._half, 2)} nats",
         ]
+
+    @property
+    def _half(self) -> float:
+        """Half of the widest interval; ∞ where its width is not known."""
+        return math.inf if math.isnan(self.width) else self.width / 2
 
     @property
     def _certainty(self) -> str:
@@ -131,8 +137,8 @@ class ProfileFigures:
             return []
         median, largest = self.typical
         return [
-            f"typical      median {median:.3g}, largest {nats(f'{largest:.3g}')}, the mean over all"
-            " models it might be"
+            f"typical      median {upper_text(median, 3)}, largest {nats(upper_text(largest, 3))},"
+            " the mean over all models it might be"
         ]
 
     @property

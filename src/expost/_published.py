@@ -345,11 +345,11 @@ class PublishedReport(Displayed):
     def lines(self) -> list[str]:
         """The report in a few lines; it has no row to tell of."""
         how, spent = self.release.mechanism, self.spending
-        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         lines = [
             f"Privacy report, {self.kind}",
             f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
-            f" epsilon={how.epsilon:g}{delta}, n={how.rows}, d={how.dimension}",
+            f" epsilon={upper_text(how.epsilon)}{delta}, n={how.rows}, d={how.dimension}",
             f"fails        with probability at most {upper_text(self.fails_with, 3)}"
             + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
         ]

@@ -204,7 +204,7 @@ def release(found: Release) -> Display:
     if found.ball.fit_intercept:
         each = np.column_stack([each, np.atleast_1d(intercepts)])
         names.append("(intercept)")
-    how = f"{found.mechanism.loss.name}, ε = {number(found.mechanism.epsilon)}"
+    how = f"{found.mechanism.loss.name}, ε = {number_up(found.mechanism.epsilon)}"
     if len(names) > _MOST_NAMES:
         largest = np.max(np.abs(each), axis=0)
         return ranked(largest, label=how, ylabel="size of the coefficient", unit="feature")

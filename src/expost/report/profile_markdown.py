@@ -76,7 +76,7 @@ def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
             count(group.rows),
             *([] if group.persons is None else [count(group.persons)]),
             figure(group.mean),
-            figure(group.largest),
+            figure_up(group.largest),
             percent(min(group.share, 1.0)),
             percent(min(group.top_share, 1.0)),
             f"{group.lift:.1f}",
