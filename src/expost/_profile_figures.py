@@ -105,7 +105,7 @@ class ProfileFigures:
     @property
     def _noisy(self) -> list[str]:
         risk = self.worst_case_passed
-        passed = f", except with probability {upper_text(risk, 2)}" if risk > 0 else ""
+        passed = f", except with probability {upper_text(risk, 3)}" if risk > 0 else ""
         return [
             f"exposure     median {upper_text(self.middle, 3)}, 99 % {upper_text(self.late, 3)},"
             f" largest {nats(upper_text(self.largest, 3))}",
