@@ -357,17 +357,6 @@ def test_a_column_whose_name_holds_an_equals_sign():
     assert publish_job._parted("x=", []) == ("x", "")
 
 
-def test_shown_figures_are_rounded_up():
-    for number in (0.123456, 1e-6, 3e-6, 0.999, 12.34, 1.0):
-        assert number <= float(publish_job._up(number)) * (1 + 1e-9)
-        assert float(publish_job._up(number)) <= number * 1.011
-    assert publish_job._up(3e-6) == "3e-06"
-    assert publish_job._up(0.0) == "0"
-    assert publish_job._percent(0.5) == "50.0 %"
-    assert publish_job._percent(0.50001) == "50.1 %"
-    assert publish_job._percent(0.9999999) == "99.9999900000 %"
-
-
 def test_the_installed_program_answers(simple):
     done = finished([str(PROGRAM), "lookup", str(simple), *PERSON, "--label", ">50K"])
     assert done.code == 0, done.err

@@ -386,7 +386,7 @@ def test_a_person_can_read_it():
     assert lines[0].endswith("100 members and 100 others, parted 2 times")
     assert lines[2].split()[:1] == ["accuracy,"]
     assert lines[3].startswith("none")
-    assert "99.5 (94.6 … 100.0) ±6.4" in lines[3]
+    assert "99.5 (94.5 … 100.0) ±6.4" in lines[3]
     assert lines[3].endswith("—")
     assert lines[4].endswith(" 70.0")
     assert lines[5] == "! a & b"

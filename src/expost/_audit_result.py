@@ -15,6 +15,7 @@ from expost import _validate
 from expost._columns import printable
 from expost._disparity import Disparity
 from expost._files import write_bytes
+from expost._rounding import interval_text, upper_text
 from expost._table import RowTable
 from expost.attacks.evidence import Flags
 from expost.attacks.lower_bounds import LowerBound
@@ -69,7 +70,7 @@ class Correlation(NamedTuple):
     rows: int
 
     def __str__(self) -> str:
-        return f"{self.what} {self.value:.2f} ({self.low:.2f} … {self.high:.2f})"
+        return f"{self.what} {interval_text(self.value, self.low, self.high, 2)}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -224,7 +225,8 @@ class Audit(RowTable):
         verdict = "REFUTED by a proved bound" if self.promise_refuted else "not refuted"
         return [
             f"promise      {self.guarantee.describe()}: advantage at most"
-            f" {self.advantage_bound:.3g}, the best attack reached {reached.value:.3g}; {verdict}"
+            f" {upper_text(self.advantage_bound, 3)}, the best attack reached {reached.value:.3g};"
+            f" {verdict}"
         ]
 
     def key(self, row: int) -> Any:
@@ -291,7 +293,7 @@ class Audit(RowTable):
 
 
 def _line(name: str, figures: AttackFigures, width: int) -> str:
-    auc = f"{figures.auc.value:.3f} ({figures.auc.low:.3f} … {figures.auc.high:.3f})"
+    auc = str(figures.auc)
     return (
         f"{name:<{width}}  {auc:>20}  {figures.accuracy.value:>8.3f}"
         f"  {figures.advantage.value:>9.3f}  {figures.tpr_at_1_percent.value:>10.4f}"

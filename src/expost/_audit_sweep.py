@@ -12,6 +12,7 @@ from expost import _validate
 from expost._audit import audit
 from expost._audit_result import WARNING, Audit, Correlation
 from expost._display import Displayed
+from expost._rounding import fixed, interval_text
 from expost.attacks._quiet import without_warnings
 from expost.attacks.roc import Interval, figures
 from expost.errors import InvalidInput
@@ -76,10 +77,10 @@ class AuditSweep(Displayed):
         lines = [head]
         for epsilon, one in self:
             best, related = one.figures[one.best], _last(one)
-            bound = "none" if one.advantage_bound is None else f"{one.advantage_bound:.3f}"
-            shown = "" if related is None else f"{related.value:.2f}"
+            bound = "none" if one.advantage_bound is None else fixed(one.advantage_bound, 3, "up")
+            shown = ""
             if related is not None:
-                shown += f" ({related.low:.2f} … {related.high:.2f})"
+                shown = interval_text(related.value, related.low, related.high, 2)
             lines.append(
                 f"{epsilon:>8g}  {one.best:<22}  {best.auc!s:>21}  {best.advantage!s:>22}"
                 f"  {bound:>7}  {shown}"

@@ -11,7 +11,8 @@ import numpy as np
 
 from expost._files import write_bytes
 from expost._ranked import RankedProfiles
-from expost._recommend import Recommendation, rounded_down, rounded_up
+from expost._recommend import Recommendation
+from expost._rounding import lower_text, upper_text
 from expost._sweep import BeliefBound, OutputSweep, Pair, Sweep
 from expost._table import RowTable
 from expost._utility import Utility
@@ -129,8 +130,10 @@ class EpsilonChoice(RowTable):
         return self.sweep.ranked
 
     def __repr__(self) -> str:
-        found = "none" if self.recommended is None else f"{self.recommended:.4g}"
-        return f"EpsilonChoice(recommended={found}, low={self.low:.4g}, high={self.high:.4g})"
+        found = "none" if self.recommended is None else lower_text(self.recommended, 4)
+        low = "unknown" if math.isnan(self.low) else lower_text(self.low, 4)
+        high = "unknown" if math.isnan(self.high) else upper_text(self.high, 4)
+        return f"EpsilonChoice(recommended={found}, low={low}, high={high})"
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), *(f"! {notice}" for notice in self.notices)])
@@ -150,9 +153,10 @@ class EpsilonChoice(RowTable):
             f"model        {self.description}",
             answer,
             f"transition   from {_short(self.low)} (up to there all rows are protected alike) to"
-            f" {'unknown' if math.isnan(self.high) else f'{rounded_up(self.high):g}'} (nothing more"
+            f" {'unknown' if math.isnan(self.high) else upper_text(self.high, 3)} (nothing more"
             " to lose)",
-            f"belief       {belief} no row's typical belief passes {self.bound.largest:.6g}{prior}",
+            f"belief       {belief} no row's typical belief passes"
+            f" {upper_text(self.bound.largest)}{prior}",
         ]
         if self.utility is not None and self.recommended is not None:
             name, curve = self.utility.leading
@@ -240,4 +244,4 @@ def _plain(number: float) -> float | str | None:
 
 
 def _short(epsilon: float) -> str:
-    return "unknown" if math.isnan(epsilon) else f"{rounded_down(epsilon):g}"
+    return "unknown" if math.isnan(epsilon) else lower_text(epsilon, 3)

@@ -9,6 +9,7 @@ from expost._cli_lines import choice_lines, end_lines, print_json
 from expost._cli_open import show
 from expost._cli_options import MODEL, QUESTION
 from expost._cli_progress import progress
+from expost._rounding import lower_text
 
 if TYPE_CHECKING:
     from expost._jobs import epsilon as epsilon_job
@@ -193,9 +194,9 @@ def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
     summary = outcome.summary
     lines = [*outcome.choice.lines(), *choice_lines(summary)]
     choice, onward = summary.epsilon, []
-    if choice is not None and choice.command is not None:
+    if choice is not None and choice.command is not None and choice.recommended is not None:
         onward = [
-            f"Next: release a model at epsilon = {choice.recommended:g}, and profile it",
+            f"Next: release a model at epsilon = {lower_text(choice.recommended)}, and profile it",
             f"  {choice.command}",
         ]
     return [*lines, *end_lines(summary, outcome.files, onward)]

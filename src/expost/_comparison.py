@@ -11,6 +11,7 @@ from expost._columns import nats
 from expost._files import write_bytes
 from expost._privacy_profile import PrivacyProfile
 from expost._published import PublishedReport
+from expost._rounding import upper_text
 from expost._table import RowTable
 from expost.types import Audience, FloatArray
 
@@ -59,10 +60,10 @@ class ComparisonFigures:
         ratio = _finite(self.median_ratio)
         return [
             f"Beside the exact losses of {self.rows} rows (for the curator only)",
-            f"exact        median {self.median_exposure:.3g}, largest"
-            f" {nats(format(self.largest_exposure, '.3g'))}",
-            f"published    median {self.median_bound:.3g}, largest"
-            f" {nats(format(self.largest_bound, '.3g'))}; the median ratio is"
+            f"exact        median {upper_text(self.median_exposure, 3)}, largest"
+            f" {nats(upper_text(self.largest_exposure, 3))}",
+            f"published    median {upper_text(self.median_bound, 3)}, largest"
+            f" {nats(upper_text(self.largest_bound, 3))}; the median ratio is"
             f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
             f"failures     {failed} more than the bound says",
         ]

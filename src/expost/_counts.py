@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from expost import _validate
+from expost._rounding import interval_text
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
@@ -62,7 +63,7 @@ class Share:
         return upper_limit(self.hits, self.trials, (1 - self.confidence) / 2)
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} … {self.high:.3f})"
+        return interval_text(self.value, self.low, self.high, 3)
 
 
 @dataclass(frozen=True, kw_only=True)

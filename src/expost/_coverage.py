@@ -10,6 +10,7 @@ from scipy.special import betainccinv, betaincinv
 from expost import _validate
 from expost._display import Displayed
 from expost._numerics import row_blocks
+from expost._rounding import lower_text, upper_text
 from expost.errors import InvalidInput
 from expost.types import Audience, FloatArray
 
@@ -42,7 +43,7 @@ class Coverage(Displayed):
     def __str__(self) -> str:
         return (
             f"coverage  {self.probability:.4g}, {self.confidence:.4g} interval"
-            f" [{self.low:.4g}, {self.high:.4g}]\n"
+            f" [{lower_text(self.low, 4)}, {upper_text(self.high, 4)}]\n"
             f"draws     {self.inside:,} of {self.samples:,} within {self.radius:.4g}\n"
             f"{self.audience.value}: {self.audience.meaning}"
         )

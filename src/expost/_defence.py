@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from expost import _validate
+from expost._rounding import upper_text
 from expost.attacks._seeding import seeded
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
@@ -73,7 +74,8 @@ class LogisticDefence:
         if not self.epsilon < np.inf:
             return f"logistic regression, {penalty or 'Λ = 1/n'}"
         noise = "" if self.noise == "laplace" else f", {self.noise}"
-        promise = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+        promise = f"ε = {upper_text(self.epsilon)}"
+        promise += f", δ = {upper_text(self.delta)}" if self.delta else ""
         return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
 
     def attack_limit(self, X: Any, y: Any) -> float | None:

@@ -23,6 +23,7 @@ from scipy.special import stdtrit
 
 from expost._counts import Share, lower_limit, upper_limit
 from expost._files import write_bytes
+from expost._rounding import fixed, interval_text
 from expost._table import RowTable
 from expost.attacks.roc import Interval
 from expost.errors import InvalidInput
@@ -94,11 +95,11 @@ class Cell:
     def __str__(self) -> str:
         """Per cent, as in the lecture."""
         rows, repeated = self.over_rows, self.over_repetitions
-        text = f"{100 * self.value:.1f} ({100 * rows.low:.1f} … {100 * rows.high:.1f})"
+        text = interval_text(self.value, rows.low, rows.high, 1, percent=True)
         if repeated is None:
             return text
         width = max(repeated.high - self.value, self.value - repeated.low)
-        return f"{text} ±{100 * width:.1f}"
+        return f"{text} ±{fixed(width, 1, 'up', percent=True)}"
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name."""
@@ -139,7 +140,7 @@ class DefenceRow:
     @property
     def limit_in_words(self) -> str:
         """Per cent, rounded up: a limit that is shown holds."""
-        return "—" if self.limit is None else f"{math.ceil(1000 * self.limit) / 10:.1f}"
+        return "—" if self.limit is None else fixed(self.limit, 1, "up", percent=True)
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name."""

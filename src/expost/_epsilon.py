@@ -16,6 +16,7 @@ from expost._choice import EpsilonChoice
 from expost._neighbours import tight_neighbours
 from expost._question import Question, ends_of, seeds_of, values_around
 from expost._recommend import recommend
+from expost._rounding import upper_text
 from expost._sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
 from expost._sweep import OutputSweep, Sweep
 from expost._table import row_keys
@@ -255,7 +256,7 @@ def _prepared(
 def description_of(prepared: Prepared) -> str:
     """What would be released, in one line."""
     how = prepared.mechanism
-    delta = "" if how.delta is None else f", delta={how.delta:g}"
+    delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
     return (
         f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise{delta},"
         f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"

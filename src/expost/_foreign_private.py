@@ -39,6 +39,7 @@ from expost import _validate
 from expost._columns import nats
 from expost._foreign_fit import PerturbedFit
 from expost._labels import signs
+from expost._rounding import upper_text
 from expost.errors import InvalidInput
 from expost.glm import Problem
 from expost.losses import Logistic
@@ -285,7 +286,7 @@ def _promise(model: Any, fits: tuple[PerturbedFit, ...], held: float) -> list[st
     """What the reader must know of the mechanism."""
     found = []
     if held > model.epsilon:
-        most = "not bounded" if math.isinf(held) else nats(f"{held:.3g}")
+        most = "not bounded" if math.isinf(held) else nats(upper_text(held, 3))
         found.append(
             "diffprivlib takes the curvature of a row of norm q for q/4, where it is q²/4"
             f"{', and does not penalise the intercept' if model.fit_intercept else ''}: the most"

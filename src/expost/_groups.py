@@ -22,6 +22,7 @@ from scipy.stats import rankdata
 from expost import _validate
 from expost._columns import Parts, printable, read_column, read_columns
 from expost._display import Displayed
+from expost._rounding import upper_text
 from expost._tree import grow
 from expost.errors import InvalidInput
 from expost.types import Audience, FloatArray, IntArray
@@ -173,13 +174,14 @@ _FIGURES = ("share", "mean", "median", "largest", "of the top 1 %", "lift")
 
 
 def _cells(group: Group) -> tuple[str, ...]:
-    scores = (group.mean, group.median, group.largest)
     return (
         group.label,
         f"{group.rows:,}",
         *(() if group.persons is None else (f"{group.persons:,}",)),
         f"{group.share:.1%}",
-        *(f"{score:.3g}" for score in scores),
+        f"{group.mean:.3g}",
+        f"{group.median:.3g}",
+        upper_text(group.largest, 3),
         f"{group.top_share:.1%}",
         f"{group.lift:.2f}",
     )

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from expost import _validate
 from expost._privacy_profile import PrivacyProfile
+from expost._rounding import upper_text
 from expost._row_identifiability import RowIdentifiability
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
@@ -159,8 +160,10 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
     how = release.mechanism
     own = replace(asked, delta=asked.delta if asked.delta is not None else how.delta)
     kind = f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise"
-    delta = "" if how.delta is None else f", delta = {how.delta:g}"
-    what = f"{kind}, epsilon = {how.epsilon:g}{delta}" if how.is_private else f"{kind}, none of it"
+    delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
+    what = f"{kind}, none of it"
+    if how.is_private:
+        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}"
     # Its constants may follow from what was read from the rows, and the answer from them.
     return replace(of_promise(how.guarantee, own, what=what), audience=release.audience)
 

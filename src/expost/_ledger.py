@@ -23,6 +23,7 @@ from expost._content import content_of
 from expost._display import Displayed
 from expost._files import read_json, settle, write_json
 from expost._ledger_entry import Entry, entries_of, now
+from expost._rounding import summed_up
 from expost.errors import ExpostError, InvalidInput
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
 from expost.types import Audience
@@ -107,12 +108,12 @@ class Ledger(Displayed):
     @property
     def epsilon_by_addition(self) -> float:
         """Σε, infinite where a release promises nothing."""
-        return sum(entry.epsilon if entry.is_promised else math.inf for entry in self.entries)
+        return summed_up(entry.epsilon if entry.is_promised else math.inf for entry in self.entries)
 
     @property
     def delta_by_addition(self) -> float:
         """Σδ, at most 1."""
-        return min(sum(entry.delta for entry in self.entries), 1.0)
+        return min(summed_up(entry.delta for entry in self.entries), 1.0)
 
     @property
     def guarantee(self) -> Composition:

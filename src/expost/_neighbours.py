@@ -25,6 +25,7 @@ from expost._newton import newton_shifts
 from expost._numerics import ROUNDOFF, gamma, row_norms
 from expost._person_shifts import person_shifts
 from expost._persons import Persons, read_groups
+from expost._rounding import upper_text
 from expost._shifts import Shifts, SummedShifts
 from expost.errors import InvalidInput
 from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
@@ -128,7 +129,8 @@ class Neighbours(Displayed):
 
     def __str__(self) -> str:
         with np.errstate(divide="ignore", invalid="ignore"):
-            relative = np.max(self.error_bound / self.distance)
+            ratio = self.error_bound / self.distance
+            relative = float(np.max(np.where(self.error_bound == 0, 0.0, ratio)))
         whose = ""
         if self.persons is not None:
             whose = f", persons of up to {self.persons.largest} rows"
@@ -136,8 +138,8 @@ class Neighbours(Displayed):
             f"{len(self)} neighbours ({self.relation.value}{whose}) by method {self.method!r}\n"
             f"distance     median {np.median(self.distance):.3g},"
             f" largest {np.max(self.distance):.3g}\n"
-            f"error bound  largest {np.max(self.error_bound):.3g},"
-            f" largest of its distance {relative:.3g}\n"
+            f"error bound  largest {upper_text(float(np.max(self.error_bound)), 3)},"
+            f" largest of its distance {upper_text(relative, 3)}\n"
             f"{self.audience.value}: {self.audience.meaning}"
         )
 

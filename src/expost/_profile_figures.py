@@ -1,11 +1,12 @@
 """What is said of a profile as a whole, however its rows were worked on, and the lines of it."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from expost._columns import nats
+from expost._rounding import certainty_at_most, lower_text, upper_text
 from expost.types import Audience, Neighbouring
 
 __all__ = ["BELIEF", "ProfileFigures"]
@@ -85,39 +86,50 @@ class ProfileFigures:
 
     @property
     def _broken(self) -> str:
-        promised = nats(f"{self.worst_case:g}")
+        promised = nats(upper_text(self.worst_case))
         verb = "was" if promised == "1 nat" else "were"
         return (
             f"PROMISE BROKEN: {self.rows_past_promise} of {self.count} {self.unit}s"
             f" ({self.relation.value}) lose more than the {promised} that {verb} promised, one of"
-            f" them at least {self.least_exposure:.3g}"
+            f" them at least {lower_text(self.least_exposure, 3)}"
         )
 
     @property
     def _noiseless(self) -> list[str]:
         return [
             f"No noise: every loss is infinite, so {self.unit}s are ranked by how far they move θ.",
-            f"distance     median {self.middle:.3g}, largest {self.largest:.3g}",
+            f"distance     median {upper_text(self.middle, 3)}, largest"
+            f" {upper_text(self.largest, 3)}",
         ]
 
     @property
     def _noisy(self) -> list[str]:
         risk = self.worst_case_passed
-        passed = f", except with probability {risk:.1g}" if risk > 0 else ""
+        passed = f", except with probability {upper_text(risk, 3)}" if risk > 0 else ""
         return [
-            f"exposure     median {self.middle:.3g}, 99 % {self.late:.3g},"
-            f" largest {nats(f'{self.largest:.3g}')}",
+            f"exposure     median {upper_text(self.middle, 3)}, 99 % {upper_text(self.late, 3)},"
+            f" largest {nats(upper_text(self.largest, 3))}",
             *self._typical,
-            f"worst case   at most {nats(f'{self.worst_case:.3g}')} promised, {self._anyone},"
+            f"worst case   at most {nats(upper_text(self.worst_case, 3))} promised, {self._anyone},"
             f" any data{passed}"
             if self.worst_case < np.inf
             else "worst case   none is promised",
-            f"confidence   an undecided attacker is at most {expit(self.outer):.1%} sure of any"
+            f"confidence   an undecided attacker is at most {self._certainty} sure of any"
             f" {self.unit}",
             f"direction    {self.inside / self.count:.0%} of {self.unit}s show evidence that they"
             " were in the data, the others that they were not",
-            f"precision    every loss is proved to within {_up(self.width / 2):.2g} nats",
+            f"precision    every loss is proved to within {upper_text(self._half, 2)} nats",
         ]
+
+    @property
+    def _half(self) -> float:
+        """Half of the widest interval; ∞ where its width is not known."""
+        return math.inf if math.isnan(self.width) else self.width / 2
+
+    @property
+    def _certainty(self) -> str:
+        """How sure an undecided attacker gets of any of them, at most."""
+        return certainty_at_most(self.outer)
 
     @property
     def _typical(self) -> list[str]:
@@ -125,8 +137,8 @@ class ProfileFigures:
             return []
         median, largest = self.typical
         return [
-            f"typical      median {median:.3g}, largest {nats(f'{largest:.3g}')}, the mean over all"
-            " models it might be"
+            f"typical      median {upper_text(median, 3)}, largest {nats(upper_text(largest, 3))},"
+            " the mean over all models it might be"
         ]
 
     @property
@@ -134,11 +146,3 @@ class ProfileFigures:
         if self.most_rows is None:
             return "any row"
         return f"any person of up to {self.most_rows} row{'s' if self.most_rows > 1 else ''}"
-
-
-def _up(number: float) -> float:
-    """Two digits, rounded up: a bound that is shown is still a bound."""
-    if not 0 < number < np.inf:
-        return number
-    unit = 10.0 ** (np.floor(np.log10(number)) - 1)
-    return float(np.ceil(number / unit) * unit)

@@ -19,6 +19,7 @@ from expost import _form, _validate
 from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._publishable import Answer, Spending, check_publishable
+from expost._rounding import summed_up, upper_text
 from expost.data import Encoding
 from expost.errors import ExpostError, InvalidInput
 from expost.losses import Squared
@@ -285,14 +286,14 @@ class PublishedReport(Displayed):
                 model=model, gradient=None, hessian=None, sequential=model, together=model
             )
         extra = self.budget
-        delta = min(model[1] + 2 * extra.delta, 1.0)
-        added = extra.epsilon_gradient + extra.epsilon_hessian
+        delta = min(summed_up([model[1], extra.delta, extra.delta]), 1.0)
+        added = summed_up([extra.epsilon_gradient, extra.epsilon_hessian])
         return Spending(
             model=model,
             gradient=(extra.epsilon_gradient, extra.delta),
             hessian=(extra.epsilon_hessian, extra.delta),
-            sequential=(epsilon + added, delta),
-            together=(epsilon + min(self.tangent.epsilon_together, added), delta),
+            sequential=(summed_up([epsilon, added]), delta),
+            together=(summed_up([epsilon, min(self.tangent.epsilon_together, added)]), delta),
         )
 
     @property
@@ -306,18 +307,21 @@ class PublishedReport(Displayed):
         ]
         if self.exposure_bound.is_uniform:
             said.append(
-                f"The bound fails with probability at most {self.fails_with:.3g}, for all rows at"
+                f"The bound fails with probability at most {upper_text(self.fails_with, 3)}, for"
+                " all rows at"
                 " once."
             )
         else:
             said.append(
-                f"The bound fails with probability at most {self.fails_with:.3g} for a row that was"
+                f"The bound fails with probability at most {upper_text(self.fails_with, 3)} for a"
+                " row that was"
                 " fixed before the noise was drawn; it says nothing of a row that was picked after"
                 " looking at theta or at this report."
             )
         if how.noise == "laplace" and spent.model[0] < np.inf:
             said.append(
-                f"No bound is above epsilon = {spent.model[0]:g}, which the model promises."
+                f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
+                " promises."
             )
         if not spent.model[0] < np.inf:
             said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
@@ -325,9 +329,10 @@ class PublishedReport(Displayed):
             said.append("It is computed from theta and public constants: it spent nothing more.")
         else:
             said.append(
-                f"It released a gradient at epsilon = {spent.gradient[0]:g} and a Hessian at"
-                f" epsilon = {spent.hessian[0]:g}, delta = {spent.gradient[1]:g} each, beyond the"
-                f" model; another report of the same model would spend that again."
+                f"It released a gradient at epsilon = {upper_text(spent.gradient[0])} and a Hessian"
+                f" at epsilon = {upper_text(spent.hessian[0])}, delta ="
+                f" {upper_text(spent.gradient[1])} each, beyond the model; another report of the"
+                " same model would spend that again."
             )
         return tuple(said)
 
@@ -340,20 +345,22 @@ class PublishedReport(Displayed):
     def lines(self) -> list[str]:
         """The report in a few lines; it has no row to tell of."""
         how, spent = self.release.mechanism, self.spending
-        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         lines = [
             f"Privacy report, {self.kind}",
             f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
-            f" epsilon={how.epsilon:g}{delta}, n={how.rows}, d={how.dimension}",
-            f"fails        with probability at most {self.fails_with:.3g}"
+            f" epsilon={upper_text(how.epsilon)}{delta}, n={how.rows}, d={how.dimension}",
+            f"fails        with probability at most {upper_text(self.fails_with, 3)}"
             + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
         ]
         if spent.gradient is not None and spent.hessian is not None:
             lines += [
-                f"spent        epsilon {spent.gradient[0]:g} for the gradient, {spent.hessian[0]:g}"
-                f" for the Hessian, delta {spent.gradient[1]:g} each",
-                f"in all       epsilon {spent.sequential[0]:.4g} by addition,"
-                f" {spent.together[0]:.4g} composed, delta {spent.sequential[1]:.3g}",
+                f"spent        epsilon {upper_text(spent.gradient[0])} for the gradient,"
+                f" {upper_text(spent.hessian[0])} for the Hessian, delta"
+                f" {upper_text(spent.gradient[1])} each",
+                f"in all       epsilon {upper_text(spent.sequential[0], 4)} by addition,"
+                f" {upper_text(spent.together[0], 4)} composed, delta"
+                f" {upper_text(spent.sequential[1], 3)}",
             ]
         else:
             lines.append("spent        nothing beyond the model")

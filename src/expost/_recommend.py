@@ -15,14 +15,14 @@ None      where no ε keeps every bound: the sentences say which one fails and b
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 import numpy as np
 
+from expost._rounding import fixed, lower_text, upper_text
 from expost._sweep import BeliefBound, Sweep
 from expost._utility import Utility
 
-__all__ = ["Recommendation", "recommend", "rounded_down", "rounded_up"]
+__all__ = ["Recommendation", "recommend"]
 
 # Where the belief is shown that even the smallest ε leaves.
 _NEXT_TO_NOTHING = 1e-6
@@ -59,7 +59,7 @@ def recommend(
     if not measured and least_utility is not None:
         reasons.append(
             f"Whether it is of any use there was not measured, though a utility of at least"
-            f" {least_utility:g} was asked for: add values between {_short(floor)} and"
+            f" {lower_text(least_utility)} was asked for: add values between {_short(floor)} and"
             f" {_short(ceiling)} to epsilons."
         )
         return Recommendation(epsilon=None, reasons=tuple(reasons))
@@ -148,15 +148,18 @@ def _trouble(sweep: Sweep, bound: BeliefBound, limit: float) -> str | None:
     if not limit > 0:
         least = float(sweep.belief(bound, np.array([_NEXT_TO_NOTHING]))[0])
         return (
-            f"No ε keeps {_whose(bound)} at {bound.largest:.6g}: however small ε is, that much"
-            f" cannot be vouched for; at ε = {_NEXT_TO_NOTHING:g} it may be {least:.6g},"
-            f" {least - bound.largest:.2g} more. Take a smaller δ if there is one, a larger"
+            f"No ε keeps {_whose(bound)} at {upper_text(bound.largest)}: however small ε is, that"
+            " much"
+            f" cannot be vouched for; at ε = {_NEXT_TO_NOTHING:g} it may be {upper_text(least)},"
+            f" {upper_text(least - bound.largest, 2)} more. Take a smaller δ if there is one, a"
+            " larger"
             " regularization, or a larger max_belief."
         )
     if not np.fmin(sweep.high, limit) < math.inf:
         return (
             "Nothing limits ε: no row moves the model so far that its typical belief could pass"
-            f" {bound.largest:.6g}, and fewer rows than were asked for ever reach a second regime."
+            f" {upper_text(bound.largest)}, and fewer rows than were asked for ever reach a second"
+            " regime."
         )
     return None
 
@@ -182,7 +185,7 @@ def _range_sentences(sweep: Sweep) -> list[str]:
         )
     elif sweep.high < math.inf:
         above = (
-            f"above ε = {rounded_up(sweep.high):g} no more privacy is lost to speak of, for there"
+            f"above ε = {upper_text(sweep.high, 3)} no more privacy is lost to speak of, for there"
             " is hardly any left"
         )
     else:
@@ -199,7 +202,7 @@ def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[
         at_low = float(sweep.belief(bound, np.array([sweep.low]))[0])
         return [
             f"The belief decides: up to ε = {_short(ceiling)} {whose} stays within"
-            f" {bound.largest:.6g}.",
+            f" {upper_text(bound.largest)}.",
             f"The transition lies above that, and begins where that belief is already"
             f" {at_low:.3f}: the shape of the profile would not tell you to stop so soon, the size"
             " of the losses does.",
@@ -208,12 +211,13 @@ def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[
         where = " inside the transition" if sweep.low <= ceiling < sweep.high else ""
         return [
             f"The belief decides{where}: up to ε = {_short(ceiling)} {whose} stays"
-            f" within {bound.largest:.6g}."
+            f" within {upper_text(bound.largest)}."
         ]
     at_high = float(sweep.belief(bound, np.array([sweep.high]))[0])
     return [
-        f"The belief does not limit ε here: {whose} is {at_high:.3f} at ε = {_short(ceiling)},"
-        f" within {bound.largest:.6g}."
+        f"The belief does not limit ε here: {whose} is {fixed(at_high, 3, 'up')} at ε ="
+        f" {_short(ceiling)},"
+        f" within {upper_text(bound.largest)}."
     ]
 
 
@@ -256,21 +260,5 @@ def _short_of(
     return sentences
 
 
-def rounded_down(epsilon: float) -> float:
-    """Three digits, never more than ``epsilon``: what may be typed in its place."""
-    if not 0 < epsilon < math.inf:
-        return epsilon
-    exact = Decimal(repr(float(epsilon)))
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_DOWN))
-
-
-def rounded_up(epsilon: float) -> float:
-    """Three digits, never less than ``epsilon``."""
-    if not 0 < epsilon < math.inf:
-        return epsilon
-    exact = Decimal(repr(float(epsilon)))
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 2), rounding=ROUND_UP))
-
-
 def _short(epsilon: float) -> str:
-    return f"{rounded_down(epsilon):g}"
+    return lower_text(epsilon, 3)

@@ -19,16 +19,15 @@ from scipy.special import expit, logit
 from expost import _validate
 from expost._columns import printable
 from expost._files import write_bytes
+from expost._rounding import at_most, certainty_at_most, percent_at_most
 from expost._table import RowTable
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.risk.wording import (
     advantage_sentence,
-    at_most,
     belief_sentence,
     chance,
     chosen_percent,
-    percent,
 )
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
@@ -267,7 +266,7 @@ class RowIdentifiability(RowTable):
             f"in words     {self._headline(surest)}",
             f"belief       {self._belief_line()}",
             f"above        {self._share_line()}",
-            f"either way   at most {_sure(either)} sure of any {self.unit}, in or out",
+            f"either way   at most {certainty_at_most(either)} sure of any {self.unit}, in or out",
             f"advantage    {self._advantage_line()}",
             f"worst case   {self._worst_case_line()}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -286,7 +285,7 @@ class RowIdentifiability(RowTable):
     def _belief_line(self) -> str:
         # Of losses, and no means of two of them: beliefs are all 1 in float64 past some loss.
         quantiles = np.quantile(self._highest_loss, [0.5, 0.99, 1.0], method="higher")
-        middle, late, most = (_sure(self._log_odds(float(loss))) for loss in quantiles)
+        middle, late, most = (certainty_at_most(self._log_odds(float(loss))) for loss in quantiles)
         return (
             f"median {middle}, 99 % of {self.unit}s up to {late}, largest {most}"
             f" ({self.unit} {printable(self.key(self.row))})"
@@ -319,9 +318,10 @@ class RowIdentifiability(RowTable):
         passed = f" except with a chance of {chance(worst.failure)}" if worst.failure > 0 else ""
         known = "nothing is promised, which" if worst.promise == "nothing" else worst.promise
         return (
-            f"{known} allows a belief of {_sure(self._log_odds(self.losses.worst_case))}{passed},"
+            f"{known} allows a belief of"
+            f" {certainty_at_most(self._log_odds(self.losses.worst_case))}{passed},"
             f" an advantage of {at_most(worst.advantage)}, and"
-            f" {percent(worst.true_positive_rate)} of members found where"
+            f" {percent_at_most(worst.true_positive_rate)} of members found where"
             f" {chosen_percent(worst.false_positive_rate)} of others are taken for them"
         )
 
@@ -372,12 +372,6 @@ class RowIdentifiability(RowTable):
 def _known(values: FloatArray, unknown: float) -> FloatArray:
     """``values`` with what is not a number taken for the exposed end."""
     return np.where(np.isnan(values), unknown, values)
-
-
-def _sure(log_odds: float) -> str:
-    """A belief by its log odds, rounded up; 100 % only where they are infinite."""
-    doubt = float(expit(-log_odds))
-    return percent(float(expit(log_odds)), max(doubt, 5e-324) if log_odds < np.inf else 0.0)
 
 
 def belief_levels(prior: float) -> tuple[float, ...]:

@@ -61,6 +61,7 @@ import numpy as np
 from expost import _validate
 from expost._display import Displayed
 from expost._numerics import gauss_legendre
+from expost._rounding import lower_text, upper_text
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.types import Audience, FloatArray
 
@@ -260,8 +261,8 @@ class SelectionCost(Displayed):
         return (
             f"Private choice among {len(self.probabilities)}: the best with probability"
             f" {self.best_probability:.3g}, {self.expected_shortfall:.3g} of the score lost on"
-            f" average, at most {self.shortfall_bound:.3g} with probability"
-            f" {1 - self.failure:.3g}. ({self.audience.meaning})"
+            f" average, at most {upper_text(self.shortfall_bound, 3)} with probability"
+            f" {lower_text(1 - self.failure, 3)}. ({self.audience.meaning})"
         )
 
 

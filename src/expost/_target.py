@@ -9,6 +9,7 @@ import numpy as np
 from expost import _validate
 from expost._neighbours import Neighbours, tight_neighbours
 from expost._persons import Persons
+from expost._rounding import upper_text
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
 from expost.mechanisms import (
@@ -183,9 +184,10 @@ class Target:
     def describe(self) -> str:
         how = self.mechanism
         noise = f"{how.noise} noise" if how.is_private else "no noise"
-        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         return (
-            f"{how.loss.name} by {how.kind} perturbation, {noise}, epsilon={how.epsilon:g}{delta},"
+            f"{how.loss.name} by {how.kind} perturbation, {noise},"
+            f" epsilon={upper_text(how.epsilon)}{delta},"
             f" regularization={how.total_regularization:.4g}, n={how.rows}, d={how.dimension}"
         )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from expost import _validate
 from expost._privacy_profile import PrivacyProfile
+from expost._rounding import upper_text
 from expost._table import RowTable, row_keys
 from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
@@ -63,7 +64,7 @@ def transcript_profile(
     if np.any(transcript.unseen):
         said.append(
             f"At most steps only the batch's gradients were computed: a row's interval fails with"
-            f" probability {UNSEEN_FAILS:g} at most."
+            f" probability {upper_text(UNSEEN_FAILS)} at most."
         )
     if not promised:
         said.append(NO_PROMISE)
@@ -103,7 +104,8 @@ class IndividualEpsilon(RowTable):
         if self.filtered:
             return (
                 f"The filter promises that no row of any data spends more than"
-                f" {self.worst_case:.3g}; what a row did spend is an account after the fact."
+                f" {upper_text(self.worst_case, 3)}; what a row did spend is an account after the"
+                " fact."
             )
         return (
             "An account after the fact, not a promise: a row's gradients depend on the noise, and"
@@ -116,12 +118,13 @@ class IndividualEpsilon(RowTable):
 
     def lines(self) -> list[str]:
         """A few readable lines."""
-        middle, late = np.quantile(self.epsilon, [0.5, 0.99])
+        middle, late = map(float, np.quantile(self.epsilon, [0.5, 0.99], method="higher"))
         return [
             f"Individual epsilon of {len(self)} rows at delta = {self.delta:g}",
-            f"rows         median {middle:.3g}, 99 % up to {late:.3g}, largest"
-            f" {np.max(self.epsilon):.3g}",
-            f"worst case   {self.worst_case:.3g}, any row, any data",
+            f"rows         median {upper_text(middle, 3)}, 99 % up to {upper_text(late, 3)},"
+            " largest"
+            f" {upper_text(float(np.max(self.epsilon)), 3)}",
+            f"worst case   {upper_text(self.worst_case, 3)}, any row, any data",
             f"meaning      {self.meaning}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
         ]

@@ -36,6 +36,7 @@ import numpy as np
 from expost import _validate
 from expost._display import Displayed
 from expost._numerics import row_blocks
+from expost._rounding import upper_text
 from expost._selection import METHODS, byte_source, draw_index, simulation_generator
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS, Prepared
@@ -87,16 +88,17 @@ class SelectedRegularization(Displayed):
     def __repr__(self) -> str:
         return (
             f"SelectedRegularization(regularization={self.regularization:g},"
-            f" index={self.index}, epsilon={self.epsilon:g}, model={self.release!r})"
+            f" index={self.index}, epsilon={upper_text(self.epsilon)}, model={self.release!r})"
         )
 
     def __str__(self) -> str:
-        delta = "" if self.delta is None else f", delta={self.delta:g}"
+        delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
         return "\n".join(
             [
                 f"regularization={self.regularization:g}, candidate {self.index + 1} of"
                 f" {len(self.candidates)}, chosen by {self.method}",
-                f"spent: epsilon={self.epsilon:g}{delta} in total, for this choice and its model",
+                f"spent: epsilon={upper_text(self.epsilon)}{delta} in total, for this choice and"
+                " its model",
                 f"model: {self.release!r}, of {self.part_rows[self.index]} of"
                 f" {sum(self.part_rows)} rows; {self.part_rows[-1]} others judged the candidates",
                 "a fit of all rows with this regularization spends its own epsilon on top",

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,7 @@ from expost._sampled import SampledSweep
 from expost._sweep import BeliefBound
 from expost.errors import SeededReleaseWarning
 from expost.report.slider import SHARES
+from read_figures import read
 from report.epsilon_choices import chosen
 
 CASES = {
@@ -99,6 +101,30 @@ def near(wanted):
         name: pytest.approx(value, rel=1e-6 if name != "wrong" else max(1e-6, 1e-9 * value))
         for name, value in wanted.items()
     }
+
+
+def read_shown(page):
+    """Pairs of what stands in the page and the figure in full, of what has one."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    found = page.locator("[data-slider] output").evaluate_all(
+        "all => all.map(one => [one.textContent, one.dataset.value])"
+    )
+    return [
+        (text, read(text.removeprefix("1 time in ")), Decimal(value))
+        for text, value in found
+        if not text.startswith("less than")
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_shown_is_rounded_up(open_page, shelf, case):
+    page = open_page(shelf(f"slider-{case}", lambda: built(case)))
+    for epsilon in (None, *EPSILONS, 0.3, 2.2, 33.0):
+        if epsilon is not None:
+            page.get_by_label("ε =", exact=True).fill(str(epsilon))
+        for text, shown_value, value in read_shown(page):
+            room = Decimal("0.001") if text.endswith("%") else value / 100
+            assert value <= shown_value <= value + room, (epsilon, text, value)
 
 
 @pytest.mark.parametrize("case", CASES)

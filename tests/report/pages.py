@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -97,6 +98,14 @@ class Page(HTMLParser):
         """The content policy."""
         (policy,) = [value for value in self.values("content") if "default-src" in value]
         return dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+
+
+def ends(one, *, to=" ", end="", digits=3):
+    """A figure and its interval as a page writes them, the ends rounded outwards."""
+    scale = 10**digits
+    low, high = math.floor(one.low * scale) / scale, math.ceil(one.high * scale) / scale
+    shown = f"{one.value:.{digits}f}{to}{low:.{digits}f} to {high:.{digits}f}{end}"
+    return shown.replace("-", "−")
 
 
 def digest(text):

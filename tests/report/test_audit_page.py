@@ -15,7 +15,7 @@ from expost.report.audit_chart import roc_chart, roc_floor, scatter_chart, stepp
 
 from .audits import KINDS, MEMBERS, OTHERS, audited
 from .conftest import HOSTILE
-from .pages import Page, check
+from .pages import Page, check, ends
 from .test_epsilon_page import read_axis
 from .test_html import coordinates
 
@@ -70,8 +70,7 @@ def test_it_says_the_figures(page):
     part = summary.audit
     for attack in part.attacks:
         for one in (attack.auc, attack.accuracy, attack.advantage):
-            shown = f"{one.value:.3f} {one.low:.3f} to {one.high:.3f}".replace("-", "−")
-            assert shown in page.text
+            assert ends(one) in page.text
     for row in part.vulnerable:
         assert row.key in page.text
     assert "data.csv, 2026-11-16" in page.text

@@ -15,7 +15,7 @@ from expost.types import Audience
 
 from .audits import audited
 from .conftest import HOSTILE
-from .pages import Page, check
+from .pages import Page, check, ends
 from .test_epsilon_page import read_axis
 from .test_html import coordinates
 from .test_risk_part import plain, spaced
@@ -49,9 +49,8 @@ def test_every_figure_stands_beside_its_epsilon(kind):
         assert (line.epsilon, line.attack) == (epsilon, best)
         assert (line.auc, line.advantage) == (found.auc, found.advantage)
         assert line.allowed == audit.advantage_bound
-        shown = f"{found.auc.value:.3f} {found.auc.low:.3f} to {found.auc.high:.3f}"
-        assert shown in page.blocks
-        assert f"{found.auc.value:.3f} ({found.auc.low:.3f} to {found.auc.high:.3f})" in row
+        assert ends(found.auc) in page.blocks
+        assert ends(found.auc, to=" (", end=")") in row
         assert row.startswith(f"| {epsilon:g} | {best} |")
         if audit.guarantee is not None:
             assert plain(line.allowed_text) >= audit.guarantee.advantage

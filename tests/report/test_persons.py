@@ -10,6 +10,7 @@ import pytest
 
 import expost
 from expost import PrivacyProfile
+from expost._rounding import rounded_up
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, collect, render_html, render_json, render_markdown
@@ -121,11 +122,11 @@ def test_the_answer_is_about_persons(laplace, gaussian, exact):
     (others,) = summary.lead(summary.profile)
     assert "its most exposed person" in exposed
     assert "knows the rows of all others" in exposed
-    assert f"{100 * sure(profile.exposure.max()):.1f}" in exposed
+    assert f"{math.ceil(1000 * sure(profile.exposure.max())) / 10:.1f}" in exposed
     assert "whether that person was in the data" in exposed
     assert "Half of the 40 persons" in others
     # 66 nats are no certainty, though the nearest number to it is 1.
-    assert "ε = 2 for a row, and so at most 66 nats (>\xa099.9\xa0% sure) for any person" in promise
+    assert "ε = 2 for a row, and so at most 66 nats (<\xa0100\xa0% sure) for any person" in promise
     assert "any person of up to 33 rows of any data, and the most exposed person here" in promise
     assert "came from a seed" in advice
     profile, summary = reported(gaussian)
@@ -133,7 +134,7 @@ def test_the_answer_is_about_persons(laplace, gaussian, exact):
     risk = profile.losses.worst_case_passed
     assert risk > 0
     assert "ε = 2 with δ = 1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10⁻⁵ for a row" in promise
-    assert f", except with probability {risk:.3g}" in promise.replace("\xa0", " ")
+    assert f", except with probability {rounded_up(risk):.3g}" in promise.replace("\xa0", " ")
     summary = reported(exact)[1]
     assert "carries no noise" in summary.answer[0]
     certain = "certain whether a person was in the data, for 40 of its 40 persons"

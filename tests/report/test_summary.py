@@ -47,7 +47,6 @@ def test_quantiles_hold_their_share_of_the_rows(rows):
         less = np.mean(profile.exposure < quantile.score)
         assert below >= quantile.share > less or math.isclose(less, quantile.share)
         assert quantile.score in profile.exposure
-        assert quantile.certainty == pytest.approx(sigmoid(quantile.score))
         assert np.mean(profile.typical <= quantile.typical) >= quantile.share
 
 
@@ -71,15 +70,20 @@ def test_the_most_exposed_rows_come_with_their_figures():
     ]
 
 
+def up(value):
+    """One decimal, rounded up."""
+    return math.ceil(10 * value) / 10
+
+
 def test_the_answer_says_the_numbers(laplace):
     release, _, _, profile = laplace
     summary = collect(profile, release=release)
     promise, exposed, _ = summary.answer
     (others,) = summary.lead(summary.profile)
-    assert f"{100 * sigmoid(profile.exposure.max()):.1f}" in exposed
-    assert f"{100 * sigmoid(np.sort(profile.exposure)[74]):.1f}" in others
+    assert f"{up(100 * sigmoid(profile.exposure.max())):.1f}" in exposed
+    assert f"{up(100 * sigmoid(np.sort(profile.exposure)[74])):.1f}" in others
     assert "2 nats" in promise
-    assert f"takes up {100 * profile.exposure.max() / 2:.1f}" in promise
+    assert f"takes up {up(100 * profile.exposure.max() / 2):.1f}" in promise
     assert summary.profile.delta is None
     assert all(sentence.endswith(".") for sentence in (*summary.answer, others))
 

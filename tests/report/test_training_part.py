@@ -106,7 +106,7 @@ def test_the_figures_are_those_of_the_run():
     shown = re.search(r"promise ε = ([\d.]+)", summary.answer[0])[1]
     assert part.epsilon <= plain(shown) <= 1.002 * part.epsilon
     sure = 1 / (1 + math.exp(-abs(part.loss)))
-    assert f"{100 * sure:.1f}\N{NO-BREAK SPACE}% sure" in summary.answer[1]
+    assert f"{math.ceil(1000 * sure) / 10:.1f}\N{NO-BREAK SPACE}% sure" in summary.answer[1]
     for sentence in (*summary.answer, *part.answer):
         assert page.blocks.count(spaced(sentence)) == 1
         assert sentence in unescaped(text)

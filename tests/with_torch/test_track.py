@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from dpsgd.tracked import CLIP, HOOKS, SIGMA, Run
+from expost._rounding import upper_text
 from expost.errors import ConvergenceError, InvalidInput
 from expost.risk import DPSGD
 from expost.torch._train import prepare
@@ -126,7 +127,10 @@ def test_the_promise_is_read_from_the_run():
     run = Run().epochs()
     promise = DPSGD(noise_multiplier=SIGMA, sampling_rate=1 / 3, steps=6)
     text = str(run.tracker)
-    assert f"epsilon = {promise.epsilon(1e-5):.4g} at delta = 1e-05 to who does not know" in text
+    assert (
+        f"epsilon = {upper_text(promise.epsilon(1e-5), 4)} at delta = 1e-05 to who does not know"
+        in text
+    )
     most = max(sum(row in noted.batch for noted in run.noted) for row in range(12))
     known = DPSGD(noise_multiplier=SIGMA, steps=most)
     profile = run.tracker.profile(ids=[f"p{i}" for i in range(12)], delta=1e-3)

@@ -8,7 +8,7 @@ from expost._choice import EpsilonChoice
 from expost._epsilon import choose_epsilon
 from expost._jobs.choices import Chosen
 from expost._jobs.table import TableJob
-from expost._recommend import rounded_down
+from expost._rounding import lower_text
 from expost._sampled import SampledSweep
 from expost._sweep import LawSweep
 from expost.data import Encoding
@@ -126,7 +126,7 @@ def command_of(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None
         ("data-norm", job.data_norm),
         ("classes", None if job.classes is None else ",".join(job.classes)),
         ("label-bound", job.label_bound),
-        ("epsilon", f"{rounded_down(choice.recommended):g}"),
+        ("epsilon", lower_text(choice.recommended, 3)),
         ("mechanism", job.mechanism),
         ("noise", job.noise),
         ("delta", job.delta),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from expost._ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
+from expost._rounding import at_most
 from expost.errors import ExpostError, InvalidInput
-from expost.risk.wording import at_most
 
 __all__ = ["Lister", "check_ledgers", "ledgers_for", "model_notices", "together"]
 

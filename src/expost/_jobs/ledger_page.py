@@ -7,8 +7,7 @@ from expost.report import Summary
 from expost.report.ledger_part import LedgerPart, ListedRelease
 from expost.report.parts import Headline, one_line
 from expost.report.risk_part import added_up, added_up_heading
-from expost.report.wording import count, number, symbols
-from expost.risk.wording import at_most
+from expost.report.wording import count, symbols, upper
 
 __all__ = ["ledger_summary"]
 
@@ -42,8 +41,8 @@ def _spent(found: Listing) -> str:
     if found.comparison is None:
         return f"{releases} known, and together they promise nothing."
     least = found.comparison.row("pld")
-    at = f" at δ = {number(found.delta)}" if found.delta > 0 else ""
-    epsilon = "∞" if least.epsilon == math.inf else symbols(at_most(least.epsilon))
+    at = f" at δ = {upper(found.delta)}" if found.delta > 0 else ""
+    epsilon = "∞" if least.epsilon == math.inf else upper(least.epsilon)
     spent = "it spends" if total == 1 else "together they spend"
     return f"{releases} known, and {spent} ε = {epsilon}{at}."
 

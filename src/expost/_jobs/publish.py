@@ -5,7 +5,6 @@ before anything exact is computed beside it, and what it released beyond the mod
 before it is there to be seen.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from expost._profile import profile
 from expost._progress import SILENT, Progress
 from expost._publish import Asked, publish
 from expost._published import Answer, PublishedReport
+from expost._rounding import percent_at_most, upper_text
 from expost.errors import InvalidInput
 from expost.mechanisms import Release
 from expost.report import collect
@@ -243,24 +243,24 @@ def _answer_lines(report: PublishedReport, answer: Answer) -> list[str]:
     label = "" if report.release.classes is None else f", if your label is {answer.label!r}"
     lines = [
         f"What this model can give away about you, at most{label}",
-        f"  exposure  {nats(_up(answer.exposure))}, whether or not you are in the data",
+        f"  exposure  {nats(upper_text(answer.exposure, 3))}, whether or not you are in the data",
         "  belief    whoever had no idea whether your row is in the data (50 %) is at most"
-        f" {_percent(answer.belief)} sure of it,",
+        f" {percent_at_most(answer.belief)} sure of it,",
         "            in or out, after seeing the model",
     ]
     if report.budget is not None:
-        costs = _up(answer.epsilon_gradient), _up(answer.epsilon_hessian)
-        sure = _percent(answer.belief_in_everything)
+        costs = upper_text(answer.epsilon_gradient, 3), upper_text(answer.epsilon_hessian, 3)
+        sure = percent_at_most(answer.belief_in_everything)
         lines += [
             f"  extra     the report's own gradient costs you epsilon {costs[0]}, its Hessian"
-            f" {costs[1]} (delta {answer.delta:g} each);",
+            f" {costs[1]} (delta {upper_text(answer.delta)} each);",
             f"            after seeing these as well, at most {sure} sure",
         ]
     else:
         lines.append("  extra     nothing: the report is made from the model alone")
-    wrong = f"  wrong     with probability at most {_up(answer.fails_with)}"
+    wrong = f"  wrong     with probability at most {upper_text(answer.fails_with, 3)}"
     if report.budget is not None:
-        wrong += f" ({_up(answer.everything_fails_with)} with the extra)"
+        wrong += f" ({upper_text(answer.everything_fails_with, 3)} with the extra)"
     return [*lines, wrong]
 
 
@@ -286,17 +286,3 @@ def answers_json(report: PublishedReport, answers: Sequence[Answer]) -> dict[str
             for answer in answers
         ],
     }
-
-
-def _up(number: float) -> str:
-    """Three digits, rounded up: a bound that is shown is still a bound."""
-    if not 0 < number < math.inf:
-        return f"{number:g}"
-    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    return f"{math.ceil(number / unit * (1 - 1e-12)) * unit:.3g}"
-
-
-def _percent(share: float) -> str:
-    """A tenth of a per cent, rounded up; never 100 % unless it is."""
-    rounded = math.ceil(share * 1000 * (1 - 1e-12)) / 10
-    return f"{rounded:.1f} %" if rounded < 100 else f"{share:.10%}".replace("%", " %")

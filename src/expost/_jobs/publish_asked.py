@@ -15,6 +15,7 @@ from expost._jobs.streaming import AS_USUAL, Streaming
 from expost._ledger import Entry, Ledger, entries_of, now
 from expost._publish import Asked
 from expost._published import PublishedReport
+from expost._rounding import upper_text
 from expost.data import Encoding, Table
 from expost.errors import ExpostError, InvalidInput
 from expost.mechanisms import Release
@@ -175,7 +176,8 @@ def earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
         return ()
     return (
         "The report.json that was written over had spent epsilon"
-        f" {spent.epsilon_gradient:g} + {spent.epsilon_hessian:g} (delta {spent.delta:g} each) of"
+        f" {upper_text(spent.epsilon_gradient)} + {upper_text(spent.epsilon_hessian)} (delta"
+        f" {upper_text(spent.delta)} each) of"
         " the same rows: that stays spent, and counts beside what this one spends.",
     )
 

@@ -11,10 +11,11 @@ from expost import _validate
 from expost._columns import printable
 from expost._files import read_json
 from expost._ledger import FORMAT, NAME, Entry, Ledger, append, entries_of, ledger_path
+from expost._rounding import at_most, summed_up, upper_text
 from expost.errors import InvalidInput
 from expost.risk import Guarantee
 from expost.risk.composition import CompositionComparison, compare_compositions
-from expost.risk.wording import at_most, belief_sentence
+from expost.risk.wording import belief_sentence
 
 __all__ = ["Line", "Listing", "add", "listing"]
 
@@ -86,7 +87,7 @@ class Listing:
         said = [belief_sentence(prior=0.5, loss=self.loss, failure=failure, seen=seen)]
         if self.is_promised and len(entries) > 1:
             epsilon, delta = (
-                at_most(math.fsum(getattr(entry, name) for entry in entries), 4)
+                at_most(summed_up(getattr(entry, name) for entry in entries), 4)
                 for name in ("epsilon", "delta")
             )
             said.append(f"As they were asked for they add up to epsilon {epsilon}, delta {delta}.")
@@ -220,8 +221,8 @@ def _table(releases: Sequence[Line]) -> list[str]:
             line.entry.made[:16].replace("T", " ") if line.ledger is not None else "not listed",
             line.entry.release[:8],
             line.entry.description,
-            f"{line.entry.epsilon:g}" if line.entry.is_promised else "no promise",
-            f"{line.entry.delta:g}",
+            upper_text(line.entry.epsilon) if line.entry.is_promised else "no promise",
+            upper_text(line.entry.delta),
             str(line.entry.rows),
             line.rows,
             _shortened(line.entry.name),

@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from expost import _validate
 from expost._counts import lower_limit
 from expost._display import Displayed
+from expost._rounding import lower_text, upper_text
 from expost.attacks.evidence import Confidences, Flags
 from expost.errors import InvalidInput
 from expost.risk import epsilon_from_mu
@@ -74,11 +75,12 @@ class LowerBound(Displayed):
         if self.epsilon == 0:
             return (
                 f"{self.method}: nothing is proved about ε at δ = {self.delta:g} {sure}{given}"
-                f" ({self.detail}; up to {self.most:.3g} could have been)."
+                f" ({self.detail}; up to {upper_text(self.most, 3)} could have been)."
             )
         return (
-            f"{self.method}: ε is at least {_floor(self.epsilon)} at δ = {self.delta:g}"
-            f" {sure}{given} ({self.detail}; up to {self.most:.3g} could have been shown)."
+            f"{self.method}: ε is at least {lower_text(self.epsilon, 3)} at δ = {self.delta:g}"
+            f" {sure}{given} ({self.detail}; up to {upper_text(self.most, 3)} could have been"
+            " shown)."
         )
 
     def __str__(self) -> str:
@@ -297,9 +299,3 @@ def _best_threshold(means: _Means, row: int, trials: _Trials) -> tuple[float, fl
     # Where nothing would be proved, or the same at many places: the middle of them.
     best = np.flatnonzero(np.asarray(shown) >= max(shown) * (1 - 1e-9))
     return sign, float(places[best[len(best) // 2]])
-
-
-def _floor(value: float) -> str:
-    """Three digits that do not pass the value."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.floor(value / step) * step:.3g}"

@@ -24,6 +24,7 @@ from expost import _validate
 from expost._counts import lower_limit, upper_limit
 from expost._display import Displayed
 from expost._numerics import bracket_root
+from expost._rounding import interval_text
 from expost.attacks.evidence import Flags
 from expost.errors import InvalidInput
 from expost.types import Audience, FloatArray, IntArray
@@ -51,7 +52,7 @@ class Interval:
         _validate.probability("confidence", self.confidence)
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} … {self.high:.3f})"
+        return interval_text(self.value, self.low, self.high, 3)
 
     def to_json(self) -> dict[str, float]:
         """Every figure by name."""

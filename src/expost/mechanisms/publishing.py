@@ -35,6 +35,7 @@ import numpy as np
 
 from expost import _validate
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
+from expost._rounding import lower_text, upper_text
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import RowBlock
@@ -108,7 +109,8 @@ class PublishingBudget:
                 f"regularization: a data-dependent report at epsilon_hessian="
                 f"{self.epsilon_hessian:g}, delta={self.delta:g} needs a model with lambda of at"
                 f" least {_up(needed)} (regularization of at least {_up(needed / how.rows)}), and"
-                f" this one has {how.penalty_sum:.4g} ({how.total_regularization:.4g}); fit with"
+                f" this one has {lower_text(how.penalty_sum, 4)}"
+                f" ({lower_text(how.total_regularization, 4)}); fit with"
                 " regularization='for-publishing' and publishing=PublishingBudget(…), raise"
                 " epsilon_hessian, or take kind='data-independent'."
             )
@@ -348,5 +350,4 @@ def _up(number: float) -> str:
     """Four digits, rounded up: a model with that much is enough."""
     if not 0 < number < math.inf:
         raise InvalidInput("epsilon_hessian: no finite noise serves it; raise it.")
-    unit = 10.0 ** (math.floor(math.log10(number)) - 3)
-    return f"{math.ceil(number / unit) * unit:.4g}"
+    return upper_text(number, 4)

@@ -18,6 +18,7 @@ from expost._classes import class_codes
 from expost._display import Displayed
 from expost._files import read_json, write_json
 from expost._labels import signs
+from expost._rounding import upper_text
 from expost.data import UnitBall
 from expost.errors import ExpostError, InvalidInput
 from expost.glm import Minimiser, Problem, minimise
@@ -144,7 +145,8 @@ class Release(Displayed):
         seeded = ", made with a random_state: not a private release" if self.seeded else ""
         kind, noise = self.mechanism.loss.name, self.mechanism.noise
         return (
-            f"Release({kind}, n={self.mechanism.rows}, epsilon={self.mechanism.epsilon:g},"
+            f"Release({kind}, n={self.mechanism.rows},"
+            f" epsilon={upper_text(self.mechanism.epsilon)},"
             f" noise={noise!r}{seeded})"
         )
 

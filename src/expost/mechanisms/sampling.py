@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from expost._persons import Persons
+from expost._rounding import upper_text
 from expost.glm import Minimiser, Problem, minimise
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
@@ -113,7 +114,7 @@ class ObjectiveSampler:
     def description(self) -> str:
         """What would be released, in one line."""
         how = self.mechanism
-        delta = "" if how.delta is None else f", delta={how.delta:g}"
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         return (
             f"{how.loss.name} by objective perturbation, {how.noise} noise{delta},"
             f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"

@@ -17,12 +17,11 @@ from enum import Enum
 import numpy as np
 
 from expost._audit_result import Audit
-from expost._recommend import rounded_down
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval, auc, tpr_at
 from expost.report.audit_words import is_white_box
 from expost.report.parts import Headline, one_line
-from expost.report.wording import count, number, percent, symbols
+from expost.report.wording import count, interval, number, number_down, number_up, percent, symbols
 from expost.report.wording import share as share_text
 
 __all__ = ["Finding", "Question", "audit_headline", "audit_questions", "finding", "is_spread"]
@@ -113,16 +112,16 @@ def _promise_sentence(audit: Audit) -> str:
             (one for one in audit.bounds if one.epsilon > audit.guarantee.epsilon(one.delta)),
             key=lambda one: one.epsilon,
         )
-        least = number(rounded_down(worst.epsilon))
+        least = number_down(worst.epsilon)
         return (
             f"The promise, {promise}, is refuted: ε is at least {least} at δ ="
             f" {number(worst.delta)}, proved with {share_text(worst.confidence)} confidence, where"
-            f" {number(audit.guarantee.epsilon(worst.delta))} was promised."
+            f" {number_up(audit.guarantee.epsilon(worst.delta))} was promised."
         )
     said = (
         "nothing was proved about ε"
         if proved is None or proved.epsilon == 0
-        else f"the attacks prove no more than ε ≥ {number(rounded_down(proved.epsilon))}"
+        else f"the attacks prove no more than ε ≥ {number_down(proved.epsilon)}"
     )
     return (
         f"The promise, {promise}, is not refuted: {said}, and that no attack refutes it is no proof"
@@ -132,7 +131,7 @@ def _promise_sentence(audit: Audit) -> str:
 
 def _proved(bound: LowerBound) -> str:
     return (
-        f"; they prove that ε would be at least {number(rounded_down(bound.epsilon))} at δ ="
+        f"; they prove that ε would be at least {number_down(bound.epsilon)} at δ ="
         f" {number(bound.delta)}"
     )
 
@@ -152,7 +151,8 @@ def _passed(audit: Audit) -> str:
     return (
         f" But {one_line(worst)} has an advantage of"
         f" {number(audit.figures[worst].advantage.value)} in this one model, and the promise allows"
-        f" {number(bound)} on average over models: look whether members and others differ in more"
+        f" {number_up(bound)} on average over models: look whether members and others differ in"
+        " more"
         " than membership."
     )
 
@@ -227,7 +227,7 @@ def _result(audit: Audit) -> tuple[str, ...]:
     best = audit.figures[audit.best]
     said = [
         f"{count(len(audit.figures))} attacks were made; the best, {one_line(audit.best)}, reached"
-        f" an AUC of {best.auc.value:.3f} ({best.auc.low:.3f} to {best.auc.high:.3f}) and a"
+        f" an AUC of {interval(best.auc.value, best.auc.low, best.auc.high, 3)} and a"
         f" balanced accuracy of {percent(min(max(best.accuracy.value, 0.0), 1.0))}."
     ]
     apart = [table for table in audit.disparity if is_spread(one.auc for one in table)]
@@ -277,7 +277,7 @@ def _remains(audit: Audit) -> tuple[str, ...]:
         assert bound is not None
         said.append(
             f"If the promise, {symbols(one_line(audit.guarantee.describe()))}, is kept, no"
-            f" attacker's advantage passes {number(bound)} on average over models."
+            f" attacker's advantage passes {number_up(bound)} on average over models."
             if not audit.promise_refuted
             else "The promise does not bound it: it is refuted."
         )

@@ -2,11 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 
-from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
 from expost.report.audit_part import AuditPart, DisparityTable
 from expost.report.markup import escaped, or_unknown, section, table
-from expost.report.wording import count, figure, number, percent, share
+from expost.report.wording import (
+    count,
+    figure_down,
+    figure_up,
+    interval,
+    number,
+    percent,
+    percent_up,
+    rate_interval,
+    share,
+)
 
 __all__ = ["audit_markdown"]
 
@@ -63,13 +72,13 @@ def _attacks(part: AuditPart) -> list[str]:
 def _interval(one: Interval | None) -> str:
     if one is None:
         return "too few"
-    return f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})".replace("-", "−")
+    return interval(one.value, one.low, one.high, 3)
 
 
 def _rate(one: Interval | None) -> str:
     if one is None:
         return "too few"
-    return f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
+    return escaped(rate_interval(one.value, one.low, one.high))
 
 
 def _rows(part: AuditPart) -> list[str]:
@@ -86,7 +95,7 @@ def _rows(part: AuditPart) -> list[str]:
             beyond = row.beyond_average
             cells += [
                 or_unknown(row.told_apart, percent),
-                or_unknown(row.error, percent),
+                escaped(or_unknown(row.error, percent_up)),
                 "unknown" if beyond is None else f"{beyond:.1f}".replace("-", "−"),
             ]
         cells.append(percent(row.as_high))
@@ -135,7 +144,7 @@ def _exposures(part: AuditPart) -> list[str]:
     correlations = [
         [
             escaped(one.what),
-            f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f})".replace("-", "−"),
+            interval(one.value, one.low, one.high, 2),
             count(one.rows),
         ]
         for one in part.correlations
@@ -171,10 +180,10 @@ def _bounds(part: AuditPart) -> list[str]:
     rows = [
         [
             escaped(one.method),
-            figure(rounded_down(one.epsilon)),
-            figure(one.most),
+            figure_down(one.epsilon),
+            figure_up(one.most),
             number(one.delta),
-            "nothing" if one.promised is None else figure(one.promised),
+            "nothing" if one.promised is None else figure_up(one.promised),
             share(one.confidence),
             escaped(one.rests_on),
         ]

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from expost._recommend import rounded_down
 from expost.attacks.roc import Interval
 from expost.report.audit_part import CorrelationLine
 from expost.report.audits_part import AuditsPart, SweepLine
 from expost.report.markup import escaped, section, table
-from expost.report.wording import number, percent, share
+from expost.report.wording import interval, number, number_down, rate_interval, share
 
 __all__ = ["audits_markdown"]
 
@@ -41,13 +40,12 @@ def _cells(line: SweepLine) -> list[str]:
         _interval(line.auc, 3),
         _interval(line.advantage, 3),
         line.allowed_text,
-        escaped(f"{percent(found.value)} ({percent(found.low)} to {percent(found.high)})"),
-        ("not tried" if proved is None else number(rounded_down(proved)))
+        escaped(rate_interval(found.value, found.low, found.high)),
+        ("not tried" if proved is None else number_down(proved))
         + (" (the promise is refuted)" if line.refuted else ""),
         "unknown" if line.relation is None else _interval(line.relation, 2),
     ]
 
 
 def _interval(one: Interval | CorrelationLine, digits: int) -> str:
-    shown = f"{one.value:.{digits}f} ({one.low:.{digits}f} to {one.high:.{digits}f})"
-    return shown.replace("-", "−")
+    return interval(one.value, one.low, one.high, digits)

@@ -15,11 +15,20 @@ import numpy as np
 from scipy.special import expit, logit
 
 from expost._groups import printable
+from expost._rounding import at_least, decimal
 from expost._row_identifiability import RowIdentifiability
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, sure_text, symbols, upper
+from expost.report.wording import (
+    certainty,
+    count,
+    percent_down,
+    percent_up,
+    sure_text,
+    symbols,
+    upper,
+)
 from expost.report.wording import share as share_text
-from expost.risk.wording import at_least, chance, one_in_text, percent
+from expost.risk.wording import chance, one_in_text
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
@@ -85,7 +94,7 @@ class BeliefRow:
         low, high = float(expit(self.low)), float(expit(self.high))
         if high - low < _SHOWN:
             return symbols("proved to within 0.1 %")
-        return f"proved to lie from {_least_text(self.low)} to {sure_text(self.high)}"
+        return f"proved to lie from {percent_down(certainty(self.low))} to {sure_text(self.high)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +157,7 @@ class WorstFigures:
     @property
     def found_text(self) -> str:
         """Rounded up."""
-        return symbols(percent(self.found))
+        return percent_up(self.found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,16 +237,6 @@ def collect_beliefs(
         worst=worst,
         **context.fields(found.notices),
     )
-
-
-def _least_text(log_odds: float) -> str:
-    """A belief by its log odds, rounded down."""
-    if log_odds == math.inf:
-        return symbols("100 %")
-    belief = float(expit(log_odds))
-    if belief < 0.01:
-        return symbols(f"{at_least(100 * belief, 2)} %")
-    return symbols(f"{min(math.floor(1000 * belief * (1 + 1e-12)) / 10, 99.9):.1f} %")
 
 
 def _row(found: RowIdentifiability, row: int, most: FloatArray, least: FloatArray) -> BeliefRow:
@@ -363,6 +362,5 @@ def _wrong(log_odds: float, about: str) -> str:
         return "as good as never wrong"
     if doubt >= 0.1:
         # Near a coin '1 time in 2.1' is hard to read.
-        return f"wrong about {about} {at_least(100 * doubt)} times in 100"
-    times = math.ceil(1 / doubt * (1 - 1e-12))
-    return f"wrong about {about} 1 time in {upper(times)}"
+        return f"wrong about {about} {at_least(100 * decimal(doubt))} times in 100"
+    return f"wrong about {about} 1 time in {upper(math.ceil(1 / decimal(doubt)))}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from expost.report.parts import one_line
-from expost.report.wording import figure, share
+from expost.report.wording import figure, figure_down, figure_up, share
 from expost.types import Audience, FloatArray
 
 __all__ = ["Card", "figures_of", "from_lines", "quantiles", "text_of"]
@@ -74,14 +74,15 @@ def quantiles(values: FloatArray, *, what: str, of: str = "rows") -> dict[str, A
     return {
         "headings": (f"share of the {of}", f"{what} at most"),
         "lines": tuple(
-            (share(part), figure(float(value))) for part, value in zip(_SHARES, found, strict=True)
+            (share(part), figure_up(float(value)))
+            for part, value in zip(_SHARES, found, strict=True)
         ),
     }
 
 
 def figures_of(value: float, low: float, high: float) -> str:
     """A figure with its interval."""
-    return f"{figure(value)} ({figure(low)} … {figure(high)})"
+    return f"{figure(value)} ({figure_down(low)} … {figure_up(high)})"
 
 
 def text_of(value: float | None) -> str:

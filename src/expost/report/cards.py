@@ -27,7 +27,17 @@ from expost.attacks.snapshots import EpochTable, Snapshots
 from expost.mechanisms import Release, RowLosses
 from expost.mechanisms.dpsgd import Transcript
 from expost.report.card import Card, figures_of, from_lines, quantiles, text_of
-from expost.report.wording import count, figure, number, percent, share
+from expost.report.wording import (
+    count,
+    figure,
+    figure_up,
+    number,
+    number_up,
+    percent,
+    percent_down,
+    percent_up,
+    share,
+)
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves
 
@@ -43,15 +53,15 @@ def _answer(found: Answer) -> Card:
         lines=(
             (
                 "the model",
-                figure(found.exposure),
-                f"{percent(found.belief)} sure",
-                number(found.fails_with),
+                figure_up(found.exposure),
+                f"{percent_up(found.belief)} sure",
+                number_up(found.fails_with),
             ),
             (
                 "the model and its report",
-                figure(found.everything),
-                f"{percent(found.belief_in_everything)} sure",
-                number(found.everything_fails_with),
+                figure_up(found.everything),
+                f"{percent_up(found.belief_in_everything)} sure",
+                number_up(found.everything_fails_with),
             ),
         ),
         notices=found.notes,
@@ -85,10 +95,10 @@ def _composition(found: CompositionComparison) -> Card:
         lines=tuple(
             (
                 row.name,
-                figure(row.epsilon),
+                figure_up(row.epsilon),
                 figure(row.times),
-                percent(row.belief),
-                percent(row.advantage),
+                percent_up(row.belief),
+                percent_up(row.advantage),
             )
             for row in found.rows
         ),
@@ -198,7 +208,7 @@ def _groups(found: Grouping | Explanation) -> Card:
                 f"{group.lift:.2f}",
                 figure(group.mean),
                 figure(group.median),
-                figure(group.largest),
+                figure_up(group.largest),
             )
             for group in found.groups
         ),
@@ -211,7 +221,7 @@ def _ledger(found: Ledger) -> Card:
     return Card(
         title=f"{count(len(found))} releases of a data set",
         sentences=(
-            f"By addition they spend ε = {number(total)} and δ = {number(delta)} together;"
+            f"By addition they spend ε = {number_up(total)} and δ = {number_up(delta)} together;"
             " .composed(delta) counts them more closely.",
         )
         if found.entries
@@ -222,8 +232,8 @@ def _ledger(found: Ledger) -> Card:
                 entry.made,
                 entry.description,
                 entry.name,
-                figure(entry.epsilon) if entry.is_promised else "nothing is promised",
-                number(entry.delta),
+                figure_up(entry.epsilon) if entry.is_promised else "nothing is promised",
+                number_up(entry.delta),
             )
             for entry in found.entries
         ),
@@ -253,7 +263,7 @@ def _release(found: Release) -> Card:
     labels = ["coefficient"]
     if len(each) > 1 and found.classes is not None:
         labels = [str(label) for label in found.classes]
-    delta = "" if how.delta is None else f", δ = {number(how.delta)}"
+    delta = "" if how.delta is None else f", δ = {number_up(how.delta)}"
     read = ", ".join(found.read_from_data)
     notices = []
     if found.seeded:
@@ -263,7 +273,7 @@ def _release(found: Release) -> Card:
     return Card(
         title=f"A released model: {how.loss.name} by {how.kind} perturbation",
         sentences=(
-            f"{how.noise} noise, ε = {number(how.epsilon)}{delta}, {count(how.rows)} rows,"
+            f"{how.noise} noise, ε = {number_up(how.epsilon)}{delta}, {count(how.rows)} rows,"
             f" regularization {number(how.regularization)}.",
         ),
         headings=("feature", *labels),
@@ -284,8 +294,8 @@ def _risk_curves(found: RiskCurves) -> Card:
         lines=tuple(
             (
                 number(float(found.epsilon[place])),
-                percent(float(found.pure_belief[place])),
-                percent(float(found.pure_advantage[place])),
+                percent_up(float(found.pure_belief[place])),
+                percent_up(float(found.pure_advantage[place])),
             )
             for place in places
         ),
@@ -309,7 +319,7 @@ def _row_losses(found: RowLosses) -> Card:
     else:
         table = quantiles(np.abs(found.loss), what="exposure (nats)")
         said = (
-            f"Promised: at most {nats(number(found.worst_case))}."
+            f"Promised: at most {nats(number_up(found.worst_case))}."
             if np.isfinite(found.worst_case)
             else "Nothing is promised."
         )
@@ -329,7 +339,8 @@ def _selection_cost(found: SelectionCost) -> Card:
         sentences=(
             f"The best is chosen with probability {percent(found.best_probability)};"
             f" {number(found.expected_shortfall)} of the score is lost on average, and at most"
-            f" {number(found.shortfall_bound)} with probability {share(1 - found.failure)}.",
+            f" {number_up(found.shortfall_bound)} with probability"
+            f" {percent_down(1 - found.failure)}.",
         ),
         headings=("candidate", "probability"),
         lines=tuple((str(place), percent(float(found.probabilities[place]))) for place in order),

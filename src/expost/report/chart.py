@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from expost.report.axes import LogScale, Tick, log_ticks, points
 from expost.report.profile_part import ProfilePart
-from expost.report.wording import count, number
+from expost.report.wording import count, number_down, number_up
 
 __all__ = ["Chart", "profile_chart"]
 
@@ -76,7 +76,7 @@ def profile_chart(part: ProfilePart) -> Chart | None:
         worst_case=None if promise is None else round(y(promise), 1),
         description=(
             f"The {part.measure} of {count(curve[-1].rank)} {part.unit}s by rank: the largest"
-            f" is {number(series[0])}, the smallest {number(series[-1])}."
+            f" is {number_up(series[0])}, the smallest {number_down(series[-1])}."
         ),
         x=x,
         y=y,

@@ -12,7 +12,7 @@ from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Headline
 from expost.report.profile_answer import before_sharing
 from expost.report.profile_part import ProfilePart
-from expost.report.wording import number
+from expost.report.wording import number_down, number_up
 from expost.report.wording import share as share_text
 from expost.types import Audience
 
@@ -32,7 +32,7 @@ def compared(profile: ProfilePart, choice: EpsilonPart) -> Headline | None:
                 " (a higher belief), ask less of the model, gather more rows, or do not share it."
             ),
         )
-    use = f"ε = {number(advised)}"
+    use = f"ε = {number_down(advised)}"
     if profile.is_noiseless or released is None:
         return Headline(
             epsilon=f"Use {use}: this model carries no noise.",
@@ -74,7 +74,7 @@ def _described(model: str, profile: ProfilePart) -> set[str]:
 def _noise(profile: ProfilePart) -> str:
     if profile.is_noiseless or profile.epsilon is None:
         return "carries no noise"
-    return f"was released at ε = {number(profile.epsilon)}"
+    return f"was released at ε = {number_up(profile.epsilon)}"
 
 
 def _beside(released: float, advised: float, profile: ProfilePart, use: str) -> str:
@@ -96,7 +96,7 @@ def _rehearsal(use: str) -> str:
 def _advice(released: float, profile: ProfilePart, choice: EpsilonPart) -> str:
     advised, limit = choice.recommended, choice.limit
     assert advised is not None
-    use = f"ε = {number(advised)}"
+    use = f"ε = {number_down(advised)}"
     bound = f"the bound on beliefs ({share_text(choice.bound.largest)})"
     if limit is None or not released <= limit:
         return (

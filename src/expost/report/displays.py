@@ -13,6 +13,7 @@ import numpy as np
 from expost import _validate
 from expost._neighbours import Neighbours
 from expost._privacy_profile import PrivacyProfile
+from expost._rounding import upper_text
 from expost._streamed_result import StreamedProfile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
@@ -87,7 +88,7 @@ class ProfileDisplay(Display):
                 color=GREY,
                 ls=":",
                 lw=1.6,
-                label=f"worst case, {self.worst_case:g}",
+                label=f"worst case, {upper_text(self.worst_case)}",
             )
         if np.any(self.scores > 0):
             ax.set_yscale("log")

@@ -9,12 +9,20 @@ from dataclasses import replace
 import numpy as np
 
 from expost._choice import EpsilonChoice
-from expost._recommend import rounded_down, rounded_up
+from expost._rounding import rounded_down
 from expost._sweep import LawSweep
 from expost._utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
 from expost.report.parts import Headline, one_line
-from expost.report.wording import count, grouped, number, percent, uncertain
+from expost.report.wording import (
+    count,
+    grouped,
+    number_down,
+    number_up,
+    percent,
+    percent_up,
+    uncertain,
+)
 from expost.report.wording import share as share_text
 
 __all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text"]
@@ -74,10 +82,10 @@ def _belief_sentence(choice: EpsilonChoice) -> str:
         else f"from the models that may be released, with probability {bound.quantile:g} at most"
     )
     found = middle_belief(choice, epsilon)
-    middle = "" if found is None else f"; of a middle row {percent(uncertain(found))}"
+    middle = "" if found is None else f"; of a middle row {percent_up(uncertain(found))}"
     return (
         f"Somebody who knows all other rows and {before} gets at ε = {_short(epsilon)},"
-        f" {how} {percent(belief)} sure that the most exposed of the {count(choice.sweep.rows)}"
+        f" {how} {percent_up(belief)} sure that the most exposed of the {count(choice.sweep.rows)}"
         f" rows is in the data{middle}.{_unlucky_sentence(choice, epsilon)}"
     )
 
@@ -89,7 +97,7 @@ def _unlucky_sentence(choice: EpsilonChoice, epsilon: float) -> str:
     unlucky = replace(choice.bound, quantile=_UNLUCKY)
     belief = uncertain(choice.sweep.belief(unlucky, np.array([epsilon]))[0])
     return (
-        f" One release in twenty makes that attacker {percent(belief)} sure of the most exposed"
+        f" One release in twenty makes that attacker {percent_up(belief)} sure of the most exposed"
         " row, or surer."
     )
 
@@ -154,7 +162,7 @@ def _transition_sentence(choice: EpsilonChoice) -> str:
     if not high < math.inf:
         return f"{start}; no ε leaves {many} the rows without protection."
     return (
-        f"{start}; from ε = {number(rounded_up(high))} on {many} the rows have hardly any"
+        f"{start}; from ε = {number_up(high)} on {many} the rows have hardly any"
         " protection left. In between it is lost by one row after the other."
     )
 
@@ -168,4 +176,4 @@ def score_text(measure: str, value: float) -> str:
 
 def _short(epsilon: float) -> str:
     """An ε that promises something: never more than it is."""
-    return number(rounded_down(epsilon))
+    return number_down(epsilon)

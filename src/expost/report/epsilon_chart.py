@@ -7,7 +7,7 @@ shaded in all of them; the recommended ε and that of the belief bound are uprig
 
 from dataclasses import replace
 
-from expost._recommend import rounded_down
+from expost._rounding import rounded_down
 from expost.report.axes import linear_ticks, points
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_curves import is_shown
@@ -22,7 +22,7 @@ from expost.report.panel import (
     marked,
     upright,
 )
-from expost.report.wording import number, percent, share
+from expost.report.wording import number, percent, percent_up, share
 
 __all__ = ["epsilon_panels", "utility_limits"]
 
@@ -91,8 +91,8 @@ def _belief_panel(part: EpsilonPart, axis: Axis) -> Panel:
         key="belief",
         title="How sure an attacker gets that a row is in the data",
         description=(
-            f"The belief in the most exposed row grows with ε from {percent(curve[0].belief)} at"
-            f" ε = {number(curve[0].epsilon)} to {percent(curve[-1].belief)} at"
+            f"The belief in the most exposed row grows with ε from {percent_up(curve[0].belief)} at"
+            f" ε = {number(curve[0].epsilon)} to {percent_up(curve[-1].belief)} at"
             f" ε = {number(curve[-1].epsilon)}."
         ),
         y_ticks=linear_ticks(y, percent=True),

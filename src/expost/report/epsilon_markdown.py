@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from expost._recommend import rounded_down
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_part import EpsilonPart, EpsilonRow
 from expost.report.markup import escaped, section, table
-from expost.report.wording import figure, grouped, number, percent, share
+from expost.report.wording import figure_up, grouped, number_down, percent_up, share
 
 __all__ = ["epsilon_markdown"]
 
@@ -22,7 +21,7 @@ def epsilon_markdown(part: EpsilonPart, lead: Sequence[str]) -> Iterator[str]:
     critical = [
         [
             "the first row" if entry.share == 0 else share(entry.share),
-            "any" if entry.epsilon is None else number(rounded_down(entry.epsilon)),
+            "any" if entry.epsilon is None else number_down(entry.epsilon),
         ]
         for entry in part.critical
     ]
@@ -45,8 +44,8 @@ def _cells(row: EpsilonRow) -> list[str]:
     return [
         row.epsilon_text,
         escaped(row.mark),
-        percent(row.belief),
-        figure(row.middle),
-        figure(row.largest),
+        escaped(percent_up(row.belief)),
+        figure_up(row.middle),
+        figure_up(row.largest),
         *scores,
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from expost._choice import EpsilonChoice
 from expost._groups import printable
-from expost._recommend import rounded_down, rounded_up
+from expost._rounding import rounded_down, rounded_up
 from expost._selection import selection_cost
 from expost._sweep import BeliefBound, LawSweep, Sweep, share_ranks
 from expost._utility import Utility
@@ -110,7 +110,7 @@ class EpsilonRow:
         """The ε as the sentences write it: what is promised up to it down, the end of all up."""
         if not self.mark:
             return figure(self.epsilon)
-        return number((rounded_up if self.mark == _ENDS else rounded_down)(self.epsilon))
+        return number(self.epsilon, "up" if self.mark == _ENDS else "down")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from expost._recommend import rounded_down, rounded_up
 from expost.report import wording
 from expost.report.audit_chart import roc_chart, scatter_chart
 from expost.report.audits_chart import audit_panels
@@ -110,16 +109,22 @@ def environment() -> Environment:
     jinja.filters |= {
         "by_options": by_options,
         "count": wording.count,
+        "end": wording.end,
         "figure": wording.figure,
+        "figure_down": wording.figure_down,
+        "figure_up": wording.figure_up,
         "finite": math.isfinite,
         "grouped": wording.grouped,
         "number": wording.number,
+        "number_down": wording.number_down,
+        "number_up": wording.number_up,
         "or_unknown": or_unknown,
         "percent": wording.percent,
+        "percent_down": wording.percent_down,
+        "percent_up": wording.percent_up,
         "score": lambda value, measure: score_text(measure, value),
-        "rounded": lambda epsilon: wording.number(rounded_down(epsilon)),
-        "rounded_up": lambda epsilon: wording.number(rounded_up(epsilon)),
         "share": wording.share,
+        "sure": wording.sure_text,
         "uncertain": wording.uncertain,
     }
     # A section draws its own charts from its part alone.

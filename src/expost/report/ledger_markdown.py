@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from expost.report.ledger_part import LedgerPart
 from expost.report.markup import escaped, section, table
 from expost.report.risk_markdown import ways_markdown
-from expost.report.wording import count, number
+from expost.report.wording import count, number_up
 
 __all__ = ["ledger_markdown"]
 
@@ -19,7 +19,7 @@ def ledger_markdown(part: LedgerPart, lead: Sequence[str]) -> Iterator[str]:
             escaped(one.release),
             escaped(one.what),
             escaped(one.epsilon_text),
-            escaped(number(one.delta)),
+            escaped(number_up(one.delta)),
             count(one.rows),
             escaped(one.data),
             escaped(one.file),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from expost.report.parts import Part
 from expost.report.risk_part import RiskWay
-from expost.report.wording import count, number
+from expost.report.wording import count, number_up
 from expost.types import Audience
 
 __all__ = ["LedgerPart", "ListedRelease"]
@@ -38,7 +38,7 @@ class ListedRelease:
     @property
     def epsilon_text(self) -> str:
         """As it was asked for."""
-        return number(self.epsilon) if self.epsilon < math.inf else "no promise"
+        return number_up(self.epsilon) if self.epsilon < math.inf else "no promise"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from expost.report.paper_displays import Guide
 from expost.report.plots_rows import ranked
 from expost.report.result_displays import Band, BandsDisplay, DotsDisplay
 from expost.report.training_displays import Series
-from expost.report.wording import number, share
+from expost.report.wording import number, number_up, share
 from expost.risk.composition import CompositionComparison
 from expost.types import FloatArray
 
@@ -190,7 +190,7 @@ def selected_regularization(found: SelectedRegularization) -> Display:
         ),
         xlabel="rows of the part",
         limits=(0.0, 1.08 * float(rows.max())),
-        title=f"chosen by {found.method}, ε = {number(found.epsilon)} in all",
+        title=f"chosen by {found.method}, ε = {number_up(found.epsilon)} in all",
     )
 
 
@@ -204,7 +204,7 @@ def release(found: Release) -> Display:
     if found.ball.fit_intercept:
         each = np.column_stack([each, np.atleast_1d(intercepts)])
         names.append("(intercept)")
-    how = f"{found.mechanism.loss.name}, ε = {number(found.mechanism.epsilon)}"
+    how = f"{found.mechanism.loss.name}, ε = {number_up(found.mechanism.epsilon)}"
     if len(names) > _MOST_NAMES:
         largest = np.max(np.abs(each), axis=0)
         return ranked(largest, label=how, ylabel="size of the coefficient", unit="feature")
@@ -238,7 +238,7 @@ def published_report(found: PublishedReport) -> Display:
     guides = []
     epsilon = found.spending.model[0]
     if release.mechanism.noise == "laplace" and np.isfinite(epsilon):
-        words = f"promised: ε = {number(epsilon)}"
+        words = f"promised: ε = {number_up(epsilon)}"
         guides.append(Guide(at=epsilon, axis="y", style=":", colour=GREY, label=words))
     bands = []
     for place, (label, direction) in enumerate(zip(labels, directions, strict=True)):
@@ -258,7 +258,7 @@ def published_report(found: PublishedReport) -> Display:
         guides=tuple(guides),
         xlabel="a row along the model's coefficients, in units of the data norm",
         ylabel="exposure at most (nats)",
-        title=f"{found.kind}; fails with probability {number(found.fails_with)}",
+        title=f"{found.kind}; fails with probability {number_up(found.fails_with)}",
         whole=False,
     )
 

@@ -15,7 +15,7 @@ from expost.report.display import GREY, INK, Display
 from expost.report.displays import ProfileDisplay, WorstCaseDisplay
 from expost.report.paper_displays import Guide
 from expost.report.result_displays import RanksDisplay
-from expost.report.wording import number, percent
+from expost.report.wording import number_up, percent_up
 from expost.types import FloatArray
 
 __all__ = [
@@ -39,7 +39,7 @@ def row_identifiability(found: RowIdentifiability) -> Display:
     worst, order = found.worst_case, found.ranking
     levels = [Guide(at=found.prior, axis="y", style=":", colour=GREY, label="held beforehand")]
     if worst.promise != "nothing":
-        words = f"allowed by the promise: {percent(worst.belief)}"
+        words = f"allowed by the promise: {percent_up(worst.belief)}"
         levels.append(Guide(at=worst.belief, axis="y", style="--", colour=INK, label=words))
     return RanksDisplay(
         values=found.belief[order],
@@ -60,7 +60,9 @@ def row_losses(found: RowLosses) -> Display:
         return ranked(found.distance, low, high, label="how far a row moves θ", ylabel="distance")
     low = np.maximum(np.maximum(found.low, -found.high), 0.0)
     high = np.maximum(np.abs(found.low), np.abs(found.high))
-    words = f"promised: {nats(number(found.worst_case))}" if np.isfinite(found.worst_case) else ""
+    words = (
+        f"promised: {nats(number_up(found.worst_case))}" if np.isfinite(found.worst_case) else ""
+    )
     level = Guide(at=found.worst_case, axis="y", style="--", colour=INK, label=words)
     return ranked(np.abs(found.loss), low, high, label="this model", levels=(level,))
 
@@ -86,12 +88,12 @@ def estimated_losses(found: EstimatedLosses) -> Display:
 
 def individual_epsilon(found: IndividualEpsilon) -> Display:
     """Each row's own ε beside that of the run."""
-    words = f"the run, any row of any data: {number(found.worst_case)}"
+    words = f"the run, any row of any data: {number_up(found.worst_case)}"
     level = Guide(at=found.worst_case, axis="y", style="--", colour=INK, label=words)
     return ranked(
         found.epsilon,
         label="the row's own",
-        ylabel=f"ε at δ = {number(found.delta)}",
+        ylabel=f"ε at δ = {number_up(found.delta)}",
         levels=(level,),
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
+from expost._rounding import fixed
 from expost.attacks.snapshots import EpochTable, Snapshots
 from expost.mechanisms.dpsgd import Transcript
 from expost.report.audit_displays import EpochsDisplay
@@ -93,7 +94,7 @@ def experiment(found: Any) -> Display:
         ),
         xlabel="evidence for the row after the last step (nats)",
         ylabel="share of the trainings",
-        title=f"advantage {found.advantage}, at most {found.analytic_advantage:.3f}",
+        title=f"advantage {found.advantage}, at most {fixed(found.analytic_advantage, 3, 'up')}",
     )
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expost._columns import nats
 from expost._profile_figures import BELIEF, ProfileFigures
 from expost.mechanisms import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
-from expost.report.wording import certainty, count, number, percent
+from expost.report.wording import count, number_up, percent_up, sure_text
 from expost.report.wording import share as share_text
 from expost.types import Audience, Neighbouring
 
@@ -45,14 +46,15 @@ class ProfileAnswer:
         if profile.noiseless:
             return (
                 f"{self._noun.capitalize()}s can only be told apart by how far the model moves"
-                f" without them: half of them move it by at most {number(profile.middle)}, the one"
-                f" that moves it most by {number(profile.largest)}.",
+                f" without them: half of them move it by at most {number_up(profile.middle)}, the"
+                " one"
+                f" that moves it most by {number_up(profile.largest)}.",
             )
         middle, most = profile.middle, profile.late
         return (
             f"Half of the {count(profile.count)} {self._noun}s are exposed by at most"
-            f" {_nats(middle)} ({percent(certainty(middle))} sure), and 99 of 100 by at most"
-            f" {_nats(most)} ({percent(certainty(most))} sure).",
+            f" {_nats(middle)} ({sure_text(middle)} sure), and 99 of 100 by at most"
+            f" {_nats(most)} ({sure_text(most)} sure).",
         )
 
     @property
@@ -81,7 +83,7 @@ class ProfileAnswer:
         return (
             f"This released model exposes its most exposed {self._noun} by"
             f" {_nats(self._largest)}: somebody who knows {self._known} and was undecided"
-            f" would be {percent(certainty(self._largest))} sure whether {whether} in the data (a"
+            f" would be {sure_text(self._largest)} sure whether {whether} in the data (a"
             " coin toss: 50\N{NO-BREAK SPACE}%)."
         )
 
@@ -95,7 +97,7 @@ class ProfileAnswer:
             )
         if self.persons is not None:
             return self._promise_to_persons(self.persons)
-        bound = f"at most {_nats(promise)} ({percent(certainty(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({sure_text(promise)} sure)"
         if profile.promise_broken:
             return (
                 f"The promise is broken: {bound} were promised for any row of any data, and"
@@ -109,25 +111,25 @@ class ProfileAnswer:
             )
             return (
                 f"The mechanism promises {bound} for any row of any data, except with probability"
-                f" {number(passed)}, so a row may lose more: here {here}."
+                f" {number_up(passed)}, so a row may lose more: here {here}."
             )
         if self._delta is None:
             return (
-                f"The mechanism promises ε = {number(promise)}, {bound} for any row of any data,"
+                f"The mechanism promises ε = {number_up(promise)}, {bound} for any row of any data,"
                 f" and the most exposed {self._noun} here takes up"
-                f" {percent(min(self._largest / promise, 1.0))} of it."
+                f" {percent_up(min(self._largest / promise, 1.0))} of it."
             )
         return (
-            f"The mechanism promises ε = {number(promise)} together with δ ="
-            f" {number(self._delta)}, so a row may lose more than {_nats(promise)}"
-            f" ({percent(certainty(promise))} sure): here"
+            f"The mechanism promises ε = {number_up(promise)} together with δ ="
+            f" {number_up(self._delta)}, so a row may lose more than {_nats(promise)}"
+            f" ({sure_text(promise)} sure): here"
             f" {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
         )
 
     def _promise_to_persons(self, persons: PersonFigures) -> str:
         """What the promise, which is made to rows, comes to for who has most of them."""
         profile, promise = self.profile, self.profile.worst_case
-        bound = f"at most {_nats(promise)} ({percent(certainty(promise))} sure)"
+        bound = f"at most {_nats(promise)} ({sure_text(promise)} sure)"
         reach = f"for {persons.anyone} of any data"
         if profile.promise_broken:
             return (
@@ -136,11 +138,13 @@ class ProfileAnswer:
             )
         known = ""
         if persons.row_epsilon is not None:
-            beside = "" if self._delta is None else f" with δ = {number(self._delta)}"
-            known = f"ε = {number(persons.row_epsilon)}{beside} for a row, and so "
-        passed = f", except with probability {number(persons.passed)}" if persons.passed > 0 else ""
+            beside = "" if self._delta is None else f" with δ = {number_up(self._delta)}"
+            known = f"ε = {number_up(persons.row_epsilon)}{beside} for a row, and so "
+        passed = (
+            f", except with probability {number_up(persons.passed)}" if persons.passed > 0 else ""
+        )
         past = profile.past_promise
-        taken = percent(min(self._largest / promise, 1.0))
+        taken = percent_up(min(self._largest / promise, 1.0))
         here = (
             f"and the most exposed person here takes up {taken} of it"
             if past == 0
@@ -223,5 +227,4 @@ def before_sharing(*, promised: bool) -> str:
 
 
 def _nats(exposure: float) -> str:
-    told = number(exposure)
-    return f"{told} nat{'' if told == '1' else 's'}"
+    return nats(number_up(exposure))

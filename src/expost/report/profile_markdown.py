@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from expost._groups import Explanation, Grouping
 from expost.report.markup import escaped, or_unknown, section, table
 from expost.report.profile_part import ExposedRow, ProfilePart
-from expost.report.wording import count, figure, percent, share
+from expost.report.wording import count, figure, figure_up, percent, share, sure_text
 
 __all__ = ["profile_markdown"]
 
@@ -29,10 +29,15 @@ def profile_markdown(part: ProfilePart, lead: Sequence[str]) -> Iterator[str]:
 
 def _quantiles(part: ProfilePart) -> list[str]:
     if part.is_noiseless:
-        rows = [[share(q.share), figure(q.score)] for q in part.quantiles]
+        rows = [[share(q.share), figure_up(q.score)] for q in part.quantiles]
         return table((f"share of the {part.unit}s", "distance at most"), rows)
     rows = [
-        [share(q.share), figure(q.score), percent(q.certainty), or_unknown(q.typical)]
+        [
+            share(q.share),
+            figure_up(q.score),
+            escaped(sure_text(q.score)),
+            or_unknown(q.typical, figure_up),
+        ]
         for q in part.quantiles
     ]
     measures = ("exposure (nats)", "attacker's certainty", "typical")
@@ -49,7 +54,7 @@ def _top(part: ProfilePart) -> list[str]:
             *_named(row),
             figure(row.exposure),
             percent(row.belief),
-            f"± {figure(row.precision)}",
+            f"± {figure_up(row.precision)}",
             or_unknown(row.typical),
         ]
         for row in part.top
@@ -71,7 +76,7 @@ def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
             count(group.rows),
             *([] if group.persons is None else [count(group.persons)]),
             figure(group.mean),
-            figure(group.largest),
+            figure_up(group.largest),
             percent(min(group.share, 1.0)),
             percent(min(group.top_share, 1.0)),
             f"{group.lift:.1f}",

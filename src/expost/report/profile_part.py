@@ -14,7 +14,7 @@ from expost.errors import InvalidInput
 from expost.report.parts import Part
 from expost.report.rows import RowsData
 from expost.report.slider import SliderData
-from expost.report.wording import certainty, count
+from expost.report.wording import count
 from expost.types import Audience, Neighbouring
 
 __all__ = [
@@ -56,11 +56,6 @@ class Quantile:
     share: float
     score: float
     typical: float | None
-
-    @property
-    def certainty(self) -> float:
-        """sigmoid(score): how sure an undecided attacker gets at this exposure, in or out."""
-        return certainty(self.score)
 
 
 @dataclass(frozen=True, kw_only=True)

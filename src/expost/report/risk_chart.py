@@ -3,7 +3,7 @@
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Line, Panel, epsilon_axis, epsilon_label, marked, upright
 from expost.report.risk_part import RiskCurve, RiskPart
-from expost.report.wording import number, percent
+from expost.report.wording import number, percent_up
 
 __all__ = ["risk_panels"]
 
@@ -38,8 +38,8 @@ def risk_panels(part: RiskPart) -> tuple[Panel, ...]:
             drawn = points(epsilons, values, axis.x, y)
             lines.append(Line(style=style, points=drawn, name=curve.name))
             said.append(
-                f"{curve.name}: from {percent(values[0])} at ε = {number(epsilons[0])} to"
-                f" {percent(values[-1])} at ε = {number(epsilons[-1])}"
+                f"{curve.name}: from {percent_up(values[0])} at ε = {number(epsilons[0])} to"
+                f" {percent_up(values[-1])} at ε = {number(epsilons[-1])}"
             )
         panels.append(
             axis.panel(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from expost.report.display import GREY, GRID, INK, ORANGE, PanelsDisplay, percents
-from expost.report.wording import number
+from expost.report.wording import number, number_up
 from expost.risk.answer import Identifiability
 from expost.risk.curves import DeltaCurves, RiskCurves
 from expost.types import Audience
@@ -181,7 +181,7 @@ def _passed(curves: RiskCurves) -> str:
     """With which probability the beliefs may be passed."""
     if all(part.exceeded == 10 * part.delta for part in curves.deltas):
         return "passed with a probability of at most δ (any mechanism: 10·δ)"
-    each = ", ".join(number(part.exceeded) for part in curves.deltas)
+    each = ", ".join(number_up(part.exceeded) for part in curves.deltas)
     return f"passed with a probability of at most δ (any mechanism: {each})"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from expost._rounding import percent_at_most
 from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import number, symbols, upper
@@ -96,7 +97,7 @@ class RiskWay:
         """Rounded up, and 100 % only where the loss has no bound."""
         certain = self.loss == math.inf
         doubt = 0.0 if certain else max(1 - self.belief, 5e-324)
-        return symbols(wording.percent(self.belief, doubt))
+        return symbols(percent_at_most(self.belief, doubt))
 
     @property
     def advantage_text(self) -> str:

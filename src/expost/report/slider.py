@@ -17,14 +17,14 @@ import numpy as np
 
 from expost._choice import EpsilonChoice
 from expost._privacy_profile import PrivacyProfile
-from expost._recommend import rounded_down
+from expost._rounding import rounded_down
 from expost._sampled import SampledSweep
 from expost._sweep import LawSweep, RowDistances, share_ranks
 from expost.errors import InvalidInput
 from expost.mechanisms import Mechanism, OutputPerturbation, Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
-from expost.report.wording import number
+from expost.report.wording import number, number_up
 from expost.types import FloatArray, IntArray
 
 __all__ = [
@@ -146,7 +146,7 @@ class TypicalFigures:
             return "not known"
         if not self.wrong < _MOST_TIMES:
             return f"less than 1 time in {number(_MOST_TIMES)}"
-        return f"1 time in {number(self.wrong)}"
+        return f"1 time in {number_up(self.wrong)}"
 
     @property
     def wrong(self) -> float | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from expost._groups import printable
+from expost._rounding import upper_text
 from expost._streamed_result import QUANTILE_ERROR, StreamedProfile
 from expost._sweep import share_ranks
 from expost.report.beliefs_part import BeliefQuantile, BeliefsPart, collect_beliefs
@@ -99,7 +100,8 @@ def _notices(profile: StreamedProfile) -> tuple[str, ...]:
     notices = [
         f"The rows were worked on in blocks. Exposures, their intervals, counts and the ranks of"
         f" the {count(len(profile.most))} most exposed rows are exact; quantiles are rounded up, by"
-        f" at most {100 * QUANTILE_ERROR:.1g} % of themselves, and each rank in the table has its"
+        f" at most {upper_text(100 * QUANTILE_ERROR, 1)} % of themselves, and each rank in the"
+        " table has its"
         " own error beside it.",
         "Exposures by column, and in plain conditions, are left out: they need all rows at once.",
     ]

@@ -6,7 +6,7 @@ from expost._columns import nats
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Axis, Line, Panel, across, upright
 from expost.report.training_part import TrainingPart
-from expost.report.wording import number, upper
+from expost.report.wording import number_up, upper
 
 __all__ = ["training_panels"]
 
@@ -41,8 +41,8 @@ def _losses(part: TrainingPart) -> Panel:
         key="training-losses",
         title="How the exposure grew, in nats",
         description=(
-            f"The row that is most exposed in the end: {nats(number(own[0]))} after epoch"
-            f" {places[0]}, {number(own[-1])} after epoch {places[-1]}."
+            f"The row that is most exposed in the end: {nats(number_up(own[0]))} after epoch"
+            f" {places[0]}, {number_up(own[-1])} after epoch {places[-1]}."
         ),
         y_ticks=linear_ticks(y, percent=False),
         lines=[
@@ -64,7 +64,7 @@ def _spent(part: TrainingPart) -> Panel:
         key="training-spent",
         title=f"The ε that so many steps promise, at δ = {upper(part.delta)}",
         description=(
-            f"From {number(values[0])} after {spent[0].steps} to {number(values[-1])} after"
+            f"From {number_up(values[0])} after {spent[0].steps} to {number_up(values[-1])} after"
             f" {spent[-1].steps} steps."
         ),
         y_ticks=linear_ticks(y, percent=False),

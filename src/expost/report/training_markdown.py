@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from expost.report.markup import escaped, section, table
 from expost.report.training_part import TrainingPart
-from expost.report.wording import count, figure, upper
+from expost.report.wording import count, figure_up, upper
 
 __all__ = ["training_markdown"]
 
@@ -25,10 +25,10 @@ def training_markdown(part: TrainingPart, lead: Sequence[str]) -> Iterator[str]:
         grown = [
             [
                 count(one.epoch),
-                figure(abs(one.own)),
-                figure(one.largest),
-                figure(one.late),
-                figure(one.middle),
+                figure_up(abs(one.own)),
+                figure_up(one.largest),
+                figure_up(one.late),
+                figure_up(one.middle),
             ]
             for one in part.shown_epochs
         ]

@@ -20,7 +20,7 @@ from expost._transcript import LAST_MODEL, NO_PROMISE, individual_epsilon, trans
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import certainty, count, number, percent, upper
+from expost.report.wording import count, number, number_up, sure_text, upper
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
 from expost.types import Audience, FloatArray, Neighbouring
@@ -272,8 +272,8 @@ def _headline(part: TrainingPart) -> Headline:
         epsilon=_promise(part),
         exposed=(
             f"Somebody who sees every step of this training, knows all other rows and was undecided"
-            f" gets {percent(certainty(abs(part.loss)))} sure whether the most exposed row was in"
-            f" the data ({nats(number(abs(part.loss)))})."
+            f" gets {sure_text(abs(part.loss))} sure whether the most exposed row was in"
+            f" the data ({nats(number_up(abs(part.loss)))})."
         ),
         advice=(
             "If that is surer than you would accept, train with more noise, fewer steps or smaller"
@@ -304,7 +304,7 @@ def _answer(part: TrainingPart) -> Iterator[str]:
     if len(epochs) >= 3:
         quarter, half = epochs[(len(epochs) - 1) // 4], epochs[(len(epochs) - 1) // 2]
         told = ", ".join(
-            f"{nats(number(abs(one.own)))} after epoch {count(one.epoch)}"
+            f"{nats(number_up(abs(one.own)))} after epoch {count(one.epoch)}"
             for one in dict.fromkeys((quarter, half, epochs[-1]))
         )
         yield f"The row that is most exposed in the end had lost {told}."

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from expost._choice import EpsilonChoice
-from expost._recommend import rounded_down, rounded_up
+from expost._rounding import rounded_down
 from expost.report.display import BLUE, GREEN, GREY, GRID, ORANGE, PanelsDisplay, percents
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import utility_limits
 from expost.report.epsilon_part import EpsilonPart, collect_epsilon
-from expost.report.wording import number, share
+from expost.report.wording import number_down, number_up, share
 from expost.types import Audience
 
 __all__ = ["TransitionDisplay"]
@@ -93,12 +93,12 @@ class TransitionDisplay(PanelsDisplay):
         middle = math.sqrt(part.axis[0] * part.axis[1])
         if part.recommended is not None:
             side = "left" if part.recommended < middle else "right"
-            text = f"recommended: ε = {number(part.recommended)}"
+            text = f"recommended: ε = {number_down(part.recommended)}"
             ax.annotate(text, (part.recommended, 1), xytext=(0, 3), ha=side, **style)
         if _is_apart(part):
             assert part.limit is not None
             side = "left" if part.limit < middle else "right"
-            text = f"belief bound: ε = {number(rounded_down(part.limit))}"
+            text = f"belief bound: ε = {number_down(part.limit)}"
             here = {**style, "color": _WINE}
             ax.annotate(text, (part.limit, 1), xytext=(0, 15), ha=side, **here)
 
@@ -135,8 +135,8 @@ class TransitionDisplay(PanelsDisplay):
         low, high = self.part.low, self.part.high
         if low is None or high is None or not low < high:
             return None
-        end = number(rounded_up(high)) if high < math.inf else "∞"
-        return f"shaded: transition, {number(rounded_down(low))} to {end}"
+        end = number_up(high) if high < math.inf else "∞"
+        return f"shaded: transition, {number_down(low)} to {end}"
 
     def _utility(self, ax: Any) -> None:
         found = self.part.utility

@@ -6,15 +6,34 @@ from decimal import Decimal
 
 from scipy.special import expit
 
-from expost.risk import wording as risk_wording
+from expost._rounding import (
+    Side,
+    at_most,
+    certainty_at_most,
+    fixed,
+    interval_text,
+    percent_at_least,
+    percent_at_most,
+    significant,
+    trimmed,
+)
 
 __all__ = [
     "certainty",
     "count",
+    "end",
     "figure",
+    "figure_down",
+    "figure_up",
     "grouped",
+    "interval",
     "number",
+    "number_down",
+    "number_up",
     "percent",
+    "percent_down",
+    "percent_up",
+    "rate_interval",
     "share",
     "sure_text",
     "symbols",
@@ -41,7 +60,7 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def figure(value: float) -> str:
+def figure(value: float, side: Side = "nearest") -> str:
     """Three digits, for a column: 0.0120, 1.00, 1,230, 1.20 × 10⁻⁷, ∞."""
     if math.isnan(value):
         raise ArithmeticError("a figure is not a number")
@@ -49,20 +68,37 @@ def figure(value: float) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    sign = "−" if value < 0 else ""
-    mantissa, exponent = f"{abs(value):.2e}".split("e")
-    power = int(exponent)
+    shown = significant(value, 3, side)
+    sign, size, power = "−" if shown < 0 else "", abs(shown), shown.adjusted()
     if -4 <= power < 6:
-        rounded = float(f"{mantissa}e{power}")
-        return f"{sign}{rounded:,.{max(0, 2 - power)}f}"
-    return f"{sign}{mantissa}{_TIMES_TEN}{str(power).translate(_SUPERSCRIPTS)}"
+        return f"{sign}{size:,.{max(0, 2 - power)}f}"
+    return f"{sign}{size.scaleb(-power):.2f}{_TIMES_TEN}{str(power).translate(_SUPERSCRIPTS)}"
 
 
-def number(value: float) -> str:
+def figure_up(value: float) -> str:
+    """The same of an upper bound, rounded up."""
+    return figure(value, "up")
+
+
+def figure_down(value: float) -> str:
+    """The same of a lower bound, rounded down."""
+    return figure(value, "down")
+
+
+def number(value: float, side: Side = "nearest") -> str:
     """The same for a sentence, without idle zeros: 0.012, 1, 1,230, 1.2 × 10⁻⁷, ∞."""
-    mantissa, times, power = figure(value).partition(_TIMES_TEN)
-    short = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{short}{times}{power}"
+    mantissa, times, power = figure(value, side).partition(_TIMES_TEN)
+    return f"{trimmed(mantissa)}{times}{power}"
+
+
+def number_up(value: float) -> str:
+    """An upper bound for a sentence, rounded up."""
+    return number(value, "up")
+
+
+def number_down(value: float) -> str:
+    """A lower bound for a sentence, rounded down."""
+    return number(value, "down")
 
 
 def percent(probability: float) -> str:
@@ -75,6 +111,16 @@ def percent(probability: float) -> str:
         return f">{_SPACE}99.9{_SPACE}%"
     text = f"{100 * probability:.1f}"
     return f"{text.removesuffix('.0') if probability in (0, 1) else text}{_SPACE}%"
+
+
+def percent_up(probability: float) -> str:
+    """An upper bound of a share, rounded up: one decimal, more near 0 and near 1."""
+    return symbols(percent_at_most(probability)).replace(" ", _SPACE)
+
+
+def percent_down(probability: float) -> str:
+    """A lower bound of a share, rounded down: one decimal, more near 0."""
+    return symbols(percent_at_least(probability)).replace(" ", _SPACE)
 
 
 def share(value: float) -> str:
@@ -113,12 +159,26 @@ def upper(value: float, digits: int = 3) -> str:
     """A bound ≥ 0, rounded up: what is shown is still a bound."""
     if value == math.inf:
         return "∞"
-    text = risk_wording.at_most(value, digits)
+    text = at_most(value, digits)
     # 10⁻⁵, and no zeros to be counted.
     return symbols(f"{Decimal(text):e}" if 0 < value < _LEAST_PLAIN and "e" not in text else text)
 
 
 def sure_text(log_odds: float) -> str:
     """A belief by its log odds, rounded up; 100 % only where they are infinite."""
-    doubt = max(float(expit(-log_odds)), 5e-324) if log_odds < math.inf else 0.0
-    return symbols(risk_wording.percent(float(expit(log_odds)), doubt))
+    return symbols(certainty_at_most(log_odds)).replace(" ", _SPACE)
+
+
+def interval(value: float, low: float, high: float, places: int) -> str:
+    """An estimate to the nearest, with the ends of its interval rounded outwards."""
+    return interval_text(value, low, high, places, to="to").replace("-", "−")
+
+
+def rate_interval(value: float, low: float, high: float) -> str:
+    """The same of a share."""
+    return f"{percent(value)} ({percent_down(low)} to {percent_up(high)})"
+
+
+def end(value: float, places: int, side: Side) -> str:
+    """An end of an interval with so many decimals."""
+    return fixed(value, places, side).replace("-", "−")

@@ -15,6 +15,7 @@ from typing import Any
 
 from expost import _validate
 from expost._display import Displayed
+from expost._rounding import fixed, upper_text
 from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian, StepLaw
 from expost.accounting.pld import PrivacyLoss, summed
 from expost.accounting.rdp import (
@@ -262,9 +263,9 @@ class CompositionComparison(Displayed):
             )
             for cells in (head, *body)
         ]
-        passed = f"delta = {self.delta:g}; beliefs start from {self.prior:g}"
+        passed = f"delta = {upper_text(self.delta)}; beliefs start from {self.prior:g}"
         if self.delta > 0:
-            passed += f" and are passed with probability {self.delta:g} at most"
+            passed += f" and are passed with probability {upper_text(self.delta)} at most"
         notes = [f"{row.name}: {row.note}" for row in self.rows]
         return [f"{self.description}, added up; {passed}.", "", *table, "", *notes]
 
@@ -427,12 +428,12 @@ def _count(parts: Iterable[Guarantee]) -> int:
 
 def _share(value: float, *, certain: bool) -> str:
     """Four decimals, rounded up; what is short of certain never reads as 1."""
-    shown = math.ceil(1e4 * value * (1 - 2.0**-50)) / 1e4
-    return f"{shown:.4f}" if certain or shown < 1 else "< 1"
+    shown = fixed(value, 4, "up")
+    return shown if certain or float(shown) < 1 else "< 1"
 
 
 def _shown(value: float) -> str:
-    return "infinite" if value == math.inf else f"{value:.4g}"
+    return "infinite" if value == math.inf else upper_text(value, 4)
 
 
 def _plain(value: float) -> float | str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scipy.special import expit
 
 from expost._numerics import ROUNDOFF
+from expost._rounding import upper_text
 from expost.risk._arguments import down, extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
 
@@ -114,8 +115,8 @@ class EpsilonDelta(Guarantee):
         """'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""
         if self.promised_epsilon == math.inf:
             return "no promise"
-        slip = f", delta = {self.promised_delta:g}" if self.promised_delta else ""
-        return f"epsilon = {self.promised_epsilon:g}{slip}"
+        slip = f", delta = {upper_text(self.promised_delta)}" if self.promised_delta else ""
+        return f"epsilon = {upper_text(self.promised_epsilon)}{slip}"
 
 
 def _minus_log_rest(share: float) -> float:

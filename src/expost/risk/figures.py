@@ -4,20 +4,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from expost._rounding import at_least, at_most, percent_at_most, upper_text
 from expost.risk.answer import Figure, Route
 from expost.risk.composition import Composition
 from expost.risk.guarantee import Guarantee, belief_after, one_in_after
 from expost.risk.promises import EpsilonDelta
 from expost.risk.wording import (
     advantage_sentence,
-    at_least,
-    at_most,
     belief_sentence,
     chosen_percent,
     doubt_after,
     one_in_sentence,
     one_in_text,
-    percent,
     true_positive_sentence,
 )
 
@@ -114,7 +112,9 @@ def risk_figures(routes: Sequence[Route], setting: Setting, told: Told) -> list[
             lambda promise: promise.true_positive_rate(fpr),
             name="true_positive_rate",
             label=f"found at {chosen_percent(fpr)} false",
-            text=lambda value, certain: percent(value, None if certain else max(1 - value, _TINY)),
+            text=lambda value, certain: percent_at_most(
+                value, None if certain else max(1 - value, _TINY)
+            ),
             printed=_printed_percent,
             words=lambda value, certain: true_positive_sentence(
                 false_positive_rate=fpr, true_positive_rate=value, certain=certain
@@ -157,7 +157,7 @@ def epsilon_figure(
                 shown[route.key] = at_most(epsilon, _DIGITS)
     if not by:
         return None
-    at = f" at delta = {setting.delta:.3g}" if setting.delta > 0 else ""
+    at = f" at delta = {upper_text(setting.delta, 3)}" if setting.delta > 0 else ""
     first = next((value for key, value in by.items() if key != "paper"), math.inf)
     return Figure(
         name="epsilon",
@@ -258,7 +258,9 @@ def _bounds_beliefs(promise: Guarantee, exceeded: float) -> bool:
 def _sure(prior: float, loss: float) -> str:
     doubt = doubt_after(prior, loss)
     # What is left of doubt may be too little for float64; only an infinite loss leaves none.
-    return percent(belief_after(prior, loss), doubt if loss == math.inf else max(doubt, _TINY))
+    return percent_at_most(
+        belief_after(prior, loss), doubt if loss == math.inf else max(doubt, _TINY)
+    )
 
 
 def _epsilon_words(epsilon: float, delta: float) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scipy.special import erf, erfc, ndtr, ndtri
 
+from expost._rounding import upper_text
 from expost.accounting import gaussian_delta, gaussian_epsilon
 from expost.risk._arguments import extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
@@ -78,4 +79,4 @@ class GaussianNoise(Guarantee):
 
     def describe(self) -> str:
         """'Gaussian noise, mu = 0.5'."""
-        return f"Gaussian noise, mu = {self.mu:g}"
+        return f"Gaussian noise, mu = {upper_text(self.mu)}"

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from expost._rounding import at_least, at_most, lower_text
 from expost.errors import InvalidInput
 from expost.risk import calibration, inverse, paper
 from expost.risk._arguments import extended
@@ -29,12 +30,12 @@ from expost.risk.questions import (
     gaussian_route,
     paper_route,
 )
-from expost.risk.wording import at_least, at_most, chosen_percent
+from expost.risk.wording import chosen_percent
 
 __all__ = ["GOALS", "of_goal"]
 
 _DIGITS = 4
-_AS_GIVEN = 15
+_AS_GIVEN = 17
 _NO_DELTA = (
     "Without a delta the goal is kept for certain, which no Gaussian noise does: name a delta well"
     " below one over the number of rows to see what noise keeps it but with a small chance."
@@ -258,7 +259,7 @@ def _any(goal: _Goal) -> _Part:
     count, at = setting.releases, ""
     told = {"epsilon": epsilon}
     if setting.delta > 0:
-        at = f" at delta = {setting.delta / count:.3g}"
+        at = f" at delta = {lower_text(setting.delta / count, 3)}"
     if count > 1:
         # Down, so that k times it is not above what all may have.
         told["epsilon_each"] = math.nextafter(epsilon / count, 0.0)

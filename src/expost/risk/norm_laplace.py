@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from expost._numerics import ROUNDOFF
+from expost._rounding import upper_text
 from expost.risk._arguments import count, down, extended, level, rate, up
 from expost.risk._tail import LossTail
 from expost.risk.epsilon_delta import EpsilonDelta
@@ -108,7 +109,7 @@ class NormLaplaceNoise(Guarantee):
     def describe(self) -> str:
         """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
         dimensions = "1 dimension" if self.dimension == 1 else f"{self.dimension} dimensions"
-        return f"norm-Laplace noise in {dimensions}, epsilon = {self.separation:g}"
+        return f"norm-Laplace noise in {dimensions}, epsilon = {upper_text(self.separation)}"
 
     def _found_on_a_line(self, fpr: float) -> float:
         t = self.separation

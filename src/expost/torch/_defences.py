@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from expost import _validate
+from expost._rounding import upper_text
 from expost.errors import InvalidInput
 from expost.risk import DPSGD, noise_multiplier_for_epsilon
 from expost.torch._adversarial import adversarial_regularization, probabilities
@@ -77,7 +78,9 @@ class DPSGDDefence:
     @property
     def name(self) -> str:
         """As it stands in the table."""
-        return f"DP-SGD, ε = {self.epsilon:g}, δ = {self.delta:g}, {self.network}"
+        return (
+            f"DP-SGD, ε = {upper_text(self.epsilon)}, δ = {upper_text(self.delta)}, {self.network}"
+        )
 
     @property
     def noise_multiplier(self) -> float:

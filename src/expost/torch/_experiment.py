@@ -10,6 +10,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from expost._counts import Attack, Share, best_threshold
 from expost._display import Displayed
+from expost._rounding import fixed, interval_text
 from expost.risk import GaussianNoise
 from expost.types import Audience, FloatArray, Neighbouring
 
@@ -25,7 +26,7 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} … {self.high:.3f})"
+        return interval_text(self.value, self.low, self.high, 3)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -142,7 +143,7 @@ class Experiment(Displayed):
         )
 
     def __str__(self) -> str:
-        share = f"{self.passed.value:.4f} ({self.passed.low:.4f} … {self.passed.high:.4f})"
+        share = interval_text(self.passed.value, self.passed.low, self.passed.high, 4)
         level = f"{self.confidence:.0%}"
         return "\n".join(
             (
@@ -150,8 +151,9 @@ class Experiment(Displayed):
                 f" ({level} intervals)",
                 f"  advantage, counted     {self.advantage}",
                 f"  advantage, believed    {self.believed_advantage}",
-                f"  at most (analytic)     {self.analytic_advantage:.3f}, μ ="
+                f"  at most (analytic)     {fixed(self.analytic_advantage, 3, 'up')}, μ ="
                 f" {self.guarantee.mu:.3f}; runs had μ = {np.median(self.separations):.3f}",
-                f"  belief above {self.belief:g}       {share}; at most {self.analytic_passed:.4f}",
+                f"  belief above {self.belief:g}       {share}; at most"
+                f" {fixed(self.analytic_passed, 4, 'up')}",
             )
         )

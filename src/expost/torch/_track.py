@@ -18,6 +18,7 @@ from scipy.special import expit
 from expost import _optional, _validate
 from expost._display import Displayed
 from expost._privacy_profile import PrivacyProfile
+from expost._rounding import upper_text
 from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
@@ -181,11 +182,13 @@ class Tracker(Displayed):
         ]
         if self.steps:
             epsilon = self.guarantee().epsilon(delta)
-            lines.append(f"promise      epsilon = {epsilon:.4g} at delta = {delta:g}")
+            lines.append(
+                f"promise      epsilon = {upper_text(epsilon, 4)} at delta = {upper_text(delta)}"
+            )
             if known and found.mechanism.sampling_rate < 1:
                 lines[-1] += " to who does not know the batches,"
                 epsilon = found.guarantee().epsilon(delta)
-                lines.append(f"             epsilon = {epsilon:.4g} to who does")
+                lines.append(f"             epsilon = {upper_text(epsilon, 4)} to who does")
         cost = "no extra pass over the data"
         if self._passes:
             total = time.perf_counter() - self._started

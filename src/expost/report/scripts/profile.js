@@ -153,7 +153,7 @@ function rowFacts(rows, place, { epsilon, figures }) {
   facts.push(
     ['exposure', `${figure(Math.abs(rows.loss[place]))} nats`],
     ['belief that it was in', percent(sigmoid(rows.loss[place]))],
-    ['proved to within', `±${SPACE}${figure(rows.within[place])} nats`],
+    ['proved to within', `±${SPACE}${figureUp(rows.within[place])} nats`],
   );
   const typical = figures ? figures.typicalOf(epsilon, rows.distance[place]) : null;
   if (typical !== null) facts.push([`typical at ε = ${number(epsilon)}`, `${figure(typical)} nats`]);

@@ -72,7 +72,7 @@ function resultTable(element, rows, state) {
     } else {
       numeric.push(
         ['exposure (nats)', (place) => figure(Math.abs(rows.loss[place]))],
-        ['proved to within', (place) => `±${SPACE}${figure(rows.within[place])}`],
+        ['proved to within', (place) => `±${SPACE}${figureUp(rows.within[place])}`],
         ['belief that it was in', (place) => percent(sigmoid(rows.loss[place]))],
       );
     }

@@ -94,20 +94,20 @@ function showFigure(output, found) {
   output.textContent = FIGURE_TEXTS[name](value);
 }
 
-// What the tables cannot tell from certainty is not called one.
+// Rounded up, all of them. What the tables cannot tell from certainty is not called one.
 const MOST_TIMES = 1e9;
 const FIGURE_TEXTS = {
-  typical: figure,
-  belief: (belief) => percent(uncertain(belief)),
-  advantage: (advantage) => percent(uncertain(advantage)),
+  typical: figureUp,
+  belief: (belief) => percentUp(uncertain(belief)),
+  advantage: (advantage) => percentUp(uncertain(advantage)),
   wrong: (times) =>
-    times < MOST_TIMES ? `1 time in ${number(times)}` : `less than 1 time in ${number(MOST_TIMES)}`,
+    times < MOST_TIMES ? `1 time in ${numberUp(times)}` : `less than 1 time in ${number(MOST_TIMES)}`,
 };
 
 function sentence(slider, epsilon, found) {
   const most = found.typical[found.typical.length - 1];
   return (
-    `At ε = ${number(epsilon)} the largest typical exposure is ${number(most)} nats; ` +
+    `At ε = ${number(epsilon)} the largest typical exposure is ${numberUp(most)} nats; ` +
     `an attacker's typical belief about the most exposed ${slider.unit} is ` +
     `${FIGURE_TEXTS.belief(found.belief)}.`
   );

@@ -1,0 +1,211 @@
+"""Numbers as decimal text: to the nearest, or on the safe side of a bound.
+
+Conventions
+-----------
+A float64 counts as its shortest decimal text that reads back as the same float (``repr``): 0.05 is
+five hundredths, not the 0.05000000000000000277 that is stored. An upper bound is shown as a decimal
+number that is at least that, a lower bound as one that is at most that. No tolerance is allowed
+for: 0.30000000000000004 is above 0.3 and is shown as 0.301.
+
+Bounds are rounded up (``UP``) or down (``DOWN``); estimates are rounded to the nearest. What is not
+a number is no bound: it raises ``ArithmeticError``.
+"""
+
+import math
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Literal
+
+__all__ = [
+    "LEAST_DOUBT",
+    "Side",
+    "at_least",
+    "at_most",
+    "certainty_at_most",
+    "check_probability",
+    "decimal",
+    "fixed",
+    "interval_text",
+    "lower_text",
+    "percent_at_least",
+    "percent_at_most",
+    "plain",
+    "rounded_down",
+    "rounded_up",
+    "significant",
+    "summed_up",
+    "trimmed",
+    "upper_text",
+]
+
+Side = Literal["nearest", "up", "down"]
+
+# A doubt below this has no percentage: 99.99…9 % is no longer read.
+LEAST_DOUBT = 1e-6
+_LEAST_PROBABILITY = Decimal("1e-300")
+_DIRECTIONS = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
+# Enough digits for any float64 with any number of decimals that is shown.
+_CONTEXT = Context(prec=800)
+
+
+def decimal(value: float | Decimal) -> Decimal:
+    """The number that a float64 stands for: its shortest decimal text."""
+    if isinstance(value, Decimal):
+        return value
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    return Decimal(repr(float(value)))
+
+
+def significant(number: float | Decimal, digits: int, side: Side = "nearest") -> Decimal:
+    """A finite number with so many significant digits."""
+    if side == "nearest":
+        return Decimal(f"{number:.{digits - 1}e}")
+    exact = decimal(number)
+    if exact == 0:
+        return Decimal(0)
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return exact.quantize(unit, _DIRECTIONS[side], _CONTEXT)
+
+
+def fixed(value: float, places: int, side: Side = "nearest", *, percent: bool = False) -> str:
+    """A number with so many decimals, or a hundred times it."""
+    if not math.isfinite(value):
+        return _infinite(value)
+    if side == "nearest":
+        text = f"{100 * value if percent else value:.{places}f}"
+    else:
+        exact = decimal(value).scaleb(2 if percent else 0, _CONTEXT)
+        unit = Decimal(1).scaleb(-places)
+        text = f"{exact.quantize(unit, _DIRECTIONS[side], _CONTEXT):f}"
+    # Nothing is gained by the sign of a zero.
+    return text.removeprefix("-") if not text.strip("-0.") else text
+
+
+def at_most(value: float | Decimal, digits: int = 3) -> str:
+    """An upper bound with ``digits`` significant digits, rounded up: 0.0272, 1.1, 368, 1.2e-09."""
+    return _bound(value, digits, "up")
+
+
+def at_least(value: float | Decimal, digits: int = 3) -> str:
+    """A lower bound with ``digits`` significant digits, rounded down."""
+    return _bound(value, digits, "down")
+
+
+def upper_text(value: float, digits: int = 6) -> str:
+    """An upper bound as ``f"{value:.6g}"`` has it: 1e-05, 1000, inf."""
+    return _general(value, digits, "up")
+
+
+def lower_text(value: float, digits: int = 6) -> str:
+    """A lower bound as ``f"{value:.6g}"`` has it."""
+    return _general(value, digits, "down")
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """The float with so many digits that is no less than ``value``; NaN and ±∞ stay."""
+    return float(significant(value, digits, "up")) if math.isfinite(value) else value
+
+
+def rounded_down(value: float, digits: int = 3) -> float:
+    """The float with so many digits that is no more than ``value``."""
+    return float(significant(value, digits, "down")) if math.isfinite(value) else value
+
+
+def interval_text(
+    value: float, low: float, high: float, places: int, *, percent: bool = False, to: str = "…"
+) -> str:
+    """An estimate to the nearest, with the ends of its interval rounded outwards."""
+    middle = fixed(value, places, percent=percent)
+    ends = fixed(low, places, "down", percent=percent), fixed(high, places, "up", percent=percent)
+    return f"{middle} ({ends[0]} {to} {ends[1]})"
+
+
+def percent_at_most(probability: float | Decimal, doubt: float | None = None) -> str:
+    """An upper bound of a share: one decimal, more near 0 and near 1; '< 100 %' if none is enough.
+
+    ``doubt`` is 1 − probability, where it is known better than by subtraction.
+    """
+    check_probability(probability)
+    doubt = float(1 - probability) if doubt is None else doubt
+    if doubt == 0:
+        return "100 %"
+    if doubt < LEAST_DOUBT:
+        return "< 100 %"
+    hundredfold = decimal(probability).scaleb(2)
+    if hundredfold < 1:
+        return f"{plain(significant(hundredfold, 2, 'up'))} %"
+    for places in range(1, 12):
+        shown = hundredfold.quantize(Decimal(1).scaleb(-places), ROUND_CEILING)
+        if shown < 100:
+            return f"{shown} %"
+    return "< 100 %"
+
+
+def percent_at_least(probability: float | Decimal) -> str:
+    """A lower bound of a share: one decimal, more near 0; 100 % where it is 1."""
+    check_probability(probability)
+    hundredfold = decimal(probability).scaleb(2)
+    if hundredfold in (0, 100):
+        return f"{hundredfold:.0f} %"
+    if hundredfold < 1:
+        return f"{plain(significant(hundredfold, 2, 'down'))} %"
+    return f"{hundredfold.quantize(Decimal('0.1'), ROUND_FLOOR)} %"
+
+
+def certainty_at_most(log_odds: float) -> str:
+    """An upper bound of a posterior by its log odds; 50 % at 0, 100 % only where they are ∞."""
+    size = abs(decimal(log_odds))
+    if size.is_infinite():
+        return "100 %" if log_odds > 0 else "0 %"
+    # In decimals, with the odds of the less likely side: nothing is lost near 0, 1/2 and 1.
+    odds = (-size).exp()
+    less, more = odds / (1 + odds), 1 / (1 + odds)
+    probability, doubt = (more, less) if log_odds >= 0 else (less, more)
+    if size > 0:
+        probability = min(max(probability.next_plus(), _LEAST_PROBABILITY), Decimal(1))
+    return percent_at_most(probability, max(float(doubt), 5e-324))
+
+
+def summed_up(values: Iterable[float]) -> float:
+    """The least float that is no less than the sum of ``values``: 0.3 for three times 0.1."""
+    total = sum(map(decimal, values), Decimal(0))
+    nearest = float(total)
+    return nearest if decimal(nearest) >= total else math.nextafter(nearest, math.inf)
+
+
+def check_probability(probability: float | Decimal) -> None:
+    """Raise where it is none."""
+    if not 0 <= probability <= 1:
+        raise ArithmeticError("a probability lies outside of [0, 1]")
+
+
+def plain(number: Decimal, *, least: int = -5, most: int = 10, comma: str = ",") -> str:
+    """A number without idle zeros, and without an exponent where it is of a usual size."""
+    if number == 0:
+        return "0"
+    power = number.adjusted()
+    if least <= power < most:
+        return trimmed(f"{number:{comma}f}")
+    return f"{trimmed(f'{number.scaleb(-power):f}')}e{power:+03d}"
+
+
+def trimmed(text: str) -> str:
+    """A number's text without idle zeros."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _bound(value: float | Decimal, digits: int, side: Side) -> str:
+    return plain(significant(value, digits, side)) if math.isfinite(value) else _infinite(value)
+
+
+def _general(value: float, digits: int, side: Side) -> str:
+    if not math.isfinite(value):
+        return _infinite(value).replace("infinity", "inf")
+    return plain(significant(value, digits, side), least=-4, most=max(digits, 6), comma="")
+
+
+def _infinite(value: float | Decimal) -> str:
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    return "infinity" if value > 0 else "-infinity"
