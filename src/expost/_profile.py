@@ -1,6 +1,5 @@
 """``profile``, the verb: how much a model gives each of its training rows away."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from expost._persons import Persons, read_groups
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
 from expost._target import Target, find_target, losses_of
+from expost._warning import warn
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Problem, minimise
 from expost.mechanisms import Mechanism, RowLosses
@@ -181,7 +181,7 @@ def _unlisted(model: Any) -> tuple[str, ...]:
     notice = ledger_notice(model) if isinstance(model, str | Path) else None
     if notice is None:
         return ()
-    warnings.warn(notice, NotInLedgerWarning, stacklevel=4)
+    warn(notice, NotInLedgerWarning, stacklevel=4)
     return (notice,)
 
 

@@ -8,11 +8,13 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from expost._cli_mistakes import Terminated, interruption, sentence
+from expost._warning import taken
 
 __all__ = ["main"]
 
@@ -41,7 +43,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 (see above)
         _without_a_command_line(error)
     try:
-        with _asked_to_end():
+        with _asked_to_end(), _noted_warnings():
             app()
     except SystemExit as end:
         told = interruption(end)
@@ -84,6 +86,22 @@ def _asked_to_end() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """Let a job collect the warnings of other libraries too; the process is this program's own."""
+    emit = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if not taken(str(message), category):
+            emit(message, category, *where)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = emit
 
 
 def _say(message: str) -> None:

@@ -4,7 +4,6 @@ A fitted estimator holds ``release_`` (θ and public constants) and what follows
 else of the data, neither the minimiser nor the noise.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from expost import _validate
 from expost._classes import class_codes, class_set
 from expost._labels import signs, two_classes
+from expost._warning import warn
 from expost.data import UnitBall
 from expost.errors import (
     BudgetWarning,
@@ -133,16 +133,16 @@ class _PrivateLinearModel(BaseEstimator):
             _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
             rng = self._rng()
         for clipped in prepared.clipped:
-            warnings.warn(clipped, ClippedRowsWarning, stacklevel=3)
+            warn(clipped, ClippedRowsWarning, stacklevel=3)
         if how.is_private and not how.worst_case < np.inf:
-            warnings.warn(
+            warn(
                 "the squared loss has an unbounded gradient: objective perturbation promises no"
                 " epsilon for it; take mechanism='output' for a promise.",
                 NoPromiseWarning,
                 stacklevel=3,
             )
         if isinstance(how, ObjectivePerturbation) and how.is_raised:
-            warnings.warn(
+            warn(
                 f"regularization={how.regularization:.4g} is too little for objective perturbation"
                 f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
                 " give that much, or a larger epsilon.",
@@ -150,7 +150,7 @@ class _PrivateLinearModel(BaseEstimator):
                 stacklevel=3,
             )
         if read:
-            warnings.warn(
+            warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
                 " you know without the data.",
                 PrivacyLeakWarning,
@@ -271,7 +271,7 @@ class _PrivateLinearModel(BaseEstimator):
         seed = self.random_state
         if seed is None:
             return None
-        warnings.warn(
+        warn(
             "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
             " at None for a real release.",
             SeededReleaseWarning,
@@ -360,7 +360,7 @@ class _PrivateLinearModel(BaseEstimator):
         copy: Self = super().__sklearn_clone__()
         self._copies = copy._number = getattr(self, "_copies", 0) + 1
         if self._copies == 2:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} was copied a second time, as searches, cross-validation"
                 " and ensembles do: every fit spends its epsilon anew, and on rows that they"
                 " share k settings × f folds and a refit add up to k·f + 1 times that; choose"
