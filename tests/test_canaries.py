@@ -304,6 +304,20 @@ def bad_labels():
     yield "None", None
 
 
+def carried(error):
+    """The texts of an error and of all that hang on it, displayed or not, as a logger finds them."""
+    texts, found, seen = [], [error], set()
+    while found:
+        one = found.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        texts += [str(one), repr(one), str(one.args), str(getattr(one, "__notes__", ()))]
+        texts += [str(value) for value in vars(one).values()]
+        found += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return " ".join(texts)
+
+
 def complaints(call):
     """All that a call says: its error with every error behind it, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
@@ -311,7 +325,7 @@ def complaints(call):
         try:
             call()
         except Exception as error:  # noqa: BLE001 (what is said is examined, whatever it is)
-            said = "".join(traceback.format_exception(error)) + repr(error) + str(error.args)
+            said = "".join(traceback.format_exception(error)) + carried(error)
         else:
             said = ""
     return said + " ".join(str(entry.message) for entry in caught)

@@ -28,7 +28,7 @@ def named_estimator(text: str) -> Any:
     except Exception as error:
         raise InvalidInput(
             f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
-        ) from error
+        ) from None
     for method in ("fit", "predict_proba", "get_params"):
         if not hasattr(estimator, method):
             hint = "; pass probability=True" if "probability" in _settings(estimator) else ""
@@ -64,7 +64,7 @@ def _imported(path: str, name: str) -> type:
         raise InvalidInput(
             f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
             " mend it."
-        ) from error
+        ) from None
     if not isinstance(found, type):
         raise InvalidInput(f"{name}: is no class; name one that is fitted by fit(X, y).")
     if not hasattr(found, "fit"):

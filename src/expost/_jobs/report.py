@@ -76,7 +76,7 @@ def _stored(out: Path, summary: Summary) -> dict[str, Path]:
         raise InvalidInput(
             f"summary: holds figures that cannot be shown ({error}); make it again with the command"
             " that wrote it."
-        ) from error
+        ) from None
 
 
 def _found(paths: Sequence[Path]) -> list[Path]:
