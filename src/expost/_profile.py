@@ -169,7 +169,11 @@ def _of_one(
         losses=losses,
         description=target.describe(),
         rows=problem.rows,
-        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
         owner=None if persons is None else persons.owner,
         notices=(*notices, *unlisted),
         neighbours=near,
@@ -251,7 +255,11 @@ def _foreign_profile(
         losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
         rows=problem.rows,
-        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
         owner=None if persons is None else persons.owner,
         notices=(
             "The model carries no noise: every loss is infinite,"

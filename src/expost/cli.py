@@ -11,9 +11,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from expost._cli_mistakes import Terminated, interruption, sentence
+from expost._cli_stream import Stream
 from expost._warning import taken
 
 __all__ = ["main"]
@@ -29,14 +30,21 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Run the program; a user's mistake is one sentence and exit code 2, never a traceback."""
+    # Closed by the caller: the next file to be opened would get its number, and with it what
+    # libraries have to say.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     if sys.stderr is None:
-        # Closed by the caller: the next file to be opened would get its number, and with it what
-        # libraries have to say.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that knows no Λ must not cost the result of a job that is done.
             stream.reconfigure(errors="backslashreplace")
+    with _output():
+        _run()
+
+
+def _run() -> None:
     try:
         from expost._cli_app import app
     # A library that draws the command line may be broken in any way.
@@ -89,13 +97,44 @@ def _asked_to_end() -> Iterator[None]:
 
 
 @contextmanager
+def _output() -> Iterator[None]:
+    """Let a reader of stdout go away; exit code 1 if stdout could not be written otherwise.
+
+    The files of a command are there before it prints.
+    """
+    before, output = sys.stdout, Stream(sys.stdout)
+    sys.stdout = cast(TextIO, output)
+    try:
+        yield
+    except SystemExit as end:
+        output.flush()
+        if output.fault is None or end.code:
+            raise
+    finally:
+        sys.stdout = before
+    if output.fault is not None:
+        _say(
+            f"stdout: {output.fault.strerror}; the printed text is incomplete, but the files that"
+            " the command wrote are complete."
+        )
+        raise SystemExit(1)
+
+
+@contextmanager
 def _noted_warnings() -> Iterator[None]:
     """Let a job collect the warnings of other libraries too; the process is this program's own."""
     emit = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         if not taken(str(message), category):
-            emit(message, category, *where)
+            emit(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show
     try:

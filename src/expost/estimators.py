@@ -15,6 +15,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,6 +27,7 @@ from expost.data import UnitBall
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
+    ExpostError,
     InvalidInput,
     NoPromiseWarning,
     PrivacyLeakWarning,
@@ -169,8 +171,8 @@ class _PrivateLinearModel(BaseEstimator):
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
         _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
-        _refuse_kinds(X=X, y=y)
-        with _refusals():
+        X, y = _plain(X, "X"), _plain(y, "y")
+        with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         features, names = _validate.matrix(X), self._names()
@@ -202,6 +204,8 @@ class _PrivateLinearModel(BaseEstimator):
             return None
         if len(set(names)) < len(names):
             raise InvalidInput("X has duplicate column names: every name must be its own.")
+        if not all(map(_validate.is_text, names)):
+            raise InvalidInput(f"X: a column name {_validate.LONE}.")
         return tuple(names)
 
     def _ball(self, features: FloatArray, read: list[str]) -> UnitBall:
@@ -296,8 +300,8 @@ class _PrivateLinearModel(BaseEstimator):
 
     def _linear(self, X: Any) -> FloatArray:
         check_is_fitted(self, "release_")
-        _refuse_kinds(X=X)
-        with _refusals():
+        X = _plain(X, "X")
+        with _refusals(X=X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         coef, intercept = self.release_.coefficients
         scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef.T + intercept
@@ -398,7 +402,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     ) -> tuple[FloatArray, NDArray[Any], Loss]:
         if self.classes is None:
             read.append("classes (the label set)")
-        with _refusals((ValueError, TypeError)):
+        with _refusals():
             check_classification_targets(y)
         if self._takes_more() and np.size(y if self.classes is None else self.classes) > 2:
             known = class_set(y, self.classes)
@@ -412,6 +416,12 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     def decision_function(self, X: Any) -> FloatArray:
         """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
         return self._linear(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy on these rows."""
+        y = _plain(y, "y")
+        with _refusals(_UNLIKE, y=y):
+            return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row."""
@@ -594,6 +604,12 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
             )
         return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on these rows."""
+        y = _plain(y, "y")
+        with _refusals(_UNLIKE, y=y):
+            return float(super().score(X, y, sample_weight))
+
     def predict(self, X: Any) -> FloatArray:
         """x·coef + intercept."""
         return self._linear(X)
@@ -638,11 +654,13 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"fit() got unexpected keyword arguments: {', '.join(unsupported)}.")
 
 
-def _refuse_kinds(**arrays: Any) -> None:
-    """Masked arrays, whose mask scikit-learn would drop without a word, and sparse ones."""
-    for name, values in arrays.items():
-        if isinstance(values, np.ma.MaskedArray) or scipy.sparse.issparse(values):
-            _validate.vector(values, name=name)
+def _plain(values: Any, name: str) -> Any:
+    """``values``, for scikit-learn to read, unless an array must be made of them or refused here.
+
+    scikit-learn would drop the mask of a masked array without a word, and refuses ``np.matrix``.
+    """
+    known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
+    return _validate.array(values, name) if known else values
 
 
 # How scikit-learn's messages begin that quote cells of the data, or advise another estimator.
@@ -654,17 +672,43 @@ _REPHRASED = {
     "'<' not supported": "y holds labels of several types, or none in places: use text or whole"
     " numbers for all of them.",
     "Input X contains NaN": "Input X contains NaN: every cell must be finite; drop or fill them.",
+    "The DType": "X holds columns of types that do not go together: all must be numeric; encode"
+    " dates and text first.",
+    "boolean value of NA": "X or y holds missing values (NA): drop or fill them.",
+    "float() argument": "X and the labels of a regression must be real numbers (an argument must be"
+    " a string or a number): drop, fill or encode the other entries.",
 }
 
 
+# Scorers quote the labels that they refuse.
+_UNLIKE = (
+    "y: must hold one label for each row, of the type that the model was fitted with, and"
+    " sample_weight, if given, one number."
+)
+
+
+class _WrongType(InvalidInput, TypeError):
+    """An :class:`InvalidInput` where scikit-learn's conventions ask for a ``TypeError``."""
+
+
 @contextmanager
-def _refusals(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
-    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them."""
+def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
+    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them.
+
+    ``words``   in place of those of any refusal.
+    ``arrays``  what scikit-learn is given: where it is no array at all, that is said.
+    """
     try:
         yield
-    except kinds as error:
-        text = str(error)
+    except (ExpostError, NotFittedError):
+        raise
+    # Arrays and frames of other libraries run their own code here, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        if not isinstance(error, ValueError):
+            for name, values in arrays.items():
+                _validate.array(values, name)
+        text = words or str(error)
         for start, rephrased in _REPHRASED.items():
             if text.startswith(start):
                 text = rephrased
-        raise InvalidInput(text) from None
+        raise (_WrongType if isinstance(error, TypeError) else InvalidInput)(text) from None

@@ -25,7 +25,7 @@ def named_estimator(text: str) -> Any:
     try:
         estimator = model(**settings)
     # Whatever a class of somebody else's raises: it is the user's parameter that is wrong.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
         ) from None
@@ -60,7 +60,7 @@ def _imported(path: str, name: str) -> type:
     except AttributeError:
         raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.") from None
     # A module of the user's runs when it is imported, and may raise anything.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
             " mend it."

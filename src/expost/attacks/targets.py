@@ -430,7 +430,7 @@ def _training(name: str) -> Iterator[None]:
     except InvalidParameterError as error:
         raise InvalidInput(f"{name}: could not be trained: {error}") from None
     # The user's own code, or a library's, runs here: it may raise anything.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: could not be trained (its fit raised {_raised(error)}): it must take"
             " rows like these, of numbers and without gaps where it asks for that, and a random"
@@ -446,7 +446,7 @@ def _asking(name: str) -> Iterator[None]:
     except ExpostError:
         raise
     # As above.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: could not answer (it raised {_raised(error)}): it must take every row"
             " in question, of the columns that it was trained with, and give each a probability"
