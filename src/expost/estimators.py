@@ -660,7 +660,8 @@ def _plain(values: Any, name: str) -> Any:
     scikit-learn would drop the mask of a masked array without a word, and refuses ``np.matrix``.
     """
     known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
-    return _validate.array(values, name) if known else values
+    array = _validate.array(values, name) if known else values
+    return array[:, 0] if known and name == "y" and array.shape[1] == 1 else array
 
 
 # How scikit-learn's messages begin that quote cells of the data, or advise another estimator.
@@ -700,7 +701,7 @@ def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     """
     try:
         yield
-    except (ExpostError, NotFittedError):
+    except (ExpostError, NotFittedError, Warning):
         raise
     # Arrays and frames of other libraries run their own code here, and may raise anything.
     except Exception as error:  # noqa: BLE001 (see above)
