@@ -5,12 +5,17 @@ all threads, and two changes that overlap are never undone. What is ignored or c
 belongs to the running thread (or asynchronous task) alone, and the filters stay as they are.
 """
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["collected", "ignored", "taken", "warn"]
+__all__ = ["ALONE", "collected", "ignored", "taken", "warn"]
+
+# Held around functions of scikit-learn that change the filters for a moment: two threads of expost
+# in them at once would leave the filters changed.
+ALONE = threading.RLock()
 
 _ignored: ContextVar[tuple[type[Warning], ...]] = ContextVar("_ignored", default=())
 _collected: ContextVar[list[tuple[type[Warning], str]] | None] = ContextVar(

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from expost import _validate
 from expost._classes import class_codes, class_set
 from expost._labels import signs, two_classes
-from expost._warning import warn
+from expost._warning import ALONE, warn
 from expost.data import UnitBall
 from expost.errors import (
     BudgetWarning,
@@ -700,7 +700,8 @@ def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     ``arrays``  what scikit-learn is given: where it is no array at all, that is said.
     """
     try:
-        yield
+        with ALONE:
+            yield
     except (ExpostError, NotFittedError, Warning):
         raise
     # Arrays and frames of other libraries run their own code here, and may raise anything.
