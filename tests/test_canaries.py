@@ -5,11 +5,14 @@ occurs as decimal digits, as the bytes of a float of any width and order, or aft
 that the rows go through (divided by the data norm, squared into a norm).
 """
 
+import contextlib
+import gc
 import io
 import json
 import pickle
 import pickletools
 import re
+import sqlite3
 import sys
 import traceback
 import types
@@ -25,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.cli import main
-from expost.data import UnitBall
+from expost.data import Encoding, UnitBall, open_table
 from expost.errors import ClippedRowsWarning, InvalidInput
 from expost.glm import Problem, minimise
 from expost.mechanisms import OutputPerturbation, Release
@@ -227,7 +230,6 @@ def test_neither_the_minimiser_nor_the_noise_is_kept(name, tmp_path):
 
 def test_minimise_is_not_left_on_the_estimator(monkeypatch):
     """Whatever minimise returned is garbage after fit: nothing refers to it."""
-    import gc
     import weakref
 
     import expost.glm
@@ -305,6 +307,20 @@ def bad_labels():
     yield "None", None
 
 
+def carried(error):
+    """The texts of an error and of all that hang on it, displayed or not, as a logger finds them."""
+    texts, found, seen = [], [error], set()
+    while found:
+        one = found.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        texts += [str(one), repr(one), str(one.args), str(getattr(one, "__notes__", ()))]
+        texts += [str(value) for value in vars(one).values()]
+        found += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+    return " ".join(texts)
+
+
 def complaints(call):
     """All that a call says: its error with every error behind it, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
@@ -312,7 +328,7 @@ def complaints(call):
         try:
             call()
         except Exception as error:  # noqa: BLE001 (what is said is examined, whatever it is)
-            said = "".join(traceback.format_exception(error)) + repr(error) + str(error.args)
+            said = "".join(traceback.format_exception(error)) + carried(error)
         else:
             said = ""
     return said + " ".join(str(entry.message) for entry in caught)
@@ -424,6 +440,135 @@ def test_a_damaged_file_of_canaries_is_refused_quietly(tmp_path):
     path.write_bytes(buffer.getvalue())
     with pytest.raises(InvalidInput):
         Release.load(path)
+
+
+# Tables, wherever they lie: an error carries no cell, also not in the errors behind it.
+
+
+def damaged():
+    """The columns of the canaries with one cell that is refused, by what is wrong with it."""
+    columns = {name: X[:, place].tolist() for place, name in enumerate("abcd")}
+    columns |= {"who": list(NAMES), "outcome": LABELS.tolist()}
+    yield "a name among numbers", {**columns, "b": [*columns["b"][:-1], NAMES[0]]}
+    yield "a key twice", {**columns, "who": [*NAMES[:-1], NAMES[0]]}
+    yield "a key that is missing", {**columns, "who": [*NAMES[:-1], None]}
+    yield "another label", {**columns, "outcome": [*columns["outcome"][:-1], NAMES[0]]}
+    yield "no label", {**columns, "outcome": [*columns["outcome"][:-1], None]}
+    yield "infinity", {**columns, "c": [*columns["c"][:-1], float("inf")]}
+    yield "lists", {**columns, "c": [[cell] for cell in columns["c"]]}
+    yield "text for a number", {**columns, "d": list(NAMES)}
+
+
+def as_csv(columns, folder):
+    path = folder / "t.csv"
+    lines = [",".join(columns)]
+    for row in zip(*columns.values(), strict=True):
+        lines.append(",".join("" if cell is None else str(cell) for cell in row))
+    path.write_text("\n".join(lines) + "\n")
+    return path, {}
+
+
+def as_pandas(columns, folder):
+    return pd.DataFrame({name: pd.Series(cells) for name, cells in columns.items()}), {}
+
+
+def as_polars(columns, folder):
+    return pl.DataFrame(columns, strict=False), {}
+
+
+def as_parquet(columns, folder):
+    path = folder / "t.parquet"
+    pl.DataFrame(columns, strict=False).write_parquet(path)
+    return path, {}
+
+
+def as_sqlite(columns, folder):
+    path = folder / "t.db"
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"CREATE TABLE t ({', '.join(columns)})")
+        rows = zip(*columns.values(), strict=True)
+        flat = [[str(cell) if isinstance(cell, list) else cell for cell in row] for row in rows]
+        base.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(columns))})", flat)
+    return str(path), {"query": "t"}
+
+
+@pytest.fixture(scope="module")
+def encoding(tmp_path_factory):
+    return Encoding.load(write_encoding(tmp_path_factory.mktemp("encoding") / "e.json"))
+
+
+@pytest.mark.parametrize("form", [dict, as_csv, as_pandas, as_polars, as_parquet, as_sqlite])
+@pytest.mark.parametrize(("case", "columns"), list(damaged()), ids=[case for case, _ in damaged()])
+def test_errors_of_tables(tmp_path, encoding, form, case, columns):
+    source, options = (columns, {}) if form is dict else form(columns, tmp_path)
+
+    def read(**more):
+        table = open_table(source, id_column="who", **options, **more)
+        encoding.encode_table(table.retyped(encoding.kinds))
+
+    said = quiet(read)
+    said += quiet(lambda: encoding.encode_table(encoding.open(source, id_column="who", **options)))
+    assert "InvalidInput" in said
+    quiet(lambda: Encoding.read(open_table(source, **options), target="outcome"))
+    model = PrivateLogisticRegression(data_norm=NORM, classes=["no", "yes"])
+    if form in (as_pandas, as_polars):
+        quiet(lambda: model.fit(source, LABELS))
+        quiet(lambda: model.fit(X, source["outcome"]))
+        trained = fitted("logistic")
+        quiet(lambda: trained.score(source, LABELS))
+        quiet(lambda: trained.score(X, source["who"]))
+        quiet(lambda: expost.profile(trained, X, LABELS, ids=source["c"]))
+        quiet(lambda: expost.profile(trained, X, LABELS, groups=source["c"]))
+
+
+def test_errors_of_scores_ids_groups_and_lookups():
+    for name in ("logistic", "ridge"):
+        trained, y = fitted(name), MODELS[name][1]
+        for _, labels in bad_labels():
+            quiet(lambda trained=trained, labels=labels: trained.score(X, labels))
+        for keys in ([*NAMES[:-1], "\ud800"], [[one] for one in NAMES], NAMES[:-1], NAMES * 2):
+            quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, ids=keys))
+            quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, groups=keys))
+        report = expost.publish(trained)
+        own = {f"column {place}": 0 for place in range(COLUMNS)}
+        assert quiet(lambda r=report, own=own: r.lookup({**own, "column 1": NAMES[0]}, "no"))
+        assert quiet(lambda r=report, own=own: r.lookup(own, NAMES[0]))
+        assert quiet(lambda r=report: r.bound(X, NAMES))
+
+
+def leaky(rows, labels, seed):
+    raise ValueError(f"could not convert string to float: {NAMES[0]!r}, {X[0].tolist()}")
+
+
+def test_errors_of_trainings():
+    """A user's training may quote what it likes: its words are not carried on."""
+    said = quiet(lambda: expost.audit(None, X, LABELS, train=leaky, references=2, workers=1))
+    assert "raised ValueError in test_canaries.py, line" in said
+    said = quiet(
+        lambda: expost.audit(LogisticRegression(), text_cell(X), LABELS, references=2, workers=1)
+    )
+    assert "could not answer (it raised ValueError in" in said
+
+
+def test_an_error_keeps_none_that_it_was_raised_in():
+    """Nor does it once it is raised again, is pickled, or is seen by the interpreter itself."""
+    try:
+        try:
+            raise KeyError(NAMES[0])
+        except KeyError:
+            raise InvalidInput("refused.")  # noqa: B904 (that is the point)
+    except InvalidInput as error:
+        caught = error
+    assert caught.__context__ is None
+    assert caught.__suppress_context__
+    assert NAMES[0] not in "".join(traceback.format_exception(caught))
+    # What held it is gone, and not only hidden.
+    assert not any(isinstance(one, KeyError) for one in gc.get_referents(caught))
+    caught.__context__ = KeyError(NAMES[0])
+    assert caught.__context__ is None
+    copied = pickle.loads(pickle.dumps(caught))
+    assert type(copied) is InvalidInput
+    assert str(copied) == "refused."
 
 
 # The command line.

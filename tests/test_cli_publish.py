@@ -327,10 +327,10 @@ def test_what_is_done_with_values_is_said(program, simple):
         ((*PERSON, "--set", "height"), "must be COLUMN=VALUE"),
         ((*PERSON, "--set", "age=40"), "given twice"),
         ((*PERSON, "--set", "income=>50K"), "give it as the label"),
-        ((*PERSON, "--label", "rich"), "label='rich': must be '<=50K' or '>50K'"),
-        (("--set", "age=old", *PERSON[2:]), "age='old': must be a number"),
+        ((*PERSON, "--label", "rich"), "label: must be '<=50K' or '>50K'"),
+        (("--set", "age=old", *PERSON[2:]), "age: must be a number"),
         (("--set", "age=", *PERSON[2:]), "age: must have a value"),
-        (("--set", "age=nan", *PERSON[2:]), "age='nan': must be a number"),
+        (("--set", "age=nan", *PERSON[2:]), "age: must be a number"),
     ],
 )
 def test_mistakes_of_a_person(program, simple, arguments, words, tmp_path):

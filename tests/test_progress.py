@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.spinner import Spinner
 
-from expost import _cli_progress
+from expost import _cli_progress, _cli_stream
 from expost._cli_app import app
 from expost._cli_mistakes import sentence
 from expost._cli_pace import SMOOTHING, Moment, Pass, Tracker
@@ -543,7 +543,7 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", encoding="ascii") as file:
-        stream = _cli_progress._Stream(file)
+        stream = _cli_stream.Stream(file)
         # What cannot be written is no reason to stop.
         stream.write("ε")
         assert stream.fileno() == writer
@@ -555,7 +555,7 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
         assert (stream.isatty(), stream.encoding) == (False, "ascii")
         # Whoever else writes there is spared the error too, and so is the end of the program.
         print("last words", file=file, flush=True)
-    closed = _cli_progress._Stream(file)
+    closed = _cli_stream.Stream(file)
     assert closed.write("words") == 5
 
 

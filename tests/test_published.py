@@ -429,11 +429,11 @@ def test_what_is_done_with_values_is_said():
     ("changes", "match"),
     [
         ({"age": ""}, "age: must have a value"),
-        ({"age": "old"}, "age='old': must be a number"),
-        ({"age": "nan"}, "age='nan': must be a number"),
-        ({"age": math.inf}, "age=inf: must be a number"),
+        ({"age": "old"}, "age: must be a number"),
+        ({"age": "nan"}, "age: must be a number"),
+        ({"age": math.inf}, "age: must be a number"),
         ({"age": "1e999"}, "must be a number"),
-        ({"age": True}, "age=True: must be a number"),
+        ({"age": True}, "age: must be a number"),
         ({"height": 3}, "'height': is no column of the model; it has age, sex, work, hours"),
         ({"income": ">50K"}, "give it as the label"),
     ],
@@ -449,7 +449,7 @@ def test_missing_columns_and_labels():
     report, *_ = from_table()
     with pytest.raises(InvalidInput, match=r"work, hours: must be given as well"):
         report.lookup({"age": 39, "sex": "f"})
-    with pytest.raises(InvalidInput, match="label='rich': must be '<=50K' or '>50K'"):
+    with pytest.raises(InvalidInput, match="label: must be '<=50K' or '>50K'"):
         report.lookup(PERSON, "rich")
 
 
@@ -479,7 +479,7 @@ def test_a_regression_needs_its_label_and_clips_it():
     (past,) = report.lookup(values, 30)
     assert "clipped" in past.notes[0]
     assert past.exposure == report.lookup(values, 1)[0].exposure
-    with pytest.raises(InvalidInput, match="label='x'"):
+    with pytest.raises(InvalidInput, match="label: must be"):
         report.lookup(values, "x")
 
 

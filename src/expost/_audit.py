@@ -98,7 +98,7 @@ def audit(
     seeds = np.random.SeedSequence(
         None if random_state is None else _validate.whole("random_state", random_state, least=0)
     ).spawn(4)
-    labels = np.asarray(y) if y_out is None else both(y, y_out)
+    labels = _validate.array(y, "y") if y_out is None else both(y, y_out)
     every = labels if population is None else both(labels, population[1])
     game = play(
         target_of(model, every, train=train, regression=regression), X, y, X_out, y_out, seeds[0]

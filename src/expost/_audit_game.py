@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from expost import _validate
 from expost._audit_result import Exposures
 from expost._privacy_profile import PrivacyProfile
 from expost._profile import profile
@@ -226,11 +227,17 @@ def _exposures(game: Game, found: PrivacyProfile) -> Exposures:
 
 def both(first: Any, second: Any) -> NDArray[Any]:
     """Labels, one after the other."""
-    return np.concatenate([_vector(first, "y"), _vector(second, "y_out")])
+    labels = _vector(first, "y"), _vector(second, "y_out")
+    try:
+        return np.concatenate(labels)
+    except TypeError:
+        raise InvalidInput(
+            f"y holds {labels[0].dtype} labels, the others {labels[1].dtype}: use one type for all."
+        ) from None
 
 
 def _vector(y: Any, name: str) -> NDArray[Any]:
-    labels = np.asarray(y)
+    labels = _validate.array(y, name)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1:
         raise InvalidInput(f"{name}: must be one label for each row.")

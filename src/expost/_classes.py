@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expost import _validate
 from expost._labels import _vector
 from expost.errors import InvalidInput
 from expost.types import FloatArray
@@ -17,7 +18,7 @@ def class_set(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]
     """The classes, sorted: those given, or those read from the labels."""
     try:
         found = np.unique(_vector(labels))
-        known = found if classes is None else np.unique(np.asarray(classes))
+        known = found if classes is None else np.unique(_validate.array(classes, "classes"))
     except TypeError:
         raise InvalidInput("y holds labels of different types: use one type for all.") from None
     if classes is not None:
@@ -27,6 +28,8 @@ def class_set(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]
             raise InvalidInput(
                 f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
             )
+    if not all(map(_validate.is_text, known.tolist())):
+        raise InvalidInput(f"classes: one of the labels {_validate.LONE}.")
     if len(found) == 1:
         raise InvalidInput(
             "y holds one class only: a classifier needs rows of two classes to be fitted."

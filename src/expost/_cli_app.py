@@ -69,8 +69,9 @@ def _program(
     writes a page of what may be published. A model is drawn once, and the ledger beside model.json
     lists what it spent.
 
-    **Exit codes.** 0: done. 1: `doctor` found something broken. 2: a mistake in what was asked:
-    one sentence, and nothing is written. 130, 143: interrupted.
+    **Exit codes.** 0: done. 1: `doctor` found something broken, or stdout is full (the files are
+    complete). 2: a mistake in what was asked: one sentence, and nothing is written. 130, 143:
+    interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR, and OMP_NUM_THREADS (processors).
 

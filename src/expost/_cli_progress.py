@@ -5,13 +5,12 @@ All of it goes to stderr, and a reader of stderr who goes away costs no result.
 
 import json
 import math
-import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
@@ -30,6 +29,7 @@ from expost._cli_mistakes import (
     sentence,
 )
 from expost._cli_pace import Moment, Tracker
+from expost._cli_stream import Stream
 from expost._progress import SILENT, Progress
 
 __all__ = ["progress"]
@@ -56,56 +56,13 @@ def progress(phases: int, *, quiet: bool, log: bool) -> AbstractContextManager[P
     return _drawn(phases)
 
 
-class _Stream:
-    """A stream whose reader may go away: what is written then is lost, and nothing else is."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._try(lambda stream: stream.write(text))
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(lambda stream: stream.flush())
-
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
-
-    def fileno(self) -> int:
-        if self._stream is None:
-            raise OSError("nobody reads this")
-        return self._stream.fileno()
-
-    @property
-    def encoding(self) -> str:
-        return "ascii" if self._stream is None else self._stream.encoding
-
-    def _try(self, use: Callable[[TextIO], object]) -> None:
-        if self._stream is None:
-            return
-        try:
-            use(self._stream)
-        except OSError:
-            lost, self._stream = self._stream, None
-            # What is still buffered would fail once more when the interpreter ends, and change the
-            # exit code.
-            with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, lost.fileno())
-                os.close(nowhere)
-        except ValueError:
-            # Closed meanwhile, or characters that it does not know.
-            pass
-
-
 # -- at a terminal ---------------------------------------------------------------------------------
 
 
 @contextmanager
 def _drawn(phases: int) -> Iterator[Progress]:
     tracker = Tracker(phases)
-    console = Console(file=cast(TextIO, _Stream(sys.stderr)))
+    console = Console(file=cast(TextIO, Stream(sys.stderr)))
     spinner = Spinner("dots" if console.encoding.startswith("utf") else "line")
     began = time.monotonic()
     live = Live(
@@ -189,7 +146,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def _logged(phases: int) -> Iterator[Progress]:
-    log, began = _Log(_Stream(sys.stderr)), time.monotonic()
+    log, began = _Log(Stream(sys.stderr)), time.monotonic()
     tracker = Tracker(phases, on_phase=log.phase, on_rows=log.rows)
     try:
         yield tracker
@@ -212,7 +169,7 @@ def _logged(phases: int) -> Iterator[Progress]:
 class _Log:
     """Writes one JSON object a line."""
 
-    def __init__(self, stream: _Stream) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def write(self, event: str, **figures: object) -> None:

@@ -186,8 +186,7 @@ def _arrow(column: Any, name: str) -> Any:
         try:
             column = pa.array(column, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            texts = [None if _is_missing(cell) else str(cell) for cell in column]
-            column = pa.array(texts, pa.string())
+            column = pa.array(_texts(column, name), pa.string())
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -201,12 +200,19 @@ def _arrow(column: Any, name: str) -> Any:
     return column
 
 
-def _is_missing(cell: Any) -> bool:
-    """None, NaN (which differs from itself), or pandas' NA (which will not say whether it does)."""
+def _texts(column: Any, name: str) -> list[str | None]:
+    """Cells of any type as text; a surrogate that stands alone, which no file can hold, escaped."""
     try:
-        return cell is None or not bool(cell == cell)
-    except (TypeError, ValueError):
-        return True
+        texts = [None if _validate.is_missing(cell) else str(cell) for cell in column]
+    # The cells' own code makes texts of them, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{name}: cannot be read as a column ({type(error).__name__}); pass numbers, text or"
+            " booleans."
+        ) from None
+    return [
+        text if text is None else text.encode(errors="backslashreplace").decode() for text in texts
+    ]
 
 
 def _levels(array: Any) -> Parts:

@@ -215,8 +215,11 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: str | Path) -> Any:
     """Read a JSON file strictly, or raise :class:`InvalidInput` that names it."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"path={path!r}: must be the path of a file, a string or a Path.")
+    path = Path(path)
     # A pipe would be waited for, and a device has no end.
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InvalidInput(f"{path}: is not a file; name one that can be read again.")

@@ -52,6 +52,11 @@ class Form:
 
     def features(self, values: Mapping[str, Any]) -> tuple[FloatArray, tuple[str, ...]]:
         """The features (k,) of {column: value}, and what was done with the values."""
+        if not isinstance(values, Mapping):
+            raise InvalidInput(
+                f"values: is a {type(values).__name__}, must be a mapping {{column: value}}; the"
+                f" columns are {', '.join(self.names)}."
+            )
         self._check_names(values)
         notes = [
             f"{name!r} is not used by the model: it was left out."
@@ -82,7 +87,7 @@ class Form:
     def _check_names(self, values: Mapping[str, Any]) -> None:
         target = None if self.encoding is None else self.encoding.target.column
         for name in values:
-            if name == target:
+            if target is not None and name == target:
                 raise InvalidInput(f"{name!r}: is what the model predicts; give it as the label.")
             if name not in (*self.names, *self.unused):
                 raise InvalidInput(
@@ -104,7 +109,8 @@ def number(name: str, value: Any) -> float:
             found = math.nan
         if abs(found) <= 1e150:
             return found
-    raise InvalidInput(f"{name}={value!r}: must be a number of at most 1e150 in magnitude.")
+    # The value is a person's own, and is not shown.
+    raise InvalidInput(f"{name}: must be a number of at most 1e150 in magnitude.")
 
 
 def _is_missing(value: Any, tokens: tuple[str, ...]) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from expost import _validate
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
@@ -23,13 +24,15 @@ def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[An
     if classes is None:
         known = found
     else:
-        known = np.asarray(classes)
+        known = _validate.array(classes, "classes")
         if known.shape != (2,) or known[0] == known[1]:
             raise InvalidInput(f"classes={classes!r}: must name two different labels.")
         if not np.all(np.isin(found, known)):
             raise InvalidInput(
                 f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
             )
+    if not all(map(_validate.is_text, known.tolist())):
+        raise InvalidInput(f"classes: one of the labels {_validate.LONE}.")
     if len(known) == 1 or len(found) == 1:
         raise InvalidInput(
             "y holds one class only: a classifier needs rows of two classes to be fitted."
@@ -56,10 +59,7 @@ def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
 def _vector(labels: Any) -> NDArray[Any]:
     if scipy.sparse.issparse(labels) or isinstance(labels, np.ma.MaskedArray):
         raise InvalidInput("y: must be a plain array of labels, neither sparse nor masked.")
-    try:
-        values = np.asarray(labels)
-    except ValueError:
-        raise InvalidInput("y has entries of different lengths: must be a vector.") from None
+    values = _validate.array(labels, "y")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -68,8 +68,6 @@ def _vector(labels: Any) -> NDArray[Any]:
         raise InvalidInput("y holds complex labels: must be text, whole or real numbers.")
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
         raise InvalidInput("y holds NaN or infinite labels: drop those rows.")
-    if values.dtype == object and any(
-        value is None or (isinstance(value, float) and value != value) for value in values
-    ):
+    if values.dtype == object and any(map(_validate.is_missing, values)):
         raise InvalidInput("y holds missing labels: drop those rows.")
     return values

@@ -163,7 +163,7 @@ class Ledger(Displayed):
     @classmethod
     def load(cls, path: str | Path) -> "Ledger":
         """Read a ledger, strictly."""
-        value = read_json(Path(path))
+        value = read_json(path)
         try:
             return cls.from_json(value)
         except ExpostError as error:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expost import _validate
 from expost.errors import InvalidInput
 from expost.types import IntArray, Neighbouring
 
@@ -109,13 +110,13 @@ def _labels(groups: Any) -> Any:
         raise _missing(int(np.argmax(np.ma.getmaskarray(groups))))
     dimensions = getattr(groups, "ndim", 1)
     if dimensions != 1:
-        array = np.asarray(groups)
+        array = _validate.array(groups, "groups")
         if array.ndim != 2 or array.shape[1] != 1:
             raise InvalidInput(f"groups has {dimensions} dimensions: must have one.")
         groups = array[:, 0]
     kind = getattr(getattr(groups, "dtype", None), "kind", "")
     if isinstance(getattr(groups, "dtype", None), np.dtype) and kind in _PLAIN_KINDS:
-        return np.asarray(groups)
+        return _validate.array(groups, "groups")
     return list(groups)
 
 
@@ -140,7 +141,7 @@ def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
     seen: dict[Hashable, int] = {}
     owner = np.empty(len(labels), dtype=np.int64)
     for row, label in enumerate(labels):
-        if _is_missing(label):
+        if _validate.is_missing(label):
             raise _missing(row)
         try:
             owner[row] = seen.setdefault(label, len(seen))
@@ -150,19 +151,6 @@ def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
                 " hash; pass numbers, texts or tuples of them."
             ) from None
     return tuple(seen), owner
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, NaT and NA: whose row it is, is not known; nor is it with one in a tuple."""
-    if label is None:
-        return True
-    if isinstance(label, tuple):
-        return any(map(_is_missing, label))
-    try:
-        return bool(label != label)
-    except (TypeError, ValueError):
-        # pandas' NA has no truth value; an array is not hashable and is refused as such.
-        return not hasattr(label, "__len__")
 
 
 def _missing(row: int) -> InvalidInput:

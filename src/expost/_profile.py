@@ -1,6 +1,5 @@
 """``profile``, the verb: how much a model gives each of its training rows away."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from expost._persons import Persons, read_groups
 from expost._privacy_profile import PrivacyProfile
 from expost._table import row_keys
 from expost._target import Target, find_target, losses_of
+from expost._warning import warn
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.glm import Problem, minimise
 from expost.mechanisms import Mechanism, RowLosses
@@ -169,7 +169,11 @@ def _of_one(
         losses=losses,
         description=target.describe(),
         rows=problem.rows,
-        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
         owner=None if persons is None else persons.owner,
         notices=(*notices, *unlisted),
         neighbours=near,
@@ -181,7 +185,7 @@ def _unlisted(model: Any) -> tuple[str, ...]:
     notice = ledger_notice(model) if isinstance(model, str | Path) else None
     if notice is None:
         return ()
-    warnings.warn(notice, NotInLedgerWarning, stacklevel=4)
+    warn(notice, NotInLedgerWarning, stacklevel=4)
     return (notice,)
 
 
@@ -251,7 +255,11 @@ def _foreign_profile(
         losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
         rows=problem.rows,
-        ids=row_keys(ids if persons is None else persons.names, len(losses.loss)),
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
         owner=None if persons is None else persons.owner,
         notices=(
             "The model carries no noise: every loss is infinite,"

@@ -222,11 +222,12 @@ class PublishedReport(Displayed):
         known = classes.tolist()
         if label is None:
             return tuple(known)
-        for one in known:
-            if one == label or str(one) == str(label).strip():
-                return (one,)
+        if isinstance(label, str | int | float | np.generic):
+            for one in known:
+                if one == label or str(one) == str(label).strip():
+                    return (one,)
         names = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
-        raise InvalidInput(f"label={label!r}: must be {names}.")
+        raise InvalidInput(f"label: must be {names}.")
 
     def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
         loss = self.release.mechanism.loss
@@ -257,9 +258,9 @@ class PublishedReport(Displayed):
             raise InvalidInput(
                 f"x: its columns must be those of the model, in their order: {', '.join(names)}."
             )
-        single = np.ndim(x) == 1
+        single = _validate.array(x, "x").ndim == 1
         if single:
-            x, y = np.asarray(x)[None, :], [y] if np.ndim(y) == 0 else y
+            x, y = _validate.array(x, "x")[None, :], [y] if np.ndim(y) == 0 else y
         problem = self.release.objective(x, y)
         return problem.X, problem.y, single
 
@@ -407,7 +408,7 @@ class PublishedReport(Displayed):
     @classmethod
     def load(cls, path: str | Path) -> "PublishedReport":
         """Read report.json, strictly."""
-        value = read_json(Path(path))
+        value = read_json(path)
         try:
             return cls.from_json(value)
         except ExpostError as error:

@@ -14,7 +14,6 @@ The tilted gradient is evaluated as a *difference* from Â,
 with the bracket free of cancellation, so that its rounding is relative to the shift.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from expost._expansion import Expansion
 from expost._newton import solve_small
 from expost._numerics import gamma, row_blocks, row_norms
+from expost._warning import warn
 from expost.errors import PrecisionWarning
 from expost.losses import Logistic
 from expost.types import FloatArray, IntArray
@@ -148,7 +148,7 @@ def warn_of(distance: FloatArray, error: FloatArray, tolerance: float, *, stackl
     """Say how many shifts stayed above the tolerance."""
     missed = above(distance, error, tolerance)
     if len(missed):
-        warnings.warn(
+        warn(
             f"{len(missed)} of {len(distance)} shifts have an error bound above {tolerance:.1g} of"
             " their distance, which float64 does not improve; their error_bound says by how much.",
             PrecisionWarning,

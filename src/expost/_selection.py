@@ -50,7 +50,6 @@ The number of coins depends on the scores: whoever can time the call sees it (SE
 
 import math
 import secrets
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -62,6 +61,7 @@ from expost import _validate
 from expost._display import Displayed
 from expost._numerics import gauss_legendre
 from expost._rounding import lower_text, upper_text
+from expost._warning import warn
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.types import Audience, FloatArray
 
@@ -210,7 +210,7 @@ def simulation_generator(random_state: Any, *, stacklevel: int = 3) -> np.random
         rng = random_state
     else:
         rng = np.random.default_rng(_validate.whole("random_state", random_state, least=0))
-    warnings.warn(
+    warn(
         "random_state is set: whoever knows the seed can draw the same choice again, which is not"
         " private; leave it at None for a real release.",
         SeededReleaseWarning,

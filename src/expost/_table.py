@@ -49,16 +49,39 @@ class RowTable(ABC, Displayed):
         )
 
 
-def row_keys(ids: Sequence[Any] | None, rows: int) -> tuple[Any, ...] | None:
-    """Keys of rows as plain numbers or text, one for each row."""
+def row_keys(
+    ids: Sequence[Any] | None, rows: int, *, entry: str = "ids: entry"
+) -> tuple[Any, ...] | None:
+    """Keys of rows as plain numbers or text, one for each row; ``entry`` names one in messages."""
     if ids is None:
         return None
     if isinstance(ids, str) or not hasattr(ids, "__iter__"):
         raise InvalidInput("ids: must be a sequence with one key for each row.")
     keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
     kinds = {type(key) for key in keys}
-    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-        keys = tuple(str(key) for key in keys)
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool} or not _is_plain(keys):
+        keys = tuple(_text(key, f"{entry} {place}") for place, key in enumerate(keys))
     if len(keys) != rows:
         raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
     return keys
+
+
+def _is_plain(keys: tuple[Any, ...]) -> bool:
+    """Whether a file holds each of them as it is."""
+    return not any(
+        not -(2**63) <= key < 2**63 if type(key) is int else not _validate.is_text(key)
+        for key in keys
+    )
+
+
+def _text(key: Any, entry: str) -> str:
+    try:
+        text = str(key)
+    # The key's own code runs here, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{entry} has no text ({type(error).__name__}); pass numbers or text."
+        ) from None
+    if not _validate.is_text(text):
+        raise InvalidInput(f"{entry} {_validate.LONE}.")
+    return text

@@ -26,7 +26,6 @@ Squared loss has no mistakes: each row counts (y − ŷ)² clipped at ``label_bo
 the answer 0 could cost, in units of 2⁻²⁰ of it rounded down, so that sums are exact whole numbers.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +37,7 @@ from expost._display import Displayed
 from expost._numerics import row_blocks
 from expost._rounding import upper_text
 from expost._selection import METHODS, byte_source, draw_index, simulation_generator
+from expost._warning import warn
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS, Prepared
 from expost.glm import Problem, minimise
@@ -211,9 +211,9 @@ def _check_enough(rows: int, candidates: int) -> None:
 
 def _warn(prepared: Prepared) -> None:
     for clipped in prepared.clipped:
-        warnings.warn(clipped, ClippedRowsWarning, stacklevel=3)
+        warn(clipped, ClippedRowsWarning, stacklevel=3)
     if prepared.read_from_data:
-        warnings.warn(
+        warn(
             f"read from the data, which is not private: {', '.join(prepared.read_from_data)}; give"
             " bounds that you know without the data.",
             PrivacyLeakWarning,

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["matrix", "one_of", "positive", "probability", "regularization", "vector", "whole"]
+__all__ = ["LONE", "array", "is_missing", "is_text", "matrix", "one_of", "positive"]
+__all__ += ["probability", "regularization", "vector", "whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
+# What is wrong with a string for which :func:`is_text` is false.
+LONE = "is a string with a lone surrogate, which no file can hold; replace that character"
 # Past this an integer need not be a float64.
 _LARGEST_INTEGER = 2**53
 
@@ -125,7 +128,8 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
         ) from None
 
 
-def _numeric(values: Any, name: str) -> FloatArray:
+def array(values: Any, name: str) -> NDArray[Any]:
+    """``values`` as an array of any type; ``np.matrix`` becomes one like any other."""
     if scipy.sparse.issparse(values):
         raise InvalidInput(
             f"{name} is a sparse matrix: a dense one is needed; pass {name}.toarray()."
@@ -135,37 +139,75 @@ def _numeric(values: Any, name: str) -> FloatArray:
             f"{name} is a masked array: missing values are not handled here; pass {name}.filled(…)"
             " or encode the table with expost.data."
         )
+    kinds = getattr(values, "dtypes", ()) if getattr(values, "ndim", 1) == 2 else ()
+    if len(kinds) and all(type(kind).__name__ == "SparseDtype" for kind in kinds):
+        raise InvalidInput(
+            f"{name} is a sparse frame: a dense one is needed; pass {name}.sparse.to_dense()."
+        )
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except ValueError:
         raise InvalidInput(f"{name} has rows of different lengths: must be a matrix.") from None
-    if array.dtype == object:
-        array = _from_objects(array, name)
-    if array.dtype.kind == "c":
-        raise InvalidInput(f"{name} holds complex numbers: must be real; pass {name}.real.")
-    if array.dtype.kind not in "biuf":
+    # Arrays and frames of other libraries run their own code here, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name} holds {array.dtype} values: must be numeric; encode the table first"
+            f"{name} is a {type(values).__name__} that NumPy cannot read ({type(error).__name__}):"
+            f" pass a NumPy array of one type; of CuPy that is {name}.get()."
+        ) from None
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA; a tuple with one of them is missing too."""
+    if value is None:
+        return True
+    if isinstance(value, tuple):
+        return any(map(is_missing, value))
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        # pandas' NA has no truth value; nor has an array, which is no single value.
+        return not hasattr(value, "__len__")
+
+
+def is_text(value: Any) -> bool:
+    """Whether a string can be encoded; anything else can."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def _numeric(values: Any, name: str) -> FloatArray:
+    found = array(values, name)
+    if found.dtype == object:
+        found = _from_objects(found, name)
+    if found.dtype.kind == "c":
+        raise InvalidInput(f"{name} holds complex numbers: must be real; pass {name}.real.")
+    if found.dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"{name} holds {found.dtype} values: must be numeric; encode the table first"
             " (the command line and expost.data do)."
         )
     too_long = (
-        array.dtype.kind in "iu"
-        and array.size
-        and (int(array.max()) > _LARGEST_INTEGER or int(array.min()) < -_LARGEST_INTEGER)
+        found.dtype.kind in "iu"
+        and found.size
+        and (int(found.max()) > _LARGEST_INTEGER or int(found.min()) < -_LARGEST_INTEGER)
     )
     if too_long:
         raise InvalidInput(
             f"{name} holds integers past 2**53: float64 cannot tell them apart; rescale them."
         )
     with np.errstate(over="ignore"):
-        array = array.astype(np.float64, copy=False)
+        found = found.astype(np.float64, copy=False)
     # A sum is finite only if every entry is: one pass, no temporary of the size of the matrix.
     with np.errstate(over="ignore", invalid="ignore"):
-        peak = max(float(array.max()), -float(array.min())) if array.size else 0.0
+        peak = max(float(found.max()), -float(found.min())) if found.size else 0.0
     if not peak <= _LARGEST:
         problem = "NaN" if math.isnan(peak) else "infinite" if math.isinf(peak) else "huge"
         raise InvalidInput(
             f"{name} holds {problem} values: every entry must be finite and at most {_LARGEST:g}"
             " in magnitude; drop, fill or rescale them."
         )
-    return array
+    return found

@@ -8,7 +8,10 @@ import io
 import os
 import signal
 import sys
-from typing import Any, NoReturn
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO, cast
 
 from expost._cli_mistakes import (
     Reported,
@@ -18,6 +21,8 @@ from expost._cli_mistakes import (
     received_signal,
     sentence,
 )
+from expost._cli_stream import Stream
+from expost._warning import taken
 
 __all__ = ["main", "program"]
 
@@ -40,9 +45,11 @@ def main(after: Any = None) -> None:
 
     ``after``  how signals are handled afterwards (default: as before).
     """
+    # Closed by the caller: the next file to be opened would get its number, and with it what
+    # libraries have to say.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     if sys.stderr is None:
-        # Closed by the caller: the next file to be opened would get its number, and with it what
-        # libraries have to say.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -50,7 +57,8 @@ def main(after: Any = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     with heeding_signals(after):
         try:
-            _run()
+            with _output():
+                _run()
         except BaseException as error:
             number = received_signal()
             if number is None or (isinstance(error, SystemExit) and not error.code):
@@ -69,7 +77,8 @@ def _run() -> None:
             raise
         _without_a_command_line(error)
     try:
-        app()
+        with _noted_warnings():
+            app()
     except SystemExit as end:
         message = interruption(end)
         if message is not None and received_signal() is None and not isinstance(end, Reported):
@@ -96,6 +105,53 @@ def _without_a_command_line(error: Exception) -> NoReturn:
 
     print("\n".join(checkup().lines()))
     raise SystemExit(1)
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Let a reader of stdout go away; exit code 1 if stdout could not be written otherwise.
+
+    The files of a command are there before it prints.
+    """
+    before, output = sys.stdout, Stream(sys.stdout)
+    sys.stdout = cast(TextIO, output)
+    try:
+        yield
+    except SystemExit as end:
+        output.flush()
+        if output.fault is None or end.code:
+            raise
+    finally:
+        sys.stdout = before
+    if output.fault is not None:
+        _say(
+            f"stdout: {output.fault.strerror}; the printed text is incomplete, but the files that"
+            " the command wrote are complete."
+        )
+        raise SystemExit(1)
+
+
+@contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """Let a job collect the warnings of other libraries too; the process is this program's own."""
+    emit = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not taken(str(message), category):
+            emit(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = emit
 
 
 def _say(message: str) -> None:

@@ -4,6 +4,8 @@ An error names the parameter, its value, the constraint and the remedy in one se
 never shows a row's values.
 """
 
+from typing import Any, Self
+
 __all__ = [
     "AlreadyFinished",
     "BudgetWarning",
@@ -23,8 +25,33 @@ __all__ = [
 ]
 
 
+# Where the interpreter itself keeps what was being handled when an error was raised.
+_CONTEXT = BaseException.__dict__["__context__"]
+
+
 class ExpostError(Exception):
-    """Base of every error that expost raises on purpose."""
+    """Base of every error that expost raises on purpose.
+
+    It has no ``__context__``: most are raised while an error of another library is handled, whose
+    message may quote a cell, and ``from None`` would only keep that one from being displayed.
+    Loggers and error trackers follow the chain all the same.
+    """
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Displayed alone also by the interpreter, which does not ask the property below."""
+        error = super().__new__(cls, *args, **named)
+        error.__suppress_context__ = True
+        return error
+
+    @property
+    def __context__(self) -> BaseException | None:
+        """None; what the interpreter put there is dropped."""
+        _CONTEXT.__set__(self, None)
+        return None
+
+    @__context__.setter
+    def __context__(self, _: BaseException | None) -> None:
+        _CONTEXT.__set__(self, None)
 
 
 class InvalidInput(ExpostError, ValueError):

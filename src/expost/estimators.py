@@ -4,7 +4,6 @@ A fitted estimator holds ``release_`` (θ and public constants) and what follows
 else of the data, neither the minimiser nor the noise.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +15,19 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _validate
 from expost._classes import class_codes, class_set
 from expost._labels import signs, two_classes
+from expost._warning import ALONE, warn
 from expost.data import UnitBall
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
+    ExpostError,
     InvalidInput,
     NoPromiseWarning,
     PrivacyLeakWarning,
@@ -133,16 +135,16 @@ class _PrivateLinearModel(BaseEstimator):
             _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
             rng = self._rng()
         for clipped in prepared.clipped:
-            warnings.warn(clipped, ClippedRowsWarning, stacklevel=3)
+            warn(clipped, ClippedRowsWarning, stacklevel=3)
         if how.is_private and not how.worst_case < np.inf:
-            warnings.warn(
+            warn(
                 "the squared loss has an unbounded gradient: objective perturbation promises no"
                 " epsilon for it; take mechanism='output' for a promise.",
                 NoPromiseWarning,
                 stacklevel=3,
             )
         if isinstance(how, ObjectivePerturbation) and how.is_raised:
-            warnings.warn(
+            warn(
                 f"regularization={how.regularization:.4g} is too little for objective perturbation"
                 f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
                 " give that much, or a larger epsilon.",
@@ -150,7 +152,7 @@ class _PrivateLinearModel(BaseEstimator):
                 stacklevel=3,
             )
         if read:
-            warnings.warn(
+            warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
                 " you know without the data.",
                 PrivacyLeakWarning,
@@ -169,8 +171,8 @@ class _PrivateLinearModel(BaseEstimator):
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
         _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
-        _refuse_kinds(X=X, y=y)
-        with _refusals():
+        X, y = _plain(X, "X"), _plain(y, "y")
+        with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         features, names = _validate.matrix(X), self._names()
@@ -202,6 +204,8 @@ class _PrivateLinearModel(BaseEstimator):
             return None
         if len(set(names)) < len(names):
             raise InvalidInput("X has duplicate column names: every name must be its own.")
+        if not all(map(_validate.is_text, names)):
+            raise InvalidInput(f"X: a column name {_validate.LONE}.")
         return tuple(names)
 
     def _ball(self, features: FloatArray, read: list[str]) -> UnitBall:
@@ -271,7 +275,7 @@ class _PrivateLinearModel(BaseEstimator):
         seed = self.random_state
         if seed is None:
             return None
-        warnings.warn(
+        warn(
             "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
             " at None for a real release.",
             SeededReleaseWarning,
@@ -296,8 +300,8 @@ class _PrivateLinearModel(BaseEstimator):
 
     def _linear(self, X: Any) -> FloatArray:
         check_is_fitted(self, "release_")
-        _refuse_kinds(X=X)
-        with _refusals():
+        X = _plain(X, "X")
+        with _refusals(X=X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         coef, intercept = self.release_.coefficients
         scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef.T + intercept
@@ -360,7 +364,7 @@ class _PrivateLinearModel(BaseEstimator):
         copy: Self = super().__sklearn_clone__()
         self._copies = copy._number = getattr(self, "_copies", 0) + 1
         if self._copies == 2:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} was copied a second time, as searches, cross-validation"
                 " and ensembles do: every fit spends its epsilon anew, and on rows that they"
                 " share k settings × f folds and a refit add up to k·f + 1 times that; choose"
@@ -398,7 +402,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     ) -> tuple[FloatArray, NDArray[Any], Loss]:
         if self.classes is None:
             read.append("classes (the label set)")
-        with _refusals((ValueError, TypeError)):
+        with _refusals():
             check_classification_targets(y)
         if self._takes_more() and np.size(y if self.classes is None else self.classes) > 2:
             known = class_set(y, self.classes)
@@ -412,6 +416,12 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     def decision_function(self, X: Any) -> FloatArray:
         """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
         return self._linear(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy on these rows."""
+        y = _plain(y, "y")
+        with _refusals(_UNLIKE, y=y):
+            return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row."""
@@ -594,6 +604,12 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
             )
         return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on these rows."""
+        y = _plain(y, "y")
+        with _refusals(_UNLIKE, y=y):
+            return float(super().score(X, y, sample_weight))
+
     def predict(self, X: Any) -> FloatArray:
         """x·coef + intercept."""
         return self._linear(X)
@@ -638,11 +654,14 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"fit() got unexpected keyword arguments: {', '.join(unsupported)}.")
 
 
-def _refuse_kinds(**arrays: Any) -> None:
-    """Masked arrays, whose mask scikit-learn would drop without a word, and sparse ones."""
-    for name, values in arrays.items():
-        if isinstance(values, np.ma.MaskedArray) or scipy.sparse.issparse(values):
-            _validate.vector(values, name=name)
+def _plain(values: Any, name: str) -> Any:
+    """``values``, for scikit-learn to read, unless an array must be made of them or refused here.
+
+    scikit-learn would drop the mask of a masked array without a word, and refuses ``np.matrix``.
+    """
+    known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
+    array = _validate.array(values, name) if known else values
+    return array[:, 0] if known and name == "y" and array.shape[1] == 1 else array
 
 
 # How scikit-learn's messages begin that quote cells of the data, or advise another estimator.
@@ -654,17 +673,44 @@ _REPHRASED = {
     "'<' not supported": "y holds labels of several types, or none in places: use text or whole"
     " numbers for all of them.",
     "Input X contains NaN": "Input X contains NaN: every cell must be finite; drop or fill them.",
+    "The DType": "X holds columns of types that do not go together: all must be numeric; encode"
+    " dates and text first.",
+    "boolean value of NA": "X or y holds missing values (NA): drop or fill them.",
+    "float() argument": "X and the labels of a regression must be real numbers (an argument must be"
+    " a string or a number): drop, fill or encode the other entries.",
 }
 
 
+# Scorers quote the labels that they refuse.
+_UNLIKE = (
+    "y: must hold one label for each row, of the type that the model was fitted with, and"
+    " sample_weight, if given, one number."
+)
+
+
+class _WrongType(InvalidInput, TypeError):
+    """An :class:`InvalidInput` where scikit-learn's conventions ask for a ``TypeError``."""
+
+
 @contextmanager
-def _refusals(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
-    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them."""
+def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
+    """scikit-learn's refusals as :class:`InvalidInput`, and never with a row's values in them.
+
+    ``words``   in place of those of any refusal.
+    ``arrays``  what scikit-learn is given: where it is no array at all, that is said.
+    """
     try:
-        yield
-    except kinds as error:
-        text = str(error)
+        with ALONE:
+            yield
+    except (ExpostError, NotFittedError, Warning):
+        raise
+    # Arrays and frames of other libraries run their own code here, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        if not isinstance(error, ValueError):
+            for name, values in arrays.items():
+                _validate.array(values, name)
+        text = words or str(error)
         for start, rephrased in _REPHRASED.items():
             if text.startswith(start):
                 text = rephrased
-        raise InvalidInput(text) from None
+        raise (_WrongType if isinstance(error, TypeError) else InvalidInput)(text) from None

@@ -25,6 +25,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from expost._warning import warn
 from expost.attacks import _answers, _rows
 from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import seeded
@@ -387,7 +388,7 @@ def test_warnings_come_back_after_trainings_that_overlap():
     with without_warnings():
         second_in.set()
         first_out.wait(5)
-        warnings.warn("still quiet", SeededReleaseWarning, stacklevel=1)
+        warn("still quiet", SeededReleaseWarning)
     thread.join()
     assert list(warnings.filters) == before
 
@@ -447,12 +448,14 @@ def test_answers_of_the_wrong_kind_are_refused_by_name():
             bad.trained(X, y, 0, name="reference 3").signals(X, y)
 
 
-def test_a_training_that_fails_is_named_with_its_cause():
+def test_a_training_that_fails_is_named_with_its_place():
     X, y = table()
     target = target_of(LogisticRegression(), y)
-    with pytest.raises(InvalidInput, match="reference 3: could not be trained") as caught:
+    place = r"reference 3: could not be trained \(its fit raised ValueError in \w+\.py, line \d+\)"
+    with pytest.raises(InvalidInput, match=place) as caught:
         target.trained(X[y == 0], y[y == 0], 0, name="reference 3")
-    assert isinstance(caught.value.__cause__, ValueError)
+    # The words of another library's error may quote a cell.
+    assert caught.value.__cause__ is None
 
 
 def test_a_half_without_a_class_is_no_failure_where_the_estimator_takes_it():

@@ -25,10 +25,10 @@ def named_estimator(text: str) -> Any:
     try:
         estimator = model(**settings)
     # Whatever a class of somebody else's raises: it is the user's parameter that is wrong.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
-        ) from error
+        ) from None
     for method in ("fit", "predict_proba", "get_params"):
         if not hasattr(estimator, method):
             hint = "; pass probability=True" if "probability" in _settings(estimator) else ""
@@ -60,11 +60,11 @@ def _imported(path: str, name: str) -> type:
     except AttributeError:
         raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.") from None
     # A module of the user's runs when it is imported, and may raise anything.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
             f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
             " mend it."
-        ) from error
+        ) from None
     if not isinstance(found, type):
         raise InvalidInput(f"{name}: is no class; name one that is fitted by fit(X, y).")
     if not hasattr(found, "fit"):

@@ -74,11 +74,14 @@ def _stored(workspace: Workspace, summary: Summary) -> dict[str, Path]:
         return store_page(workspace, summary)
     except ExpostError:
         raise
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except OSError:
+        raise
+    # Templates and charts raise errors of their own.
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"summary: holds figures that cannot be shown ({error}); make it again with the command"
-            " that wrote it."
-        ) from error
+            f"summary: holds figures that cannot be shown ({type(error).__name__}); make it again"
+            " with the command that wrote it."
+        ) from None
 
 
 def _found(paths: Sequence[Path]) -> list[Path]:

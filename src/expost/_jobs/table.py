@@ -1,6 +1,5 @@
 """What a person asks of a table, and the table as the jobs work with it."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from expost import _validate
 from expost._files import read_json
 from expost._jobs.streaming import AS_USUAL, Streaming
 from expost._ledger import Ledger
+from expost._warning import collected
 from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
@@ -247,8 +247,7 @@ def noted() -> Iterator[Callable[[], list[str]]]:
     """Turn warnings into notices of the report: at a command line nobody filters them."""
     # The results say these of themselves, whole.
     elsewhere = (PrivacyLeakWarning, SeededReleaseWarning)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with collected() as found:
         yield lambda: [
-            str(entry.message) for entry in caught if not issubclass(entry.category, elsewhere)
+            message for category, message in found if not issubclass(category, elsewhere)
         ]

@@ -1,11 +1,10 @@
 """Trainings that are simulations: without the warnings of a release, and in one thread.
 
-Filters of warnings and thread limits belong to a process, not to a thread. Trainings that overlap
-in several threads share one change of them: the first sets it, the last takes it back.
+Thread limits belong to a process, not to a thread. Trainings that overlap in several threads share
+one change of them: the first sets it, the last takes it back.
 """
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from expost import _processes
+from expost._warning import ignored
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
@@ -33,6 +33,11 @@ _OF_RELEASES = (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
+
+
+def without_warnings() -> AbstractContextManager[None]:
+    """Ignore, in this thread, the warnings of a release."""
+    return ignored(*_OF_RELEASES)
 
 
 class _Shared:
@@ -60,19 +65,10 @@ class _Shared:
 
 
 @contextmanager
-def _unwarned() -> Iterator[None]:
-    with warnings.catch_warnings():
-        for category in _OF_RELEASES:
-            warnings.simplefilter("ignore", category)
-        yield
-
-
-@contextmanager
 def _single() -> Iterator[None]:
     """Sums of more threads round differently, and workers would take each other's cores."""
     with threadpool_limits(limits=1), _processes.one_thread():
         yield
 
 
-without_warnings = _Shared(_unwarned)
 one_thread = _Shared(_single)

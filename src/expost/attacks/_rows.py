@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from expost import _validate
 from expost.errors import InvalidInput
 
 __all__ = ["blocks", "count", "stacked", "take", "whole"]
@@ -18,7 +19,7 @@ def whole(X: Any, *, name: str = "X") -> Any:
     if isinstance(X, np.ma.MaskedArray):
         raise InvalidInput(f"{name}: is a masked array; fill or drop what is masked.")
     if isinstance(X, list | tuple):
-        X = np.asarray(X)
+        X = _validate.array(X, name)
     if not hasattr(X, "shape") or not len(X.shape) >= 1 or not X.shape[0] >= 1:
         raise InvalidInput(f"{name}: must be rows, an array or a frame, and at least one.")
     return X.tocsr() if _is_sparse(X) else X
@@ -58,7 +59,13 @@ def stacked(first: Any, second: Any) -> Any:
     if hasattr(first, "columns") or hasattr(second, "columns"):
         return _frames(first, second)
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return np.concatenate([first, second])
+        try:
+            return np.concatenate([first, second])
+        except TypeError:
+            raise InvalidInput(
+                f"X holds {first.dtype} values, the others {second.dtype}: they must be of one"
+                " type."
+            ) from None
     raise InvalidInput(
         f"X is a {type(first).__name__}, the others are a {type(second).__name__}: rows in question"
         " must be of one kind, arrays or frames."

@@ -16,6 +16,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from expost import _validate
 from expost._numerics import row_blocks
+from expost._warning import ALONE
+from expost.attacks._quiet import one_thread
 from expost.attacks.evidence import Confidences, Evidence
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
@@ -97,7 +99,9 @@ class Shadow:
             early_stopping=False,
             random_state=self.seed,
         )
-        learner.fit(features, truth)
+        # In threads of its own the learner would change the filters of warnings in each of them.
+        with ALONE, one_thread():
+            learner.fit(features, truth)
         return learner, float(np.log(members / (len(truth) - members)))
 
 

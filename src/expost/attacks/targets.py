@@ -18,6 +18,7 @@ predict_proba, with ``train=``        such a model that is there already
 differ from each other and come out the same again.
 """
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -417,23 +418,24 @@ def _is_torch(model: Any) -> bool:
 
 @contextmanager
 def _training(name: str) -> Iterator[None]:
-    """What goes wrong is said of the model by its name; why, stands in the error's cause.
+    """Name the model that could not be trained, and where in the code that was.
 
-    Its words are not repeated, for they may show cells; of a parameter they do not.
+    The message of the error is not repeated, because it may quote a cell; of a parameter it does
+    not.
     """
     try:
         yield
     except ExpostError:
         raise
     except InvalidParameterError as error:
-        raise InvalidInput(f"{name}: could not be trained: {error}") from error
+        raise InvalidInput(f"{name}: could not be trained: {error}") from None
     # The user's own code, or a library's, runs here: it may raise anything.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name}: could not be trained (its fit raised {type(error).__name__}): it must take"
+            f"{name}: could not be trained (its fit raised {_raised(error)}): it must take"
             " rows like these, of numbers and without gaps where it asks for that, and a random"
             " part of them, in which every class needs enough rows."
-        ) from error
+        ) from None
 
 
 @contextmanager
@@ -444,9 +446,15 @@ def _asking(name: str) -> Iterator[None]:
     except ExpostError:
         raise
     # As above.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (see above)
         raise InvalidInput(
-            f"{name}: could not answer (it raised {type(error).__name__}): it must take every row"
+            f"{name}: could not answer (it raised {_raised(error)}): it must take every row"
             " in question, of the columns that it was trained with, and give each a probability"
             " for every class."
-        ) from error
+        ) from None
+
+
+def _raised(error: Exception) -> str:
+    """The kind of an error, and the line that raised it."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return f"{type(error).__name__} in {Path(frame.f_code.co_filename).name}, line {line}"

@@ -1,12 +1,12 @@
 """What of an encoding is given, and the reading of the rest from the data."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from expost._warning import warn
 from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.sources import Column, Kind, Table
@@ -278,7 +278,7 @@ def warn_of_leak(read: Sequence[str]) -> None:
         return
     shown = ", ".join(read[:_LISTED])
     more = f" and {len(read) - _LISTED} more" if len(read) > _LISTED else ""
-    warnings.warn(
+    warn(
         f"read from the data, which is not private: {shown}{more}. Give them in an encoding to"
         " keep the promise of epsilon.",
         PrivacyLeakWarning,

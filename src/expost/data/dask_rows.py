@@ -25,6 +25,7 @@ from expost.data.encoding import Encoding
 from expost.data.readers import Block, spans, typed_cells
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
+from expost.engine.dask import computing
 from expost.errors import InvalidInput
 
 __all__ = ["DaskFeed", "DaskReader", "array_encoding", "array_table", "frame_origin"]
@@ -151,9 +152,10 @@ def _holder(graph: Mapping[Any, Any]) -> Any:
 
 def _value(recipe: Any, holder: Any, **options: Any) -> Any:
     """What a recipe gives; by the cluster that holds parts of it, if one does."""
-    if holder is not None:
-        return holder.compute(recipe, sync=True)
-    return recipe.compute(**options)
+    with computing():
+        if holder is not None:
+            return holder.compute(recipe, sync=True)
+        return recipe.compute(**options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -237,14 +237,11 @@ class Encoding:
     @classmethod
     def load(cls, path: str | Path) -> "Encoding":
         """The encoding that :meth:`save` wrote; anything else raises :class:`InvalidInput`."""
-        path = Path(path)
+        value = _files.read_json(path)
         try:
-            return cls.from_json(_files.read_json(path))
+            return cls.from_json(value)
         except InvalidInput as error:
-            message = str(error)
-            raise InvalidInput(
-                message if message.startswith(str(path)) else f"{path}: {message}"
-            ) from None
+            raise InvalidInput(f"{path}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """The encoding as JSON values, each constant with its origin."""

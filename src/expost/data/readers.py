@@ -229,6 +229,8 @@ class ParquetReader:
                 yield file
         except InvalidInput:
             raise
+        except (FileNotFoundError, PermissionError) as error:
+            raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
         # A page is decoded when it is read, and may be damaged where the rest is whole.
         except (pa.ArrowException, OSError, ValueError):
             raise InvalidInput(

@@ -54,6 +54,13 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
 
         return local_engine(_count(name, rest) if ":" in name else None)
     if kind in _SCHEMES and rest.startswith("//") and len(rest) > 2:
+        host, _, port = rest.removeprefix("//").rpartition(":")
+        whole = host and host.startswith("[") == host.endswith("]")
+        if not whole or not (port.isascii() and port.isdigit() and 1 <= int(port) < 2**16):
+            raise InvalidInput(
+                f"engine={name!r}: must end in HOST:PORT, the address that `dask scheduler` prints,"
+                " with a port from 1 to 65535."
+            )
         from expost.engine.dask import dask_engine
 
         return dask_engine(address=f"{_SCHEMES[kind]}:{rest}")

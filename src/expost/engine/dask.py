@@ -4,12 +4,13 @@ Whatever a worker was doing when it was lost is done again by another, from the 
 same blocks, so that the result is the same bit for bit.
 """
 
+import errno
 import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from tempfile import TemporaryDirectory
@@ -21,7 +22,7 @@ from expost.engine._machine import PACKAGES, check_machines, check_versions, mac
 from expost.engine._threads import one_blas_thread
 from expost.errors import ExpostError, InvalidInput
 
-__all__ = ["DaskEngine", "dask_engine"]
+__all__ = ["DaskEngine", "computing", "dask_engine"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,6 +34,8 @@ _ROUNDS = 3
 # Seconds to wait for a scheduler and its workers at the start; between looks whether any worker is
 # left; and for one to come back.
 _PATIENCE, _LOOK, _ALONE = 20.0, 5.0, 120.0
+# What the system says of a path that is not there, or not for this user.
+_UNREACHED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 # The scheduler keeps what it is sent, so that it can be done again; scattered data, of which Dask
 # would not warn, is lost with its worker.
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
@@ -62,18 +65,23 @@ class DaskEngine:
                 f"engine={client.scheduler.address!r}: the scheduler there has no workers; start"
                 " some with `dask worker`."
             ) from None
-        found = client.get_versions(packages=list(PACKAGES))
+        except _disconnected():
+            raise self._lost() from None
+        with self._asking():
+            found = client.get_versions(packages=list(PACKAGES))
         there = {"the scheduler": found["scheduler"]["packages"]}
         there |= {name: about["packages"] for name, about in found["workers"].items()}
         check_versions(there)
-        # Who dies meanwhile is looked at again in its next life, before its first task.
-        kinds = client.run(machine, on_error="ignore")
+        # Workers that restart are checked again before their first task.
+        with self._asking():
+            kinds = client.run(machine, on_error="ignore")
         self._machine = check_machines(kinds) if kinds else machine()
 
     @property
     def workers(self) -> int:
         """How many tasks run at the same time."""
-        return max(1, sum(int(count) for count in self._client.nthreads().values()))
+        with self._asking():
+            return max(1, sum(int(count) for count in self._client.nthreads().values()))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """task(item) for each item, in order."""
@@ -91,13 +99,14 @@ class DaskEngine:
         finally:
             # A task may have failed, or whoever asked have stopped asking.
             if waiting and self._client.status == "running":
-                self._client.cancel([future for _, future in waiting])
+                with suppress(*_disconnected()):
+                    self._client.cancel([future for _, future in waiting])
 
     def _submit(self, shared: Any, item: Any) -> Any:
-        if hasattr(item, "__dask_graph__"):
-            return self._send(_call, shared, self._compute(item))
-        if isinstance(item, list | tuple) and any(hasattr(x, "__dask_graph__") for x in item):
-            return self._send(_call, shared, [self._compute(collection) for collection in item])
+        if _is_collection(item):
+            several = isinstance(item, list | tuple)
+            value = [self._compute(one) for one in item] if several else self._compute(item)
+            return self._send(_call, shared, value)
         return self._send(_call_parcel, shared, _Parcel.of(item))
 
     def _compute(self, collection: Any) -> Any:
@@ -106,43 +115,46 @@ class DaskEngine:
                 "engine: parts of this collection are held by another cluster, or by another client"
                 " of this one; give the client that they were persisted with as the engine."
             )
-        with self._config.set(_QUIET):
+        with self._config.set(_QUIET), self._asking():
             return self._client.compute(collection)
 
     def _send(self, function: Callable[..., Any], *arguments: Any) -> Any:
         # Not pure: the same item may be asked for twice, of a file that has changed. No retries: a
         # task that raises would do so again.
-        with self._config.set(_QUIET):
+        with self._config.set(_QUIET), self._asking():
             return self._client.submit(function, *arguments, pure=False)
 
     def _result(self, shared: Any, item: Any, future: Any) -> Any:
         for left in reversed(range(_ROUNDS)):
             try:
-                return self._wait(future)
+                return self._wait(future, collection=_is_collection(item))
             except self._killed:
                 future = self._submit(shared, item) if left else None
-            except CancelledError:
-                raise ExpostError(
-                    f"engine: the scheduler at {self._client.scheduler.address} was lost; start it,"
-                    " and this command, again."
-                ) from None
         raise ExpostError(
             "engine: worker after worker died while it had the same rows, most likely for want of"
             " memory; give each worker more, or take fewer of them."
         )
 
-    def _wait(self, future: Any) -> Any:
+    def _wait(self, future: Any, *, collection: bool) -> Any:
         alone: float | None = None
         while True:
             try:
                 return future.result(timeout=_LOOK)
-            except TimeoutError:
-                # A task's own may be one too.
+            except self._killed:
+                raise
+            except Exception as error:
                 if future.status == "error":
+                    self._check_task(error, collection)
                     raise
-            if self._mend is not None:
-                self._mend()
-            if self._client.nthreads():
+                if isinstance(error, _disconnected()) and not isinstance(error, TimeoutError):
+                    raise self._lost() from None
+                if not isinstance(error, TimeoutError):
+                    raise
+            with self._asking():
+                if self._mend is not None:
+                    self._mend()
+                there = bool(self._client.nthreads())
+            if there:
                 alone = None
                 continue
             now = time.monotonic()
@@ -153,9 +165,72 @@ class DaskEngine:
                     " this command again."
                 )
 
+    def _check_task(self, error: Exception, collection: bool) -> None:
+        """Raise an error of expost's own for what a task raised, where its worker is to blame."""
+        if isinstance(error, ExpostError) and self._mend is None:
+            error.add_note(
+                "A worker of the cluster raised it: every worker must see the same files under the"
+                " same paths."
+            )
+        # A disk that is full is the business of the job that writes.
+        reached = not isinstance(error, OSError) or error.errno not in _UNREACHED
+        if not reached or (collection and not isinstance(error, ExpostError | OSError)):
+            raise _fault(error) from None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Ask the scheduler; one that does not answer is lost."""
+        try:
+            yield
+        except _disconnected():
+            raise self._lost() from None
+
+    def _lost(self) -> ExpostError:
+        return ExpostError(
+            f"engine: the scheduler at {self._client.scheduler.address} was lost; start it, and"
+            " this command, again."
+        )
+
     def close(self) -> None:
         """Leave the cluster."""
         self._client.close()
+
+
+def _disconnected() -> tuple[type[BaseException], ...]:
+    """The errors of a client whose scheduler is gone; those of a connection are OSErrors."""
+    distributed = require("distributed", caller="engine='dask'", extra="dask")
+    return (CancelledError, OSError, getattr(distributed.client, "ClosedClientError", OSError))
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Compute a user's collection; errors of its own code, which may quote cells, are not shown."""
+    try:
+        yield
+    except ExpostError:
+        raise
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise _fault(error) from None
+
+
+def _fault(error: Exception) -> InvalidInput:
+    """What is said of an error on a worker: a path that it cannot reach, or a user's own code."""
+    if isinstance(error, OSError) and error.errno in _UNREACHED:
+        return InvalidInput(
+            f"engine: a worker cannot reach {str(error.filename)!r} ({error.strerror}); give every"
+            " worker the table and the folder of the results under the same paths, with the same"
+            " rights."
+        )
+    return InvalidInput(
+        f"the Dask collection: could not be computed ({type(error).__name__}); call its compute()"
+        " to see why."
+    )
+
+
+def _is_collection(item: Any) -> bool:
+    """Whether it is a Dask collection, or a list with one."""
+    several = isinstance(item, list | tuple)
+    return any(hasattr(one, "__dask_graph__") for one in (item if several else [item]))
 
 
 @dataclass(frozen=True)
@@ -221,7 +296,8 @@ def _connected(address: str) -> Any:
     distributed = require("distributed", caller="engine='dask'", extra="dask")
     try:
         return distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    # A TLS that is not configured is a TypeError there.
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"engine={address!r}: no scheduler answers there ({type(error).__name__}); start one"
             " with `dask scheduler`, or take engine='dask'."

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 from expost._processes import available
@@ -38,7 +39,8 @@ class LocalEngine:
         with one_blas_thread():
             try:
                 for item in items:
-                    waiting.append(self._pool.submit(task, item))
+                    # With its own copy of what belongs to the calling thread.
+                    waiting.append(self._pool.submit(copy_context().run, task, item))
                     if len(waiting) >= _AHEAD * self._workers:
                         yield waiting.popleft().result()
                 while waiting:

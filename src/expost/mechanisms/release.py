@@ -188,7 +188,7 @@ class Release(Displayed):
     @classmethod
     def load(cls, path: str | Path) -> "Release":
         """Read model.json, strictly."""
-        value = read_json(Path(path))
+        value = read_json(path)
         try:
             return cls.from_json(value)
         except ExpostError as error:

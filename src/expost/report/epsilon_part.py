@@ -162,6 +162,13 @@ class EpsilonPart(Part):
     command: str | None
     slider: SliderData | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        points = self.curve if self.utility is None else self.utility.points
+        for name, entries in {"table": self.table, "curve": self.curve, "utility": points}.items():
+            if not entries:
+                raise InvalidInput(f"{name}: is empty, must have at least one entry.")
+
     @property
     def title(self) -> str:
         """What stands above its page."""

@@ -6,7 +6,6 @@ Training split, columns age and education-num, Λ = 1, logistic loss, no interce
 mechanism's β is smaller by the 3e-8 that its certified minimiser costs).
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from expost._neighbours import Neighbours, neighbours_of, tight_neighbours
 from expost._sweep import OutputSweep
+from expost._warning import ignored
 from expost.data import Encoding, open_table
 from expost.datasets import Dataset
 from expost.errors import InvalidInput, PrivacyLeakWarning
@@ -165,9 +165,8 @@ def normalised_rows(adult: Dataset, columns: Sequence[str] = TWO) -> tuple[Float
 def encoded_rows(adult: Dataset) -> tuple[FloatArray, FloatArray]:
     """All columns: numbers standardised, the others one 0/1 feature a level; by the largest row."""
     table = open_table(adult.table.drop_columns(["split"]))
-    with warnings.catch_warnings():
-        # Adult is public: nothing leaks by reading its levels.
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
+    # Adult is public: nothing leaks by reading its levels.
+    with ignored(PrivacyLeakWarning):
         encoding = Encoding.read(table, target=adult.target, classes=("<=50K", ">50K"))
     encoded = encoding.encode_table(table)
     return encoded.X / encoding.data_norm, encoded.y

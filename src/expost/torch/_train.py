@@ -1,7 +1,6 @@
 """``train``: DP-SGD on a module, with the exposure of every row."""
 
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 
 from expost import _validate
+from expost._warning import warn
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism
 from expost.torch._draws import draws_from
@@ -91,14 +91,14 @@ def train(
         dtype=dtype,
     )
     if trainer.local_row is not None:
-        warnings.warn(
+        warn(
             "sensitivity='local': the noise is scaled to a row of the data, which is not private;"
             " use 'global' for a release.",
             PrivacyLeakWarning,
             stacklevel=2,
         )
     if random_state is not None:
-        warnings.warn(
+        warn(
             "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
             " at None for a real release.",
             SeededReleaseWarning,

@@ -1,0 +1,155 @@
+"""A reader of stdout that goes away, a full device and a closed stdout: the results are kept."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from expost.cli import main
+from program import names, people, text
+
+FULL = Path("/dev/full")
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+ROWS = ("--target", "income", "--id", "number")
+WRITE = {
+    "profile": ("profile", "t.csv", *ROWS, "--epsilon", "2"),
+    "epsilon": ("epsilon", "t.csv", *ROWS, "--folds", "0", "--epsilons", "1,2"),
+    "publish": ("publish", "--model", "model.json"),
+    "lookup": ("lookup", "report.json", "--set", "age=40"),
+    "risk": ("risk", "model.json"),
+    "report": ("report", "made"),
+    "ledger": ("ledger", "made"),
+    "audit": (
+        "audit",
+        "t.csv",
+        "--target",
+        "income",
+        "--model",
+        "model.json",
+        "--holdout",
+        "h.csv",
+        "--references",
+        "2",
+    ),
+}
+READ = {
+    "help": ("--help",),
+    "help of a command": ("profile", "--help"),
+    "version": ("--version",),
+    "risk without files": ("risk", "model.json"),
+    "ledger without files": ("ledger", "made"),
+}
+
+
+def run(*arguments):
+    """The exit code."""
+    sys.argv = ["expost", *map(str, arguments)]
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code or 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a table, a model, a report and a ledger."""
+    folder = tmp_path_factory.mktemp("stdout")
+    for name, seed in {"t.csv": 0, "h.csv": 1}.items():
+        (folder / name).write_text(text(people(seed=seed)))
+    numeric = {"kind": "numeric", "mean": 40, "scale": 20, "origin": "given"}
+    encoding = {
+        "format": "expost encoding",
+        "version": 1,
+        "missing": [""],
+        "target": {"column": "income", "classes": ["<=50K", ">50K"], "origin": "given"},
+        "columns": {"age": numeric},
+        "dropped": {},
+        "data_norm": {"value": 2.0, "origin": "given"},
+        "features": ["age"],
+    }
+    (folder / "e.json").write_text(json.dumps(encoding))
+    before, arguments = Path.cwd(), sys.argv
+    os.chdir(folder)
+    try:
+        assert run("profile", "t.csv", *ROWS, "--encoding", "e.json", "--out", "made") == 0
+        (folder / "model.json").write_bytes((folder / "made/model.json").read_bytes())
+        assert run("publish", "--model", "model.json", "--out", "public") == 0
+        (folder / "report.json").write_bytes((folder / "public/report.json").read_bytes())
+    finally:
+        os.chdir(before)
+        sys.argv = arguments
+    return folder
+
+
+def gone():
+    """The end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return open(writer, "w")
+
+
+def full():
+    return FULL.open("w")
+
+
+def closed():
+    return None
+
+
+def printed(kind, monkeypatch, *command):
+    """The exit code of a command whose stdout is of this kind."""
+    with monkeypatch.context() as patch:
+        stream = kind()
+        patch.setattr(sys, "stdout", stream)
+        code = run(*command)
+        # As the interpreter does at its end.
+        for left in {stream, sys.stdout} - {None}:
+            left.close()
+    return code
+
+
+def check(code, kind, capfd, fine=0):
+    said = capfd.readouterr().err
+    if kind is full and not fine:
+        assert code == 1
+        assert said.startswith("expost: stdout: No space left on device; ")
+        assert said.count("\n") == 1
+    else:
+        assert (code, said) == (fine, "")
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_the_files_are_complete(place, tmp_path, monkeypatch, capfd, name):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", [])
+    assert run(*WRITE[name], "--out", tmp_path / "usual") == 0
+    capfd.readouterr()
+    for number, (kind, form) in enumerate([(gone, ()), (full, ("--json",)), (closed, ())]):
+        out = tmp_path / str(number)
+        check(printed(kind, monkeypatch, *WRITE[name], "--out", out, *form), kind, capfd)
+        assert names(out) == names(tmp_path / "usual")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_commands_that_only_print(place, monkeypatch, capfd, name):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", [])
+    fine = run(*READ[name])
+    capfd.readouterr()
+    for kind in (gone, full, closed):
+        check(printed(kind, monkeypatch, *READ[name]), kind, capfd, fine)
+
+
+@pytest.mark.parametrize(("shell", "code"), [("| head -1", 0), ("> /dev/full", 1), (">&- 2>&-", 0)])
+def test_in_a_shell(place, shell, code):
+    program = f"{sys.executable} -c 'from expost.cli import main; main()'"
+    command = f"set -o pipefail; {program} risk model.json --out risk --force {shell}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == code
+    assert done.stderr.count("\n") == code
+    assert (place / "risk/report.html").read_text().rstrip().endswith("</html>")
+    assert done.stdout.count("\n") == ("head" in shell)
