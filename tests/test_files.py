@@ -171,6 +171,26 @@ def test_a_model_is_not_saved_in_the_place_of_a_link_or_a_pipe(tmp_path):
     assert fitted.release_.save(path) == path
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("absent/model.json", "its folder does not exist; make it"),
+        ("file/model.json", "its folder does not exist; make it"),
+        ("", "must be the name of a file"),
+        (None, "must be the name of a file"),
+        (3, "must be the name of a file"),
+        ("a\0b.json", "must be the name of a file"),
+        ("\ud800.json", "must be the name of a file"),
+    ],
+)
+def test_a_name_that_cannot_be_written_is_refused(tmp_path, monkeypatch, name, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match=words):
+        write_json(name, Audience.FAIL, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_no_link_in_the_folder_of_a_run_is_followed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -169,7 +169,12 @@ def parent_of(path: Path) -> Iterator[Directory]:
     """Hold the folder of a file; from a run's own folder downwards no link is followed."""
     parts = path.parent.parts
     first = parts.index(RUN) if RUN in parts else len(parts)
-    held = Directory.open(Path(*parts[:first]))
+    try:
+        held = Directory.open(Path(*parts[:first]))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise InvalidInput(
+            f"{str(path)!r}: its folder does not exist; make it, or name another file."
+        ) from None
     try:
         for name in parts[first:]:
             below = held.folder(name, own=False)

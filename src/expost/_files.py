@@ -84,7 +84,7 @@ def listed_by(desk: Desk) -> Iterator[None]:
 
 
 def write_with(
-    path: Path,
+    path: str | Path,
     audience: Audience,
     write: Callable[[IO[bytes]], object],
     *,
@@ -95,6 +95,7 @@ def write_with(
     ``before`` is called when all of it is on the disk, and before it appears under its name; if
     that fails, the file does not appear. Nothing but a regular file is ever replaced.
     """
+    path = _path(path)
     with parent_of(path) as folder:
         _check_regular(folder, path)
         desk = _DESK.get()
@@ -118,6 +119,18 @@ def write_with(
                     place.unlink(draft)
                 raise
     return path
+
+
+def _path(path: Any) -> Path:
+    try:
+        named = Path(path)
+        # A name that no file can have.
+        os.fsencode(named)
+    except (TypeError, ValueError):
+        raise InvalidInput("path: must be the name of a file, as 'model.json'.") from None
+    if not named.name or "\0" in named.name:
+        raise InvalidInput("path: must be the name of a file, as 'model.json'.")
+    return named
 
 
 def _check_regular(folder: Directory, path: Path) -> None:
@@ -173,13 +186,17 @@ def adopt(
         _appear(place, draft.name, folder, path.name, audience, before)
 
 
-def write_bytes(path: Path, audience: Audience, content: bytes) -> Path:
+def write_bytes(path: str | Path, audience: Audience, content: bytes) -> Path:
     """Write ``content`` to ``path``, whole or not at all."""
     return write_with(path, audience, lambda file: file.write(content))
 
 
 def write_json(
-    path: Path, audience: Audience, value: object, *, before: Callable[[], object] | None = None
+    path: str | Path,
+    audience: Audience,
+    value: object,
+    *,
+    before: Callable[[], object] | None = None,
 ) -> Path:
     """Write ``value`` as JSON; NaN and infinities are refused, they are not JSON."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)

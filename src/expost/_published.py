@@ -403,7 +403,7 @@ class PublishedReport(Displayed):
 
     def save(self, path: str | Path) -> Path:
         """Write report.json: whole or not at all."""
-        return write_json(Path(path), self.audience, self.to_json())
+        return write_json(path, self.audience, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "PublishedReport":

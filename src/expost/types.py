@@ -73,7 +73,10 @@ class Audience(Enum):
 
     def path(self, path: str | Path) -> Path:
         """``path`` under a name that says for whom the file is; it must end in a suffix."""
-        path = Path(path)
+        try:
+            path = Path(path)
+        except TypeError:
+            raise InvalidInput("path: must be the name of a file, as 'profile.json'.") from None
         if "CURATOR-ONLY" in path.name:
             return path
         if not path.suffix:

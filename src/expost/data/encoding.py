@@ -232,7 +232,7 @@ class Encoding:
 
     def save(self, path: str | Path) -> Path:
         """Write ``encoding.json``, whole or not at all; for the owner alone if read from data."""
-        return _files.write_json(Path(path), self.audience, self.to_json())
+        return _files.write_json(path, self.audience, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "Encoding":

@@ -183,7 +183,7 @@ class Release(Displayed):
 
     def save(self, path: str | Path) -> Path:
         """Write model.json: whole or not at all."""
-        return write_json(Path(path), self.audience, self.to_json())
+        return write_json(path, self.audience, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "Release":
