@@ -15,7 +15,7 @@ from typing import Any
 
 from expost.errors import InvalidInput
 
-__all__ = ["RUN", "Directory", "kind_of", "parent_of"]
+__all__ = ["RUN", "Directory", "is_own", "kind_of", "parent_of"]
 
 # The folder in which a run keeps its work; no link in it, or to it, is ever followed.
 RUN = ".expost-run"
@@ -34,6 +34,11 @@ def kind_of(status: os.stat_result) -> str:
     if stat.S_ISDIR(status.st_mode):
         return "a folder"
     return "a regular file" if stat.S_ISREG(status.st_mode) else "not a regular file"
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether an entry belongs to this user, where the system knows users."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 class Directory:
@@ -61,7 +66,7 @@ class Directory:
         if _BY_DESCRIPTOR:
             opened._handle = os.open(name, os.O_RDONLY | _FOLDER | _NO_LINK, dir_fd=self._handle)
             status = os.fstat(opened._handle)
-            if own and status.st_uid != os.geteuid():
+            if own and not is_own(status):
                 opened.close()
                 raise InvalidInput(
                     f"{self.path / name}: belongs to another user; remove it, or name another"

@@ -131,6 +131,16 @@ def _folder_with_a_thesis(out: Path, outside: Path) -> None:
     shutil.copytree(outside, out / RUN)
 
 
+def _list_of_another_user(out: Path, outside: Path) -> None:
+    """It lists a file of the folder, with its right checksum."""
+    thesis = shutil.copy(outside / "thesis.txt", out / "thesis.txt")
+    checksum = hashlib.sha256(Path(thesis).read_bytes()).hexdigest()
+    files = {"thesis.txt": [checksum]}
+    value = {"format": "expost-manifest/1", "audience": "fail", "files": files, "run": []}
+    (out / MANIFEST).write_text(json.dumps({**value, "task": None}))
+    os.chown(out / MANIFEST, 12_345, 12_345)
+
+
 PLANTS: dict[str, Callable[[Path, Path], None]] = {
     "the run's folder is a link": _link_to_a_folder(RUN),
     "drafts are a link": _link_to_a_folder(RUN, "drafts"),
@@ -144,6 +154,7 @@ PLANTS: dict[str, Callable[[Path, Path], None]] = {
     "the report is a link": _link_to_a_file("report.json"),
     "the run's folder is another user's": _folder_of_another_user,
     "the run's folder is none of a run": _folder_with_a_thesis,
+    "the list is another user's": _list_of_another_user,
 }
 
 

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from expost._directory import RUN, Directory, kind_of
+from expost._directory import RUN, Directory, is_own, kind_of
 from expost._files import drafts, listed_by, read_json, settle, write_json
 from expost._jobs.output import MANIFEST, RELEASES, RESULTS, STATE, check_place
 from expost._ledger import NAME as LEDGER
@@ -127,7 +127,7 @@ class Workspace:
 
     def place(self, store: PartStore, name: str) -> PartStore:
         """Let a finished store appear in the folder, at once or not."""
-        with Directory.open(store.folder) as parts:
+        with self._run.folder(store.folder.name) as parts:
             checksum = _checksum(parts, PARTS)
         status = self._folder.status(name)
         if status is not None:
@@ -324,7 +324,8 @@ def _read_manifest(
     if status is None:
         return {}, (), None
     problem = InvalidInput(f"{path}: is not a list that this expost wrote; name another folder.")
-    if not stat.S_ISREG(status.st_mode):
+    # Somebody else's list could name somebody else's files.
+    if not stat.S_ISREG(status.st_mode) or not is_own(status):
         raise problem
     value = read_json(path)
     names = {"format", "audience", "files", "run", "task"}
