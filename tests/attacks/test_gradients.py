@@ -28,6 +28,7 @@ from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.softmax import Softmax
+from penalties import CROSS_VALIDATED, L1
 
 
 def sample(n, d, classes=2, seed=0):
@@ -313,11 +314,9 @@ def test_which_models_are_taken():
     assert linear_gradients(LinearSVC(multi_class="crammer_singer").fit(X, y), X, y) is None
     weighted = LogisticRegression(class_weight="balanced").fit(X, y)
     assert set(gradient_scores(weighted, X, y, members=20)) == {"gradient-norm"}
-    lasso = LogisticRegression(l1_ratio=1.0, solver="liblinear").fit(X, y)
+    lasso = LogisticRegression(**L1, solver="liblinear").fit(X, y)
     assert linear_gradients(lasso, X, y).total is None
-    chosen = LogisticRegressionCV(
-        Cs=2, cv=2, l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"
-    ).fit(X, y)
+    chosen = LogisticRegressionCV(Cs=2, cv=2, scoring="accuracy", **CROSS_VALIDATED).fit(X, y)
     assert linear_gradients(chosen, X, y).total is None
     free = linear_gradients(LogisticRegression(C=np.inf).fit(X, y), X, y)
     assert not np.any(free.total)

@@ -386,9 +386,9 @@ def _estimator_target(model: Any, y: Any, regression: bool | None) -> EstimatorT
 
 def _predicts_numbers(model: Any) -> bool:
     try:
-        return bool(is_regressor(model))
+        # Only estimators of scikit-learn have tags: 1.7 warns about others, later versions raise.
+        return hasattr(model, "__sklearn_tags__") and bool(is_regressor(model))
     except (AttributeError, TypeError):
-        # No estimator of scikit-learn's, which alone have tags.
         return False
 
 
