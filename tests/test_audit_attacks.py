@@ -39,7 +39,7 @@ class Odd(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        (Odd("raises"), {}, "the target: could not answer (it raised RuntimeError)"),
+        (Odd("raises"), {}, "the target: could not answer (it raised RuntimeError in"),
         (Odd("ragged"), {}, "the target: answers rows with lists of different lengths"),
         (DecisionTreeClassifier(max_depth=-3), {}, "The 'max_depth' parameter"),
         (TREE, {"population": X_OUT}, "population: must be a pair"),

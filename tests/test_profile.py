@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
+from expost._rounding import upper_text
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
@@ -433,7 +434,7 @@ def test_ten_lines(found):
     top = ", ".join(str(row) for row in found.ranking[:5])
     assert any(line.endswith(top) for line in lines)
     assert "epsilon=5" in lines[1]
-    assert f"{np.max(found.exposure):.3g} nats" in str(found)
+    assert f"{upper_text(np.max(found.exposure), 3)} nats" in str(found)
     assert lines[-1].startswith("mark         fail: For the curator only")
 
 

@@ -85,9 +85,11 @@ class Ledger(Displayed):
         """Whether the release with this checksum is listed."""
         return any(entry.release == release for entry in self.entries)
 
-    def of_run(self, run: str, kind: str) -> tuple[Entry, ...]:
-        """Return the releases of this kind that one run made."""
-        return tuple(entry for entry in self.entries if (entry.run, entry.kind) == (run, kind))
+    def of_run(self, run: str, kind: str) -> tuple[str, ...]:
+        """Return the checksums of the releases of this kind that one run made."""
+        return tuple(
+            entry.release for entry in self.entries if (entry.run, entry.kind) == (run, kind)
+        )
 
     def digest(self, X: Any, y: Any) -> str:
         """The salted digest of rows and labels, in their order."""

@@ -13,6 +13,8 @@ from unittest import mock
 import pyarrow.parquet as pq
 
 from expost import cli
+from expost._directory import RUN
+from expost._jobs.output import MANIFEST
 from expost._ledger import Ledger
 from expost.errors import ExpostError
 from expost.mechanisms import Release
@@ -74,6 +76,9 @@ def run(command: Command) -> None:
 def check_nothing_partial(out: Path) -> None:
     """After a failure there is nothing, or a release that is whole and listed."""
     found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if "model.json" in found:
+        # To be resumed.
+        found -= {MANIFEST, RUN}
     if not found <= _DRAWN:
         raise Fault(f"a failure left {sorted(found - _DRAWN)}")
     if "model.json" in found:
@@ -85,7 +90,7 @@ def check_nothing_partial(out: Path) -> None:
 def check_whole(out: Path) -> None:
     """Every file of a finished run can be read again, and none is a leftover."""
     for path in out.iterdir() if out.exists() else ():
-        if path.name.startswith("."):
+        if path.name.startswith(".") and path.name != MANIFEST:
             raise Fault(f"a finished run left {path.name}")
         data = path.read_bytes()
         assert data

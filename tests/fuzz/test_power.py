@@ -112,9 +112,8 @@ def test_a_reader_that_lets_a_library_speak_is_found(monkeypatch):
 def test_a_job_that_leaves_half_a_page_is_found(monkeypatch):
     """As ``expost report`` would, did it write its page before it knew all of it."""
 
-    def half(out, summary, **options):
-        out.mkdir(parents=True)
-        (out / "report.CURATOR-ONLY.html").write_text("<html>")
+    def half(workspace, summary, **options):
+        (workspace.out / "report.CURATOR-ONLY.html").write_text("<html>")
         raise InvalidInput("summary: cannot be shown.")
 
     monkeypatch.setattr(report, "store_page", half)

@@ -183,7 +183,7 @@ def test_a_crash_in_the_middle_leaves_the_old_file(tmp_path, monkeypatch):
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
 
-            def crash(*_):
+            def crash(*_, **__):
                 raise KeyboardInterrupt
 
             patch.setattr(os, name, crash)
@@ -197,7 +197,9 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: done.append("fsync") or fsync(handle))
-    monkeypatch.setattr(os, "replace", lambda a, b: done.append("replace") or replace(a, b))
+    monkeypatch.setattr(
+        os, "replace", lambda *names, **at: done.append("replace") or replace(*names, **at)
+    )
     fitted().save(tmp_path / "model.json")
     assert done[:2] == ["fsync", "replace"]
 

@@ -25,6 +25,7 @@ from expost.reproduce import (
     reproduction,
 )
 from expost.reproduce.claims import Verdict
+from program import names as names_of
 
 HOLDS, PARTLY, FAILS = Verdict.HOLDS, Verdict.PARTLY, Verdict.FAILS
 DOCS = Path(__file__).parents[2] / "docs"
@@ -206,7 +207,7 @@ def tables(found):
 def test_every_file_is_there_and_the_page_shows_every_claim(made):
     found, out, phases = made
     assert len(phases) == len(set(phases)) == d53.phases(["bounds"])
-    names = {path.name for path in out.iterdir()}
+    names = names_of(out)
     assert names == {path.name for path in found.files}
     assert {f"{stem}.png" for stem in FIGURES} == {name for name in names if name.endswith(".png")}
     assert {f"{stem}.csv" for stem in FIGURES | set(tables(found))} <= names

@@ -22,6 +22,7 @@ from expost.reproduce.leblond import PHASES, reproduce, write
 from expost.reproduce.page import Paper, render_page
 from expost.reproduce.points import farthest_row_claim, worst_case_claim
 from expost.reproduce.setting import SIX, Effort, Setting, normalised_rows
+from program import names as names_of
 
 from .conftest import SMALL, computed, small_adult
 
@@ -75,7 +76,7 @@ def folder(found, tmp_path_factory):
 
 def test_every_file_is_there_and_nothing_else(folder):
     out = folder.files[0].parent
-    names = {path.name for path in out.iterdir()}
+    names = names_of(out)
     assert names == {path.name for path in folder.files}
     assert {f"{stem}.png" for stem in FIGURES} <= names
     assert {f"{stem}.csv" for stem in FIGURES} <= names

@@ -23,6 +23,7 @@ from expost.reproduce import (
 )
 from expost.reproduce.claims import Verdict
 from expost.reproduce.redberg_wang import PHASES, Counts, compute, reproduce, write
+from program import names as names_of
 
 from .credit import clients, drawn, inflated, needs_credit, small_credit, turned
 
@@ -218,7 +219,7 @@ def tables(found):
 def test_every_file_is_there_and_the_page_shows_every_claim(found, tmp_path):
     out = tmp_path / "deep" / "folder"
     result = write(found, out)
-    names = {path.name for path in out.iterdir()}
+    names = names_of(out)
     assert names == {path.name for path in result.files}
     assert {f"{stem}.png" for stem in FIGURES} == {name for name in names if name.endswith(".png")}
     assert {f"{stem}.csv" for stem in tables(found)} <= names

@@ -72,10 +72,10 @@ def drawn_in(run: Run, ledger: Path | None) -> Drawn | None:
 def _drawn(out: Path, salt: str, ledgers: Sequence[Path]) -> Drawn | None:
     kept = kept_in(out, salt, "model", _Kept.parse)
     listed = {
-        entry.release: path
+        release: path
         for path in ledgers
         if path.exists()
-        for entry in Ledger.load(path).of_run(identity_of(salt), "model")
+        for release in Ledger.load(path).of_run(identity_of(salt), "model")
     }
     if kept is None or (listed and kept.sha256 not in listed):
         if not listed:

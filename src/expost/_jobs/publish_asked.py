@@ -135,10 +135,10 @@ def drawn_report(job: PublishJob, run: Run, asked: Asked) -> PublishedReport | N
     """Return the report that this run has drawn, if it has; no second one is drawn."""
     report = run.kept("report", PublishedReport.from_json)
     listed = {
-        entry.release: path
+        release: path
         for path in ledgers_of(job)
         if path.exists()
-        for entry in Ledger.load(path).of_run(run.identity, "report")
+        for release in Ledger.load(path).of_run(run.identity, "report")
     }
     if listed and (report is None or report.to_json()["sha256"] not in listed):
         # The ledger is believed, not the folder: what it lists was released.
