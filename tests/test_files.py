@@ -191,6 +191,14 @@ def test_a_name_that_cannot_be_written_is_refused(tmp_path, monkeypatch, name, w
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_name_of_any_length_that_the_system_takes_is_written(tmp_path):
+    for length in (240, 250, 255):
+        path = tmp_path / (length * "n")
+        assert write_bytes(path, Audience.FAIL, b"whole").read_bytes() == b"whole"
+    with pytest.raises(InvalidInput, match="the name is too long"):
+        write_bytes(tmp_path / (300 * "n"), Audience.FAIL, b"")
+
+
 def test_no_link_in_the_folder_of_a_run_is_followed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -88,5 +88,5 @@ def _page(
     from expost._jobs.workspace import held
 
     source = ", ".join(path.name for path in paths)
-    with held(folder, force=force, inputs=paths) as workspace:
+    with held(folder, force=force, inputs=paths, page=True) as workspace:
         return store_page(workspace, ledger_summary(found, source=source, made=made_now()))

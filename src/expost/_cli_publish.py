@@ -174,7 +174,7 @@ def lookup_command(
     found, answers = publish.look_up(report, values or [], label)
     files = {}
     if out is not None or open_it:
-        with held(page_folder(out), force=force, inputs=[report]) as workspace:
+        with held(page_folder(out), force=force, inputs=[report], page=True) as workspace:
             files = publish.store_answers(found, answers, report, workspace)
     if as_json:
         told = {"files": {name: str(path) for name, path in files.items()}} if files else {}

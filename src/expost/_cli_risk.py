@@ -162,9 +162,11 @@ def risk_command(
         exceeded=exceeded,
         releases=releases,
     )
-    files = {} if plot is None else {"plot": _draw(found, plot)}
+    files: dict[str, Path] = {}
     if out is not None or open_it:
         files |= _page(found, model, page_folder(out), force=force)
+    if plot is not None:
+        files |= {"plot": _draw(found, plot, model)}
     if as_json:
         told = {"files": {name: str(path) for name, path in files.items()}}
         print(json.dumps({**told, **found.fields()}, indent=1, allow_nan=False))
@@ -188,15 +190,18 @@ def _page(
         named = {"usual": "model.json", "what": "a released model"}
         source = named_source(model, found.audience, **named)
     summary = collect(found, source=source, made=made_now())
-    with held(folder, force=force, inputs=[] if model is None else [model]) as workspace:
+    with held(folder, force=force, inputs=[] if model is None else [model], page=True) as workspace:
         return store_page(workspace, summary)
 
 
-def _draw(found: "Identifiability", path: Path) -> Path:
-    from expost._files import write_bytes
+def _draw(found: "Identifiability", path: Path, model: Path | None) -> Path:
+    from expost._files import is_same_file, write_bytes
     from expost.report.risk_displays import RiskDisplay
 
     if path.suffix.lower() != ".png":
         raise typer.BadParameter(f"{str(path)!r} must end in .png", param_hint="'--plot'")
     display = RiskDisplay.from_identifiability(found)
-    return write_bytes(display.audience.path(path), display.audience, display.png())
+    target = display.audience.path(path)
+    if model is not None and is_same_file(model, target):
+        raise typer.BadParameter(f"{str(target)!r} is the model", param_hint="'--plot'")
+    return write_bytes(target, display.audience, display.png())

@@ -5,8 +5,8 @@ below it are opened with ``O_NOFOLLOW``: a link that somebody puts there between
 changes nothing. On systems without these (Windows) every name is checked to be no link before use.
 """
 
+import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -92,6 +92,10 @@ class Directory:
             return os.stat(self._at(name), follow_symlinks=False, **self._where)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise InvalidInput(f"{name[:40]}…: the name is too long; take a shorter one.") from None
 
     def create(self, name: str) -> int:
         """Create a file that was not there, mode 0600, and return its descriptor."""
@@ -101,10 +105,6 @@ class Directory:
     def open_file(self, name: str, flags: int) -> int:
         """Open an entry that is no link, and return its descriptor."""
         return os.open(self._at(name), flags | _NO_LINK | _BYTES, 0o600, **self._where)
-
-    def draft_name(self, name: str, ending: str) -> str:
-        """Return a name that nothing here has."""
-        return f".{name}.{secrets.token_hex(4)}{ending}"
 
     def set_mode(self, name: str, mode: int) -> None:
         """Set the permissions of a file that is no link."""
@@ -179,6 +179,10 @@ def parent_of(path: Path) -> Iterator[Directory]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise InvalidInput(
             f"{str(path)!r}: its folder does not exist; make it, or name another file."
+        ) from None
+    except OSError as error:
+        raise InvalidInput(
+            f"{str(path)!r}: its folder cannot be opened ({error.strerror}); name another file."
         ) from None
     try:
         for name in parts[first:]:

@@ -5,10 +5,12 @@ that a crash leaves the old file or the new one, never half of either. A file th
 ``pass`` is readable by its owner alone.
 """
 
+import hashlib
 import json
 import math
 import os
 import re
+import secrets
 import stat
 import struct
 import zipfile
@@ -28,6 +30,7 @@ __all__ = [
     "Desk",
     "adopt",
     "drafts",
+    "is_same_file",
     "listed_by",
     "once",
     "read_json",
@@ -54,6 +57,8 @@ BROKEN_NPZ = (
 
 # How the temporary names end.
 _DRAFT = ".part"
+# Names of up to 255 bytes are common to file systems; a draft's has 15 more.
+_LONGEST = 240
 
 
 class Desk(Protocol):
@@ -74,8 +79,8 @@ _DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
 
 
 @contextmanager
-def listed_by(desk: Desk) -> Iterator[None]:
-    """Let ``desk`` list each file that is written in its folder, before it appears."""
+def listed_by(desk: Desk | None) -> Iterator[None]:
+    """Let ``desk``, or nobody, list each file that is written in its folder, before it appears."""
     token = _DESK.set(desk)
     try:
         yield
@@ -102,7 +107,7 @@ def write_with(
         if desk is not None and not desk.holds(folder, path.name):
             desk = None
         with nullcontext(folder) if desk is None else desk.drafts() as place:
-            draft, whole = place.draft_name(path.name, _DRAFT), False
+            draft, whole = f".{_stem(path.name)}.{secrets.token_hex(4)}{_DRAFT}", False
             try:
                 with os.fdopen(place.create(draft), "wb") as file:
                     write(file)
@@ -131,6 +136,13 @@ def _path(path: Any) -> Path:
     if not named.name or "\0" in named.name:
         raise InvalidInput("path: must be the name of a file, as 'model.json'.")
     return named
+
+
+def _stem(name: str) -> str:
+    """Return what drafts of this name are called by; a long name leaves no room for more."""
+    if len(os.fsencode(name)) <= _LONGEST:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _check_regular(folder: Directory, path: Path) -> None:
@@ -162,7 +174,7 @@ def drafts(path: Path, place: Path | None = None) -> list[Path]:
     if not folder.is_dir():
         return []
     # The random part has no dots: drafts of "a.json" are none of "a".
-    draft = re.compile(re.escape(f".{path.name}.") + r"[^.]+" + re.escape(_DRAFT))
+    draft = re.compile(re.escape(f".{_stem(path.name)}.") + r"[^.]+" + re.escape(_DRAFT))
     return [folder / name for name in sorted(os.listdir(folder)) if draft.fullmatch(name)]
 
 
@@ -202,6 +214,14 @@ def write_json(
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     content = (text + "\n").encode()
     return write_with(path, audience, lambda file: file.write(content), before=before)
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether both names lead to one file, or to one folder."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def settle(folder: Path) -> None:

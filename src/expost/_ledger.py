@@ -21,7 +21,7 @@ from typing import Any
 
 from expost._content import content_of
 from expost._display import Displayed
-from expost._files import read_json, settle, write_json
+from expost._files import listed_by, read_json, settle, write_json
 from expost._ledger_entry import Entry, entries_of, now
 from expost._rounding import summed_up
 from expost.errors import ExpostError, InvalidInput
@@ -193,6 +193,12 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
     """
     # A link to a ledger elsewhere stays one: the file behind it is replaced.
     path = path.resolve()
+    # It is a list of its own, which the commands of several folders may share.
+    with listed_by(None):
+        return _append(path, entries)
+
+
+def _append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
     while True:
         if not path.exists():
             ledger = Ledger.new()

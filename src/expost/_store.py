@@ -27,7 +27,7 @@ from expost._files import read_json, settle, write_bytes, write_json
 from expost.errors import InvalidInput
 from expost.types import Audience
 
-__all__ = ["MANIFEST", "Part", "PartStore", "check_store", "remove_store"]
+__all__ = ["MANIFEST", "Part", "PartStore", "check_store", "holds_its_parts", "remove_store"]
 
 _PART = re.compile(r"part-([0-9]{6,})-([0-9a-f]{64})\.parquet")
 # Readers of a folder of Parquet files pass over names that begin so.
@@ -79,7 +79,13 @@ class PartStore:
                 if hashlib.sha256(content).hexdigest() != match[2] or index in found:
                     folder.unlink(name)
                     continue
-                rows = pa.parquet.read_metadata(io.BytesIO(content)).num_rows
+                try:
+                    rows = pa.parquet.read_metadata(io.BytesIO(content)).num_rows
+                except (pa.ArrowException, OSError, ValueError):
+                    raise InvalidInput(
+                        f"{self.folder / name}: is not a part that expost wrote; remove it, and run"
+                        " the same command again with --resume."
+                    ) from None
                 found[index] = Part(index=index, rows=rows, sha256=match[2])
         return found
 
@@ -182,6 +188,18 @@ def check_store(parts: Directory) -> None:
                 f"{parts.path / name}: was not written by expost; move it away, or name another"
                 " folder."
             )
+
+
+def holds_its_parts(parts: Directory, path: Path) -> bool:
+    """Whether a finished store in ``path`` holds its parts, unchanged, and nothing else."""
+    listed = {part.name: part.sha256 for part in PartStore(folder=path).parts()}
+    if {*parts.names()} - {MANIFEST} != {*listed}:
+        return False
+    for name, checksum in listed.items():
+        with os.fdopen(parts.open_file(name, os.O_RDONLY), "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
+                return False
+    return True
 
 
 def remove_store(folder: Directory, name: str) -> None:

@@ -60,6 +60,10 @@ def main(after: Any = None) -> None:
             with _output():
                 _run()
         except BaseException as error:
+            if after is not None:
+                # A second Ctrl-C must not break the sentence.
+                for one in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(one, after)
             number = received_signal()
             if number is None or (isinstance(error, SystemExit) and not error.code):
                 raise

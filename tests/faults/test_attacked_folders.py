@@ -5,6 +5,7 @@ folders of other users, and under the names of results.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -336,7 +338,7 @@ def test_no_other_file_that_is_read_is_lost(case, tmp_path):
     for name, command in asked.items():
         done = case.nursery.run(*command, "--out", out, "--force")
         assert (done.code, is_one_sentence(done)) == (2, True), (name, done)
-        assert "would be lost as its result" in done.err, (name, done)
+        assert re.search("lost as its result|is the name of a result", done.err), (name, done)
         assert state_of(out) == before, name
     # A page of a summary in the place of that summary, by another name.
     assert case.nursery.run("risk", "--epsilon", 1, "--out", page).code == 0
@@ -575,6 +577,190 @@ def test_a_report_that_the_ledger_lists_is_not_drawn_again(case, tmp_path):
     assert (done.code, is_one_sentence(done)) == (2, True), done
     assert "it is not drawn a second time" in done.err
     assert len(Ledger.load(ledger)) == 2
+
+
+# -- what a second attacker tried ------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_run_again_by_resume_and_force(case, tmp_path):
+    command = (*case.command("profile"), "--out", "o")
+    assert case.nursery.run(*command, cwd=tmp_path).code == 0
+    before = state_of(tmp_path / "o")
+    done = case.nursery.run(*command, "--force", "--resume", cwd=tmp_path)
+    assert (done.code, "this run is finished" in done.err) == (0, True), done
+    assert state_of(tmp_path / "o") == before
+    # With a result gone it is not: and another model is not drawn in its place.
+    (tmp_path / "o" / "report.CURATOR-ONLY.html").unlink()
+    done = case.nursery.run(*command, "--resume", cwd=tmp_path)
+    assert (done.code, "holds no unfinished run" in done.err) == (2, True), done
+
+
+def test_a_forged_list_deletes_nothing(case, tmp_path):
+    out = tmp_path / "o"
+    rows = tmp_path / "o" / "people.parquet"
+    assert case.run("profile", "--out", out).code == 0
+    shutil.copyfile(case.rows, rows)
+    (out / "thesis.docx").write_text("mine")
+    value = json.loads((out / MANIFEST).read_text())
+    for name in ("thesis.docx", "people.parquet", NAME):
+        value["files"][name] = [hashlib.sha256((out / name).read_bytes()).hexdigest()]
+    (out / MANIFEST).write_text(json.dumps(value))
+    kept = {name: (out / name).read_bytes() for name in ("thesis.docx", "people.parquet")}
+    assert case.run("profile", "--out", out, "--force", rows=rows).code == 0
+    assert {name: (out / name).read_bytes() for name in kept} == kept
+    assert len(Ledger.load(out / NAME)) == 2
+    # Nor are other names of a run's folder believed, its lock above all.
+    value = json.loads((out / MANIFEST).read_text())
+    for steps in (["lock"], ["precious.txt"], ["../thesis.docx"], [3], "drafts"):
+        (out / MANIFEST).write_text(json.dumps({**value, "run": steps}))
+        done = case.run("profile", "--out", out, "--force")
+        assert (done.code, is_one_sentence(done)) == (2, True), (steps, done)
+        assert "is not a list that this expost wrote" in done.err
+
+
+def test_a_model_in_the_folder_of_a_run_is_an_input_too(case, begun, tmp_path):
+    folder = shutil.copytree(begun, tmp_path / "run")
+    draft = folder / "o" / RUN / "drafts" / ".model.json.0a1b2c3d.part"
+    draft.parent.mkdir(exist_ok=True)
+    shutil.copyfile(folder / "o" / "model.json", draft)
+    command = (*case.command("profile"), "--model", draft, "--out", folder / "o", "--force")
+    done = case.nursery.run(*command)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert "is read by this command" in done.err
+    assert draft.exists()
+
+
+def test_a_picture_does_not_take_the_place_of_its_model(case, tmp_path):
+    model = tmp_path / "model.png"
+    shutil.copyfile(case.model, model)
+    (tmp_path / "linked.png").hardlink_to(model)
+    for plot in ("model.png", "linked.png"):
+        done = case.nursery.run("risk", model, "--plot", tmp_path / plot)
+        assert done.code == 2, done
+        assert model.read_bytes() == case.model.read_bytes()
+    assert case.nursery.run("risk", model, "--plot", tmp_path / "other.png").code == 0
+
+
+def test_a_ledger_in_the_folder_of_the_results(case, tmp_path):
+    out = tmp_path / "o"
+    named = (*case.command("profile"), "--out", out, "--ledger", out / "all.json")
+    assert case.nursery.run(*case.command("profile"), "--out", out).code == 0
+    for _ in range(2):
+        done = case.nursery.run(*named, "--force")
+        assert done.code == 0, done
+    assert len(Ledger.load(out / "all.CURATOR-ONLY.json")) == 2
+    assert len(Ledger.load(out / NAME)) == 3
+    # One under the name of a result, or behind a link, is refused before anything is drawn.
+    before = state_of(out)
+    taken = (*case.command("profile"), "--out", out, "--ledger", out / "summary.json", "--force")
+    done = case.nursery.run(*taken)
+    assert (done.code, "is the name of a result" in done.err) == (2, True), done
+    assert state_of(out) == before
+    victim = tmp_path / "victim.json"
+    (out / NAME).unlink()
+    (out / NAME).symlink_to(victim)
+    done = case.run("profile", "--out", out, "--force")
+    assert (done.code, "is a symbolic link in the folder of the results" in done.err) == (2, True)
+    assert not victim.exists()
+
+
+def test_a_run_in_memory_takes_the_place_of_one_in_blocks(case, tmp_path):
+    for first, second in (("epsilon in blocks", "epsilon"), ("epsilon", "epsilon in blocks")):
+        out = tmp_path / first
+        assert case.run(first, "--out", out).code == 0
+        done = case.run(second, "--out", out, "--force")
+        assert done.code == 0, done
+        assert (out / "epsilon.CURATOR-ONLY.parquet").is_dir() == (second != "epsilon")
+
+
+@pytest.mark.parametrize("change", ["a draft", "a part", "more bytes", "a part is gone"])
+def test_a_table_in_parts_that_was_changed_is_not_removed(case, tmp_path, change):
+    out = tmp_path / "o"
+    assert case.run("profile in blocks", "--out", out).code == 0
+    table = out / TABLE
+    (part, *_) = sorted(table.glob("part-*"))
+    if change == "a draft":
+        (table / ".mine.part").write_text("mine")
+    elif change == "a part":
+        (table / f"part-000099-{64 * 'a'}.parquet").write_text("mine")
+    elif change == "more bytes":
+        part.write_bytes(part.read_bytes() + b"mine")
+    else:
+        part.unlink()
+    before = state_of(out)
+    done = case.run("profile in blocks", "--out", out, "--force")
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert state_of(out) == before
+
+
+def _named_by_its_bytes(folder: Path, index: int, content: bytes) -> None:
+    for path in folder.glob(f"part-{index:06d}-*"):
+        path.unlink()
+    name = f"part-{index:06d}-{hashlib.sha256(content).hexdigest()}.parquet"
+    (folder / name).write_bytes(content)
+
+
+def _parquet(table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+PARTS: dict[str, Callable[[Path], None]] = {
+    "no Parquet": lambda folder: _named_by_its_bytes(folder, 0, b"garbage"),
+    "empty": lambda folder: _named_by_its_bytes(folder, 0, b""),
+    "other columns": lambda folder: _named_by_its_bytes(
+        folder, 0, _parquet(pa.table({"a": np.arange(256)}))
+    ),
+    "one too many": lambda folder: _named_by_its_bytes(
+        folder, 7, next(folder.glob("part-000000-*")).read_bytes()
+    ),
+    "fewer rows": lambda folder: _named_by_its_bytes(
+        folder, 0, _parquet(pq.read_table(next(folder.glob("part-000000-*"))).slice(0, 10))
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", PARTS)
+def test_a_forged_part_is_one_sentence(case, begun, tmp_path, forgery):
+    folder = shutil.copytree(begun, tmp_path / "run")
+    losses = folder / "o" / RUN / "losses"
+    if not any(losses.glob("part-000000-*")):
+        pytest.skip("the run was killed before its first part")
+    PARTS[forgery](losses)
+    command = (*case.command("profile in blocks"), "--ledger", "l.json", "--resume", "--out", "o")
+    done = case.nursery.run(*command, cwd=folder)
+    assert (done.code, is_one_sentence(done)) == (2, True), done
+    assert len(Ledger.load(folder / "l.CURATOR-ONLY.json")) == 1
+
+
+def test_a_page_does_not_take_the_place_of_a_profile_that_came_first(tmp_path):
+    from expost._jobs.workspace import held
+    from expost.errors import InvalidInput
+
+    out = tmp_path / "o"
+    out.mkdir()
+    (out / "model.json").write_text("{}")
+    with pytest.raises(InvalidInput, match=r"holds model\.json"), held(out, force=True, page=True):
+        raise AssertionError("not reached")
+
+
+def test_a_folder_that_is_replaced_while_a_command_works_is_not_written_to(tmp_path):
+    from expost._files import write_bytes
+    from expost._jobs.workspace import held
+    from expost.errors import InvalidInput
+    from expost.types import Audience
+
+    out, victim = tmp_path / "o", tmp_path / "victim"
+    victim.mkdir()
+    with held(out, force=False) as workspace:
+        write_bytes(out / "summary.json", Audience.PASS, b"{}")
+        out.rename(tmp_path / "moved")
+        out.symlink_to(victim)
+        with pytest.raises(InvalidInput, match="was replaced by another folder"):
+            write_bytes(out / "report.html", Audience.PASS, b"")
+        assert workspace.written == {"summary.json"}
+    assert list(victim.iterdir()) == []
 
 
 # -- fifty of each ---------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ def _write(workspace: Workspace, result: Audit, summary: Summary) -> dict[str, P
             files["summary"] = write_summary(out, summary)
             workspace.remove_results(keep=files.values())
         except BaseException:
-            workspace.remove([path.name for path in files.values()])
+            workspace.remove([*workspace.written])
             raise
     return files
 

@@ -111,6 +111,8 @@ def _write(
     files: dict[str, Path] = {}
     with writing(out, "nothing is left of this run; free some space, or name another folder"):
         try:
+            # What an earlier run left, a table in parts above all, would stand in the way.
+            workspace.remove_results()
             path = out / encoding.audience.file_name("encoding", "json")
             files["encoding"] = encoding.save(path)
             written = choice.to_json(out / "epsilon.json")
@@ -122,8 +124,7 @@ def _write(
             path = out / mark.file_name("report", "html")
             files["report"] = write_bytes(path, mark, page)
             files["summary"] = write_summary(out, summary)
-            workspace.remove_results(keep=files.values())
         except BaseException:
-            workspace.remove([path.name for path in files.values()])
+            workspace.remove([*workspace.written])
             raise
     return files

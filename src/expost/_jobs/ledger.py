@@ -5,11 +5,16 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from expost._files import is_same_file
+from expost._jobs.output import RELEASES, RESULTS
 from expost._ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
 from expost._rounding import at_most
 from expost.errors import ExpostError, InvalidInput
 
 __all__ = ["Lister", "check_ledgers", "ledgers_for", "model_notices", "together"]
+
+# Names that no ledger may have in the folder of the results.
+GUARDED = frozenset({*RESULTS, *RELEASES})
 
 
 def ledgers_for(folder: Path, given: Path | None) -> tuple[Path, ...]:
@@ -29,6 +34,12 @@ def check_ledgers(ledgers: Sequence[Path], out: Path) -> None:
     """Refuse what cannot be listed before it is released; ``out`` is made later if need be."""
     for path in ledgers:
         folder = path.parent
+        if is_same_file(folder, out) and (path.name in GUARDED or path.is_symlink()):
+            what = "is a symbolic link" if path.is_symlink() else "is the name of a result"
+            raise InvalidInput(
+                f"ledger={str(path)!r}: {what} in the folder of the results; name another with"
+                " --ledger."
+            )
         if not folder.is_dir() and folder != out:
             raise InvalidInput(
                 f"ledger={str(path)!r}: its folder is not there; make it, or name another with"

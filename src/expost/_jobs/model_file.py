@@ -5,14 +5,21 @@ appears. A run that is resumed has model.json, or the whole draft of it; where n
 model that a ledger lists for this run, it ends with an error.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from expost._directory import RUN
-from expost._files import adopt, drafts, read_json, settle, write_bytes, write_json
+from expost._files import (
+    adopt,
+    drafts,
+    is_same_file,
+    read_json,
+    settle,
+    write_bytes,
+    write_json,
+)
 from expost._jobs.ledger import Lister, ledgers_for
 from expost._jobs.output import begun, writing
 from expost._jobs.runs import Run, identity_of, kept_in, read_state
@@ -159,11 +166,3 @@ def copy_model(run: Run, release: Release, given: Path | None) -> None:
         elif given is not None and not is_same_file(given, path):
             write_bytes(path, release.audience, content)
         run.keep("copied", True)
-
-
-def is_same_file(one: Path, other: Path) -> bool:
-    """Whether both names lead to one file."""
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False

@@ -72,7 +72,7 @@ def store_page(
             if alone:
                 workspace.remove_results(keep=files.values())
         except BaseException:
-            workspace.remove([path.name for path in files.values()])
+            workspace.remove([*workspace.written])
             raise
     return files
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from expost._files import is_same_file
 from expost._jobs.choices import Chosen
 from expost._jobs.ledger import Lister, ledgers_for
-from expost._jobs.model_file import MODEL, is_same_file
+from expost._jobs.model_file import MODEL
 from expost._jobs.runs import Run, running
 from expost._jobs.streaming import inputs_of, task_of
 from expost._jobs.table import (

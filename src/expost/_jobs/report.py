@@ -63,7 +63,7 @@ def run(job: ReportJob) -> Outcome:
     whole = _merged(read)
     summary = whole.public() if job.public else whole
     left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
-    with held(job.out, force=job.force, inputs=read) as workspace:
+    with held(job.out, force=job.force, inputs=read, page=True) as workspace:
         files = _stored(workspace, summary)
     return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from expost._directory import RUN
 from expost._files import read_json
 from expost._jobs.output import (
@@ -28,8 +30,8 @@ from expost._jobs.output import (
     writing,
 )
 from expost._jobs.workspace import DRAFTS, Workspace, held
-from expost._store import PartStore
-from expost.errors import AlreadyFinished, InvalidInput
+from expost._store import Part, PartStore
+from expost.errors import AlreadyFinished, ExpostError, InvalidInput
 from expost.types import Audience
 
 __all__ = ["Run", "identity_of", "kept_in", "read_state", "running"]
@@ -72,6 +74,16 @@ class Run:
     def store(self, name: str, audience: Audience = Audience.FAIL) -> PartStore:
         """Return the finished parts of one step."""
         return PartStore(folder=self.workspace.make_step(name), audience=audience)
+
+    def check_rows(self, parts: Mapping[int, Part], rows: int) -> None:
+        """Refuse parts that do not hold a line for each row."""
+        if sum(part.rows for part in parts.values()) != rows or [*sorted(parts)] != [
+            *range(len(parts))
+        ]:
+            raise InvalidInput(
+                f"{self.folder}: holds parts that this run did not write; pass --force without"
+                " --resume to start again, or name another folder."
+            )
 
     def keep(self, name: str, value: Any) -> None:
         """Keep the result of a step for a later process, in place of an earlier value."""
@@ -151,9 +163,10 @@ def running(
         out, force=force, resume=resume, lost=lost, inputs=inputs, releases=releases
     ) as workspace:
         run = _resumed(workspace, task) if resume and begun(out) else None
+        if run is None and resume and workspace.finished_task == digest:
+            raise _finished(out)
         if run is None and resume and holds_anything(out) and not force:
-            finished = workspace.finished_task == digest
-            raise _finished(out) if finished else nothing_to_resume(out)
+            raise nothing_to_resume(out)
         try:
             run = run or _new(workspace, task, blocks)
             yield run
@@ -163,9 +176,21 @@ def running(
             if begun(out) and run is not None and run.has_results:
                 error.add_note(_RESUME)
             elif workspace.finished_task != digest:
-                with suppress(OSError):
+                with suppress(OSError, InvalidInput):
                     workspace.clear_run()
+            if run is not None and run.resumed and _is_unreadable(error):
+                raise InvalidInput(
+                    f"{run.folder}: holds a file that this run did not write"
+                    f" ({type(error).__name__}); pass --force without --resume to start again, or"
+                    " name another folder."
+                ) from None
             raise
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether an error is what a part that somebody changed leads to."""
+    kinds = (AttributeError, LookupError, TypeError, ValueError)
+    return isinstance(error, (*kinds, pa.ArrowException)) and not isinstance(error, ExpostError)
 
 
 def _finished(out: Path) -> AlreadyFinished:

@@ -159,6 +159,7 @@ class _Work:
         path = out / mark.file_name("report", "html")
         files["report"] = write_bytes(path, mark, render_html(summary).encode())
         files["summary"] = write_summary(out, summary)
+        self.run.check_rows(parts, self.table.rows)
         store.finish(parts, {"model": choice.description, "unit": "row"})
         files["table"] = self.run.workspace.place(store, _TABLE).folder
         return files

@@ -247,6 +247,7 @@ class _Work:
                 finished=finished,
             )
             self.run.keep("losses", len(finished))
+        self.run.check_rows(finished, self.table.rows)
         return finished
 
     def _ranked(self, model: _Model, parts: dict[int, Part]) -> StreamedProfile:
@@ -278,6 +279,7 @@ class _Work:
         target = find_target(release, None)
         assert target is not None
         description = target.describe()
+        self.run.check_rows(ranked, self.table.rows)
         store.finish(ranked, {"model": description, "relation": "remove", "unit": "row"})
         return StreamedProfile(
             release=release,

@@ -158,6 +158,7 @@ class _Work:
             parts = compared_parts(
                 self.stream, self.losses, report, store, self.engine, self.progress
             )
+            self.run.check_rows(parts, self.table.rows)
             store.finish(parts, {"model": description})
             store = self.run.workspace.place(store, name)
         parts = {part.index: part for part in store.parts()}

@@ -24,10 +24,9 @@ from typing import Any
 
 from expost._directory import RUN, Directory, is_own, kind_of
 from expost._files import drafts, listed_by, read_json, settle, write_json
-from expost._jobs.output import MANIFEST, RELEASES, RESULTS, STATE, check_place
-from expost._ledger import NAME as LEDGER
+from expost._jobs.output import MANIFEST, RESULTS, STATE, check_page_folder, check_place
 from expost._store import MANIFEST as PARTS
-from expost._store import PartStore, check_store, remove_store
+from expost._store import PartStore, check_store, holds_its_parts, remove_store
 from expost.errors import InvalidInput
 from expost.types import Audience
 
@@ -39,6 +38,16 @@ _FORMAT = "expost-manifest/1"
 _KEPT = re.compile(
     r"part-[0-9]{6,}-[0-9a-f]{64}\.parquet|_manifest\.json|settings\.json|reference-[0-9]{4,}\.npz"
     r"|\..+\.part"
+)
+# What may be removed from the folder: results, and the page of a paper's figures.
+_REMOVED = frozenset({*RESULTS, "index.html"})
+# The entries of a run's folder.
+_STEPS = frozenset(
+    {
+        *(STATE, "model.json", "report.json", "facts.json", "losses.json", "copied.json"),
+        *("begun.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
+        "references",
+    }
 )
 _DRAFT = re.compile(r"\.(.+)\.[^.]+\.part")
 
@@ -65,7 +74,8 @@ class Workspace:
         for path in inputs:
             for status in _statuses(path):
                 given.setdefault((status.st_dev, status.st_ino), path)
-        for name in (*RESULTS, *releases):
+        steps = [f"{RUN}/{name}" for name in self._run.names() if name != _LOCK]
+        for name in (*RESULTS, *releases, *steps):
             path = self.out / name
             entries = [path, *path.iterdir()] if path.is_dir() else [path]
             for entry in entries:
@@ -96,16 +106,17 @@ class Workspace:
                 raise foreign
         elif stat.S_ISDIR(status.st_mode) and known:
             with self._folder.folder(name) as parts:
-                whole = parts.status(PARTS) is not None
-                if whole and _checksum(parts, PARTS) not in known:
-                    raise foreign
                 check_store(parts)
+                if parts.status(PARTS) is not None:
+                    whole = _checksum(parts, PARTS) in known
+                    if not whole or not holds_its_parts(parts, self.out / name):
+                        raise foreign
         else:
             raise foreign
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove results of these names that expost wrote, and no release."""
-        own = [name for name in names if name in self._files and name not in RELEASES]
+        own = [name for name in names if name in self._files and name in _REMOVED]
         for name in own:
             self._check_own(name)
         for name in own:
@@ -157,7 +168,13 @@ class Workspace:
 
     def holds(self, folder: Directory, name: str) -> bool:
         """Whether it lists a file of this name in this folder; its own list it does not."""
-        return name != MANIFEST and self._folder.is_same(folder)
+        same = self._folder.is_same(folder)
+        if not same and folder.path == self.out:
+            raise InvalidInput(
+                f"out={str(self.out)!r}: was replaced by another folder while the command worked in"
+                " it; start again."
+            )
+        return same and name != MANIFEST
 
     @contextmanager
     def drafts(self) -> Iterator[Directory]:
@@ -168,9 +185,6 @@ class Workspace:
 
     def list_file(self, name: str, drafts: Directory, draft: str) -> None:
         """List a file that is about to appear; raise where that would replace a foreign one."""
-        # A ledger is shared with other folders' commands, and has a list of its own.
-        if name.startswith(".") or name == LEDGER:
-            return
         self._check_own(name)
         self._list(name, _checksum(drafts, draft))
 
@@ -193,7 +207,8 @@ class Workspace:
             "run": list(self._steps),
             "task": self._task,
         }
-        write_json(path, Audience.FAIL, value)
+        with listed_by(self):
+            write_json(path, Audience.FAIL, value)
 
     # -- the folder of a run ---------------------------------------------------------------------
 
@@ -204,6 +219,7 @@ class Workspace:
 
     def _enter(self, step: str) -> None:
         """List an entry of the run's folder, before it is created."""
+        assert step in _STEPS, step
         if step not in self._steps:
             self._steps = (*self._steps, step)
             self._save()
@@ -278,7 +294,7 @@ class Workspace:
     def clear_drafts(self) -> None:
         """Remove the drafts of a command that keeps no state."""
         if self._steps and not _has_state(self._run):
-            with suppress(OSError):
+            with suppress(OSError, InvalidInput):
                 self.clear_run()
 
     def _drop_absent(self) -> None:
@@ -297,8 +313,9 @@ class Workspace:
 
     @property
     def finished_task(self) -> str | None:
-        """The digest of the task whose results are here, if a run of one has ended."""
-        return self._task
+        """The digest of the task whose results are all here, if a run of one has ended."""
+        whole = all(self._folder.status(name) is not None for name in self._files)
+        return self._task if whole else None
 
 
 def _statuses(path: Path) -> Iterator[os.stat_result]:
@@ -309,11 +326,8 @@ def _statuses(path: Path) -> Iterator[os.stat_result]:
 
 
 def _checksum(folder: Directory, name: str) -> str:
-    digest = hashlib.sha256()
     with os.fdopen(folder.open_file(name, os.O_RDONLY), "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_manifest(
@@ -337,7 +351,7 @@ def _read_manifest(
         and all(isinstance(known, list) and _are_names(known) for known in files.values())
         and _are_names([*files])
         and isinstance(steps, list)
-        and _are_names(steps)
+        and all(isinstance(step, str) and step in _STEPS for step in steps)
         and (task is None or isinstance(task, str))
     )
     if not whole:
@@ -362,9 +376,11 @@ def held(
     lost: str = "",
     inputs: Iterable[Path] = (),
     releases: Sequence[str] = (),
+    page: bool = False,
 ) -> Iterator[Workspace]:
     """Hold the folder ``out`` alone, which is made if it is not there.
 
+    ``page``      the command writes a page alone: the folder must hold no release.
     ``inputs``    the files that the command reads.
     ``releases``  the releases that it writes.
     """
@@ -374,6 +390,8 @@ def held(
         with _locked(out) as workspace, listed_by(workspace):
             # Once more: another process may have been quicker.
             check_place(out, resume=resume, force=force, lost=lost)
+            if page:
+                check_page_folder(out, force=force)
             workspace.check_run()
             workspace.check_inputs(inputs, releases)
             workspace.check_own(releases)
