@@ -119,7 +119,7 @@ def test_another_checkpoint_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(InvalidInput, match="not a file of trials"):
         trials(checkpoint=file).run()
-    with pytest.raises(InvalidInput, match="cannot be written"):
+    with pytest.raises(InvalidInput, match="its folder does not exist"):
         trials(checkpoint=tmp_path / "no" / "where.npz").run()
 
 

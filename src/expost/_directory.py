@@ -177,6 +177,9 @@ def parent_of(path: Path) -> Iterator[Directory]:
     try:
         held = Directory.open(Path(*parts[:first]))
     except (FileNotFoundError, NotADirectoryError, ValueError):
+        if RUN in parts:
+            # A worker elsewhere, which does not see the folder: its engine says so.
+            raise
         raise InvalidInput(
             f"{str(path)!r}: its folder does not exist; make it, or name another file."
         ) from None

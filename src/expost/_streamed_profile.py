@@ -28,6 +28,7 @@ from expost._streamed_losses import BlockLosses
 from expost._typical import Table as ExposureTable
 from expost.data.stream import RowStream
 from expost.engine import Engine
+from expost.errors import InvalidInput
 from expost.glm import RowBlock
 from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.types import Audience, FloatArray
@@ -220,7 +221,10 @@ def row_parts(
         parts[part.index] = part
         progress.advance(part.rows)
     if sum(part.rows for part in parts.values()) != stream.rows:
-        raise ArithmeticError("the parts do not hold every row once")
+        raise InvalidInput(
+            f"{store.folder}: its parts do not hold every row once; pass --force without --resume"
+            " to start again, or name another folder."
+        )
     return {number: parts[number] for number in sorted(parts)}
 
 
