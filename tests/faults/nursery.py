@@ -52,14 +52,14 @@ def _become(asked: dict[str, Any]) -> None:
     """Be the program, and never come back."""
     code = 70
     try:
+        # Until the program begins a signal ends the process, as it does while Python starts.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         # A group of its own, to be killed as a whole.
         os.setsid()
         for number, name in ((1, asked["out"]), (2, asked["err"])):
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # A shell lets what it runs in the background not hear of Ctrl-C.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         if asked["limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (asked["limit"], asked["limit"]))
         os.chdir(asked["cwd"])
@@ -67,6 +67,8 @@ def _become(asked: dict[str, Any]) -> None:
         from expost.cli import main
 
         try:
+            # A shell lets what it runs in the background not hear of Ctrl-C.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             main()
             code = 0
         except SystemExit as end:

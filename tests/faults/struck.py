@@ -86,6 +86,8 @@ class Nursery:
             "limit": limit,
             "cwd": str(cwd or self._folder.name),
         }
+        # Of a process that is struck before it could open it, nothing is read.
+        err.write_text("")
         self._parent.stdin.write(json.dumps(asked) + "\n")
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
