@@ -18,6 +18,7 @@ from expost.reproduce.d53_training import CASES, Effort, Setting, cnn, sigma
 from expost.risk import GaussianNoise
 from expost.torch import Experiment
 from expost.types import Neighbouring
+from program import names as names_of
 
 HOLDS, PARTLY, FAILS = Verdict.HOLDS, Verdict.PARTLY, Verdict.FAILS
 SMALL = Effort(
@@ -72,7 +73,7 @@ def made(mnist, tmp_path_factory):
 def test_every_file_is_there_and_nothing_is_trained_twice(made):
     found, again, out, phases = made
     assert len(phases) == d53.phases(["training"])
-    names = {path.name for path in out.iterdir()}
+    names = names_of(out)
     assert names == {path.name for path in found.files} | {"trainings"}
     assert {f"{stem}.png" for stem in FIGURES} == {name for name in names if name.endswith(".png")}
     kept = [path.name for path in (out / "trainings").iterdir()]
