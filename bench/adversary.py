@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from expost._processes import _call, _start, available
-from expost._trials import _Block
+from expost.engine.processes import _call, _start, available
+from expost.torch._trials import _Block
 from expost.reproduce.d53_training import CLIP, RATE, cnn, sigma
 from expost.torch._adversary import _Worlds, prepare_pair
 

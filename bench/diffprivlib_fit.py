@@ -29,7 +29,7 @@ from scipy.stats import gamma, kstest
 from sklearn.datasets import load_iris
 
 from expost import PrivateLogisticRegression, profile
-from expost._foreign_private import PrivateForeign, read_private
+from expost.foreign.private import PrivateForeign, read_private
 from expost.errors import ConvergenceError, InvalidInput, WrongRows
 from expost.glm import minimise
 

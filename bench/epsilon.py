@@ -7,9 +7,9 @@ it; the loop is what a person would write from LeBlond 4.4.
 import measure
 import numpy as np
 
-from expost._neighbours import Neighbours, neighbours
-from expost._sweep import OutputSweep
-from expost._typical import expected_exposures
+from expost.neighbouring.neighbours import Neighbours, neighbours
+from expost.epsilon.sweep import OutputSweep
+from expost.noise.tabulated import expected_exposures
 from expost.datasets import load_adult
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import measure
 import numpy as np
 
-from expost._neighbours import neighbours_of
+from expost.neighbouring.neighbours import neighbours_of
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import Logistic
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from expost._streamed_release import facts_of, prepared_stream
+from expost.preparing import facts_of, prepared_stream
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.stream import RowStream, block_rows
 from expost.engine import engine_of

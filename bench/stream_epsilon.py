@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow.parquet
 import scale
 
-from expost._jobs import epsilon
-from expost._jobs.streaming import Streaming
-from expost._streamed_epsilon import StreamedSweep
+from expost.jobs import epsilon
+from expost.jobs.streaming import Streaming
+from expost.epsilon.streamed import StreamedSweep
 from expost.engine import engine_of
 
 COLUMNS = 20

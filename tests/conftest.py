@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from expost import cli
+from expost.cli.main import main
 from program import Ran, people, text
 
 
@@ -16,7 +16,7 @@ def program(monkeypatch, capsys):
     def call(*arguments: object) -> Ran:
         monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            main.main()
         out, err = capsys.readouterr()
         return Ran(code=left.value.code, out=out, err=err)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from expost._jobs.output import MANIFEST
+from expost.jobs.output import MANIFEST
 
 PROGRAM = Path(sys.executable).with_name("expost")
 # Whatever an error says, it never says these: they stand in the cells of the tables below.

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from expost._jobs.audit import AuditJob
-from expost._jobs.audit import run as run_audit
-from expost._jobs.epsilon import EpsilonJob
-from expost._jobs.epsilon import run as run_epsilon
-from expost._jobs.profile import ProfileJob
-from expost._jobs.profile import run as run_profile
-from expost._jobs.publish import PublishJob
-from expost._jobs.publish import run as run_publish
+from expost.jobs.audit import AuditJob
+from expost.jobs.audit import run as run_audit
+from expost.jobs.epsilon import EpsilonJob
+from expost.jobs.epsilon import run as run_epsilon
+from expost.jobs.profile import ProfileJob
+from expost.jobs.profile import run as run_profile
+from expost.jobs.publish import PublishJob
+from expost.jobs.publish import run as run_publish
 from program import people, text
 
 # Bounds that are known without the data, so that the model may be published.

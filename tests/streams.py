@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-import expost._jobs.runs
 import expost.data.readers
 import expost.data.stream
-from expost._directory import Directory
-from expost._jobs.output import MANIFEST
-from expost._jobs.profile import ProfileJob
-from expost._jobs.streaming import Streaming
+import expost.jobs.runs
+from expost.files.directory import Directory
+from expost.jobs.output import MANIFEST
+from expost.jobs.profile import ProfileJob
+from expost.jobs.streaming import Streaming
 
 ROWS = 400
 MADE = "2026-01-02 03:04 UTC"
@@ -44,7 +44,7 @@ def small_blocks(monkeypatch, rows=128):
     """Blocks of few rows, one a part, and a clock that stands still."""
     monkeypatch.setattr(expost.data.stream, "_BLOCK_ROWS", rows)
     monkeypatch.setattr(expost.data.readers, "_BLOCKS_AN_ITEM", 1)
-    monkeypatch.setattr(expost._jobs.runs, "made_now", lambda: MADE)
+    monkeypatch.setattr(expost.jobs.runs, "made_now", lambda: MADE)
 
 
 def job(source, out, *, engine="local:2", resume=False, memory=None, **options):

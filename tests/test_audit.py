@@ -19,11 +19,11 @@ from sklearn.svm import LinearSVC
 
 import expost
 from expost import PrivateLogisticRegression, audit, audit_arrays, audit_sweep
-from expost._audit import Options, audit_evidence
 from expost.attacks.arrays import arrays_of
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.references import train_references
 from expost.attacks.roc import figures
+from expost.audits.audit import Options, audit_evidence
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta
 from expost.types import Audience
@@ -169,8 +169,8 @@ def test_no_attack_is_told_how_many_heads_there_were(monkeypatch):
         told.append(share)
         return train_references(*args, share=share, **options)
 
-    monkeypatch.setattr("expost._audit_game.gradient_scores", scores)
-    monkeypatch.setattr("expost._audit.train_references", trained)
+    monkeypatch.setattr("expost.audits.game.gradient_scores", scores)
+    monkeypatch.setattr("expost.audits.audit.train_references", trained)
     rows = (X[:110], y[:110], X[110:], y[110:])
     model = LogisticRegression().fit(X[:110], y[:110])
     audit(model, *rows, coins=True, references=2, random_state=0)

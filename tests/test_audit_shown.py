@@ -20,9 +20,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from evidence import record
 from expost import PrivateLogisticRegression, audit, audit_sweep
-from expost._audit_sweep import AuditSweep
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.roc import figures as score_figures
+from expost.audits.sweep import AuditSweep
 from expost.datasets import load_adult, load_location30
 
 SEED = 7

@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 
 import evidence
 import expost
-from expost._blackbox import BlackBox, _Balls, _Whitened
-from expost._epsilon import choose_epsilon
-from expost._row_figures import EstimatedLosses, row_figures
-from expost._sampled import SampledMechanism, SampledSweep
+from expost.epsilon.black_box import BlackBox, _Balls, _Whitened
+from expost.epsilon.choose import choose_epsilon
+from expost.epsilon.row_figures import EstimatedLosses, row_figures
+from expost.epsilon.sampled import SampledMechanism, SampledSweep
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
 from test_sampled import BOUND, ROWS, both, output, table

@@ -27,11 +27,12 @@ from sklearn.linear_model import LogisticRegression
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost.cli import main
+from expost.cli.main import main
 from expost.data import Encoding, UnitBall, open_table
 from expost.errors import ClippedRowsWarning, InvalidInput
 from expost.glm import Problem, minimise
-from expost.mechanisms import OutputPerturbation, Release
+from expost.mechanisms import OutputPerturbation
+from expost.release import Release
 from expost.types import Audience
 from program import listed
 

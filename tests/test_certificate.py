@@ -15,11 +15,11 @@ import pytest
 
 import expost
 from evidence import record
-from expost._certificate import KnotBins, Knots, point_error
-from expost._neighbours import neighbours_of
 from expost.errors import ConvergenceError, PrecisionWarning
 from expost.glm import Minimiser, Problem
 from expost.losses import HuberHinge, Logistic, Squared
+from expost.neighbouring.certificate import KnotBins, Knots, point_error
+from expost.neighbouring.neighbours import neighbours_of
 from fifty_digits import exact_rows, gradient, norm, solve
 
 METHODS = ("newton", "exact", "worst-case", "retrain")

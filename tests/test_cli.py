@@ -25,12 +25,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost import _files
-from expost._directory import RUN
-from expost._jobs import profile as profile_job
-from expost._jobs import table as table_job
-from expost._jobs.profile import ProfileJob, run
 from expost.errors import InvalidInput, WrongRows
+from expost.files import atomic
+from expost.files.directory import RUN
+from expost.jobs import profile as profile_job
+from expost.jobs import table as table_job
+from expost.jobs.profile import ProfileJob, run
 from program import (
     PROGRAM,
     Ran,
@@ -225,7 +225,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     script = (
         "import os, signal, sys\n"
         "from expost import cli\n"
-        "from expost._jobs import profile\n"
+        "from expost.jobs import profile\n"
         "profile.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         "cli.main()\n"
     )
@@ -666,7 +666,7 @@ def test_an_error_of_the_system_is_one_sentence(ask, tmp_path, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_files.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     refused(ask(), tmp_path / "o", "No space left on device | name another folder")
 
     def exhausted(*_, **__):

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost import _files
-from expost._jobs import audit as audit_job
-from expost._jobs.audit_model import named_estimator
 from expost.errors import InvalidInput
+from expost.files import atomic
+from expost.jobs import audit as audit_job
+from expost.jobs.audit_model import named_estimator
 from heard import Heard
 from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
 
@@ -488,14 +488,14 @@ def test_other_mistakes(ask, program, people_csv, others_csv, tmp_path):
 
 
 def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypatch):
-    written = _files.write_with
+    written = atomic.write_with
 
     def full(path, *arguments, **options):
         if path.suffix == ".md":
             raise OSError(28, "No space left on device")
         return written(path, *arguments, **options)
 
-    monkeypatch.setattr(_files, "write_with", full)
+    monkeypatch.setattr(atomic, "write_with", full)
     done = ask("--seed 1")
     assert (done.code, done.out) == (2, "")
     for words in ("out=", "No space left", "Progress was saved", "--resume"):

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from expost._jobs import doctor, requirements
-from expost._jobs.doctor import PREVENTS, Status, checkup
-from expost._jobs.requirements import parse_requirement, satisfies
+from expost.jobs import doctor, requirements
+from expost.jobs.doctor import PREVENTS, Status, checkup
+from expost.jobs.requirements import parse_requirement, satisfies
 from program import PROGRAM, finished, imported
 
 PYPROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost import _files
-from expost._jobs import epsilon as epsilon_job
-from expost._jobs import table as table_job
 from expost.errors import InvalidInput
-from expost.mechanisms import OutputPerturbation, Release
+from expost.files import atomic
+from expost.jobs import epsilon as epsilon_job
+from expost.jobs import table as table_job
+from expost.mechanisms import OutputPerturbation
+from expost.release import Release
 from expost.report import parse_json, render_html
 from heard import Heard
 from program import (
@@ -527,7 +528,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ask, tmp_path, room):
 def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "thesis.txt").write_text("mine")
-    synced, sync = [], _files.os.fsync
+    synced, sync = [], atomic.os.fsync
 
     def full(descriptor: int) -> None:
         synced.append(descriptor)
@@ -535,7 +536,7 @@ def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
             raise OSError(28, "No space left on device")
         sync(descriptor)
 
-    monkeypatch.setattr(_files.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     done = ask("--id number --folds 0 --force")
     assert (done.code, done.out) == (2, "")
     assert "No space left on device" in done.message

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost._jobs import profile as profile_job
+from expost.jobs import profile as profile_job
 from program import Ran, naive_features, names, people, refused, text
 from test_cli import RESULTS, model_of, naive_minimiser, rows_of
 

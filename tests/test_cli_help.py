@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from expost import _cli_options as options
-from expost import _identifiability
-from expost._cli_app import app
-from expost._publish import KINDS
 from expost.attacks.catalogue import ATTACKS
+from expost.cli import options
+from expost.cli.app import app
 from expost.estimators import ESTIMATORS
 from expost.mechanisms.output import NOISES
+from expost.profiles import identifiability
+from expost.publishing.publish import KINDS
 from program import PROGRAM, Ran, finished, imported
 
 COMMANDS = {
@@ -103,7 +103,7 @@ def test_exit_codes_are_those_of_the_manual(program, monkeypatch):
     assert program("risk", "--epsilon", "-1").code == 2
     assert program("profile").code == 2
     assert program("nonsense").code == 2
-    monkeypatch.setattr(_identifiability, "identifiability", interrupt)
+    monkeypatch.setattr(identifiability, "identifiability", interrupt)
     stopped = program("risk", "--epsilon", "1")
     assert (stopped.code, stopped.out) == (130, "")
     assert "Traceback" not in stopped.err
@@ -132,11 +132,11 @@ def test_without_its_libraries_the_program_says_so_and_the_doctor_works(tmp_path
 
 
 def test_the_module_has_an_app_and_nothing_else_by_chance():
-    from expost import cli
+    from expost.cli.main import main
 
-    assert cli.app is app
+    assert main.app is app
     with pytest.raises(AttributeError):
-        _ = cli.nonsense
+        _ = main.nonsense
 
 
 # Completion ------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import expost
-from expost import _files
-from expost._cli_ledger import ledger_command
-from expost._directory import RUN
-from expost._jobs import releases
-from expost._ledger import Ledger
+from expost.cli.ledger import ledger_command
+from expost.files import atomic
+from expost.files.directory import RUN
+from expost.jobs import releases
+from expost.ledger import Ledger
 from expost.risk import GaussianNoise
 from program import finished, mode, names, people, refused, text
 from test_cli_publish import BUDGET, SPENT, made
@@ -132,7 +132,7 @@ def test_a_process_killed_once_it_has_listed_leaves_no_release(people_csv, tmp_p
     script = (
         "import os, signal\n"
         "from expost import cli\n"
-        "from expost._jobs import ledger\n"
+        "from expost.jobs import ledger\n"
         "real = ledger.append\n"
         "def dying(*arguments):\n"
         "    real(*arguments)\n"
@@ -163,7 +163,7 @@ def test_at_every_step_what_can_be_seen_is_listed(ask, tmp_path, monkeypatch):
 
     said(ask())
     for name in ("replace", "link", "fsync", "fchmod"):
-        monkeypatch.setattr(_files.os, name, look(getattr(os, name)))
+        monkeypatch.setattr(atomic.os, name, look(getattr(os, name)))
     said(ask("--force"))
     said(ask("--force --ledger", tmp_path / "all.json"))
     assert len(looked) > 10
@@ -174,7 +174,7 @@ def test_a_failure_to_list_releases_nothing(ask, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("expost._jobs.ledger.append", full)
+    monkeypatch.setattr("expost.jobs.ledger.append", full)
     refused(ask(), tmp_path / "o", "No space left on device | nothing was released")
 
 
@@ -234,7 +234,7 @@ def test_rows_that_are_not_those_of_the_model_are_recognised(ask, tmp_path):
 
 def test_from_python_a_model_out_of_its_ledger_is_told(ask, tmp_path):
     said(ask())
-    assert expost._ledger.ledger_notice(tmp_path / "o" / "model.json") is None
+    assert expost.ledger.ledger_notice(tmp_path / "o" / "model.json") is None
 
 
 # Publishing ----------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_a_report_that_cannot_be_listed_is_not_published(publish, tmp_path, monk
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("expost._jobs.ledger.append", full)
+    monkeypatch.setattr("expost.jobs.ledger.append", full)
     done = publish(*SPENT)
     assert (done.code, done.out) == (2, "")
     assert "nothing was published" in done.message
@@ -483,7 +483,7 @@ def test_mistakes_are_one_sentence(ledger, tmp_path, monkeypatch, arguments, wor
 
 
 def test_an_empty_ledger_lists_nothing(ledger, tmp_path):
-    _files.write_json(tmp_path / LEDGER, expost.types.Audience.FAIL, Ledger.new().to_json())
+    atomic.write_json(tmp_path / LEDGER, expost.types.Audience.FAIL, Ledger.new().to_json())
     refused(ledger(tmp_path), tmp_path / "nothing", "lists no release yet")
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from expost._cli_app import app
-from expost._cli_reproduce import reproduce_app
-from expost._jobs.ledger_page import ledger_summary
-from expost._jobs.releases import Line, Listing
+from expost.cli.app import app
+from expost.cli.reproduce import reproduce_app
+from expost.jobs.ledger_page import ledger_summary
+from expost.jobs.releases import Line, Listing
 from expost.report import parse_json, render_html, render_json, render_markdown
 from expost.reproduce.reproduction import Reproduction
 from expost.types import Audience

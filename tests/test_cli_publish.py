@@ -11,14 +11,14 @@ import pytest
 from scipy.special import expit
 
 from expost import PrivateLogisticRegression, profile
-from expost._cli_app import app
-from expost._cli_publish import publish_command
-from expost._jobs import publish as publish_job
-from expost._publish import publish
-from expost._published import PublishedReport
+from expost.cli.app import app
+from expost.cli.publish import publish_command
 from expost.data import Encoding, open_table
-from expost.mechanisms import Release
+from expost.jobs import publish as publish_job
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.publish import publish
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from program import PROGRAM, finished, imported, mode, names, people, refused, room_for
 
 ENCODING = {

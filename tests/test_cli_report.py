@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from expost import _files
-from expost._jobs import pages
+from expost.files import atomic
+from expost.jobs import pages
 from expost.report import parse_json
 from expost.types import Audience
 from program import Ran, listed, mode, names, refused, room_for
@@ -380,7 +380,7 @@ def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
         written.append(path)
         if len(written) == place + 1:
             raise OSError(28, "No space left on device")
-        return _files.write_bytes(path, *rest)
+        return atomic.write_bytes(path, *rest)
 
     monkeypatch.setattr(pages, "write_bytes", failing)
     refused(ask("profile"), tmp_path / "o", "No space left on device")

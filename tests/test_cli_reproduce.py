@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from expost._cli_app import app
+from expost.cli.app import app
 from expost.errors import InvalidInput
 
 

@@ -9,10 +9,11 @@ import warnings
 import numpy as np
 import pytest
 
-from expost import PrivateLogisticRegression, _cli_risk
-from expost._cli_app import app
-from expost._identifiability import identifiability
+from expost import PrivateLogisticRegression
+from expost.cli import risk
+from expost.cli.app import app
 from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
+from expost.profiles.identifiability import identifiability
 from program import PROGRAM, finished, imported, listed, mode, refused
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
@@ -198,7 +199,7 @@ def test_help_waits_for_nothing_and_names_every_option():
     done = finished([sys.executable, "-X", "importtime", str(PROGRAM), "risk", "--help"])
     assert done.code == 0
     assert not {"scipy", "matplotlib", "dp_accounting"} & imported(done)
-    for name in inspect.signature(_cli_risk.risk_command).parameters:
+    for name in inspect.signature(risk.risk_command).parameters:
         if name not in ("model", "as_json", "open_it"):
             assert f"--{name.replace('_', '-')}" in done.out
     assert any(command.name == "risk" for command in app.registered_commands)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from expost.cli import main
+from expost.cli.main import main
 from program import names, people, text
 
 FULL = Path("/dev/full")
@@ -144,7 +144,7 @@ def test_commands_that_only_print(place, monkeypatch, capfd, name):
 
 @pytest.mark.parametrize(("shell", "code"), [("| head -1", 0), ("> /dev/full", 1), (">&- 2>&-", 0)])
 def test_in_a_shell(place, shell, code):
-    program = f"{sys.executable} -c 'from expost.cli import main; main()'"
+    program = f"{sys.executable} -c 'from expost.cli.main import main; main()'"
     command = f"set -o pipefail; {program} risk model.json --out risk --force {shell}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=120

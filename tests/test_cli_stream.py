@@ -12,16 +12,17 @@ import pyarrow.dataset
 import pytest
 
 import streams
-from expost._files import read_json
-from expost._jobs import stream_facts, stream_profile
-from expost._jobs.profile import run
-from expost._jobs.runs import running
-from expost._jobs.streaming import Streaming, is_streamed
-from expost._ledger import Ledger
-from expost._row_identifiability import RowIdentifiability
-from expost._store import PartStore
 from expost.errors import AlreadyFinished, InvalidInput, WrongRows
-from expost.mechanisms import OutputPerturbation, Release, RowLosses
+from expost.files.atomic import read_json
+from expost.files.parts import PartStore
+from expost.jobs import stream_facts, stream_profile
+from expost.jobs.profile import run
+from expost.jobs.runs import running
+from expost.jobs.streaming import Streaming, is_streamed
+from expost.ledger import Ledger
+from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.profiles.posterior import RowIdentifiability
+from expost.release import Release
 from expost.report import parse_json
 from expost.report.beliefs_part import collect_beliefs
 from expost.types import Neighbouring

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from expost._coverage import Coverage, _clopper_pearson, empirical_coverage
 from expost._numerics import row_blocks
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
+from expost.noise.coverage import Coverage, _clopper_pearson, empirical_coverage
 from expost.types import Audience
 
 

@@ -14,12 +14,12 @@ from scipy import optimize, stats
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from expost import _defences
 from expost._counts import Share
-from expost._defence import LogisticDefence
-from expost._defence_table import Cell, DefenceRow, DefenceTable
-from expost._defences import compare_defences, strongest_attack
 from expost.attacks.evidence import Evidence
+from expost.defences import compare
+from expost.defences.compare import compare_defences, strongest_attack
+from expost.defences.defence import LogisticDefence
+from expost.defences.table import Cell, DefenceRow, DefenceTable
 from expost.errors import InvalidInput, MissingExtra, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
 from expost.types import Audience
@@ -185,7 +185,7 @@ def test_what_no_attack_passes():
 @pytest.mark.parametrize("rows", [40, 41])
 def test_half_of_each_class_are_members_and_every_row_as_often(rows):
     y = np.sort(np.random.default_rng(1).integers(3, size=rows))
-    found = np.stack([_defences._parted(y, np.random.default_rng(seed)) for seed in range(2000)])
+    found = np.stack([compare._parted(y, np.random.default_rng(seed)) for seed in range(2000)])
     assert np.all(found.sum(axis=1) == rows // 2)
     for label in range(3):
         inside = found[:, y == label].sum(axis=1)
@@ -333,7 +333,7 @@ def without_torch(monkeypatch):
     def missing(module, *, caller, extra):
         raise MissingExtra(f"{caller} needs {module}: pip install 'expost[{extra}]'.")
 
-    monkeypatch.setattr(_defences, "require", missing)
+    monkeypatch.setattr(compare, "require", missing)
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from expost._disparity import disparity
+from expost.audits.disparity import disparity
 from expost.errors import InvalidInput
 from expost.types import Audience
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from expost import choose_epsilon, neighbours
-from expost._transition import transition
 from expost.accounting import gaussian_scale
+from expost.epsilon.transition import transition
 from expost.mechanisms.coupled import logistic_scale
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.risk import (

@@ -18,8 +18,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import expost
 from expost import EpsilonChoice, choose_epsilon
-from expost._sweep import BeliefBound
 from expost.datasets import load_adult
+from expost.epsilon.sweep import BeliefBound
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.noise import GaussianLaw, NormLaplaceLaw

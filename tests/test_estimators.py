@@ -33,7 +33,7 @@ from expost.errors import (
     SeededReleaseWarning,
 )
 from expost.estimators import BudgetWarning
-from expost.mechanisms import Release
+from expost.release import Release
 
 KINDS = (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
 CLASSIFIERS = KINDS[:2]

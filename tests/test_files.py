@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from expost import PrivateLogisticRegression
-from expost._directory import RUN
-from expost._files import adopt, drafts, read_json, write_bytes, write_json, write_with
 from expost.errors import InvalidInput
+from expost.files.atomic import adopt, drafts, read_json, write_bytes, write_json, write_with
+from expost.files.directory import RUN
 from expost.types import Audience
 
 

@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from expost import PrivateLogisticRegression, profile
-from expost._foreign_private import read_private
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning, WrongRows
+from expost.foreign.private import read_private
 
 N = 40
 RNG = np.random.default_rng(11)

@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from expost import _tree
-from expost._groups import Explanation, Group, Grouping, explain_exposure, group_exposure
 from expost.errors import InvalidInput
+from expost.groups import tree
+from expost.groups.exposure import Explanation, Group, Grouping, explain_exposure, group_exposure
 from expost.types import Audience
 
 HOSTILE = '<script>alert("x")</script>\n| a & b |\u202e'
@@ -474,16 +474,16 @@ def test_thresholds_are_short_and_no_rows_own_unless_whole(seed):
     rng = np.random.default_rng(seed)
     values = np.unique(rng.normal(size=300) * 10.0 ** rng.integers(-9, 9))
     for low, high in pairwise(values):
-        short = _tree._short_between(float(low), float(high))
+        short = tree._short_between(float(low), float(high))
         assert low < short < high
         # Rounding the middle to fewer digits than are shown leaves the gap.
         shown = len(re.sub(r"e.*|[-.]|\.0$", "", repr(short)).strip("0"))
         for fewer in range(1, shown):
             assert not low < float(f"{(low + high) / 2:.{fewer}g}") < high
-    assert _tree._short_between(61.0, 62.0) == 61
-    assert _tree._short_between(20.0, 30.0) == 20
+    assert tree._short_between(61.0, 62.0) == 61
+    assert tree._short_between(20.0, 30.0) == 20
     following = math.nextafter(0.1, 1)
-    assert _tree._short_between(0.1, following) == 0.1
+    assert tree._short_between(0.1, following) == 0.1
 
 
 def test_few_rows_and_constant_columns_do_not_split():
@@ -498,8 +498,8 @@ def test_a_large_table_is_sampled_and_says_so(monkeypatch):
     age = np.array([math.nan if value is None else value for value in table["age"]])
     scores = rng.exponential(size=4000) * 0.01 + (age > 60)
     whole = explain_exposure(scores, pa.table(table))
-    monkeypatch.setattr(_tree, "_MOST_ROWS", 1000)
-    monkeypatch.setattr(_tree, "_MOST_CUTS", 20)
+    monkeypatch.setattr(tree, "_MOST_ROWS", 1000)
+    monkeypatch.setattr(tree, "_MOST_CUTS", 20)
     sampled = explain_exposure(scores, pa.table(table))
     assert "1,000 rows" in sampled.notices[0]
     assert not whole.notices

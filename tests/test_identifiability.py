@@ -13,9 +13,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import expost
-from expost._identifiability import identifiability
-from expost._row_identifiability import RowIdentifiability
 from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
+from expost.profiles.identifiability import identifiability
+from expost.profiles.posterior import RowIdentifiability
 from expost.report.risk_displays import RiskDisplay
 from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Audience

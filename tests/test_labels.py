@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from expost._labels import signs, two_classes
 from expost.errors import InvalidInput
+from expost.labels import signs, two_classes
 
 PATTERN = np.array([False, True, True, False])
 PAIRS = {

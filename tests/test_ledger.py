@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import expost
-from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, _files
-from expost._ledger import (
+from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
+from expost.files import atomic
+from expost.ledger import (
     NAME,
     Ledger,
     append,
@@ -24,8 +26,7 @@ from expost._ledger import (
     ledger_path,
     list_release,
 )
-from expost._ledger_entry import Entry
-from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
+from expost.ledger_entries import Entry
 from expost.mechanisms.publishing import PublishingBudget
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from program import mode, names
@@ -431,14 +432,14 @@ def test_a_full_disk_leaves_the_old_ledger(tmp_path, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_files.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         append(path, lambda ledger: [TEMPLATE])
     assert names(tmp_path) == set()
     monkeypatch.undo()
     append(path, lambda ledger: [TEMPLATE])
     before = path.read_bytes()
-    monkeypatch.setattr(_files.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         append(path, lambda ledger: [dataclasses.replace(TEMPLATE, release="1" * 64)])
     assert path.read_bytes() == before

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import expost
-from expost._ledger import Ledger, list_release
 from expost.errors import InvalidInput
+from expost.ledger import Ledger, list_release
 from program import mode
 
 LEDGER = "ledger.CURATOR-ONLY.json"

@@ -14,11 +14,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import expost
 from evidence import record
 from expost import _numerics
-from expost._neighbours import neighbours_of
 from expost.datasets import load_adult
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
+from expost.neighbouring.neighbours import neighbours_of
 from expost.types import Audience, Neighbouring
 
 LOSSES = {"logistic": Logistic(), "huber-hinge": HuberHinge(), "squared": Squared(label_bound=1.0)}

@@ -11,8 +11,8 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 import expost
-import expost.cli
-import expost._transcript
+import expost.cli.main
+import expost.profiles.transcript
 from expost.errors import MissingExtra
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
 found = Transcript(SGDMechanism(rows=2, noise_multiplier=1.0, clip=1.0))
@@ -38,7 +38,9 @@ def test_asking_for_torch_names_the_extra():
 
 
 def test_nothing_else_imports_torch():
-    program = "import sys, expost, expost.cli, expost._transcript; print('torch' in sys.modules)"
+    program = (
+        "import sys, expost, expost.cli, expost.profiles.transcript; print('torch' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
     )

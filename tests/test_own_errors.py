@@ -296,8 +296,8 @@ def test_missing_files(tmp_path, monkeypatch, path):
 
 def test_a_forged_summary(tmp_path, monkeypatch, capsys):
     """A table or a curve that is empty is refused where the file is read, with its place."""
-    from expost._jobs.report import ReportJob, run
-    from expost.cli import main
+    from expost.cli.main import main
+    from expost.jobs.report import ReportJob, run
 
     (tmp_path / "t.csv").write_text(text(people()))
     asked = ["epsilon", str(tmp_path / "t.csv"), "--target", "income", "--id", "number"]

@@ -14,12 +14,12 @@ import pytest
 
 import expost
 from evidence import record
-from expost import _removed
-from expost._neighbours import neighbours_of, tight_neighbours
-from expost._persons import read_groups
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
+from expost.neighbouring import removed
+from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
+from expost.neighbouring.persons import read_groups
 from fifty_digits import exact_rows, gradient, norm, solve
 
 METHODS = ("newton", "exact", "worst-case", "retrain")
@@ -334,8 +334,8 @@ def test_blocks_and_chunks_change_nothing(loss, monkeypatch):
     for method in ("newton", "exact"):
         whole = expost.neighbours(X, y, method=method, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(_removed, "_ENTRIES", 40)
-            patch.setattr(_removed, "_CHUNK", 4)
+            patch.setattr(removed, "_ENTRIES", 40)
+            patch.setattr(removed, "_CHUNK", 4)
             parts = expost.neighbours(X, y, method=method, **options)
         assert np.max(np.abs(parts.shift - whole.shift)) <= 1e-10 * whole.distance.max()
         assert parts.error_bound == pytest.approx(whole.error_bound, rel=0.2, abs=1e-13)

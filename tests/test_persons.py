@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from expost._persons import read_groups
 from expost.errors import InvalidInput
+from expost.neighbouring.persons import read_groups
 from expost.types import Neighbouring
 
 

@@ -20,16 +20,16 @@ from scipy.special import expit
 
 import expost
 from expost import PrivacyProfile
-from expost._comparison import Comparison
 from expost._counts import Share
-from expost._defence_table import Cell, DefenceRow
-from expost._jobs.publish import answer_lines
-from expost._jobs.releases import Line, Listing
-from expost._transcript import IndividualEpsilon
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval
+from expost.defences.table import Cell, DefenceRow
+from expost.jobs.publish import answer_lines
+from expost.jobs.releases import Line, Listing
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
+from expost.profiles.transcript import IndividualEpsilon
+from expost.publishing.compare import Comparison
 from expost.report import collect, render_html, render_markdown
 from expost.report.cards import CARDS
 from expost.risk import EpsilonDelta, GaussianNoise, compare_compositions

@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
-from expost._rounding import upper_text
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
@@ -29,6 +28,7 @@ from expost.errors import (
 from expost.losses import Logistic, Squared
 from expost.mechanisms import OutputPerturbation, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
 
 N, D = 60, 3
@@ -700,7 +700,7 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("nothing needs sampled releases")
 
-    monkeypatch.setattr(expost._target, "typical_exposures", fail)
+    monkeypatch.setattr(expost.profiles.target, "typical_exposures", fail)
     found = profile(model, X, Y)
     assert len(found.loss) == N
     with pytest.raises(AssertionError, match="sampled"):

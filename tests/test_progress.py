@@ -19,14 +19,15 @@ import typer
 from rich.console import Console
 from rich.spinner import Spinner
 
-from expost import _cli_progress, _cli_stream
-from expost._cli_app import app
-from expost._cli_mistakes import sentence
-from expost._cli_pace import SMOOTHING, Moment, Pass, Tracker
-from expost._cli_progress import progress
-from expost._jobs import profile as profile_job
-from expost._progress import SILENT
+from expost.cli import blocks
+from expost.cli import progress as progress_module
+from expost.cli.app import app
+from expost.cli.mistakes import sentence
+from expost.cli.pace import SMOOTHING, Moment, Pass, Tracker
+from expost.cli.progress import progress
+from expost.engine.progress import SILENT
 from expost.errors import InvalidInput
+from expost.jobs import profile as profile_job
 from heard import Heard
 from program import PROGRAM, Ran, names, people
 
@@ -232,19 +233,19 @@ def test_silence_hears_everything_and_says_nothing(capfd):
     ],
 )
 def test_speeds_have_two_or_three_digits(value, shown):
-    assert _cli_progress._amount(value) == shown
+    assert progress_module._amount(value) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0:00:00"), (59.9, "0:00:59"), (61, "0:01:01"), (36_000, "10:00:00")]
 )
 def test_durations_are_clocks(seconds, shown):
-    assert _cli_progress._duration(seconds) == shown
+    assert progress_module._duration(seconds) == shown
 
 
 def drawn(moment: Moment, width: int) -> str:
     console = Console(width=width, color_system=None, file=io.StringIO())
-    console.print(_cli_progress._bar(moment, Spinner("line"), 72.3, width=width))
+    console.print(progress_module._bar(moment, Spinner("line"), 72.3, width=width))
     (line,) = console.file.getvalue().splitlines()
     return " ".join(line.split()[1:])
 
@@ -317,7 +318,7 @@ def ask(program, people_csv, tmp_path):
 @pytest.fixture
 def slow(monkeypatch):
     """Let the job go over 600 rows twice, for a while; what it told."""
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
     profile, work, heard = profile_job.profile, profile_job.run, Heard()
 
     class Both:
@@ -351,7 +352,7 @@ def slow(monkeypatch):
 def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, options, shown):
     terminal = Terminal(monkeypatch)
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(_cli_progress, "PATIENCE", patience)
+    monkeypatch.setattr(progress_module, "PATIENCE", patience)
     threads = threading.active_count()
     done = ask(options)
     seen = terminal.close()
@@ -369,14 +370,14 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, 
 
 def test_no_bar_is_written_to_a_file(ask, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
     done = ask()
     assert (done.code, done.err) == (0, "")
 
 
 def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
     terminal = Terminal(monkeypatch)
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
     assert ask(data="none.csv").code == 2
     assert terminal.close().rstrip().endswith("none.csv: no such file.")
 
@@ -384,7 +385,7 @@ def test_a_mistake_takes_the_bar_away(ask, monkeypatch):
 def test_a_terminal_that_goes_away_costs_nothing(monkeypatch):
     master, slave = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(_cli_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
     with os.fdopen(slave, "w", encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stderr", file)
         with progress(2, quiet=False, log=False) as shown:
@@ -546,7 +547,7 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w", encoding="ascii") as file:
-        stream = _cli_stream.Stream(file)
+        stream = blocks.Stream(file)
         # What cannot be written is no reason to stop.
         stream.write("ε")
         assert stream.fileno() == writer
@@ -558,7 +559,7 @@ def test_what_is_written_to_nobody_is_lost_and_nothing_else():
         assert (stream.isatty(), stream.encoding) == (False, "ascii")
         # Whoever else writes there is spared the error too, and so is the end of the program.
         print("last words", file=file, flush=True)
-    closed = _cli_stream.Stream(file)
+    closed = blocks.Stream(file)
     assert closed.write("words") == 5
 
 
@@ -578,7 +579,7 @@ def test_every_command_that_takes_a_while_has_the_option():
         *("leblond", "redberg-wang", "d5.3"),
     }
     # Those that import the bar, and no other.
-    source = Path(_cli_progress.__file__).parent
+    source = Path(progress_module.__file__).parent
     using = {path.stem for path in source.glob("_cli_*.py") if "progress(" in path.read_text()}
     assert using == {
         *("_cli_progress", "_cli_profile", "_cli_epsilon", "_cli_publish", "_cli_audit"),

@@ -17,9 +17,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from evidence import record
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
-from expost._neighbours import tight_neighbours
-from expost._publish import publish
-from expost._published import PublishedReport
 from expost.data import UnitBall
 from expost.errors import (
     InvalidInput,
@@ -31,7 +28,7 @@ from expost.errors import (
 )
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release, Tangent
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.bounds import ObjectiveBound, OutputBound, upper_norms
 from expost.mechanisms.publishing import (
     PublishingBudget,
@@ -39,6 +36,10 @@ from expost.mechanisms.publishing import (
     regularization_for_publishing,
 )
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.neighbouring.neighbours import tight_neighbours
+from expost.publishing.publish import publish
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.types import Audience, Neighbouring
 
 RNG = np.random.default_rng(0)

@@ -15,13 +15,13 @@ from scipy import stats
 from scipy.special import expit
 
 from expost import PrivateLogisticRegression, PrivateRidge, profile
-from expost._publish import publish
-from expost._published import Answer, PublishedReport
 from expost.accounting import gaussian_epsilon
 from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
 from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.publish import publish
+from expost.publishing.report import Answer, PublishedReport
 from test_canaries import LABELS as CANARY_LABELS
 from test_canaries import NORM, found_in_bytes, found_in_text
 from test_canaries import X as CANARIES

@@ -5,10 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from expost import _ranked
-from expost._ranked import RankedProfiles, rank_averages, sketched_ranks
-from expost._shifts import Shifts
-from expost._sketch import Sketch
+from expost._order import Sketch
+from expost.epsilon import ranked
+from expost.epsilon.ranked import RankedProfiles, rank_averages, sketched_ranks
+from expost.neighbouring.shifts import Shifts
 from expost.noise import Gaussian, NormLaplace
 
 RESOLUTIONS = np.array([30.0, 1.0, 0.1, 1e-3])
@@ -133,7 +133,7 @@ def test_one_model_says_nothing_of_the_spread():
 
 @pytest.mark.parametrize("limit", [200_000, 0], ids=["sorted", "sketched"])
 def test_workers_change_no_byte(monkeypatch, limit):
-    monkeypatch.setattr(_ranked, "MOST_ROWS", limit)
+    monkeypatch.setattr(ranked, "MOST_ROWS", limit)
     shifts, plain, law, draws = make(n=500)
     first = run(shifts, plain, law, draws, workers=1)
     for workers in (2, 3, 7, None):
@@ -150,13 +150,13 @@ def test_blocks_change_nothing(monkeypatch):
     shifts, plain, law, draws = make(n=300)
     first = run(shifts, plain, law, draws)
     for products in (1, 300, 700, 2**30):
-        monkeypatch.setattr(_ranked, "_BLOCK_PRODUCTS", products)
+        monkeypatch.setattr(ranked, "_BLOCK_PRODUCTS", products)
         close(first, run(shifts, plain, law, draws))
-    monkeypatch.setattr(_ranked, "MOST_ROWS", 0)
+    monkeypatch.setattr(ranked, "MOST_ROWS", 0)
     first = run(shifts, plain, law, draws)
     for models, rows in ((1, 2**16), (3, 7), (100, 299), (8, 300)):
-        monkeypatch.setattr(_ranked, "_SKETCHED_MODELS", models)
-        monkeypatch.setattr(_ranked, "_SKETCHED_ROWS", rows)
+        monkeypatch.setattr(ranked, "_SKETCHED_MODELS", models)
+        monkeypatch.setattr(ranked, "_SKETCHED_ROWS", rows)
         close(first, run(shifts, plain, law, draws))
 
 
@@ -166,7 +166,7 @@ def test_the_sketch_agrees_with_the_sort(monkeypatch, noise, d):
     """The same draws, so that what differs is the sketch alone, and within what it states."""
     shifts, plain, law, draws = make(noise, n=2500, d=d, models=11)
     exact = run(shifts, plain, law, draws)
-    monkeypatch.setattr(_ranked, "MOST_ROWS", 2499)
+    monkeypatch.setattr(ranked, "MOST_ROWS", 2499)
     found = run(shifts, plain, law, draws)
     assert found.resolution == Sketch.RELATIVE_ERROR
     assert len(found.ranks) < 2500
@@ -187,7 +187,7 @@ def test_exposures_stay_below_the_sketches_top():
         norms = np.linalg.norm(draws, axis=1)
         behind = -far * draws[np.argmax(norms)] / norms.max()
         plain = np.vstack([plain, behind])
-        sweep = _ranked._Sweep(
+        sweep = ranked._Sweep(
             shifts=Shifts.dense(plain),
             distance=np.linalg.norm(plain, axis=1),
             noise=law,
@@ -206,8 +206,8 @@ def test_exposures_stay_below_the_sketches_top():
 
 def test_the_sketch_holds_no_array_of_models_by_rows(monkeypatch):
     """128 models of 60,000 rows would be 61 MB; blocks, sketches and a few vectors are not."""
-    monkeypatch.setattr(_ranked, "MOST_ROWS", 1000)
-    monkeypatch.setattr(_ranked, "_SKETCHED_ROWS", 2**13)
+    monkeypatch.setattr(ranked, "MOST_ROWS", 1000)
+    monkeypatch.setattr(ranked, "_SKETCHED_ROWS", 2**13)
     rng = np.random.default_rng(0)
     shifts, law = Shifts.dense(rng.normal(size=(60_000, 2))), unit("laplace", 2)
     draws, distance = law.sample(128, rng), shifts.norms()
@@ -242,7 +242,7 @@ def test_few_rows_have_as_many_ranks():
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("limit", [200_000, 0], ids=["sorted", "sketched"])
 def test_rows_that_do_not_move_the_model(monkeypatch, noise, limit):
-    monkeypatch.setattr(_ranked, "MOST_ROWS", limit)
+    monkeypatch.setattr(ranked, "MOST_ROWS", limit)
     law = unit(noise, 2)
     draws = law.sample(5, np.random.default_rng(0))
     plain = np.zeros((6, 2))

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from expost._recommend import recommend
-from expost._rounding import rounded_down
-from expost._sweep import BeliefBound
-from expost._utility import Curve, Utility
+from expost.epsilon.recommend import recommend
+from expost.epsilon.sweep import BeliefBound
+from expost.epsilon.utility import Curve, Utility
+from expost.rounding import rounded_down
 
 BOUND = BeliefBound(largest=0.75)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from expost import _rounding as rounding
+from expost import rounding
 
 POSITIVE = st.floats(min_value=5e-324, allow_nan=False, allow_infinity=False)
 ANY = st.floats(allow_nan=False, allow_infinity=False)

@@ -11,12 +11,12 @@ import pytest
 import scipy.optimize
 
 import expost
-from expost._neighbours import tight_neighbours
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.neighbouring.neighbours import tight_neighbours
 from expost.noise import Gaussian, GaussianLaw, NormLaplace
 from expost.risk import EpsilonDelta, GaussianNoise
 from expost.types import Audience, Neighbouring

@@ -12,17 +12,17 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import t as student
 
 from expost import _numerics
-from expost._blackbox import BlackBox
-from expost._epsilon import choose_epsilon
-from expost._neighbours import tight_neighbours
 from expost._numerics import bracket_root
-from expost._row_figures import EstimatedLosses, _inflation, row_figures
-from expost._sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost._sweep import BeliefBound, OutputSweep
+from expost.epsilon.black_box import BlackBox
+from expost.epsilon.choose import choose_epsilon
+from expost.epsilon.row_figures import EstimatedLosses, _inflation, row_figures
+from expost.epsilon.sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
+from expost.epsilon.sweep import BeliefBound, OutputSweep
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
 from expost.mechanisms.output import TOLERANCE
+from expost.neighbouring.neighbours import tight_neighbours
 
 BOUND = BeliefBound(largest=0.75)
 ROWS = 12

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from expost import _selection
-from expost._selection import (
+from expost.errors import InvalidInput, SeededReleaseWarning
+from expost.selection import private
+from expost.selection.private import (
     METHODS,
     SelectionCost,
     accepts,
@@ -26,7 +27,6 @@ from expost._selection import (
     selection_probabilities,
     uniform_below,
 )
-from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.types import Audience
 
 SCORES = [3.0, 5.0, 4.5, 1.0, 5.0]
@@ -211,7 +211,7 @@ def test_uniform_integers_from_bytes():
 
 def test_scores_an_ulp_apart_are_told_apart():
     """0.1 + 0.2 against 0.3, the classic: γ is the exact difference, not 0 and not rounded."""
-    contest = _selection._Contest.of([0.1 + 0.2, 0.3], 1.0, 0.1, False)
+    contest = private._Contest.of([0.1 + 0.2, 0.3], 1.0, 0.1, False)
     gap = Fraction(0.1 + 0.2) - Fraction(0.3)
     assert contest.exponents() == [0, Fraction(0.1) / 2 * gap]
     assert gap > 0

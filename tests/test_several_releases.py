@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import expost
-from expost._ledger import list_release
 from expost.errors import InvalidInput, NotInLedgerWarning, SeededReleaseWarning
 from expost.glm import Problem, minimise
+from expost.ledger import list_release
 from expost.mechanisms import OutputPerturbation
 
 LABELS = ("no", "yes")

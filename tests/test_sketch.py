@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from expost._sketch import Sketch
+from expost._order import Sketch
 from expost.errors import InvalidInput
 
 RELATIVE, ABSOLUTE = 2.0**-10, 2.0**-40

@@ -11,10 +11,10 @@ from mpmath import mp
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from expost._classes import class_codes, class_set
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
 from expost.glm import Problem, minimise
+from expost.labels import class_codes, class_set
 from expost.losses import Logistic
 from expost.softmax import (
     Residuals,

@@ -9,9 +9,9 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from expost._directory import Directory
-from expost._store import Part, PartStore, remove_store
 from expost.errors import InvalidInput
+from expost.files.directory import Directory
+from expost.files.parts import Part, PartStore, remove_store
 from expost.types import Audience
 
 

@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import expost
-from expost._neighbours import neighbours_of
-from expost._streamed import StreamedProblem
-from expost._streamed_losses import block_losses
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.stream import RowStream
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.glm import RowBlock, minimise
+from expost.neighbouring.neighbours import neighbours_of
+from expost.neighbouring.streamed import StreamedProblem
+from expost.profiles.streamed_losses import block_losses
 
 ROWS = 3_000
 

@@ -15,27 +15,29 @@ import pytest
 from scipy.stats import chi2
 
 import expost
-from expost import _streamed_epsilon, _streamed_ranked, _streamed_utility
-from expost._jobs import epsilon as epsilon_job
-from expost._jobs import runs
-from expost._jobs.epsilon import EpsilonJob
-from expost._jobs.output import MANIFEST
-from expost._jobs.streaming import Streaming
-from expost._jobs.workspace import Workspace
-from expost._progress import SILENT
-from expost._question import Question, seeds_of
-from expost._sketch import Sketch
-from expost._store import PartStore
-from expost._streamed_epsilon import SketchedDistances, choose_epsilon_streamed
-from expost._streamed_release import facts_of, prepared_stream
-from expost._streamed_utility import Folds, streamed_utility
-from expost._sweep import RowDistances
+from expost._order import Sketch
 from expost.data import Encoding, UnitBall, open_table
 from expost.data.stream import RowStream, StreamBlock
 from expost.engine import LocalEngine
+from expost.engine.progress import SILENT
+from expost.epsilon import streamed as streamed_module
+from expost.epsilon import streamed_ranked
+from expost.epsilon import streamed_utility as utility_module
+from expost.epsilon.question import Question, seeds_of
+from expost.epsilon.streamed import SketchedDistances, choose_epsilon_streamed
+from expost.epsilon.streamed_utility import Folds, streamed_utility
+from expost.epsilon.sweep import RowDistances
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS
+from expost.files.parts import PartStore
 from expost.glm import Problem, minimise
+from expost.jobs import epsilon as epsilon_job
+from expost.jobs import runs
+from expost.jobs.epsilon import EpsilonJob
+from expost.jobs.output import MANIFEST
+from expost.jobs.streaming import Streaming
+from expost.jobs.workspace import Workspace
+from expost.preparing import facts_of, prepared_stream
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
 from heard import Heard
@@ -236,7 +238,7 @@ class Elsewhere:
 
 
 def test_no_byte_depends_on_where_the_rows_are(parquet, engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(_streamed_ranked, "RANKED_ROWS", 300)
+    monkeypatch.setattr(streamed_ranked, "RANKED_ROWS", 300)
     options = {"folds": 2, "models": 6, "epsilons": [1.0, 50.0]}
     here, rows = streamed(parquet, engine, tmp_path / "here", **options)
     there, others = streamed(parquet, Elsewhere(), tmp_path / "there", **options)
@@ -346,11 +348,11 @@ def rows_of(prepared):
     ("loss", "steps"), [("logistic", 12), ("huber-hinge", 12), ("squared", 1), ("logistic", 0)]
 )
 def test_minimisers_of_all_folds_are_found_together(parquet, engine, monkeypatch, loss, steps):
-    monkeypatch.setattr(_streamed_utility, "_STEPS", steps)
+    monkeypatch.setattr(utility_module, "_STEPS", steps)
     prepared = prepared_of(parquet, engine, loss, size=512)
     problem = prepared.objective
     folds = Folds(count=3, key=5)
-    found = _streamed_utility._minimised(problem, folds, problem.minimiser(1e-12).theta)
+    found = utility_module._minimised(problem, folds, problem.minimiser(1e-12).theta)
     X, y = rows_of(prepared)
     where = folds.of(block_of(0, len(y)))
     for fold in range(3):
@@ -407,12 +409,12 @@ def test_very_large_folds_are_thinned(parquet, engine, monkeypatch):
     prepared = prepared_of(parquet, engine, size=512)
     problem, folds = prepared.objective, Folds(count=2, key=9)
     base = problem.minimiser(1e-12).theta
-    held = _streamed_utility._minimised(problem, folds, base).held
+    held = utility_module._minimised(problem, folds, base).held
     X, y = rows_of(prepared)
     where = folds.of(block_of(0, len(y)))
     for most in (200, 10**6):
-        monkeypatch.setattr(_streamed_utility, "MOST_SCORED", most)
-        for fold, (rows, labels) in enumerate(_streamed_utility._scored_rows(problem, folds, held)):
+        monkeypatch.setattr(utility_module, "MOST_SCORED", most)
+        for fold, (rows, labels) in enumerate(utility_module._scored_rows(problem, folds, held)):
             here = where == fold
             share = min(1, most / here.sum())
             for sign in (1, -1):
@@ -454,7 +456,7 @@ def test_a_sample_of_many_rows_is_ranked_to_its_stated_error(
     options = {"folds": 0, "models": 20, "epsilons": [1.0, 3e3]}
     every, _ = streamed(parquet, engine, tmp_path, **options)
     assert every.ranked.shape == (2, ROWS)
-    monkeypatch.setattr(_streamed_ranked, "RANKED_ROWS", 800)
+    monkeypatch.setattr(streamed_ranked, "RANKED_ROWS", 800)
     some, _ = streamed(parquet, engine, tmp_path / "again", size=128, **options)
     assert len(some.ranks) == 800
     assert np.all(np.diff(some.ranks) > 0)
@@ -559,7 +561,7 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
 
 def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(_streamed_epsilon, "streamed_utility", lambda *a, **k: 1 / 0)
+        broken.setattr(streamed_module, "streamed_utility", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             asked()
     for options, words in (({"max_belief": 0.6}, "--max-belief"), ({"seed": 3}, "--seed")):

@@ -13,17 +13,17 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from expost import _beside_knots, _streamed_refinement
-from expost._beside_knots import BesideKnots, energies
-from expost._expansion import expand_curvature
-from expost._neighbours import neighbours_of
-from expost._streamed import streamed_curvature
-from expost._streamed_losses import BlockLosses, block_losses
-from expost._streamed_refinement import Refinement, refinement_for
 from expost.engine import LocalEngine
 from expost.errors import ConvergenceError
 from expost.glm import Problem, RowBlock, minimise
 from expost.losses import HuberHinge, Logistic, Squared
+from expost.neighbouring import knots, streamed_refinement
+from expost.neighbouring.expansion import expand_curvature
+from expost.neighbouring.knots import BesideKnots, energies
+from expost.neighbouring.neighbours import neighbours_of
+from expost.neighbouring.streamed import streamed_curvature
+from expost.neighbouring.streamed_refinement import Refinement, refinement_for
+from expost.profiles.streamed_losses import BlockLosses, block_losses
 from test_certificate import make, references, usage
 from test_streamed import released, streamed, table
 
@@ -224,7 +224,7 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
 def test_too_many_rows_beside_a_knot_shorten_the_reach(monkeypatch):
     problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
     every = refinement(problem, expansion).beside
-    monkeypatch.setattr(_beside_knots, "_MOST", 10)
+    monkeypatch.setattr(knots, "_MOST", 10)
     few = refinement(problem, expansion).beside
     assert len(few.y) == 10
     assert few.reach == np.sort(every.way)[10]
@@ -286,13 +286,13 @@ def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regula
     for name in ("tensor", "beside"):
         assert (getattr(found, name) is not None) == (name == needed)
     # They are the same first rows whatever the blocks; and a few loose ones cost no long pass.
-    monkeypatch.setattr(_streamed_refinement, "_FIRST", 50)
+    monkeypatch.setattr(streamed_refinement, "_FIRST", 50)
     again = block_losses(release, streamed(release, source, encoding, engine, size=30)).refinement
     if needed == "beside":
         same = block_losses(release, problem).refinement
         assert same.beside.reach == pytest.approx(again.beside.reach, rel=1e-9)
         assert same.beside.reach < found.beside.reach
-    monkeypatch.setattr(_streamed_refinement, "_COSTLY", 0)
-    monkeypatch.setattr(_streamed_refinement, "_FEW", 1.0)
+    monkeypatch.setattr(streamed_refinement, "_COSTLY", 0)
+    monkeypatch.setattr(streamed_refinement, "_FEW", 1.0)
     assert block_losses(release, problem).refinement.tensor is None
     engine.close()

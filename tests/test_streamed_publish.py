@@ -10,26 +10,26 @@ import pyarrow.parquet as pq
 import pytest
 
 from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
-from expost._comparison import Comparison, ComparisonFigures
-from expost._directory import RUN, Directory
-from expost._jobs import publish as publish_job
-from expost._jobs import stream_publish
-from expost._jobs.publish import PublishJob
-from expost._jobs.streaming import Streaming
-from expost._ledger import NAME, Ledger, list_release
-from expost._publish import Asked, publish
-from expost._published import PublishedReport
-from expost._sketch import Sketch
-from expost._store import PartStore
-from expost._streamed import StreamedProblem
-from expost._streamed_losses import block_losses
-from expost._streamed_publish import CostTable, compared_parts, figures_of, streamed_report
+from expost._order import Sketch
 from expost.data import Encoding, open_table
 from expost.data.stream import RowStream
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput, WrongRows
+from expost.files.directory import RUN, Directory
+from expost.files.parts import PartStore
+from expost.jobs import publish as publish_job
+from expost.jobs import stream_publish
+from expost.jobs.publish import PublishJob
+from expost.jobs.streaming import Streaming
+from expost.ledger import NAME, Ledger, list_release
 from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget, person_costs
+from expost.neighbouring.streamed import StreamedProblem
+from expost.profiles.streamed_losses import block_losses
+from expost.publishing.compare import Comparison, ComparisonFigures
+from expost.publishing.publish import Asked, publish
+from expost.publishing.report import PublishedReport
+from expost.publishing.streamed import CostTable, compared_parts, figures_of, streamed_report
 from program import names
 
 ROWS = 5_000

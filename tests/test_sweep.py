@@ -10,11 +10,11 @@ from scipy.integrate import quad
 from scipy.special import expit, kve, logit
 from scipy.stats import norm
 
-from expost._neighbours import tight_neighbours
-from expost._sweep import BeliefBound, OutputSweep, Pair
+from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
+from expost.neighbouring.neighbours import tight_neighbours
 from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 
 DELTA = 1e-5

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from expost._table import RowTable, row_keys
 from expost.errors import InvalidInput
+from expost.results import RowTable, row_keys
 from expost.types import Audience
 
 

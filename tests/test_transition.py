@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import kve
 from scipy.stats import norm
 
-from expost._transition import Transition, first_plateau, transition
+from expost.epsilon.transition import Transition, first_plateau, transition
 from expost.errors import InvalidInput
 from expost.noise import GaussianLaw, NormLaplaceLaw
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from expost._processes import available, each, one_thread
-from expost._trials import Trials
+from expost.engine.processes import available, each, one_thread
 from expost.errors import ExpostError, InvalidInput
+from expost.torch._trials import Trials
 
 
 class Draw:

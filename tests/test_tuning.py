@@ -10,9 +10,6 @@ import pytest
 import scipy.stats
 from sklearn.datasets import load_breast_cancer
 
-from expost import _tuning
-from expost._selection import byte_source
-from expost._tuning import SelectedRegularization, select_regularization
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
@@ -21,7 +18,10 @@ from expost.errors import (
     SeededReleaseWarning,
 )
 from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost.mechanisms import Release
+from expost.release import Release
+from expost.selection import tuning
+from expost.selection.private import byte_source
+from expost.selection.tuning import SelectedRegularization, select_regularization
 from expost.types import Audience
 
 CANDIDATES = (0.001, 0.1, 10.0)
@@ -61,7 +61,7 @@ def select(loss="logistic", *, data=None, candidates=CANDIDATES, seed=None, **pa
 def spy(monkeypatch):
     """What the choice is made from: scores, sensitivity, budget, and every model."""
     seen = {"releases": []}
-    draw, release = _tuning.draw_index, _tuning._release
+    draw, release = tuning.draw_index, tuning._release
 
     def watched_draw(scores, sensitivity, epsilon, **options):
         seen.update(scores=list(scores), sensitivity=sensitivity, epsilon=epsilon, **options)
@@ -71,8 +71,8 @@ def spy(monkeypatch):
         seen["releases"].append(release(*arguments))
         return seen["releases"][-1]
 
-    monkeypatch.setattr(_tuning, "draw_index", watched_draw)
-    monkeypatch.setattr(_tuning, "_release", watched_release)
+    monkeypatch.setattr(tuning, "draw_index", watched_draw)
+    monkeypatch.setattr(tuning, "_release", watched_release)
     return seen
 
 
@@ -81,7 +81,7 @@ def spy(monkeypatch):
 
 def test_parts_are_disjoint_and_cover():
     for rows, parts in ((1, 3), (500, 2), (1000, 7)):
-        members = _tuning._split(rows, parts, byte_source(None))
+        members = tuning._split(rows, parts, byte_source(None))
         assert len(members) == parts
         assert sorted(np.concatenate(members)) == list(range(rows))
 
@@ -89,7 +89,7 @@ def test_parts_are_disjoint_and_cover():
 def test_parts_are_uniform_and_independent():
     """A fixed seed; of all seeds one in a thousand would fail each line."""
     rng = np.random.default_rng(5)
-    members = _tuning._split(40_000, 5, byte_source(rng))
+    members = tuning._split(40_000, 5, byte_source(rng))
     sizes = np.array([len(part) for part in members])
     assert scipy.stats.chisquare(sizes).pvalue > 1e-3
     # Not of one size, as shuffled parts would be: such sizes are too even for independent draws.
@@ -113,7 +113,7 @@ def test_a_part_is_a_remainder_of_whole_ranges_only():
         return drawn
 
     # 2⁶⁴ = 1 (mod 3): the last word alone is beyond.
-    assert [part.tolist() for part in _tuning._split(3, 3, source)] == [[0], [1], [2]]
+    assert [part.tolist() for part in tuning._split(3, 3, source)] == [[0], [1], [2]]
 
 
 # The algorithm, written down again.
@@ -131,7 +131,7 @@ def test_without_noise_it_is_the_plain_algorithm(loss, spy):
     X, y = table(loss)
     for seed in range(4):
         result = select(loss, seed=seed, epsilon=math.inf)
-        parts = _tuning._split(len(X), 4, byte_source(np.random.default_rng(seed)))
+        parts = tuning._split(len(X), 4, byte_source(np.random.default_rng(seed)))
         assert result.part_rows == tuple(len(part) for part in parts)
         errors = []
         for value, part in zip(CANDIDATES, parts, strict=False):
@@ -185,7 +185,7 @@ def test_gaussian_noise_has_its_delta_once(spy):
 def seen_by(spy, data, parts, monkeypatch, loss, epsilon=math.inf):
     """The models' θ and the scores on these rows, with the parts given."""
     spy["releases"].clear()
-    monkeypatch.setattr(_tuning, "_split", lambda *_: parts)
+    monkeypatch.setattr(tuning, "_split", lambda *_: parts)
     select(loss, data=data, epsilon=epsilon)
     return [release.theta for release in spy["releases"]], np.array(spy["scores"])
 
@@ -194,7 +194,7 @@ def seen_by(spy, data, parts, monkeypatch, loss, epsilon=math.inf):
 @pytest.mark.parametrize("loss", KINDS)
 def test_one_row_changes_one_part(loss, relation, spy, monkeypatch):
     X, y = table(loss)
-    parts = _tuning._split(len(X), 4, byte_source(np.random.default_rng(0)))
+    parts = tuning._split(len(X), 4, byte_source(np.random.default_rng(0)))
     models, scores = seen_by(spy, (X, y), parts, monkeypatch, loss)
     largest = 0.0
     for number, part in enumerate(parts):
@@ -220,7 +220,7 @@ def test_one_row_changes_one_part(loss, relation, spy, monkeypatch):
 def test_the_largest_errors_count_one_unit_each(spy, monkeypatch):
     """Labels at one bound and predictions past the other."""
     X, y = table("squared")
-    parts = _tuning._split(len(X), 4, byte_source(np.random.default_rng(0)))
+    parts = tuning._split(len(X), 4, byte_source(np.random.default_rng(0)))
     X, y = np.where(X > 0, 3.0, -3.0), np.where(X[:, 0] > 0, 3.0, -3.0)
     y[parts[3]] *= -1
     _, scores = seen_by(spy, (X, y), parts, monkeypatch, "squared")
@@ -233,10 +233,10 @@ def test_the_bits_of_a_prediction_depend_on_its_row_alone():
     rng = np.random.default_rng(0)
     for width in (1, 3, 17, 200):
         rows, theta = rng.normal(size=(501, width)), rng.normal(size=width)
-        whole = _tuning._predictions(rows, theta)
+        whole = tuning._predictions(rows, theta)
         np.testing.assert_allclose(whole, rows @ theta, rtol=1e-9, atol=1e-12)
         for keep in (np.arange(1, 501), np.arange(500), rng.permutation(501)[:77]):
-            assert np.array_equal(_tuning._predictions(rows[keep], theta), whole[keep])
+            assert np.array_equal(tuning._predictions(rows[keep], theta), whole[keep])
 
 
 def test_a_part_of_one_class_is_no_error(monkeypatch):
@@ -245,7 +245,7 @@ def test_a_part_of_one_class_is_no_error(monkeypatch):
     order = np.argsort(y == "yes", kind="stable")
     parts = [np.sort(part) for part in np.array_split(order, 4)]
     assert len(set(y[parts[0]])) == 1
-    monkeypatch.setattr(_tuning, "_split", lambda *_: parts)
+    monkeypatch.setattr(tuning, "_split", lambda *_: parts)
     assert select().model.predict(X).shape == (240,)
 
 
@@ -432,15 +432,13 @@ def test_a_release_that_is_not_safe_is_refused_before_any_is_made(monkeypatch):
     def no_fit(*arguments, **options):
         raise AssertionError("nothing may be computed")
 
-    monkeypatch.setattr(_tuning, "minimise", no_fit)
+    monkeypatch.setattr(tuning, "minimise", no_fit)
     with pytest.raises(ReleaseRefused):
         select(epsilon=1e15)
 
 
 def test_parts_too_small_are_refused(monkeypatch):
     rows = np.arange(240)
-    monkeypatch.setattr(
-        _tuning, "_split", lambda *_: [rows[:1], rows[1:80], rows[80:90], rows[90:]]
-    )
+    monkeypatch.setattr(tuning, "_split", lambda *_: [rows[:1], rows[1:80], rows[80:90], rows[90:]])
     with pytest.raises(InvalidInput, match="fewer than two rows; call again"):
         select()

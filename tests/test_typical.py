@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from expost._numerics import row_blocks
-from expost._typical import TABLE_ERROR, Table, expected_exposures
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
+from expost.noise.tabulated import TABLE_ERROR, Table, expected_exposures
 
 DIMENSIONS = (1, 2, 3, 6, 30, 300, 3000)
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
-from expost import _utility
-from expost._utility import _parts, held_out_utility
+from expost.epsilon import utility
+from expost.epsilon.utility import _parts, held_out_utility
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
@@ -199,7 +199,7 @@ def test_deterministic_and_free_of_block_sizes(monkeypatch, name):
     first = run(problem, mechanism)
     other = run(problem, mechanism, seed=2)
     for size in (1, 50, 100, 2**30):
-        monkeypatch.setattr(_utility, "_BLOCK_SCORES", size)
+        monkeypatch.setattr(utility, "_BLOCK_SCORES", size)
         again = run(problem, mechanism)
         for measure, curve in first.curves.items():
             for field in ("mean", "low", "high", "error"):
@@ -218,7 +218,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     positive = int(np.count_nonzero(problem.y > 0))
     assert 4 <= positive <= 6
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(_utility, "MOST_SCORED", 20)
+    monkeypatch.setattr(utility, "MOST_SCORED", 20)
     found = run(problem, mechanism, folds=2)
     for curve in found.curves.values():
         assert np.all(np.isfinite(curve.mean))
@@ -226,7 +226,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     # A share of rows known from enough of them stays what it was.
     problem, mechanism = make(n=4000)
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(_utility, "MOST_SCORED", 900)
+    monkeypatch.setattr(utility, "MOST_SCORED", 900)
     found = run(problem, mechanism, folds=2)
     np.testing.assert_allclose(found.accuracy.mean, whole.accuracy.mean, atol=0.03)
     assert found.accuracy.base_rate == pytest.approx(whole.accuracy.base_rate, abs=0.005)
@@ -236,8 +236,8 @@ def test_ties_count_half():
     y = np.array([1.0, 1.0, -1.0, -1.0, -1.0])
     z = np.array([[0.0, 1.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 3.0, 0.0]])
     expected = [roc_auc_score(y > 0, row) for row in z]
-    np.testing.assert_allclose(_utility._auc(z, y), expected, rtol=1e-14)
-    np.testing.assert_allclose(_utility._auc(z, -y), 1 - np.array(expected), rtol=1e-14)
+    np.testing.assert_allclose(utility._auc(z, y), expected, rtol=1e-14)
+    np.testing.assert_allclose(utility._auc(z, -y), 1 - np.array(expected), rtol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -8,67 +8,67 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.0, -0.0, math.nan, -math.inf, math.inf])
 def test_positive_refuses(value):
     with pytest.raises(InvalidInput, match=r"epsilon=.*finite number > 0"):
-        _validate.positive("epsilon", value)
+        _checks.positive("epsilon", value)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, np.True_, 1j, [1.0], np.array(1.0), object()])
 def test_positive_refuses_what_is_no_number(value):
     with pytest.raises(InvalidInput, match=r"epsilon=.*must be a number"):
-        _validate.positive("epsilon", value)
+        _checks.positive("epsilon", value)
 
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(0.5), np.int64(3), 5e-324, 10**300])
 def test_positive_accepts(value):
-    found = _validate.positive("epsilon", value)
+    found = _checks.positive("epsilon", value)
     assert type(found) is float
     assert found == float(value)
 
 
 def test_positive_may_be_infinite_where_allowed():
-    assert _validate.positive("epsilon", math.inf, finite=False) == math.inf
+    assert _checks.positive("epsilon", math.inf, finite=False) == math.inf
     for value in (math.nan, 0.0, -math.inf):
         with pytest.raises(InvalidInput, match="infinity is allowed"):
-            _validate.positive("epsilon", value, finite=False)
+            _checks.positive("epsilon", value, finite=False)
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.1, 1.1, math.nan, math.inf, "0.5", None])
 def test_probability_refuses(value):
     with pytest.raises(InvalidInput, match="delta="):
-        _validate.probability("delta", value)
+        _checks.probability("delta", value)
 
 
 def test_probability_accepts_the_open_interval():
-    assert _validate.probability("delta", 5e-324) == 5e-324
-    assert _validate.probability("delta", np.nextafter(1.0, 0.0)) < 1
+    assert _checks.probability("delta", 5e-324) == 5e-324
+    assert _checks.probability("delta", np.nextafter(1.0, 0.0)) < 1
 
 
 @pytest.mark.parametrize("value", [1, 2.0, True, "3", None, math.nan])
 def test_whole_refuses(value):
     with pytest.raises(InvalidInput, match=r"samples=.*whole number of at least 2"):
-        _validate.whole("samples", value, least=2)
+        _checks.whole("samples", value, least=2)
 
 
 def test_whole_accepts():
-    assert _validate.whole("samples", np.int32(7), least=2) == 7
+    assert _checks.whole("samples", np.int32(7), least=2) == 7
 
 
 @pytest.mark.parametrize("value", ["c", "", None, 1, ["a"]])
 def test_one_of_refuses(value):
     with pytest.raises(InvalidInput, match=r"mode=.*must be one of 'a', 'b'"):
-        _validate.one_of("mode", value, ("a", "b"))
+        _checks.one_of("mode", value, ("a", "b"))
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "1", True, None, 1e-320, 1e308])
 def test_regularization_refuses(value):
     with pytest.raises(InvalidInput, match="regularization="):
-        _validate.regularization(value)
+        _checks.regularization(value)
 
 
 GOOD = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -128,7 +128,7 @@ BAD_MATRICES = {
 @pytest.mark.parametrize(("value", "words"), BAD_MATRICES.values(), ids=BAD_MATRICES)
 def test_bad_matrices(value, words):
     with pytest.raises(InvalidInput, match=words) as caught:
-        _validate.matrix(value)
+        _checks.matrix(value)
     assert str(caught.value).startswith("X")
 
 
@@ -137,7 +137,7 @@ def test_an_error_never_shows_a_value():
     for spoiler in (math.nan, 1e300, "text", 1j, 2**70):
         rows = np.array([[secret, spoiler], [secret, secret]], dtype=object)
         with pytest.raises(InvalidInput) as caught:
-            _validate.matrix(rows)
+            _checks.matrix(rows)
         assert "1234567" not in str(caught.value)
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
@@ -172,7 +172,7 @@ GOOD_MATRICES = {
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("value", GOOD_MATRICES.values(), ids=GOOD_MATRICES)
 def test_good_matrices(value):
-    found = _validate.matrix(value)
+    found = _checks.matrix(value)
     np.testing.assert_array_equal(found, GOOD)
     assert type(found) is np.ndarray
     assert found.dtype == np.float64
@@ -180,22 +180,22 @@ def test_good_matrices(value):
 
 
 def test_no_copy_is_made_of_what_is_right_already():
-    assert np.shares_memory(_validate.matrix(GOOD), GOOD)
+    assert np.shares_memory(_checks.matrix(GOOD), GOOD)
 
 
 @pytest.mark.parametrize("value", [5e-324, -0.0, 2**53, -(2**53), 1e20, True])
 def test_odd_entries_that_work(value):
-    assert _validate.matrix([[value, 1], [1, 1]])[0, 0] == value
+    assert _checks.matrix([[value, 1], [1, 1]])[0, 0] == value
 
 
 def test_names_in_messages():
     with pytest.raises(InvalidInput, match=r"^candidates\[0\] holds NaN"):
-        _validate.matrix(_with(math.nan), name="candidates[0]")
+        _checks.matrix(_with(math.nan), name="candidates[0]")
 
 
 def test_vectors():
     for value in ([1, 2, 3], np.array([[1], [2], [3]]), pd.Series([1, 2, 3]), pl.Series([1, 2, 3])):
-        np.testing.assert_array_equal(_validate.vector(value, length=3), [1.0, 2.0, 3.0])
+        np.testing.assert_array_equal(_checks.vector(value, length=3), [1.0, 2.0, 3.0])
     for value, words in [
         ([1, 2], "one for each of 3"),
         (np.ones((3, 2)), "dimensions"),
@@ -205,4 +205,4 @@ def test_vectors():
         (np.ma.masked_array([1, 2, 3]), "masked"),
     ]:
         with pytest.raises(InvalidInput, match=words):
-            _validate.vector(value, length=3)
+            _checks.vector(value, length=3)

@@ -10,10 +10,10 @@ from sklearn.datasets import load_breast_cancer
 
 import expost
 from expost import PrivateLogisticRegression
-from expost._jobs import stream_profile
 from expost.attacks._quiet import without_warnings
-from expost.cli import main
+from expost.cli.main import main
 from expost.errors import PrivacyLeakWarning
+from expost.jobs import stream_profile
 
 RNG = np.random.default_rng(16)
 X = RNG.normal(size=(60, 3))

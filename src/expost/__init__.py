@@ -7,85 +7,86 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from expost._audit import audit, audit_arrays
-    from expost._audit_result import Audit
-    from expost._audit_sweep import AuditSweep, audit_sweep
-    from expost._blackbox import BlackBox
-    from expost._choice import EpsilonChoice
-    from expost._coverage import Coverage, empirical_coverage
-    from expost._defence import Defence, LogisticDefence
-    from expost._defence_table import DefenceTable
-    from expost._defences import compare_defences
-    from expost._epsilon import choose_epsilon
-    from expost._identifiability import identifiability
-    from expost._ledger import Ledger, list_release
-    from expost._neighbours import Neighbours, neighbours
-    from expost._privacy_profile import PrivacyProfile
-    from expost._profile import profile
-    from expost._profile_stream import profile_stream
-    from expost._publish import publish
-    from expost._published import PublishedReport
-    from expost._row_identifiability import RowIdentifiability
-    from expost._sampled import EstimatedLosses, SampledMechanism
-    from expost._selection import (
+    from expost.audits.audit import audit, audit_arrays
+    from expost.audits.result import Audit
+    from expost.audits.sweep import AuditSweep, audit_sweep
+    from expost.defences.compare import compare_defences
+    from expost.defences.defence import Defence, LogisticDefence
+    from expost.defences.table import DefenceTable
+    from expost.epsilon.black_box import BlackBox
+    from expost.epsilon.choice import EpsilonChoice
+    from expost.epsilon.choose import choose_epsilon
+    from expost.epsilon.sampled import EstimatedLosses, SampledMechanism
+    from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+    from expost.jobs.profile_stream import profile_stream
+    from expost.ledger import Ledger, list_release
+    from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
+    from expost.mechanisms.publishing import PublishingBudget
+    from expost.neighbouring.neighbours import Neighbours, neighbours
+    from expost.noise.coverage import Coverage, empirical_coverage
+    from expost.profiles.identifiability import identifiability
+    from expost.profiles.posterior import RowIdentifiability
+    from expost.profiles.profile import PrivacyProfile
+    from expost.profiles.streamed_result import StreamedProfile
+    from expost.profiles.verb import profile
+    from expost.publishing.publish import publish
+    from expost.publishing.report import PublishedReport
+    from expost.release import Release
+    from expost.risk.answer import Identifiability
+    from expost.selection.private import (
         SelectionCost,
         select_privately,
         selection_cost,
         selection_probabilities,
     )
-    from expost._streamed_result import StreamedProfile
-    from expost._tuning import SelectedRegularization, select_regularization
-    from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-    from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
-    from expost.mechanisms.publishing import PublishingBudget
-    from expost.risk.answer import Identifiability
+    from expost.selection.tuning import SelectedRegularization, select_regularization
     from expost.types import Audience, Neighbouring
 
 _CONTENTS = {
     "Audience": "types",
-    "Audit": "_audit_result",
-    "AuditSweep": "_audit_sweep",
-    "BlackBox": "_blackbox",
-    "Coverage": "_coverage",
-    "Defence": "_defence",
-    "DefenceTable": "_defence_table",
-    "EpsilonChoice": "_choice",
-    "EstimatedLosses": "_sampled",
+    "Audit": "audits.result",
+    "AuditSweep": "audits.sweep",
+    "BlackBox": "epsilon.black_box",
+    "Coverage": "noise.coverage",
+    "Defence": "defences.defence",
+    "DefenceTable": "defences.table",
+    "EpsilonChoice": "epsilon.choice",
+    "EstimatedLosses": "epsilon.sampled",
     "Identifiability": "risk.answer",
-    "Ledger": "_ledger",
-    "LogisticDefence": "_defence",
+    "Ledger": "ledger",
+    "LogisticDefence": "defences.defence",
     "Neighbouring": "types",
-    "Neighbours": "_neighbours",
+    "Neighbours": "neighbouring.neighbours",
     "ObjectivePerturbation": "mechanisms",
     "OutputPerturbation": "mechanisms",
-    "PrivacyProfile": "_privacy_profile",
+    "PrivacyProfile": "profiles.profile",
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
-    "PublishedReport": "_published",
+    "PublishedReport": "publishing.report",
     "PublishingBudget": "mechanisms.publishing",
-    "Release": "mechanisms",
-    "RowIdentifiability": "_row_identifiability",
-    "SampledMechanism": "_sampled",
-    "SelectedRegularization": "_tuning",
-    "SelectionCost": "_selection",
-    "StreamedProfile": "_streamed_result",
-    "audit": "_audit",
-    "audit_arrays": "_audit",
-    "audit_sweep": "_audit_sweep",
-    "choose_epsilon": "_epsilon",
-    "compare_defences": "_defences",
-    "empirical_coverage": "_coverage",
-    "identifiability": "_identifiability",
-    "list_release": "_ledger",
-    "neighbours": "_neighbours",
-    "profile": "_profile",
-    "profile_stream": "_profile_stream",
-    "publish": "_publish",
-    "select_privately": "_selection",
-    "select_regularization": "_tuning",
-    "selection_cost": "_selection",
-    "selection_probabilities": "_selection",
+    "Release": "release",
+    "RowIdentifiability": "profiles.posterior",
+    "SampledMechanism": "epsilon.sampled",
+    "SelectedRegularization": "selection.tuning",
+    "SelectionCost": "selection.private",
+    "StreamedProfile": "profiles.streamed_result",
+    "audit": "audits.audit",
+    "audit_arrays": "audits.audit",
+    "audit_sweep": "audits.sweep",
+    "choose_epsilon": "epsilon.choose",
+    "compare_defences": "defences.compare",
+    "empirical_coverage": "noise.coverage",
+    "identifiability": "profiles.identifiability",
+    "list_release": "ledger",
+    "neighbours": "neighbouring.neighbours",
+    "profile": "profiles.verb",
+    "profile_stream": "jobs.profile_stream",
+    "publish": "publishing.publish",
+    "select_privately": "selection.private",
+    "select_regularization": "selection.tuning",
+    "selection_cost": "selection.private",
+    "selection_probabilities": "selection.private",
 }
 _MODULES = (
     "accounting",

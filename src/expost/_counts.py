@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from expost import _validate
-from expost._rounding import interval_text
+from expost import _checks
 from expost.errors import InvalidInput
+from expost.rounding import interval_text
 from expost.types import FloatArray
 
 __all__ = ["Attack", "Share", "best_threshold", "lower_limit", "upper_limit"]
@@ -42,10 +42,10 @@ class Share:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        _validate.whole("trials", self.trials, least=1)
-        if not _validate.whole("hits", self.hits, least=0) <= self.trials:
+        _checks.whole("trials", self.trials, least=1)
+        if not _checks.whole("hits", self.hits, least=0) <= self.trials:
             raise InvalidInput(f"hits={self.hits}: must be at most trials={self.trials}.")
-        _validate.probability("confidence", self.confidence)
+        _checks.probability("confidence", self.confidence)
 
     @property
     def value(self) -> float:

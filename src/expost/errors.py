@@ -1,9 +1,11 @@
-"""Everything expost raises or warns with.
+"""Everything expost raises or warns with, and the import of optional dependencies.
 
 An error names the parameter, its value, the constraint and the remedy in one sentence, and
 never shows a row's values.
 """
 
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Self
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "ReleaseRefused",
     "SeededReleaseWarning",
     "WrongRows",
+    "require",
 ]
 
 
@@ -108,3 +111,13 @@ class ClippedRowsWarning(UserWarning):
 
 class BudgetWarning(UserWarning):
     """An estimator was copied to be fitted again: every fit spends its epsilon anew."""
+
+
+def require(module: str, *, caller: str, extra: str) -> ModuleType:
+    """Import ``module`` for ``caller``, or say which ``pip install`` brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{caller} needs {module}, which is not installed: pip install 'expost[{extra}]'."
+        ) from error

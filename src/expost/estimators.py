@@ -19,10 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from expost import _validate
-from expost._classes import class_codes, class_set
-from expost._labels import signs, two_classes
-from expost._warning import ALONE, warn
+from expost import _checks
 from expost.data import UnitBall
 from expost.errors import (
     BudgetWarning,
@@ -35,16 +32,18 @@ from expost.errors import (
     SeededReleaseWarning,
 )
 from expost.glm import Objective, Problem
+from expost.labels import class_codes, class_set, signs, two_classes
 from expost.losses import HuberHinge, Logistic, Loss, Squared
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
     OutputPerturbation,
-    Release,
     automatic_regularization,
 )
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
+from expost.notices import ALONE, warn
+from expost.release import Release
 from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 from expost.types import FloatArray
 
@@ -170,12 +169,12 @@ class _PrivateLinearModel(BaseEstimator):
 
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
-        _validate.one_of("mechanism", self.mechanism, ("output", "objective"))
+        _checks.one_of("mechanism", self.mechanism, ("output", "objective"))
         X, y = _plain(X, "X"), _plain(y, "y")
         with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
-        features, names = _validate.matrix(X), self._names()
+        features, names = _checks.matrix(X), self._names()
         read: list[str] = []
         clipped: list[str] = []
         target, classes, loss = self._targets(y, read, clipped)
@@ -204,8 +203,8 @@ class _PrivateLinearModel(BaseEstimator):
             return None
         if len(set(names)) < len(names):
             raise InvalidInput("X has duplicate column names: every name must be its own.")
-        if not all(map(_validate.is_text, names)):
-            raise InvalidInput(f"X: a column name {_validate.LONE}.")
+        if not all(map(_checks.is_text, names)):
+            raise InvalidInput(f"X: a column name {_checks.LONE}.")
         return tuple(names)
 
     def _ball(self, features: FloatArray, read: list[str]) -> UnitBall:
@@ -223,8 +222,8 @@ class _PrivateLinearModel(BaseEstimator):
         """How a model of so many rows and coefficients would be released."""
         delta = self.delta
         budget: dict[str, Any] = {
-            "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
-            "delta": None if delta is None else _validate.probability("delta", delta),
+            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
+            "delta": None if delta is None else _checks.probability("delta", delta),
             "noise": self.noise,
             "loss": loss,
             "rows": rows,
@@ -240,10 +239,10 @@ class _PrivateLinearModel(BaseEstimator):
         if publishing is not None and regularization == "for-publishing":
             regularization = regularization_for_publishing(publishing, **budget)
         elif isinstance(regularization, str):
-            _validate.one_of("regularization", regularization, ("auto", "for-publishing"))
+            _checks.one_of("regularization", regularization, ("auto", "for-publishing"))
             known = {name: value for name, value in budget.items() if name != "calibration"}
             regularization = automatic_regularization(**known)
-        budget["regularization"] = _validate.positive("regularization", regularization)
+        budget["regularization"] = _checks.positive("regularization", regularization)
         if self.mechanism == "output":
             return OutputPerturbation(**budget)
         how = ObjectivePerturbation(**budget)
@@ -285,7 +284,7 @@ class _PrivateLinearModel(BaseEstimator):
             return seed
         if isinstance(seed, np.random.RandomState):
             return np.random.default_rng(seed.randint(2**31, size=4))
-        return np.random.default_rng(_validate.whole("random_state", seed, least=0))
+        return np.random.default_rng(_checks.whole("random_state", seed, least=0))
 
     def _keep(self, release: Release) -> Self:
         self.release_ = release
@@ -304,7 +303,7 @@ class _PrivateLinearModel(BaseEstimator):
         with _refusals(X=X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         coef, intercept = self.release_.coefficients
-        scores: FloatArray = _validate.matrix(X, min_rows=1) @ coef.T + intercept
+        scores: FloatArray = _checks.matrix(X, min_rows=1) @ coef.T + intercept
         return scores
 
     def save(self, path: str | Path) -> Path:
@@ -541,7 +540,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
 
     def own_loss(self) -> Loss:
         """That of two classes."""
-        width = _validate.positive("huber_width", self.huber_width)
+        width = _checks.positive("huber_width", self.huber_width)
         if not width <= 1:
             raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
         return HuberHinge(width=width)
@@ -590,13 +589,13 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
     def _targets(
         self, y: Any, read: list[str], clipped: list[str]
     ) -> tuple[FloatArray, None, Loss]:
-        target = _validate.vector(y)
+        target = _checks.vector(y)
         if self.label_bound is None:
             read.append("label_bound (the largest label)")
             # Any positive bound serves labels that are all 0.
             bound = float(np.max(np.abs(target))) or 1.0
         else:
-            bound = _validate.positive("label_bound", self.label_bound)
+            bound = _checks.positive("label_bound", self.label_bound)
         beyond = int(np.count_nonzero(np.abs(target) > bound))
         if beyond:
             clipped.append(
@@ -660,7 +659,7 @@ def _plain(values: Any, name: str) -> Any:
     scikit-learn would drop the mask of a masked array without a word, and refuses ``np.matrix``.
     """
     known = isinstance(values, np.matrix | np.ma.MaskedArray) or scipy.sparse.issparse(values)
-    array = _validate.array(values, name) if known else values
+    array = _checks.array(values, name) if known else values
     return array[:, 0] if known and name == "y" and array.shape[1] == 1 else array
 
 
@@ -708,7 +707,7 @@ def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 (see above)
         if not isinstance(error, ValueError):
             for name, values in arrays.items():
-                _validate.array(values, name)
+                _checks.array(values, name)
         text = words or str(error)
         for start, rephrased in _REPHRASED.items():
             if text.startswith(start):

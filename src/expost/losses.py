@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 
 __all__ = ["HuberHinge", "Logistic", "Loss", "Squared", "make_loss"]
@@ -157,7 +157,7 @@ class HuberHinge:
     third_ratio: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
-        width = _validate.positive("width", self.width)
+        width = _checks.positive("width", self.width)
         if not width <= 1:
             raise InvalidInput(f"width={width!r}: must be at most 1.")
         object.__setattr__(self, "width", width)
@@ -228,7 +228,7 @@ class Squared:
     third_ratio: ClassVar[float | None] = 0.0
 
     def __post_init__(self) -> None:
-        bound = _validate.positive("label_bound", self.label_bound)
+        bound = _checks.positive("label_bound", self.label_bound)
         if not bound <= 1e100:
             raise InvalidInput(f"label_bound={bound!r}: must be at most 1e100; rescale the labels.")
         object.__setattr__(self, "label_bound", bound)
@@ -270,7 +270,7 @@ def make_loss(name: str | Loss, *, label_bound: float | None = None, width: floa
     """The loss that ``name`` names; ``label_bound`` is needed by the squared loss alone."""
     if isinstance(name, Logistic | HuberHinge | Squared):
         return name
-    match _validate.one_of("loss", name, ("logistic", "huber-hinge", "squared")):
+    match _checks.one_of("loss", name, ("logistic", "huber-hinge", "squared")):
         case "logistic":
             return Logistic()
         case "huber-hinge":

@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import (
     ROUNDOFF,
     UNDERFLOW,
@@ -123,7 +123,7 @@ class Softmax:
     third_ratio: ClassVar[float | None] = math.sqrt(2)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "classes", _validate.whole("classes", self.classes, least=2))
+        object.__setattr__(self, "classes", _checks.whole("classes", self.classes, least=2))
 
     def _residuals(self, z: Array, y: Array) -> Residuals:
         return Residuals.of(z, self._codes(z, y))

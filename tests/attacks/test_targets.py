@@ -25,7 +25,6 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost._warning import warn
 from expost.attacks import _answers, _rows
 from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import seeded
@@ -37,7 +36,8 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
-from expost.mechanisms import Release
+from expost.notices import warn
+from expost.release import Release
 
 ROWS = 120
 

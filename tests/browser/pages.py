@@ -7,8 +7,8 @@ from operator import or_
 from pathlib import Path
 
 import expost
-from expost._jobs.profile import ProfileJob, run
 from expost.datasets import load_adult
+from expost.jobs.profile import ProfileJob, run
 from expost.report import Summary, collect, render_html
 from program import people
 from report import summaries

@@ -14,10 +14,10 @@ from playwright.sync_api import expect
 import expost
 import expost.report as report
 from evidence import record
-from expost._choice import EpsilonChoice
-from expost._recommend import Recommendation
-from expost._sampled import SampledSweep
-from expost._sweep import BeliefBound
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.recommend import Recommendation
+from expost.epsilon.sampled import SampledSweep
+from expost.epsilon.sweep import BeliefBound
 from expost.errors import SeededReleaseWarning
 from expost.report.slider import SHARES
 from read_figures import read

@@ -26,10 +26,10 @@ from conformance.subjects import (
     Trial,
 )
 from expost import _numerics
-from expost._neighbours import neighbours_of
 from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWarning
 from expost.glm import Problem
 from expost.mechanisms import grid
+from expost.neighbouring.neighbours import neighbours_of
 from expost.types import FloatArray, Neighbouring
 
 RELATIONS = (REMOVE, ADD, REPLACE)

@@ -12,23 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import expost._neighbours
-import expost._profile
+import expost.neighbouring.neighbours
+import expost.profiles.verb
 from conformance.laws import every_law
 from conformance.subjects import PUBLISHED, SUBJECTS
 from expost import PrivateRidge
 from expost.data import UnitBall
 from expost.errors import WrongRows
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import (
-    ObjectivePerturbation,
-    OutputPerturbation,
-    Release,
-    Tangent,
-    tangent,
-)
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, tangent
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
+from expost.release import Release
 from expost.types import Neighbouring
 
 LAPLACE, GAUSSIAN = "output-laplace-logistic", "output-gaussian-logistic"
@@ -319,7 +314,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
-    neighbours_of = expost._neighbours.neighbours_of
+    neighbours_of = expost.neighbouring.neighbours.neighbours_of
 
     def changed(*args: Any, **kwargs: Any) -> Any:
         return change(neighbours_of(*args, **{**kwargs, **options}))
@@ -328,7 +323,7 @@ def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
 
 
 def _changed_rows(change: Callable[[Any], Any]) -> Any:
-    changes = expost._neighbours._changes
+    changes = expost.neighbouring.neighbours._changes
 
     def changed(*args: Any) -> Any:
         rows, found = changes(*args)
@@ -342,7 +337,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(change: Any) -> Any:
         return replace(change, curvature=change.curvature / change.norms)
 
-    patch.setattr(expost._neighbours, "_changes", _changed_rows(wrong))
+    patch.setattr(expost.neighbouring.neighbours, "_changes", _changed_rows(wrong))
 
 
 @mutant("the row that leaves kept in the Hessian", subject=LAPLACE, law="1 remove")
@@ -350,25 +345,27 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(change: Any) -> Any:
         return replace(change, curvature=0 * change.curvature)
 
-    patch.setattr(expost._neighbours, "_changes", _changed_rows(wrong))
+    patch.setattr(expost.neighbouring.neighbours, "_changes", _changed_rows(wrong))
 
 
 @mutant("the row that enters taken for one that leaves", subject=SQUARED, law="1 add")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        expost._neighbours, "_changes", _changed_rows(lambda change: replace(change, sign=-1))
+        expost.neighbouring.neighbours,
+        "_changes",
+        _changed_rows(lambda change: replace(change, sign=-1)),
     )
 
 
 @mutant("replace (by an empty row) for remove", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    changes = expost._neighbours._changes
+    changes = expost.neighbouring.neighbours._changes
 
     def wrong(problem: Any, *args: Any) -> Any:
         rows, found = changes(problem, *args)
         return max(rows, problem.rows), found
 
-    patch.setattr(expost._neighbours, "_changes", wrong)
+    patch.setattr(expost.neighbouring.neighbours, "_changes", wrong)
 
 
 @mutant("v/n for v/(n − 1)", subject=HUBER, law="1 remove")
@@ -379,24 +376,24 @@ def _(patch: pytest.MonkeyPatch) -> None:
         shifts = replace(near.shifts, constant=factor * near.shifts.constant, terms=terms)
         return replace(near, shifts=shifts, distance=factor * near.distance)
 
-    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost.neighbouring.neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("Λ dropped from v", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    expand = expost._neighbours.expand
+    expand = expost.neighbouring.neighbours.expand
 
     def wrong(*args: Any, **kwargs: Any) -> Any:
         right = expand(*args, **kwargs)
         return replace(right, pull=0 * right.pull)
 
-    patch.setattr(expost._neighbours, "expand", wrong)
+    patch.setattr(expost.neighbouring.neighbours, "expand", wrong)
 
 
 @mutant("the total penalty kept for Λ", subject=SQUARED, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
     wrong = _changed_neighbours(lambda near: near, keep_total_penalty=True)
-    patch.setattr(expost._neighbours, "neighbours_of", wrong)
+    patch.setattr(expost.neighbouring.neighbours, "neighbours_of", wrong)
 
 
 @mutant("the paper's 2R − A with Newton's certificate", subject=LAPLACE, law="1 remove")
@@ -404,7 +401,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(near: Any) -> Any:
         return replace(near, shifts=near.worst_case, distance=near.worst_case_distance)
 
-    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost.neighbouring.neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("the Huber hinge's curvature 1/h", subject=HUBER, law="1 remove")
@@ -429,7 +426,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(near: Any) -> Any:
         return replace(near, error_bound=0 * near.error_bound, base_error=0.0)
 
-    patch.setattr(expost._neighbours, "neighbours_of", _changed_neighbours(wrong))
+    patch.setattr(expost.neighbouring.neighbours, "neighbours_of", _changed_neighbours(wrong))
 
 
 @mutant("no widening for the grid (norm-Laplace)", subject=LAPLACE, law="7 cells")

@@ -18,14 +18,14 @@ import pytest
 import expost
 import streams
 from expost import profile_stream
-from expost._jobs.profile import run
-from expost._streamed import StreamedProblem
 from expost.data import Encoding, UnitBall, dask_rows, open_table
 from expost.data.stream import RowStream
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
+from expost.jobs.profile import run
 from expost.losses import Logistic, Squared
+from expost.neighbouring.streamed import StreamedProblem
 from test_streamed import table
 
 ROWS, SIZE = 700, 64

@@ -17,7 +17,7 @@ import pytest
 from distributed.comm import CommClosedError
 
 import expost
-from expost.cli import main
+from expost.cli.main import main
 from expost.engine import dask as dask_module
 from expost.engine import engine_of
 from expost.engine._machine import machine, versions

@@ -8,10 +8,10 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from expost._streamed import streamed_curvature
-from expost._streamed_losses import block_losses
 from expost.engine import engine_of
 from expost.glm import minimise
+from expost.neighbouring.streamed import streamed_curvature
+from expost.profiles.streamed_losses import block_losses
 from test_streamed import opened, released, streamed, table
 
 # Blocks that neither row groups nor files fit, in two items.

@@ -37,8 +37,8 @@ def _import_everything() -> None:
     import matplotlib.pyplot
 
     from expost import _cli_app  # noqa: F401 (what a process would begin with)
-    from expost._jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.data import readers, stream
+    from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.report.html import environment
 
     templates = environment()
@@ -64,7 +64,7 @@ def _become(asked: dict[str, Any]) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (asked["limit"], asked["limit"]))
         os.chdir(asked["cwd"])
         sys.argv = ["expost", *asked["argv"]]
-        from expost.cli import main
+        from expost.cli.main import main
 
         try:
             # A shell lets what it runs in the background not hear of Ctrl-C.

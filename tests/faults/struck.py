@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from expost import PrivateLogisticRegression
-from expost._directory import RUN
-from expost._jobs.output import MANIFEST, begun, check_place
-from expost._ledger import NAME, Ledger
-from expost._published import PublishedReport
-from expost._store import PartStore
 from expost.data import Encoding, open_table
 from expost.errors import InvalidInput
-from expost.mechanisms import Release
+from expost.files.directory import RUN
+from expost.files.parts import PartStore
+from expost.jobs.output import MANIFEST, begun, check_place
+from expost.ledger import NAME, Ledger
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 
 ROWS = 1_500
 # Nothing is waited for longer than this.

@@ -23,10 +23,10 @@ import pytest
 
 import expost
 from evidence import record
-from expost._directory import RUN
-from expost._jobs.output import MANIFEST, RELEASES, RESULTS
-from expost._ledger import NAME, Ledger
 from expost.data import Encoding
+from expost.files.directory import RUN
+from expost.jobs.output import MANIFEST, RELEASES, RESULTS
+from expost.ledger import NAME, Ledger
 from faults.struck import GIVEN, SPENDS, Nursery
 
 SEED = 20261117
@@ -221,7 +221,7 @@ def test_a_run_folder_is_made_for_its_owner_alone(case, tmp_path, monkeypatch):
         modes.extend(path.stat().st_mode & 0o777 for path in (out / RUN, out / RUN / "drafts"))
         raise KeyboardInterrupt
 
-    from expost._jobs import profile
+    from expost.jobs import profile
 
     monkeypatch.setattr(profile, "_summary", look)
     old = os.umask(0)
@@ -537,9 +537,9 @@ def test_a_model_that_the_ledger_lists_is_not_drawn_again_whatever_the_folder_sa
 
 
 def test_neither_a_query_nor_a_password_is_kept(tmp_path):
-    from expost._jobs.profile import ProfileJob
-    from expost._jobs.streaming import task_of
     from expost.data import Query
+    from expost.jobs.profile import ProfileJob
+    from expost.jobs.streaming import task_of
 
     secret, statement = "hunter2", "SELECT * FROM people WHERE diagnosis = 'kanarie'"
     url = f"postgresql://reader:{secret}@db.example/people"
@@ -734,8 +734,8 @@ def test_a_forged_part_is_one_sentence(case, begun, tmp_path, forgery):
 
 
 def test_a_page_does_not_take_the_place_of_a_profile_that_came_first(tmp_path):
-    from expost._jobs.workspace import held
     from expost.errors import InvalidInput
+    from expost.jobs.workspace import held
 
     out = tmp_path / "o"
     out.mkdir()
@@ -745,9 +745,9 @@ def test_a_page_does_not_take_the_place_of_a_profile_that_came_first(tmp_path):
 
 
 def test_a_folder_that_is_replaced_while_a_command_works_is_not_written_to(tmp_path):
-    from expost._files import write_bytes
-    from expost._jobs.workspace import held
     from expost.errors import InvalidInput
+    from expost.files.atomic import write_bytes
+    from expost.jobs.workspace import held
     from expost.types import Audience
 
     out, victim = tmp_path / "o", tmp_path / "victim"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from evidence import record
-from expost._ledger import NAME, Ledger
 from expost.errors import InvalidInput
+from expost.ledger import NAME, Ledger
 from faults.nursery import BLOCK
 from faults.struck import OUT, ROWS, Undisturbed, contents, leftovers, looked_at, other_bytes
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from evidence import record
-from expost._streamed import streamed_curvature
-from expost._streamed_losses import block_losses
 from expost.engine import engine_of
 from expost.errors import ExpostError
 from expost.glm import minimise
+from expost.neighbouring.streamed import streamed_curvature
+from expost.profiles.streamed_losses import block_losses
 from test_streamed import released, streamed, table
 
 ROWS, SIZE = 1_000, 96

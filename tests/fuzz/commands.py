@@ -12,12 +12,12 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from expost import cli
-from expost._directory import RUN
-from expost._jobs.output import MANIFEST
-from expost._ledger import Ledger
+from expost.cli.main import main
 from expost.errors import ExpostError
-from expost.mechanisms import Release
+from expost.files.directory import RUN
+from expost.jobs.output import MANIFEST
+from expost.ledger import Ledger
+from expost.release import Release
 from expost.report import parse_json
 from program import people, text
 
@@ -56,7 +56,7 @@ def run(command: Command) -> None:
         contextlib.redirect_stderr(err),
     ):
         try:
-            cli.main()
+            main.main()
         except SystemExit as left:
             code = left.code
     said = err.getvalue()

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 import expost
-from expost._files import read_json
-from expost._ledger import Ledger, entries_of
-from expost._ledger_entry import Entry
-from expost._published import PublishedReport
-from expost._store import PartStore
 from expost.attacks.arrays import read_arrays as read_attack
 from expost.data import Encoding, open_table
 from expost.data._reading import Given
 from expost.errors import InvalidInput
-from expost.mechanisms import Release
+from expost.files.atomic import read_json
+from expost.files.parts import PartStore
+from expost.ledger import Ledger, entries_of
+from expost.ledger_entries import Entry
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.report import parse_json, render_json
 from expost.types import Audience
 from program import people

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from expost._jobs import pages, report
 from expost.data import _csv, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.jobs import pages, report
 from expost.mechanisms import release
-from expost.mechanisms.release import Release
+from expost.release import Release
 
 from . import harness, long_run
 from .commands import check_nothing_partial, check_whole

@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import norm
 
 import expost
-from expost._neighbours import neighbours_of
 from expost.errors import InvalidInput
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
 from expost.mechanisms.combined import _one_gaussian, check_distinct, combine
+from expost.neighbouring.neighbours import neighbours_of
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.risk import GaussianNoise
 from expost.risk.composition import Composition

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, multivariate_normal, norm
 
-from expost._transcript import individual_epsilon, transcript_profile
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
 from expost.mechanisms.hidden_coin import drawn_losses, hidden_term, unseen_interval, unseen_mean
+from expost.profiles.transcript import individual_epsilon, transcript_profile
 from expost.risk import GaussianNoise
 from expost.types import Neighbouring
 

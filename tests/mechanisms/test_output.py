@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import expost
-from expost._neighbours import neighbours_of
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.glm import Minimiser, Problem, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation, automatic_regularization
+from expost.neighbouring.neighbours import neighbours_of
 from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Neighbouring

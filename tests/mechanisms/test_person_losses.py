@@ -11,7 +11,6 @@ import pytest
 from mpmath import mp
 from scipy.special import ndtr
 
-from expost._persons import read_groups
 from expost.accounting import gaussian_delta
 from expost.glm import minimise
 from expost.losses import HuberHinge, Logistic, Squared
@@ -19,6 +18,7 @@ from expost.mechanisms import OutputPerturbation
 from expost.mechanisms.group_promise import group_guarantee, group_worst_case
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, typical_exposures
+from expost.neighbouring.persons import read_groups
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Neighbouring
 from mechanisms.test_tangent import (
@@ -133,8 +133,8 @@ def test_order_does_not_matter_and_blocks_neither(monkeypatch):
     same = [other.names.index(name) for name in persons.names]
     assert same != sorted(same)
     assert turned.loss[same] == pytest.approx(found.loss, abs=1e-12)
-    monkeypatch.setattr("expost._removed._ENTRIES", 20)
-    monkeypatch.setattr("expost._removed._CHUNK", 4)
+    monkeypatch.setattr("expost.neighbouring.removed._ENTRIES", 20)
+    monkeypatch.setattr("expost.neighbouring.removed._CHUNK", 4)
     again = person_losses(tangent_of(how, X, y, theta), persons)
     assert again.loss == pytest.approx(found.loss, abs=1e-12)
 

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from expost._persons import read_groups
 from expost.mechanisms.group_promise import group_worst_case
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
+from expost.neighbouring.persons import read_groups
 from expost.types import Neighbouring
 from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
 
@@ -74,8 +74,8 @@ def test_blocks_and_one_row_each(monkeypatch):
     assert plain.loss.tobytes() == tangent.row_losses().loss.tobytes()
     persons = read_groups(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
     whole = person_losses(tangent, persons)
-    monkeypatch.setattr("expost._removed._ENTRIES", 20)
-    monkeypatch.setattr("expost._removed._CHUNK", 3)
+    monkeypatch.setattr("expost.neighbouring.removed._ENTRIES", 20)
+    monkeypatch.setattr("expost.neighbouring.removed._CHUNK", 3)
     parts = person_losses(tangent, persons)
     assert parts.loss == pytest.approx(whole.loss, abs=1e-12)
 

@@ -25,7 +25,8 @@ from expost.errors import (
     SeededReleaseWarning,
 )
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import OutputPerturbation, Release
+from expost.mechanisms import OutputPerturbation
+from expost.release import Release
 from expost.types import Audience
 
 RNG = np.random.default_rng(0)

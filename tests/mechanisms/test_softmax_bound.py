@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from expost import PrivateLogisticRegression, profile
-from expost._publish import publish
-from expost._published import PublishedReport
 from expost.data import UnitBall
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_bound import SoftmaxBound, volume_bound
+from expost.publishing.publish import publish
+from expost.publishing.report import PublishedReport
 from expost.softmax import Residuals, Softmax, SoftmaxProblem
 from expost.types import Neighbouring
 

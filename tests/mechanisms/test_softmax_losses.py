@@ -27,10 +27,11 @@ from expost.errors import (
     SeededReleaseWarning,
     WrongRows,
 )
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Release
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.mechanisms.publishing import PublishingBudget
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import softmax_minimisers, typical_softmax_exposures
+from expost.release import Release
 from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
 from expost.types import Audience, Neighbouring
 

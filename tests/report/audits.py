@@ -4,11 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from expost._audit_result import Audit, Exposures
-from expost._disparity import disparity
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import figures
 from expost.attacks.told_apart import told_apart
+from expost.audits.disparity import disparity
+from expost.audits.result import Audit, Exposures
 from expost.risk import EpsilonDelta
 
 KINDS = ("promised", "memorised", "refuted", "nothing", "bare", "one attack")

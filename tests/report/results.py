@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 
 import expost
-from expost._audit_sweep import AuditSweep
-from expost._comparison import Comparison
 from expost._counts import Share
-from expost._defence_table import Cell, DefenceRow, DefenceTable
-from expost._jobs.profile import ProfileJob, run
-from expost._jobs.streaming import Streaming
-from expost._ledger import Entry, Ledger
-from expost._transcript import individual_epsilon
-from expost._tuning import select_regularization
 from expost.attacks.roc import roc
 from expost.attacks.snapshots import Snapshots, accuracy_by_epochs
+from expost.audits.sweep import AuditSweep
+from expost.defences.table import Cell, DefenceRow, DefenceTable
 from expost.errors import SeededReleaseWarning
+from expost.jobs.profile import ProfileJob, run
+from expost.jobs.streaming import Streaming
+from expost.ledger import Entry, Ledger
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
+from expost.profiles.transcript import individual_epsilon
+from expost.publishing.compare import Comparison
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise, compare_compositions
+from expost.selection.tuning import select_regularization
 
 from .audits import audited, bound
 from .conftest import HOSTILE, fitted, synthetic

@@ -5,8 +5,8 @@ import pytest
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
-from expost._audit_sweep import AuditSweep
 from expost.attacks.snapshots import EpochTable, ObservedEpochs
+from expost.audits.sweep import AuditSweep
 from expost.errors import InvalidInput
 from expost.report import collect_audit
 from expost.report.audit_displays import EpochsDisplay, ExposureDisplay, RocDisplay

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from expost._disparity import disparity
 from expost.attacks.roc import figures
+from expost.audits.disparity import disparity
 from expost.report import Choice, Origin, collect, render_html, render_json, render_markdown
 from expost.report.audit_chart import roc_chart, roc_floor, scatter_chart, stepped
 

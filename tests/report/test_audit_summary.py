@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from expost._audit_result import WARNING
 from expost.attacks.roc import figures
+from expost.audits.result import WARNING
 from expost.report import collect, collect_audit, render_json, render_markdown
 from expost.report.audit_answer import Finding, finding, is_spread
 from expost.report.audit_words import is_white_box, words

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from expost._audit_sweep import AuditSweep
 from expost.attacks.roc import auc, figures
+from expost.audits.sweep import AuditSweep
 from expost.report import collect, parse_json, render_html, render_json, render_markdown
 from expost.report.audits_chart import audit_panels
 from expost.types import Audience

@@ -11,10 +11,10 @@ import pytest
 
 import expost
 from expost import PrivacyProfile
-from expost._row_identifiability import RowIdentifiability
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.noise import GaussianLaw
+from expost.profiles.posterior import RowIdentifiability
 from expost.report import (
     collect,
     collect_beliefs,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost._sweep import OutputSweep
+from expost.epsilon.sweep import OutputSweep
 from expost.report import (
     Choice,
     Origin,
@@ -280,7 +280,7 @@ def test_the_answer_says_whether_less_would_do():
     mean = np.full(len(epsilons), 0.8)
     mean[4] = 0.7
     said = utility_at(8, mean, 0.05, 0.5, 0.8)
-    start = expost._rounding.rounded_down(float(epsilons[5]))
+    start = expost.rounding.rounded_down(float(epsilons[5]))
     assert f"down to ε = {start:.3g} it is the same" in said
     mean[7] = 0.7
     assert "down to" not in utility_at(8, mean, 0.05, 0.5, 0.8)

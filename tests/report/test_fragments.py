@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from expost._display import Displayed
 from expost.errors import InvalidInput
 from expost.report.card import MOST_LINES, Card, from_lines
 from expost.report.fragments import fragment
 from expost.report.html import style_sheet
 from expost.report.plots import audience_of
 from expost.report.wording import figure
+from expost.results import Displayed
 from expost.types import Audience
 
 from .conftest import HOSTILE

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from expost import PrivacyProfile
-from expost._groups import group_exposure
+from expost.groups.exposure import group_exposure
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, Choice, Origin, collect, collect_profile, render_html
 from expost.report.chart import profile_chart

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expost._jobs.report import ReportJob, run
 from expost.errors import ExpostError, InvalidInput
+from expost.jobs.report import ReportJob, run
 from expost.report import Summary, parse_json, render_json
 from expost.types import Audience
 

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 import expost
-from expost._sweep import BeliefBound
+from expost.epsilon.sweep import BeliefBound
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.report import (
     Choice,

@@ -10,12 +10,12 @@ import pytest
 
 import expost
 from expost import PrivacyProfile
-from expost._rounding import rounded_up
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, collect, render_html, render_json, render_markdown
 from expost.report.chart import profile_chart
 from expost.report.displays import ProfileDisplay
+from expost.rounding import rounded_up
 from expost.types import Audience, Neighbouring
 
 from .conftest import HOSTILE, noiseless, synthetic

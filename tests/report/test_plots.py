@@ -16,7 +16,6 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 
 import expost
-from expost._display import Displayed
 from expost.errors import InvalidInput
 from expost.report.cards import CARDS, TORCH_CARDS
 from expost.report.display import (
@@ -33,6 +32,7 @@ from expost.report.display import (
 from expost.report.fragments import PARTS
 from expost.report.html import style_sheet
 from expost.report.plots import PLOTS, TORCH_PLOTS, audience_of
+from expost.results import Displayed
 from expost.types import Audience
 
 from .results import RESULTS
@@ -344,8 +344,8 @@ def test_matplotlib_is_imported_only_when_drawing_and_pyplot_never():
     script = """
 import pkgutil, sys
 from importlib import import_module
-import expost, expost._jobs, expost.report, expost.reproduce
-for package in (expost.report, expost._jobs, expost.reproduce):
+import expost, expost.jobs, expost.report, expost.reproduce
+for package in (expost.report, expost.jobs, expost.reproduce):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         import_module(module.name)
 result = expost.selection_cost([1.0, 2.0], 1.0, 1.0)

@@ -13,9 +13,9 @@ import pytest
 
 import expost
 from expost import PrivateLogisticRegression, PrivateRidge, publish
-from expost._published import PublishedReport
 from expost.data import Encoding, open_table
 from expost.mechanisms.publishing import PublishingBudget
+from expost.publishing.report import PublishedReport
 from expost.report import (
     collect,
     collect_published,

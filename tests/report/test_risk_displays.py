@@ -9,8 +9,8 @@ import pytest
 from matplotlib import image, rcParams
 from matplotlib.figure import Figure
 
-from expost._identifiability import identifiability
 from expost.errors import InvalidInput
+from expost.profiles.identifiability import identifiability
 from expost.report.risk_displays import RiskDisplay
 from expost.risk.curves import risk_curves
 from expost.types import Audience

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import expost
-from expost._choice import EpsilonChoice
-from expost._recommend import Recommendation
-from expost._sampled import SampledSweep
-from expost._sweep import BeliefBound
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.recommend import Recommendation
+from expost.epsilon.sampled import SampledSweep
+from expost.epsilon.sweep import BeliefBound
 from expost.errors import InvalidInput
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 import expost
-from expost._transcript import individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
+from expost.profiles.transcript import individual_epsilon, transcript_profile
 from expost.report import (
     collect,
     collect_training,

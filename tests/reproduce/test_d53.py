@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import evidence
-from expost._cli_app import app
+from expost.cli.app import app
 from expost.errors import InvalidInput, MissingExtra
 from expost.reproduce import (
     d53,

@@ -13,8 +13,8 @@ import pytest
 
 import evidence
 from expost import datasets
-from expost._files import write_bytes
 from expost.errors import InvalidInput
+from expost.files.atomic import write_bytes
 from expost.reproduce import leblond, reproduction
 from expost.reproduce.claims import Check, Claim, Verdict
 from expost.reproduce.exhibits import Exhibit, Table

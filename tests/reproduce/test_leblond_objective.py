@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from expost._sweep import Pair
+from expost.epsilon.sweep import Pair
 from expost.noise import NormLaplace
 from expost.reproduce import points
 from expost.reproduce.claims import Verdict

@@ -10,8 +10,8 @@ from torch import nn
 
 import expost.torch
 from evidence import record
-from expost._defence import Defence, LogisticDefence
-from expost._defences import compare_defences
+from expost.defences.compare import compare_defences
+from expost.defences.defence import Defence, LogisticDefence
 from expost.errors import ConvergenceError, InvalidInput
 from expost.torch import AdversarialDefence, DPSGDDefence, Perceptron, adversarial_regularization
 from expost.torch._adversarial import KNOWS_NOTHING, InferenceModel

@@ -6,11 +6,11 @@ import torch
 
 import expost.torch
 from dpsgd.tracked import HOOKS, Run
-from expost._display import Displayed
 from expost.attacks.snapshots import accuracy_by_epochs
 from expost.errors import SeededReleaseWarning
 from expost.report.fragments import fragment
 from expost.report.plots import TORCH_PLOTS
+from expost.results import Displayed
 from expost.types import Audience
 
 pytestmark = pytest.mark.filterwarnings(HOOKS)

@@ -15,9 +15,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from dpsgd.tracked import CLIP, HOOKS, SIGMA, Run
-from expost._rounding import upper_text
 from expost.errors import ConvergenceError, InvalidInput
 from expost.risk import DPSGD
+from expost.rounding import upper_text
 from expost.torch._train import prepare
 
 pytestmark = pytest.mark.filterwarnings(HOOKS)

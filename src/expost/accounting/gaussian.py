@@ -17,7 +17,7 @@ import dp_accounting
 import numpy as np
 from scipy.special import erfcx, ndtr, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import bracket_root, gauss_legendre
 from expost.errors import ConvergenceError, InvalidInput
 from expost.types import FloatArray
@@ -38,9 +38,9 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     holds for what is returned, which is at most 1e-5 of itself too large
     (usually 1e-11).
     """
-    epsilon = _validate.positive("epsilon", epsilon)
-    delta = _validate.probability("delta", delta)
-    sensitivity = _validate.positive("sensitivity", sensitivity)
+    epsilon = _checks.positive("epsilon", epsilon)
+    delta = _checks.probability("delta", delta)
+    sensitivity = _checks.positive("sensitivity", sensitivity)
     extreme = ConvergenceError(
         f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
         f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
@@ -121,7 +121,7 @@ def _erfcx_drop(middle: FloatArray, half: FloatArray) -> FloatArray:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε ≥ 0 with δ(ε, μ) ≤ ``delta``, rounded up; infinite for μ = ∞."""
     mu = _extended("mu", mu)
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     if mu >= _HUGE_MU:
         return math.inf
     target = delta / (1 + _DELTA_ERROR)
@@ -142,7 +142,7 @@ def gaussian_epsilon_below(mu: FloatArray, delta: float) -> FloatArray:
     For every entry of ``mu``; 0 where even ε → 0 needs a smaller μ, infinite for μ = ∞.
     """
     mu = np.asarray(mu, dtype=np.float64)
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     if not np.all(mu >= 0):
         raise InvalidInput("mu: must hold numbers of at least 0.")
     target = delta * (1 + _DELTA_ERROR)
@@ -167,4 +167,4 @@ def _epsilon_bracket(mu: FloatArray, target: float) -> tuple[FloatArray, FloatAr
 
 def _extended(name: str, value: float) -> float:
     """``value`` as a number in [0, ∞]."""
-    return 0.0 if value == 0 else _validate.positive(name, value, finite=False)
+    return 0.0 if value == 0 else _checks.positive(name, value, finite=False)

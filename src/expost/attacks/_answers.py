@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _validate
-from expost._labels import _vector
+from expost import _checks
 from expost.attacks import _rows, signals
 from expost.attacks.evidence import Confidences
 from expost.errors import InvalidInput
+from expost.labels import _vector
 
 __all__ = ["Labels", "Signals"]
 
@@ -55,13 +55,13 @@ class Labels:
     @classmethod
     def of_numbers(cls, y: Any) -> "Labels":
         """Of a regression."""
-        spread = float(np.std(_validate.vector(y)))
+        spread = float(np.std(_checks.vector(y)))
         return cls(classes=None, scale=spread if spread > 0 else 1.0)
 
     def numbers(self, y: Any) -> NDArray[np.int32]:
         """(n,) the place of each label among the classes; zeros for a regression."""
         if self.classes is None:
-            return np.zeros(len(_validate.vector(y)), dtype=np.int32)
+            return np.zeros(len(_checks.vector(y)), dtype=np.int32)
         values = _plain(y)
         _same_type(values, self.classes)
         places = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
@@ -88,7 +88,7 @@ class Labels:
 
     def of_predictions(self, predict: Callable[[Any], Any], X: Any, y: Any, name: str) -> Signals:
         """Of a regression."""
-        X, labels = _rows.whole(X), _validate.vector(y)
+        X, labels = _rows.whole(X), _checks.vector(y)
         _check_length(X, len(labels))
         found = signals.confidence_of_squares(predict(X), labels, self.scale, name=name)
         return Signals(confidence=found, views=np.empty((len(found), 0), dtype=np.float32))

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._files import BROKEN_NPZ, read_json, write_json, write_with
 from expost.errors import InvalidInput
+from expost.files.atomic import BROKEN_NPZ, read_json, write_json, write_with
 from expost.types import Audience
 
 __all__ = ["Checkpoint"]

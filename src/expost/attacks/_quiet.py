@@ -11,8 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from expost import _processes
-from expost._warning import ignored
+from expost.engine import processes
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
@@ -21,6 +20,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
+from expost.notices import ignored
 
 __all__ = ["one_thread", "without_warnings"]
 
@@ -67,7 +67,7 @@ class _Shared:
 @contextmanager
 def _single() -> Iterator[None]:
     """Sums of more threads round differently, and workers would take each other's cores."""
-    with threadpool_limits(limits=1), _processes.one_thread():
+    with threadpool_limits(limits=1), processes.one_thread():
         yield
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 
 __all__ = ["blocks", "count", "stacked", "take", "whole"]
@@ -19,7 +19,7 @@ def whole(X: Any, *, name: str = "X") -> Any:
     if isinstance(X, np.ma.MaskedArray):
         raise InvalidInput(f"{name}: is a masked array; fill or drop what is masked.")
     if isinstance(X, list | tuple):
-        X = _validate.array(X, name)
+        X = _checks.array(X, name)
     if not hasattr(X, "shape") or not len(X.shape) >= 1 or not X.shape[0] >= 1:
         raise InvalidInput(f"{name}: must be rows, an array or a frame, and at least one.")
     return X.tocsr() if _is_sparse(X) else X

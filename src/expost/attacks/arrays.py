@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._files import BROKEN_NPZ
 from expost.attacks import signals
 from expost.attacks._answers import Labels
 from expost.attacks.evidence import LARGEST, Confidences, Evidence, Flags
 from expost.data import Table, open_table
 from expost.errors import InvalidInput
+from expost.files.atomic import BROKEN_NPZ
 
 __all__ = ["Arrays", "arrays_of", "read_arrays"]
 

@@ -38,7 +38,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import scipy.linalg
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import row_blocks
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
@@ -89,7 +89,7 @@ class DenseGradients:
     vectors: FloatArray
 
     def __post_init__(self) -> None:
-        vectors = _validate.matrix(self.vectors, name="vectors", min_rows=1)
+        vectors = _checks.matrix(self.vectors, name="vectors", min_rows=1)
         object.__setattr__(self, "vectors", vectors)
 
     @property
@@ -149,10 +149,10 @@ def update_ratio(
                 part that does not depend on s, g·(S − m) − ½∥g∥².
     """
     size = gradients.dimension
-    seen = _validate.vector(update, name="update", length=size)
+    seen = _checks.vector(update, name="update", length=size)
     if others is not None:
-        seen = seen - _validate.vector(others, name="others", length=size)
-    variance = 1.0 if scale is None else _validate.positive("scale", scale) ** 2
+        seen = seen - _checks.vector(others, name="others", length=size)
+    variance = 1.0 if scale is None else _checks.positive("scale", scale) ** 2
     return _finite((gradients.along(seen) - gradients.squares() / 2) / variance)
 
 
@@ -180,16 +180,16 @@ def gradient_ratio(
     ``most_rows``       of the population, from which C is estimated; ḡ is that of all. None: eight
                         a coordinate, 512 at least and ``MOST_ROWS`` at most.
     """
-    n = _validate.whole("members", members, least=1)
+    n = _checks.whole("members", members, least=1)
     if not 0 <= noise_variance < np.inf:
         raise InvalidInput(f"noise_variance={noise_variance!r}: must be a finite number ≥ 0.")
     size = gradients.dimension
-    known = np.zeros(size) if total is None else _validate.vector(total, name="total", length=size)
-    inside = n if within is None else _validate.whole("within", within, least=0)
+    known = np.zeros(size) if total is None else _checks.vector(total, name="total", length=size)
+    inside = n if within is None else _checks.whole("within", within, least=0)
     centre, reference = _centre(gradients, population, inside, known / n)
     grown = n * (1 + n / reference.rows)
     most = min(MOST_ROWS, max(512, 8 * size)) if most_rows is None else most_rows
-    if reference.rows > _validate.whole("most_rows", most, least=2):
+    if reference.rows > _checks.whole("most_rows", most, least=2):
         # Spread over all of them: files are often sorted.
         places = np.linspace(0, reference.rows - 1, most).astype(np.int64)
         reference = reference.take(places)

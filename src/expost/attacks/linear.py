@@ -26,15 +26,14 @@ from sklearn.linear_model import (
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from expost import _validate
-from expost._classes import class_codes
-from expost._labels import signs
+from expost import _checks
 from expost._numerics import row_blocks
 from expost.attacks.gradients import gradient_norm, gradient_ratio
 from expost.errors import InvalidInput
+from expost.labels import class_codes, signs
 from expost.losses import Logistic, Loss, Squared
-from expost.mechanisms.release import Release
 from expost.noise import Gaussian, NormLaplace
+from expost.release import Release
 from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, IntArray
 
@@ -79,17 +78,17 @@ class LinearGradients:
         ``regularization``  Λ and ``members`` n of the averaged objective that θ minimises, where
                             that is known.
         """
-        features = _validate.matrix(X, min_rows=1)
-        target = _validate.vector(targets, name="targets", length=len(features))
-        found = _validate.vector(theta, name="theta")
+        features = _checks.matrix(X, min_rows=1)
+        target = _checks.vector(targets, name="targets", length=len(features))
+        found = _checks.vector(theta, name="theta")
         if len(found) % features.shape[1]:
             raise InvalidInput(
                 f"theta: must hold a number for each of {features.shape[1]} columns."
             )
         total = None
         if regularization is not None:
-            n = _validate.whole("members", members, least=1)
-            total = -n * _validate.regularization(regularization) * found
+            n = _checks.whole("members", members, least=1)
+            total = -n * _checks.regularization(regularization) * found
         predictors = features @ found.reshape(-1, features.shape[1]).T
         z = predictors if isinstance(loss, Softmax) else predictors[:, 0]
         return cls(features=features, residuals=_columns(loss.slope(z, target)), total=total)
@@ -205,7 +204,7 @@ def linear_gradients(model: Any, X: Any, y: Any) -> LinearGradients | None:
         return rows.result(slope(rows.predictors, target))
     if isinstance(model, Ridge | LinearRegression):
         rows = _fitted(model, X)
-        target = _validate.matrix(_columns(np.asarray(y)), name="y", min_rows=1)
+        target = _checks.matrix(_columns(np.asarray(y)), name="y", min_rows=1)
         if target.shape != rows.predictors.shape:
             raise InvalidInput(f"y: must have {rows.predictors.shape[1]} value(s) for each row.")
         return rows.result(_squared_slope(rows.predictors, target))
@@ -281,7 +280,7 @@ class _Fitted:
 def _fitted(model: Any, X: Any) -> _Fitted:
     if not hasattr(model, "coef_"):
         raise InvalidInput(f"model: {type(model).__name__} is not fitted; call its fit first.")
-    features = _validate.matrix(X, min_rows=1)
+    features = _checks.matrix(X, min_rows=1)
     weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if features.shape[1] != weights.shape[1]:
         raise InvalidInput(

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma, polygamma
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import bracket_root, row_blocks
 from expost.attacks.evidence import Confidences, Evidence, Flags
 from expost.errors import InvalidInput
@@ -68,7 +68,7 @@ class LiraOnline:
     estimates: str = "moderated"
 
     def __post_init__(self) -> None:
-        _validate.one_of("estimates", self.estimates, _ESTIMATES)
+        _checks.one_of("estimates", self.estimates, _ESTIMATES)
 
     @property
     def name(self) -> str:
@@ -117,7 +117,7 @@ class LiraOffline:
     estimates: str = "moderated"
 
     def __post_init__(self) -> None:
-        _validate.one_of("estimates", self.estimates, _ESTIMATES)
+        _checks.one_of("estimates", self.estimates, _ESTIMATES)
 
     @property
     def name(self) -> str:

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._counts import lower_limit
-from expost._display import Displayed
-from expost._rounding import lower_text, upper_text
 from expost.attacks.evidence import Confidences, Flags
 from expost.errors import InvalidInput
+from expost.results import Displayed
 from expost.risk import epsilon_from_mu
+from expost.rounding import lower_text, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["LEAST_MODELS", "LowerBound", "epsilon_lower_bound", "epsilon_of_mu"]
@@ -188,7 +188,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 def checked(delta: float, confidence: float, gaussian: bool) -> tuple[float, float]:
     """δ and the confidence, within what the theorems allow."""
-    confidence = _validate.probability("confidence", confidence)
+    confidence = _checks.probability("confidence", confidence)
     if not confidence >= 0.5:
         raise InvalidInput(f"confidence={confidence!r}: must be at least 0.5, as in the theorems.")
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:

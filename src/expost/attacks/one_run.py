@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betainc, expit, gammaln, ndtr, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import bracket_root
 from expost.attacks.evidence import Flags
 from expost.attacks.lower_bounds import LowerBound, checked, epsilon_of_mu
@@ -97,7 +97,7 @@ def epsilon_lower_bound(
             f"coins={coins!r}: rows of one model bound ε only where a fair coin of its own decided"
             " about each; pass coins=True if so, else use expost.attacks.lower_bounds."
         )
-    miss = (1 - confidence) / len(_SHARES) / _validate.whole("chosen_from", chosen_from, least=1)
+    miss = (1 - confidence) / len(_SHARES) / _checks.whole("chosen_from", chosen_from, least=1)
     tried = _guess(scores, truth, random_state)
     epsilon, best = _most_refuted(tried, delta, miss, gaussian)
     perfect = [guesses._replace(right=guesses.guesses) for guesses in tried]

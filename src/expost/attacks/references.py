@@ -24,7 +24,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _validate
+from expost import _checks
 from expost.attacks import _rows, signals
 from expost.attacks._checkpoint import Checkpoint
 from expost.attacks._fingerprint import fingerprint
@@ -118,10 +118,10 @@ def train_references(
         shadows: references whose views are kept.
         most_memory: bytes of φ past which it lies in a temporary file.
     """
-    m = _validate.whole("models", models, least=2)
-    share = _validate.probability("share", share)
-    kept = min(_validate.whole("shadows", shadows, least=0), m)
-    seed = None if random_state is None else _validate.whole("random_state", random_state, least=0)
+    m = _checks.whole("models", models, least=2)
+    share = _checks.probability("share", share)
+    kept = min(_checks.whole("shadows", shadows, least=0), m)
+    seed = None if random_state is None else _checks.whole("random_state", random_state, least=0)
     if workers is not None:
         _check_workers(workers)
     if not target.can_train:

@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 from scipy.stats import rankdata
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import row_blocks
 from expost.attacks.evidence import Confidences, Evidence, Flags
 from expost.attacks.thresholds import share_at_most
@@ -58,7 +58,7 @@ class RmiaOnline:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        _validate.positive("gamma", self.gamma)
+        _checks.positive("gamma", self.gamma)
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class RmiaOffline:
     a: float | None = None
 
     def __post_init__(self) -> None:
-        _validate.positive("gamma", self.gamma)
+        _checks.positive("gamma", self.gamma)
         if self.a is not None and not 0 <= self.a <= 1:
             raise InvalidInput(f"a={self.a!r}: must lie within 0 and 1, or be None to be chosen.")
 

@@ -20,13 +20,13 @@ import numpy as np
 from scipy.special import betainc
 from scipy.stats import binom
 
-from expost import _validate
+from expost import _checks
 from expost._counts import lower_limit, upper_limit
-from expost._display import Displayed
 from expost._numerics import bracket_root
-from expost._rounding import interval_text
 from expost.attacks.evidence import Flags
 from expost.errors import InvalidInput
+from expost.results import Displayed
+from expost.rounding import interval_text
 from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["AttackFigures", "Interval", "Roc", "auc", "figures", "roc", "threshold_at", "tpr_at"]
@@ -49,7 +49,7 @@ class Interval:
             raise InvalidInput(
                 f"low={self.low!r}, value={self.value!r}, high={self.high!r}: must be in order."
             )
-        _validate.probability("confidence", self.confidence)
+        _checks.probability("confidence", self.confidence)
 
     def __str__(self) -> str:
         return interval_text(self.value, self.low, self.high, 3)
@@ -145,7 +145,7 @@ def figures(
 ) -> AttackFigures:
     """All figures of an attack; ``random_state`` says which rows choose the threshold."""
     scores, truth = checked_scores(scores, truth)
-    confidence = _validate.probability("confidence", confidence)
+    confidence = _checks.probability("confidence", confidence)
     advantage = _advantage(scores, truth, confidence, random_state)
     return AttackFigures(
         auc=auc(scores, truth, confidence=confidence),
@@ -180,7 +180,7 @@ def auc(scores: Any, truth: Any, *, confidence: float = 0.95) -> Interval:
     1.5 times as wide as DeLong's, which is only asymptotic and has no width at all at A = 1.
     """
     scores, truth = checked_scores(scores, truth)
-    miss = (1 - _validate.probability("confidence", confidence)) / 2
+    miss = (1 - _checks.probability("confidence", confidence)) / 2
     _, true, false = _counted(scores, truth)
     fewer = int(min(true[-1], false[-1]))
     # Twice the number of right pairs is a whole number: nothing is rounded before the division.
@@ -227,7 +227,7 @@ def _tail(mean: float, terms: int, total: float, places: FloatArray) -> float:
 def threshold_at(scores: Any, truth: Any, rate: float) -> float:
     """The least t with at most the share ``rate`` of the others above it; −∞ if all may be."""
     scores, truth = checked_scores(scores, truth)
-    return _threshold(_falling(scores[~truth]), _validate.probability("rate", rate))
+    return _threshold(_falling(scores[~truth]), _checks.probability("rate", rate))
 
 
 def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) -> Interval:
@@ -240,8 +240,8 @@ def tpr_at(scores: Any, truth: Any, rate: float, *, confidence: float = 0.95) ->
     0 with fewer than some four times 1/rate others: so few do not show how rare a false hit is.
     """
     scores, truth = checked_scores(scores, truth)
-    rate = _validate.probability("rate", rate)
-    miss = (1 - _validate.probability("confidence", confidence)) / 4
+    rate = _checks.probability("rate", rate)
+    miss = (1 - _checks.probability("confidence", confidence)) / 4
     members, others = scores[truth], _falling(scores[~truth])
     count = len(members)
     least, most = (int(binom.ppf(share, len(others), rate)) for share in (miss, 1 - miss))
@@ -331,7 +331,7 @@ def _best_threshold(scores: FloatArray, truth: Flags) -> float:
 
 
 def checked_scores(scores: Any, truth: Any) -> tuple[FloatArray, Flags]:
-    scores = _validate.vector(scores, name="scores")
+    scores = _checks.vector(scores, name="scores")
     truth = np.asarray(truth)
     if truth.dtype != np.bool_ or truth.shape != scores.shape:
         raise InvalidInput(

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import row_blocks
-from expost._warning import ALONE
 from expost.attacks._quiet import one_thread
 from expost.attacks.evidence import Confidences, Evidence
 from expost.errors import InvalidInput
+from expost.notices import ALONE
 from expost.types import FloatArray, IntArray
 
 __all__ = ["Shadow"]
@@ -43,8 +43,8 @@ class Shadow:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _validate.whole("trees", self.trees, least=1)
-        _validate.whole("seed", self.seed, least=0)
+        _checks.whole("trees", self.trees, least=1)
+        _checks.whole("seed", self.seed, least=0)
 
     @property
     def name(self) -> str:

@@ -35,12 +35,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from expost import _validate
-from expost._display import Displayed
+from expost import _checks
 from expost._numerics import row_blocks
 from expost.attacks.evidence import LARGEST, Confidences, Flags
 from expost.attacks.roc import AttackFigures, figures
 from expost.errors import InvalidInput
+from expost.results import Displayed
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -279,7 +279,7 @@ def accuracy_by_epochs(
     if not len(sets):
         raise InvalidInput("sets: must name at least one set of epochs.")
     possible = _possible(snapshots)
-    chosen = _validate.one_of("score", score or possible[0], possible)
+    chosen = _checks.one_of("score", score or possible[0], possible)
     lines = []
     for epochs in sets:
         seen = snapshots.at(epochs)

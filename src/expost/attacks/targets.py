@@ -32,7 +32,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
-from expost import _validate
+from expost import _checks
 from expost.attacks import _rows, signals
 from expost.attacks._answers import Labels, Signals
 from expost.attacks._fingerprint import fingerprint, without_addresses
@@ -40,8 +40,9 @@ from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import prototype, seeded
 from expost.errors import ExpostError, InvalidInput
 from expost.glm import minimise
-from expost.mechanisms import Mechanism, OutputPerturbation, Release
+from expost.mechanisms import Mechanism, OutputPerturbation
 from expost.mechanisms.output import TOLERANCE
+from expost.release import Release
 from expost.softmax import SoftmaxProblem, two_classes_only
 from expost.types import FloatArray
 
@@ -224,7 +225,7 @@ class ReleaseTarget:
                 f" {', '.join(expected)}."
             )
         coef, intercept = self.release.coefficients
-        rows = _validate.matrix(X, min_rows=1)
+        rows = _checks.matrix(X, min_rows=1)
         if rows.shape[1] != coef.shape[-1]:
             raise InvalidInput(
                 f"X has {rows.shape[1]} columns: the model was made with {coef.shape[-1]}."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _validate
+from expost import _checks
 from expost.attacks.evidence import Evidence
 from expost.types import FloatArray
 
@@ -124,7 +124,7 @@ class Population:
     least: int = 50
 
     def __post_init__(self) -> None:
-        _validate.whole("least", self.least, least=1)
+        _checks.whole("least", self.least, least=1)
 
     @property
     def name(self) -> str:

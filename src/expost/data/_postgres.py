@@ -15,11 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from expost._optional import require
 from expost.data._query import Query
 from expost.data._raw import typed
 from expost.data._snapshot import Selected, cell, check_columns, wrapped
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, require
 
 __all__ = ["PostgresSnapshot"]
 

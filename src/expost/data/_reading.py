@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from expost._warning import warn
 from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.sources import Column, Kind, Table
 from expost.data.unit_ball import UnitBall
 from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.notices import warn
 from expost.types import FloatArray
 
 __all__ = ["Columns", "Given", "read_columns", "read_target"]

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost._optional import require
 from expost.data._duck import Relation
 from expost.data._entries import Mark, NumericEntry, Target, two_classes
 from expost.data._raw import Origin, RawColumn, check_names, plain, typed
@@ -26,7 +25,7 @@ from expost.data.readers import Block, spans, typed_cells
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
 from expost.engine.dask import computing
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, require
 
 __all__ = ["DaskFeed", "DaskReader", "array_encoding", "array_table", "frame_origin"]
 

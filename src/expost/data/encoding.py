@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _files
 from expost.data import _entries, _reading
 from expost.data._entries import Entry, Mark, Target
 from expost.data.sources import Kind, Table, open_table
 from expost.errors import InvalidInput
+from expost.files import atomic
 from expost.types import Audience, FloatArray
 
 __all__ = ["Encoded", "Encoding"]
@@ -136,7 +136,7 @@ class Encoding:
                 "yes"]}, "data_norm": 5}, any of these; or the path of either.
         """
         if isinstance(given, str | Path):
-            given = _files.read_json(Path(given))
+            given = atomic.read_json(Path(given))
         if isinstance(given, Mapping) and "format" in given:
             given = cls.from_json(given)
         if isinstance(given, Encoding):
@@ -232,12 +232,12 @@ class Encoding:
 
     def save(self, path: str | Path) -> Path:
         """Write ``encoding.json``, whole or not at all; for the owner alone if read from data."""
-        return _files.write_json(path, self.audience, self.to_json())
+        return atomic.write_json(path, self.audience, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "Encoding":
         """The encoding that :meth:`save` wrote; anything else raises :class:`InvalidInput`."""
-        value = _files.read_json(path)
+        value = atomic.read_json(path)
         try:
             return cls.from_json(value)
         except InvalidInput as error:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from expost import _validate
+from expost import _checks
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
 from expost.data._kinds import Column, Kind, Look
@@ -89,7 +89,7 @@ class Table:
 
         ``columns`` names those wanted, the id column perhaps among them; all if None.
         """
-        size = _validate.whole("size", size, least=1)
+        size = _checks.whole("size", size, least=1)
         if columns is None:
             columns = (*self.names, *([] if self.id_column is None else [self.id_column]))
         wanted = list(columns)
@@ -179,7 +179,7 @@ def open_table(
     """
     tokens = _tokens(missing)
     if delimiter is not None:
-        _validate.one_of("delimiter", delimiter, DELIMITERS)
+        _checks.one_of("delimiter", delimiter, DELIMITERS)
     origin = raw(query_of(source, query, id_column), delimiter=delimiter)
     label = origin.relation.label
     names = [column.name for column in origin.columns]
@@ -191,7 +191,7 @@ def open_table(
         if name not in names:
             raise absent(name, label, names)
     for kind in known.values():
-        _validate.one_of("kinds", kind, ("numeric", "text"))
+        _checks.one_of("kinds", kind, ("numeric", "text"))
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
     features = [name for name in names if name in set(wanted) and name != id_column]

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _validate
-from expost._content import LEAF
+from expost import _checks
 from expost.data.encoding import Encoded, Encoding
 from expost.data.readers import Reader, reader_of
 from expost.data.sources import Table
 from expost.data.unit_ball import UnitBall
 from expost.errors import InvalidInput
+from expost.files.digest import LEAF
 from expost.types import FloatArray
 
 __all__ = ["RowStream", "StreamBlock", "block_rows"]
@@ -79,7 +79,7 @@ class RowStream:
         key = table.id_column
         wanted = [*encoding.kinds, *([] if key is None else [key])]
         width = len(encoding.feature_names) + ball.fit_intercept
-        size = block_rows(width) if size is None else _validate.whole("size", size, least=1)
+        size = block_rows(width) if size is None else _checks.whole("size", size, least=1)
         if size > _BLOCK_ROWS:
             # What is proved of sums counts on it.
             raise InvalidInput(f"size={size}: a block has at most {_BLOCK_ROWS} rows.")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import ROUNDOFF, row_blocks
 from expost.errors import InvalidInput
 from expost.types import FloatArray
@@ -47,14 +47,14 @@ class UnitBall:
     intercept_scaling: float = 0.1
 
     def __post_init__(self) -> None:
-        norm = _validate.positive("data_norm", self.data_norm)
+        norm = _checks.positive("data_norm", self.data_norm)
         if not norm >= _SMALLEST_NORM:
             raise InvalidInput(
                 f"data_norm={norm!r}: must be at least {_SMALLEST_NORM:g}; rescale the features."
             )
         if not isinstance(self.fit_intercept, bool):
             raise InvalidInput(f"fit_intercept={self.fit_intercept!r}: must be True or False.")
-        scaling = _validate.probability("intercept_scaling", self.intercept_scaling)
+        scaling = _checks.probability("intercept_scaling", self.intercept_scaling)
         object.__setattr__(self, "data_norm", norm)
         object.__setattr__(self, "intercept_scaling", scaling)
 
@@ -64,7 +64,7 @@ class UnitBall:
         A NaN, an infinity or an entry past 1e150 raises before anything is clipped: NaN would
         pass through a clip.
         """
-        features = _validate.matrix(X, min_rows=1)
+        features = _checks.matrix(X, min_rows=1)
         count, width = features.shape
         factor, constant = self._factors(width)
         rows = np.empty((count, width + self.fit_intercept))
@@ -114,7 +114,7 @@ class UnitBall:
 
         1 if every row is 0. Read from the data, so not private: the caller says so.
         """
-        features = _validate.matrix(X, min_rows=1)
+        features = _checks.matrix(X, min_rows=1)
         largest = 0.0
         for block in row_blocks(*features.shape):
             peak, _, length = _polar(features[block])

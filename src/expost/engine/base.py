@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 
 __all__ = ["Engine", "engine_of"]
@@ -76,6 +76,6 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
 
 def _count(name: str, text: str) -> int:
     try:
-        return _validate.whole("engine", int(text), least=1)
+        return _checks.whole("engine", int(text), least=1)
     except ValueError:
         raise InvalidInput(f"engine={name!r}: must end in a number of workers.") from None

@@ -16,11 +16,10 @@ from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from expost._optional import require
-from expost._processes import available
 from expost.engine._machine import PACKAGES, check_machines, check_versions, machine
 from expost.engine._threads import one_blas_thread
-from expost.errors import ExpostError, InvalidInput
+from expost.engine.processes import available
+from expost.errors import ExpostError, InvalidInput, require
 
 __all__ = ["DaskEngine", "computing", "dask_engine"]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TypeVar
 
-from expost._processes import available
 from expost.engine._threads import one_blas_thread
+from expost.engine.processes import available
 
 __all__ = ["LocalEngine", "local_engine"]
 

@@ -1,9 +1,9 @@
 """How θ is released, and what each release gives away."""
 
+from expost.mechanisms.base import Mechanism
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation, automatic_regularization
-from expost.mechanisms.release import Mechanism, Release
 from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.tangent import Tangent
 
@@ -12,7 +12,6 @@ __all__ = [
     "Mechanism",
     "ObjectivePerturbation",
     "OutputPerturbation",
-    "Release",
     "RowLosses",
     "Tangent",
     "automatic_regularization",

@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost import _validate
-from expost._display import Displayed
+from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.hidden_coin import (
@@ -42,6 +41,7 @@ from expost.mechanisms.hidden_coin import (
 )
 from expost.mechanisms.row_losses import RowLosses
 from expost.noise import GaussianLaw
+from expost.results import Displayed
 from expost.risk import GaussianNoise, Guarantee
 from expost.risk.dpsgd import DPSGD
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
@@ -96,18 +96,18 @@ class SGDMechanism:
     norm_budget: float | None = None
 
     def __post_init__(self) -> None:
-        _validate.whole("rows", self.rows, least=1)
-        _validate.positive("noise_multiplier", self.noise_multiplier)
-        _validate.positive("clip", self.clip)
+        _checks.whole("rows", self.rows, least=1)
+        _checks.positive("noise_multiplier", self.noise_multiplier)
+        _checks.positive("clip", self.clip)
         if self.sampling_rate != 1:
-            _validate.probability("sampling_rate", self.sampling_rate)
+            _checks.probability("sampling_rate", self.sampling_rate)
         object.__setattr__(self, "relation", Neighbouring.parse(self.relation))
         if self.relation is Neighbouring.ADD:
             raise InvalidInput(
                 "relation='add': losses are those of rows in the run; use 'remove' or 'replace'."
             )
         if self.norm_budget is not None:
-            _validate.positive("norm_budget", self.norm_budget)
+            _checks.positive("norm_budget", self.norm_budget)
             if self.sampling_rate != 1 or self.relation is not Neighbouring.REMOVE:
                 raise InvalidInput(
                     f"norm_budget={self.norm_budget!r}: a filter needs the full batch and"
@@ -126,7 +126,7 @@ class SGDMechanism:
 
     def guarantee(self, steps: int) -> Guarantee:
         """The worst case of so many steps, any row, any data, batches hidden by sampling."""
-        steps = _validate.whole("steps", steps, least=1)
+        steps = _checks.whole("steps", steps, least=1)
         if self.sampling_rate == 1:
             return self.unsampled(math.sqrt(steps) / self.noise_multiplier, steps)
         return self.sampled(self.noise_scale, steps)
@@ -312,7 +312,7 @@ class Transcript(Displayed):
         law takes them all for as long as clipping allows, which bounds every run. For a hidden
         coin losses are drawn, at gradients of the mean length; a row replaced has no law.
         """
-        delta = _validate.probability("delta", delta)
+        delta = _checks.probability("delta", delta)
         low, high = self.interval()
         known = self.adversary is Adversary.KNOWN_BATCHES
         drawn = not known and self.mechanism.relation is Neighbouring.REMOVE
@@ -440,4 +440,4 @@ def _with_error(
 
 
 def _variance(scale: float) -> float:
-    return _validate.positive("scale", scale) ** 2
+    return _checks.positive("scale", scale) ** 2

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from expost import _validate
+from expost import _checks
 from expost.types import FloatArray, IntArray
 
 __all__ = ["UNSEEN_FAILS", "drawn_losses", "hidden_term", "unseen_interval", "unseen_mean"]
@@ -37,7 +37,7 @@ def hidden_term(exponent: Any, rate: float) -> FloatArray:
     a = np.asarray(exponent, dtype=np.float64)
     if rate == 1:
         return a
-    rate = _validate.probability("rate", rate)
+    rate = _checks.probability("rate", rate)
     near = np.log1p(rate * np.expm1(np.clip(a, -1.0, 1.0)))
     far = np.logaddexp(math.log1p(-rate), math.log(rate) + a)
     return np.where(np.abs(a) <= 1, near, far)

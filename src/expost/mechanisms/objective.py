@@ -55,7 +55,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
@@ -95,16 +95,16 @@ class ObjectivePerturbation:
     kind = "objective"
 
     def __post_init__(self) -> None:
-        _validate.one_of("noise", self.noise, NOISES)
-        _validate.one_of("calibration", self.calibration, CALIBRATIONS)
+        _checks.one_of("noise", self.noise, NOISES)
+        _checks.one_of("calibration", self.calibration, CALIBRATIONS)
         plain = {
-            "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _validate.regularization(self.regularization),
-            "rows": _validate.whole("rows", self.rows, least=2),
-            "dimension": _validate.whole("dimension", self.dimension, least=1),
+            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
+            "regularization": _checks.regularization(self.regularization),
+            "rows": _checks.whole("rows", self.rows, least=2),
+            "dimension": _checks.whole("dimension", self.dimension, least=1),
         }
         if self.delta is not None:
-            plain["delta"] = _validate.probability("delta", self.delta)
+            plain["delta"] = _checks.probability("delta", self.delta)
         if not self.epsilon >= 1e-50:
             raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
         for name, value in plain.items():

@@ -31,15 +31,15 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import ROUNDOFF
-from expost._shifts import Shifts
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser
 from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
+from expost.neighbouring.shifts import Shifts
 from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 from expost.types import FloatArray, Neighbouring
@@ -60,7 +60,7 @@ _LARGEST_GAUSSIAN = 1e12
 
 
 class Moved(Protocol):
-    """How far some rows move the minimiser: :class:`~expost._neighbours.Neighbours`, or a block."""
+    """How far some rows move the minimiser."""
 
     @property
     def base(self) -> FloatArray:
@@ -102,16 +102,16 @@ class OutputPerturbation:
     kind = "output"
 
     def __post_init__(self) -> None:
-        _validate.one_of("noise", self.noise, NOISES)
+        _checks.one_of("noise", self.noise, NOISES)
         # Kept as plain numbers: they are written to model.json.
         plain = {
-            "epsilon": _validate.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _validate.regularization(self.regularization),
-            "rows": _validate.whole("rows", self.rows, least=2),
-            "dimension": _validate.whole("dimension", self.dimension, least=1),
+            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
+            "regularization": _checks.regularization(self.regularization),
+            "rows": _checks.whole("rows", self.rows, least=2),
+            "dimension": _checks.whole("dimension", self.dimension, least=1),
         }
         if self.delta is not None:
-            plain["delta"] = _validate.probability("delta", self.delta)
+            plain["delta"] = _checks.probability("delta", self.delta)
         if not self.epsilon >= 1e-50:
             raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
         for name, value in plain.items():

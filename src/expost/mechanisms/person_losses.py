@@ -3,14 +3,14 @@
 import numpy as np
 
 from expost._numerics import ROUNDOFF
-from expost._persons import Persons
-from expost._removed import persons_at_once
 from expost.mechanisms.group_promise import group_guarantee, group_worst_case
 from expost.mechanisms.person_rows import PersonRows
 from expost.mechanisms.person_softmax import SoftmaxPersonRows
 from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.tangent import Tangent
+from expost.neighbouring.persons import Persons
+from expost.neighbouring.removed import persons_at_once
 from expost.types import Neighbouring
 
 __all__ = ["person_losses"]

@@ -25,8 +25,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, gamma, row_norms
-from expost._removed import chunks, terms
 from expost.mechanisms.tangent import Tangent, uncertain_rows
+from expost.neighbouring.removed import chunks, terms
 from expost.types import FloatArray, IntArray
 
 __all__ = ["PersonRows", "log_volume"]

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.linalg
 
 from expost._numerics import gamma, row_norms
-from expost._removed import chunks, terms
 from expost.mechanisms.person_rows import log_volume
 from expost.mechanisms.softmax import SoftmaxTangent
+from expost.neighbouring.removed import chunks, terms
 from expost.softmax import Residuals
 from expost.types import FloatArray, IntArray
 

@@ -33,9 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
-from expost._rounding import lower_text, upper_text
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import RowBlock
@@ -45,6 +44,7 @@ from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, goe_largest_eigenvalue_quantile
 from expost.risk import GaussianNoise
+from expost.rounding import lower_text, upper_text
 from expost.types import FloatArray
 
 __all__ = [
@@ -85,9 +85,9 @@ class PublishingBudget:
 
     def __post_init__(self) -> None:
         for name in ("epsilon_gradient", "epsilon_hessian"):
-            object.__setattr__(self, name, _validate.positive(name, getattr(self, name)))
+            object.__setattr__(self, name, _checks.positive(name, getattr(self, name)))
         for name in ("delta", "failure_probability"):
-            object.__setattr__(self, name, _validate.probability(name, getattr(self, name)))
+            object.__setattr__(self, name, _checks.probability(name, getattr(self, name)))
 
     def hessian_scale(self, loss: Loss, rows: int) -> float:
         """σ₃, by the analytic Gaussian mechanism at the sensitivity c/√2."""

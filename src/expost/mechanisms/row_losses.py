@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._display import Displayed
 from expost.noise import LossLaw
+from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray, Neighbouring
 

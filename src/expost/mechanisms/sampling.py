@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from expost._persons import Persons
-from expost._rounding import upper_text
 from expost.glm import Minimiser, Problem, minimise
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.tangent import Tangent
+from expost.neighbouring.persons import Persons
+from expost.rounding import upper_text
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["ObjectiveSampler", "drawn_losses", "perturbed_minimisers", "typical_exposures"]

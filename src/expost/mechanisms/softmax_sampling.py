@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import scipy.linalg
 
-from expost._persons import Persons
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.softmax import SoftmaxTangent
+from expost.neighbouring.persons import Persons
 from expost.softmax import Residuals, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray, Neighbouring
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 
-from expost import _validate
+from expost import _checks
 from expost.noise import _secure
 from expost.noise._ball import Radial, ball_probability
 from expost.noise._checks import nonnegative, points, spread, triple
@@ -30,17 +30,17 @@ class Gaussian:
     dimension: int
 
     def __post_init__(self) -> None:
-        _validate.positive("scale", self.scale)
-        _validate.whole("dimension", self.dimension, least=1)
+        _checks.positive("scale", self.scale)
+        _checks.whole("dimension", self.dimension, least=1)
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` draws (size, d) for simulation."""
-        _validate.whole("size", size, least=0)
+        _checks.whole("size", size, least=0)
         return self.scale * rng.standard_normal((size, self.dimension))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
         """One draw (d,), or (size, d), from the CSPRNG."""
-        count = 1 if size is None else _validate.whole("size", size, least=0)
+        count = 1 if size is None else _checks.whole("size", size, least=0)
         draws = self.scale * _secure.normals((count, self.dimension))
         return draws[0] if size is None else draws
 
@@ -54,7 +54,7 @@ class Gaussian:
     def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
         """P(∥b − p∥ ≤ radius): the non-central χ² distribution, by quadrature over ∥b∥."""
         offset = nonnegative("offset_norm", offset_norm)
-        _validate.positive("radius", radius)
+        _checks.positive("radius", radius)
         half = 0.5 * self.dimension
         radial = Radial(
             dimension=self.dimension,
@@ -74,7 +74,7 @@ class Gaussian:
 
     def norm_exceeded_with(self, probability: float) -> float:
         """The norm that ∥b∥ exceeds with ``probability``."""
-        survival = _validate.probability("probability", probability)
+        survival = _checks.probability("probability", probability)
         return self.scale * float(np.sqrt(2 * gammainccinv(0.5 * self.dimension, survival)))
 
     def loss(self, noise: Any, shift: Any) -> FloatArray:

@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfc, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import bracket_root
 from expost.errors import ConvergenceError, InvalidInput
 from expost.types import FloatArray, IntArray
@@ -69,8 +69,8 @@ def goe_largest_eigenvalue_quantile(p: float, d: int, *, upper: bool = False) ->
     hundred times what was measured against an independent computation in 300 and more digits
     (docs/evidence/goe.json), not the result of interval arithmetic.
     """
-    level = _validate.probability("p", p)
-    dimension = _validate.whole("d", d, least=1)
+    level = _checks.probability("p", p)
+    dimension = _checks.whole("d", d, least=1)
     if not isinstance(upper, bool | np.bool_):
         raise InvalidInput(f"upper={upper!r}: must be True or False.")
     tail = level if upper else 1 - level

@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import erf, logit, ndtr, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import row_blocks
 from expost.noise._angle import FoldedAngle
 from expost.noise._checks import levels, nonnegative, numbers
@@ -102,7 +102,7 @@ class NormLaplaceLaw:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "separation", nonnegative("separation", self.separation))
-        _validate.whole("dimension", self.dimension, least=1)
+        _checks.whole("dimension", self.dimension, least=1)
 
     def density(self, loss: Any) -> FloatArray:
         """Density of ℓ at ``loss``; d = 1: without the atoms at ±t."""
@@ -137,7 +137,7 @@ class NormLaplaceLaw:
 
     def expected_belief(self, prior: float = 0.5) -> FloatArray:
         """E[sigmoid(logit(prior) + ℓ)]."""
-        prior = _validate.probability("prior", prior)
+        prior = _checks.probability("prior", prior)
         turn = abs(float(logit(prior)))
 
         def believe(separation: FloatArray) -> FloatArray:
@@ -290,7 +290,7 @@ class GaussianLaw:
 
     def expected_belief(self, prior: float = 0.5) -> FloatArray:
         """E[sigmoid(logit(prior) + ℓ)], by quadrature over a = ∣ℓ∣."""
-        prior = _validate.probability("prior", prior)
+        prior = _checks.probability("prior", prior)
         turn = abs(float(logit(prior)))
 
         def believe(mu: FloatArray) -> FloatArray:

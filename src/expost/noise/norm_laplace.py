@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 
-from expost import _validate
+from expost import _checks
 from expost.noise import _secure
 from expost.noise._ball import Radial, ball_probability
 from expost.noise._checks import nonnegative, points, spread, triple
@@ -31,18 +31,18 @@ class NormLaplace:
     dimension: int
 
     def __post_init__(self) -> None:
-        _validate.positive("rate", self.rate)
-        _validate.whole("dimension", self.dimension, least=1)
+        _checks.positive("rate", self.rate)
+        _checks.whole("dimension", self.dimension, least=1)
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` draws (size, d) for simulation."""
-        _validate.whole("size", size, least=0)
+        _checks.whole("size", size, least=0)
         norm = rng.standard_gamma(self.dimension, size)
         return self._assemble(norm, rng.standard_normal((size, self.dimension)))
 
     def sample_secure(self, size: int | None = None) -> FloatArray:
         """One draw (d,), or (size, d), from the CSPRNG; Gamma(d) as a sum of d exponentials."""
-        count = 1 if size is None else _validate.whole("size", size, least=0)
+        count = 1 if size is None else _checks.whole("size", size, least=0)
         shape = (count, self.dimension)
         draws = self._assemble(_secure.exponentials(shape).sum(axis=1), _secure.normals(shape))
         return draws[0] if size is None else draws
@@ -63,7 +63,7 @@ class NormLaplace:
     def coverage(self, offset_norm: Any, radius: float) -> FloatArray:
         """P(∥b − p∥ ≤ radius), by quadrature over ∥b∥."""
         offset = nonnegative("offset_norm", offset_norm)
-        _validate.positive("radius", radius)
+        _checks.positive("radius", radius)
         d = self.dimension
         radial = Radial(
             dimension=d,
@@ -81,7 +81,7 @@ class NormLaplace:
 
     def norm_exceeded_with(self, probability: float) -> float:
         """The norm that ∥b∥ exceeds with ``probability``."""
-        survival = _validate.probability("probability", probability)
+        survival = _checks.probability("probability", probability)
         return float(gammainccinv(self.dimension, survival)) / self.rate
 
     def loss(self, noise: Any, shift: Any) -> FloatArray:

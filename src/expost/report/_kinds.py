@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from expost._columns import printable
 from expost.errors import ExpostError
+from expost.groups.columns import printable
 from expost.report.docstrings import described
 
 __all__ = [

@@ -16,9 +16,9 @@ from enum import Enum
 
 import numpy as np
 
-from expost._audit_result import Audit
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval, auc, tpr_at
+from expost.audits.result import Audit
 from expost.report.audit_words import is_white_box
 from expost.report.parts import Headline, one_line
 from expost.report.wording import count, interval, number, number_down, number_up, percent, symbols

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.stats import rankdata
 
-from expost._audit_result import WARNING, Audit
 from expost._counts import Share
-from expost._disparity import Disparity
 from expost.attacks.roc import Interval, Roc
+from expost.audits.disparity import Disparity
+from expost.audits.result import WARNING, Audit
 from expost.report.audit_answer import audit_headline, audit_questions, is_spread
 from expost.report.audit_part import (
     AttackLine,

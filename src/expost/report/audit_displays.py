@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from expost._audit_result import Audit
 from expost.attacks.snapshots import EpochTable
+from expost.audits.result import Audit
 from expost.errors import InvalidInput
 from expost.report.audit_chart import roc_floor
 from expost.report.audit_collect import collect_audit

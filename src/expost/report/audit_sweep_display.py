@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from expost._audit_sweep import AuditSweep
+from expost.audits.sweep import AuditSweep
 from expost.report.display import BLUE, GREY, INK, ORANGE, PanelsDisplay
 from expost.types import Audience, FloatArray
 

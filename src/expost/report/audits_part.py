@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from expost._audit_result import WARNING, Audit
-from expost._audit_sweep import AuditSweep
 from expost.attacks.roc import Interval, auc
+from expost.audits.result import WARNING, Audit
+from expost.audits.sweep import AuditSweep
 from expost.report.audit_part import CorrelationLine
 from expost.report.audit_words import words
 from expost.report.parts import Context, Headline, Part, one_line

@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, logit
 
-from expost._groups import printable
-from expost._rounding import at_least, decimal
-from expost._row_identifiability import RowIdentifiability
+from expost.groups.exposure import printable
+from expost.profiles.posterior import RowIdentifiability
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import (
     certainty,
@@ -29,6 +28,7 @@ from expost.report.wording import (
 )
 from expost.report.wording import share as share_text
 from expost.risk.wording import chance, one_in_text
+from expost.rounding import at_least, decimal
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [

@@ -8,24 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from expost._columns import nats
-from expost._comparison import Comparison
-from expost._coverage import Coverage
-from expost._defence_table import MEASURES, WARNING, DefenceTable
-from expost._disparity import Disparity
-from expost._groups import Explanation, Grouping
-from expost._ledger import Ledger
-from expost._neighbours import Neighbours
-from expost._publishable import Answer
-from expost._row_figures import EstimatedLosses
-from expost._selection import SelectionCost
-from expost._transcript import IndividualEpsilon
-from expost._tuning import SelectedRegularization
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures, Interval, Roc
 from expost.attacks.snapshots import EpochTable, Snapshots
-from expost.mechanisms import Release, RowLosses
+from expost.audits.disparity import Disparity
+from expost.defences.table import MEASURES, WARNING, DefenceTable
+from expost.epsilon.row_figures import EstimatedLosses
+from expost.groups.columns import nats
+from expost.groups.exposure import Explanation, Grouping
+from expost.ledger import Ledger
+from expost.mechanisms import RowLosses
 from expost.mechanisms.dpsgd import Transcript
+from expost.neighbouring.neighbours import Neighbours
+from expost.noise.coverage import Coverage
+from expost.profiles.transcript import IndividualEpsilon
+from expost.publishing.compare import Comparison
+from expost.publishing.publishable import Answer
+from expost.release import Release
 from expost.report.card import Card, figures_of, from_lines, quantiles, text_of
 from expost.report.wording import (
     count,
@@ -40,6 +39,8 @@ from expost.report.wording import (
 )
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves
+from expost.selection.private import SelectionCost
+from expost.selection.tuning import SelectedRegularization
 
 __all__ = ["CARDS", "TORCH_CARDS"]
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from expost._audit_result import Audit
-from expost._audit_sweep import AuditSweep
-from expost._choice import EpsilonChoice
-from expost._groups import Explanation, Grouping
-from expost._privacy_profile import PrivacyProfile
-from expost._publishable import Answer
-from expost._published import PublishedReport
-from expost._row_identifiability import RowIdentifiability
-from expost._streamed_result import StreamedProfile
+from expost.audits.result import Audit
+from expost.audits.sweep import AuditSweep
+from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
-from expost.mechanisms import Release
+from expost.groups.exposure import Explanation, Grouping
+from expost.profiles.posterior import RowIdentifiability
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.streamed_result import StreamedProfile
+from expost.publishing.publishable import Answer
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.report.audit_collect import collect_audit
 from expost.report.audits_part import collect_audits
 from expost.report.beliefs_part import collect_beliefs

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
-from expost._neighbours import Neighbours
-from expost._privacy_profile import PrivacyProfile
-from expost._rounding import upper_text
-from expost._streamed_result import StreamedProfile
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
+from expost.neighbouring.neighbours import Neighbours
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.streamed_result import StreamedProfile
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display, drawn_places
 from expost.report.slider import curve_ranks
+from expost.rounding import upper_text
 from expost.types import FloatArray, IntArray
 
 __all__ = ["HeatMapDisplay", "ProfileDisplay", "SphereDisplay", "WorstCaseDisplay"]
@@ -160,7 +160,7 @@ class SphereDisplay(Display):
     def from_neighbours(cls, neighbours: Neighbours, row: int) -> "SphereDisplay":
         """The bounds of the neighbour without ``row`` (counted from 0)."""
         _two_columns(neighbours)
-        if _validate.whole("row", row, least=0) >= len(neighbours):
+        if _checks.whole("row", row, least=0) >= len(neighbours):
             raise InvalidInput(f"row={row!r}: must be below {len(neighbours)}, counted from 0.")
         one = slice(row, row + 1)
         return cls(
@@ -230,7 +230,7 @@ class HeatMapDisplay(Display):
             raise InvalidInput("losses: are infinite; a model without noise has no heat map.")
         return cls(
             shift=neighbours.shift,
-            model=_validate.vector(model, name="model", length=2) - neighbours.base,
+            model=_checks.vector(model, name="model", length=2) - neighbours.base,
             exposure=np.abs(losses.loss),
         )
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from expost._choice import EpsilonChoice
-from expost._rounding import rounded_down
-from expost._sweep import LawSweep
-from expost._utility import Curve, Utility
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.sweep import LawSweep
+from expost.epsilon.utility import Curve, Utility
 from expost.report.epsilon_curves import middle_belief
 from expost.report.parts import Headline, one_line
 from expost.report.wording import (
@@ -24,6 +23,7 @@ from expost.report.wording import (
     uncertain,
 )
 from expost.report.wording import share as share_text
+from expost.rounding import rounded_down
 
 __all__ = ["MEASURE_NAMES", "epsilon_answer", "epsilon_headline", "score_text"]
 

@@ -7,7 +7,6 @@ shaded in all of them; the recommended ε and that of the belief bound are uprig
 
 from dataclasses import replace
 
-from expost._rounding import rounded_down
 from expost.report.axes import linear_ticks, points
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_curves import is_shown
@@ -23,6 +22,7 @@ from expost.report.panel import (
     upright,
 )
 from expost.report.wording import number, percent, percent_up, share
+from expost.rounding import rounded_down
 
 __all__ = ["epsilon_panels", "utility_limits"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from expost._choice import EpsilonChoice
-from expost._sweep import BeliefBound, LawSweep, Pair
-from expost._transition import first_plateau
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.sweep import BeliefBound, LawSweep, Pair
+from expost.epsilon.transition import first_plateau
 from expost.types import FloatArray
 
 __all__ = ["EpsilonCurves", "epsilon_curves", "is_shown", "middle_belief"]

@@ -10,18 +10,18 @@ from typing import Literal
 
 import numpy as np
 
-from expost._choice import EpsilonChoice
-from expost._groups import printable
-from expost._rounding import rounded_down, rounded_up
-from expost._selection import selection_cost
-from expost._sweep import BeliefBound, LawSweep, Sweep, share_ranks
-from expost._utility import Utility
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.sweep import BeliefBound, LawSweep, Sweep, share_ranks
+from expost.epsilon.utility import Utility
 from expost.errors import InvalidInput
+from expost.groups.exposure import printable
 from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_headline
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, known, one_line
 from expost.report.slider import SliderData, slider_of_choice
 from expost.report.wording import count, figure, number, uncertain
+from expost.rounding import rounded_down, rounded_up
+from expost.selection.private import selection_cost
 from expost.types import Audience, FloatArray
 
 __all__ = [

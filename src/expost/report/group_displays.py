@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from expost._comparison import Comparison
-from expost._groups import Explanation, Group, Grouping
-from expost._ledger import Ledger
+from expost.groups.exposure import Explanation, Group, Grouping
+from expost.ledger import Ledger
+from expost.publishing.compare import Comparison
 from expost.report.display import (
     BLUE,
     GREEN,

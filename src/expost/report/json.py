@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from expost._columns import printable
-from expost._files import once
 from expost.errors import InvalidInput
+from expost.files.atomic import once
+from expost.groups.columns import printable
 from expost.report.summary import Summary
 from expost.report.typed import from_plain, to_plain
 

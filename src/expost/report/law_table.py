@@ -5,8 +5,8 @@ Conventions
 t          separation of a row: scale(ε)·distance, scale = β under norm-Laplace noise, 1/σ under
            Gaussian noise.
 x          log t, or log ε for the scale. Every function is analytic in it, with singularities at
-           ∣Im x∣ ≥ π/2 alone (:mod:`expost._typical`), so that Chebyshev interpolants on pieces
-           of unit length converge like 6⁻ᵏ.
+           ∣Im x∣ ≥ π/2 alone (:mod:`expost.noise.tabulated`), so that Chebyshev interpolants on
+           pieces of unit length converge like 6⁻ᵏ.
 exposure   E∣ℓ∣/t.
 advantage  P(ℓ > 0) − P(ℓ < 0).
 belief     E[sigmoid(logit(prior) + ℓ)].

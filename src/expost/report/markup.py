@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from expost._groups import printable
+from expost.groups.exposure import printable
 from expost.report.wording import figure
 
 __all__ = ["escaped", "or_unknown", "section", "table"]

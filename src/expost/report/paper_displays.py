@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, Display, png
 from expost.types import FloatArray
@@ -72,7 +72,7 @@ class Guide:
     colour: str = INK
 
     def __post_init__(self) -> None:
-        _validate.one_of("axis", self.axis, ("x", "y"))
+        _checks.one_of("axis", self.axis, ("x", "y"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,7 +196,7 @@ def panels(
     """One figure of several displays, ``columns`` in a row, each of ``size`` inches."""
     from matplotlib.figure import Figure
 
-    columns = _validate.whole("columns", columns, least=1)
+    columns = _checks.whole("columns", columns, least=1)
     rows = -(-len(displays) // columns)
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()

@@ -9,8 +9,8 @@ from enum import Enum
 from importlib.metadata import version
 from typing import Any
 
-from expost._groups import printable
 from expost.errors import InvalidInput
+from expost.groups.exposure import printable
 from expost.types import Audience
 
 __all__ = [

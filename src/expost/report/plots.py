@@ -1,6 +1,6 @@
 """Every result as a figure: which display draws which result.
 
-``result.plot()`` comes here (:mod:`expost._display`). Results of :mod:`expost.torch` are known by
+``result.plot()`` comes here (:mod:`expost.results`). Results of :mod:`expost.torch` are known by
 name, so that torch is not imported where there is none.
 """
 
@@ -9,32 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
-from expost._audit_result import Audit
-from expost._audit_sweep import AuditSweep
-from expost._choice import EpsilonChoice
-from expost._comparison import Comparison
-from expost._coverage import Coverage
-from expost._defence_table import DefenceTable
-from expost._disparity import Disparity
-from expost._groups import Explanation, Grouping
-from expost._ledger import Ledger
-from expost._neighbours import Neighbours
-from expost._privacy_profile import PrivacyProfile
-from expost._publishable import Answer
-from expost._published import PublishedReport
-from expost._row_figures import EstimatedLosses
-from expost._row_identifiability import RowIdentifiability
-from expost._selection import SelectionCost
-from expost._streamed_result import StreamedProfile
-from expost._transcript import IndividualEpsilon
-from expost._tuning import SelectedRegularization
+from expost import _checks
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures, Roc
 from expost.attacks.snapshots import EpochTable, Snapshots
+from expost.audits.disparity import Disparity
+from expost.audits.result import Audit
+from expost.audits.sweep import AuditSweep
+from expost.defences.table import DefenceTable
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.row_figures import EstimatedLosses
 from expost.errors import InvalidInput
-from expost.mechanisms import Release, RowLosses
+from expost.groups.exposure import Explanation, Grouping
+from expost.ledger import Ledger
+from expost.mechanisms import RowLosses
 from expost.mechanisms.dpsgd import Transcript
+from expost.neighbouring.neighbours import Neighbours
+from expost.noise.coverage import Coverage
+from expost.profiles.posterior import RowIdentifiability
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.transcript import IndividualEpsilon
+from expost.publishing.compare import Comparison
+from expost.publishing.publishable import Answer
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.report import plots_named, plots_rows, plots_training
 from expost.report.audit_displays import ExposureDisplay, RocDisplay
 from expost.report.audit_part import CurvePoint
@@ -48,6 +47,8 @@ from expost.report.transition_display import TransitionDisplay
 from expost.risk.answer import Identifiability
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves
+from expost.selection.private import SelectionCost
+from expost.selection.tuning import SelectedRegularization
 from expost.types import Audience
 
 __all__ = ["PLOTS", "TORCH_PLOTS", "audience_of", "plot"]
@@ -92,7 +93,7 @@ def _maker(kind: type) -> Maker:
 
 def _audit(found: Audit, *, kind: str = "roc") -> Drawn:
     """``kind``: "roc", or "exposures": what theory says beside what attacks do."""
-    if _validate.one_of("kind", kind, ("roc", "exposures")) == "roc":
+    if _checks.one_of("kind", kind, ("roc", "exposures")) == "roc":
         return RocDisplay.from_audit(found)
     return ExposureDisplay.from_audit(found)
 
@@ -105,7 +106,7 @@ def _identifiability(found: Identifiability, *, kind: str | None = None) -> Draw
     epsilon = found.epsilon
     if kind is None:
         kind = "epsilon" if epsilon is not None and 0 < epsilon < np.inf else "rates"
-    if _validate.one_of("kind", kind, ("epsilon", "rates")) == "epsilon":
+    if _checks.one_of("kind", kind, ("epsilon", "rates")) == "epsilon":
         return RiskDisplay.from_identifiability(found)
     rates = np.geomspace(_LEAST_RATE, 1.0, _RATES)
     routes = [route for route in found.routes if route.promise is not None]

@@ -5,18 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from expost._columns import printable
-from expost._coverage import Coverage
-from expost._defence_table import DefenceTable
-from expost._disparity import Disparity
-from expost._publishable import Answer
-from expost._published import PublishedReport
-from expost._selection import SelectionCost
-from expost._tuning import SelectedRegularization
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures
+from expost.audits.disparity import Disparity
+from expost.defences.table import DefenceTable
+from expost.groups.columns import printable
 from expost.losses import Squared
-from expost.mechanisms import Release
+from expost.noise.coverage import Coverage
+from expost.publishing.publishable import Answer
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, Display
 from expost.report.paper_displays import Guide
 from expost.report.plots_rows import ranked
@@ -24,6 +22,8 @@ from expost.report.result_displays import Band, BandsDisplay, DotsDisplay
 from expost.report.training_displays import Series
 from expost.report.wording import number, number_up, share
 from expost.risk.composition import CompositionComparison
+from expost.selection.private import SelectionCost
+from expost.selection.tuning import SelectedRegularization
 from expost.types import FloatArray
 
 __all__ = [

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from expost._columns import nats
-from expost._neighbours import Neighbours
-from expost._privacy_profile import PrivacyProfile
-from expost._row_figures import EstimatedLosses
-from expost._row_identifiability import RowIdentifiability
-from expost._transcript import IndividualEpsilon
+from expost.epsilon.row_figures import EstimatedLosses
+from expost.groups.columns import nats
 from expost.mechanisms import RowLosses
+from expost.neighbouring.neighbours import Neighbours
+from expost.profiles.posterior import RowIdentifiability
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.transcript import IndividualEpsilon
 from expost.report.display import GREY, INK, Display
 from expost.report.displays import ProfileDisplay, WorstCaseDisplay
 from expost.report.paper_displays import Guide

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from expost._rounding import fixed
 from expost.attacks.snapshots import EpochTable, Snapshots
 from expost.mechanisms.dpsgd import Transcript
 from expost.report.audit_displays import EpochsDisplay
@@ -23,6 +22,7 @@ from expost.report.result_displays import (
     HistogramsDisplay,
     RanksDisplay,
 )
+from expost.rounding import fixed
 from expost.types import FloatArray
 
 __all__ = [

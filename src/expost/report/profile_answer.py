@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._columns import nats
-from expost._profile_figures import BELIEF, ProfileFigures
-from expost.mechanisms import Release
+from expost.groups.columns import nats
+from expost.profiles.figures import BELIEF, ProfileFigures
+from expost.release import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
 from expost.report.wording import count, number_up, percent_up, sure_text

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from expost._groups import Explanation, Grouping, printable
-from expost._privacy_profile import PrivacyProfile
-from expost.mechanisms import Release
+from expost.groups.exposure import Explanation, Grouping, printable
+from expost.profiles.profile import PrivacyProfile
+from expost.release import Release
 from expost.report.parts import Context, one_line
 from expost.report.profile_answer import ProfileAnswer
 from expost.report.profile_part import (

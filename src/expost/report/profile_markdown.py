@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from expost._groups import Explanation, Grouping
+from expost.groups.exposure import Explanation, Grouping
 from expost.report.markup import escaped, or_unknown, section, table
 from expost.report.profile_part import ExposedRow, ProfilePart
 from expost.report.wording import count, figure, figure_up, percent, share, sure_text

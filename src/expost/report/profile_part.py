@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from expost._groups import Explanation, Grouping
 from expost.errors import InvalidInput
+from expost.groups.exposure import Explanation, Grouping
 from expost.report.parts import Part
 from expost.report.rows import RowsData
 from expost.report.slider import SliderData

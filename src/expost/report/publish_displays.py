@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.report.display import BLUE, INK, Display
 from expost.report.paper_displays import Guide
@@ -161,7 +161,7 @@ class DistributionDisplay(Display):
                 label=part.label,
             )
         for guide in self.guides:
-            _validate.one_of("axis", guide.axis, ("x",))
+            _checks.one_of("axis", guide.axis, ("x",))
             ax.axvline(guide.at, color=guide.colour, ls=guide.style, lw=1.2, label=guide.label)
         ax.set_xscale("log")
         ax.set(xlabel=self.xlabel, ylabel="share of the rows")

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from expost._groups import printable
-from expost._publishable import Answer
-from expost._published import PublishedReport
 from expost.errors import InvalidInput
+from expost.groups.exposure import printable
+from expost.publishing.publishable import Answer
+from expost.publishing.report import PublishedReport
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, sure_text, upper
 from expost.types import Audience

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from expost._rounding import percent_at_most
 from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import number, symbols, upper
 from expost.risk import wording
 from expost.risk.answer import REVIEWED, Figure, Identifiability
 from expost.risk.composition import CompositionComparison
+from expost.rounding import percent_at_most
 from expost.types import Audience, FloatArray
 
 __all__ = [

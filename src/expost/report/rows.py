@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._columns import printable
-from expost._privacy_profile import PrivacyProfile
 from expost.errors import InvalidInput
+from expost.groups.columns import printable
+from expost.profiles.profile import PrivacyProfile
 from expost.types import FloatArray
 
 __all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "shown_key"]

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from expost._files import write_bytes
+from expost.files.atomic import write_bytes
 from expost.report.json import FORMAT, laid_out
 from expost.report.summary import Summary
 from expost.report.typed import DIALECT, definitions

@@ -15,16 +15,17 @@ from typing import Protocol
 
 import numpy as np
 
-from expost._choice import EpsilonChoice
-from expost._privacy_profile import PrivacyProfile
-from expost._rounding import rounded_down
-from expost._sampled import SampledSweep
-from expost._sweep import LawSweep, RowDistances, share_ranks
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.sampled import SampledSweep
+from expost.epsilon.sweep import LawSweep, RowDistances, share_ranks
 from expost.errors import InvalidInput
-from expost.mechanisms import Mechanism, OutputPerturbation, Release
+from expost.mechanisms import Mechanism, OutputPerturbation
+from expost.profiles.profile import PrivacyProfile
+from expost.release import Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.report.wording import number, number_up
+from expost.rounding import rounded_down
 from expost.types import FloatArray, IntArray
 
 __all__ = [

@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expost._groups import printable
-from expost._rounding import upper_text
-from expost._streamed_result import QUANTILE_ERROR, StreamedProfile
-from expost._sweep import share_ranks
+from expost.epsilon.sweep import share_ranks
+from expost.groups.exposure import printable
+from expost.profiles.streamed_result import QUANTILE_ERROR, StreamedProfile
 from expost.report.beliefs_part import BeliefQuantile, BeliefsPart, collect_beliefs
 from expost.report.parts import Context, one_line
 from expost.report.profile_answer import ProfileAnswer
@@ -15,6 +14,7 @@ from expost.report.profile_part import Accuracy, CurvePoint, ExposedRow, Profile
 from expost.report.rows import RowsData, shown_key
 from expost.report.slider import curve_ranks, slider_of_distances
 from expost.report.wording import certainty, count
+from expost.rounding import upper_text
 from expost.types import FloatArray, IntArray
 
 __all__ = ["collect_stream", "collect_stream_beliefs"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from expost._columns import nats
+from expost.groups.columns import nats
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Axis, Line, Panel, across, upright
 from expost.report.training_part import TrainingPart

@@ -13,12 +13,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from expost import _validate
-from expost._columns import nats
-from expost._privacy_profile import PrivacyProfile
-from expost._transcript import LAST_MODEL, NO_PROMISE, individual_epsilon, transcript_profile
+from expost import _checks
 from expost.errors import InvalidInput
+from expost.groups.columns import nats
 from expost.mechanisms.dpsgd import Adversary, Transcript
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.transcript import (
+    LAST_MODEL,
+    NO_PROMISE,
+    individual_epsilon,
+    transcript_profile,
+)
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, number, number_up, sure_text, upper
 from expost.risk import Guarantee
@@ -170,7 +175,7 @@ def collect_training(
     run: Any, *, delta: float = _DELTA, context: Context | None = None
 ) -> TrainingPart:
     """Gather how a run came about: a training, a tracker of one, or a transcript."""
-    found, delta = transcript_of(run), _validate.probability("delta", delta)
+    found, delta = transcript_of(run), _checks.probability("delta", delta)
     if found is None or not found.steps:
         raise InvalidInput("run: must be a run of DP-SGD that has made a step.")
     context, how = context or Context(), found.mechanism

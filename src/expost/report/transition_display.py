@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from expost._choice import EpsilonChoice
-from expost._rounding import rounded_down
+from expost.epsilon.choice import EpsilonChoice
 from expost.report.display import BLUE, GREEN, GREY, GRID, ORANGE, PanelsDisplay, percents
 from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import utility_limits
 from expost.report.epsilon_part import EpsilonPart, collect_epsilon
 from expost.report.wording import number_down, number_up, share
+from expost.rounding import rounded_down
 from expost.types import Audience
 
 __all__ = ["TransitionDisplay"]

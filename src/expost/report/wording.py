@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from scipy.special import expit
 
-from expost._rounding import (
+from expost.rounding import (
     Side,
     at_most,
     certainty_at_most,

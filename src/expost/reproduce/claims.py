@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.report.wording import number
 
@@ -36,7 +36,7 @@ class Check:
     bound: float
 
     def __post_init__(self) -> None:
-        _validate.one_of("relation", self.relation, _RELATIONS)
+        _checks.one_of("relation", self.relation, _RELATIONS)
         # Plain numbers, for JSON and for the page.
         object.__setattr__(self, "value", float(self.value))
         object.__setattr__(self, "bound", float(self.bound))

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from expost import _validate
-from expost._jobs.output import check_folder, writing
-from expost._optional import require
+from expost import _checks
 from expost.datasets import load_mnist
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, require
+from expost.jobs.output import check_folder, writing
 from expost.reproduce import (
     d53_advantage,
     d53_belief,
@@ -197,8 +196,8 @@ def reproduce(
     out = Path(out)
     if not parts:
         raise InvalidInput(f"parts: are none; {CONTENTS}.")
-    parts = [_validate.one_of("parts", name, tuple(PARTS)) for name in parts]
-    seed = _validate.whole("seed", seed, least=0)
+    parts = [_checks.one_of("parts", name, tuple(PARTS)) for name in parts]
+    seed = _checks.whole("seed", seed, least=0)
     check_folder(out, force=force or _interrupted(out))
     request = Request() if request is None else request
     if "training" in parts:

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from expost import _validate
-from expost._optional import require
+from expost import _checks
 from expost.datasets import Digits
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, require
 from expost.reproduce.d53_composition import BELIEF, DELTA, STEPS
 from expost.risk import paper
 from expost.types import IntArray, Neighbouring
@@ -130,7 +129,7 @@ class Effort:
     utility_test: int = 5000
 
     def __post_init__(self) -> None:
-        _validate.whole("trainings", self.trainings, least=20)
+        _checks.whole("trainings", self.trainings, least=20)
 
     @property
     def per_neighbour(self) -> int:

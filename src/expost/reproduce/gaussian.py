@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._ranked import rank_averages
+from expost.epsilon.ranked import rank_averages
 from expost.noise import Gaussian, GaussianLaw
 from expost.report.paper_displays import BLUE, INK, ORANGE, Curve, CurvesDisplay, Guide, panels
 from expost.reproduce.claims import Check, Claim, said

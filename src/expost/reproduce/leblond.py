@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from expost import _validate
-from expost._jobs.output import check_folder
+from expost import _checks
 from expost.datasets import Dataset, load_adult
+from expost.jobs.output import check_folder
 from expost.reproduce import (
     gaussian,
     leblond_objective,
@@ -51,7 +51,7 @@ def reproduce(
     ``force``  write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
-    seed = _validate.whole("seed", seed, least=0)
+    seed = _checks.whole("seed", seed, least=0)
     check_folder(out, force=force)
     phase("reading Adult")
     adult = load_adult(data)

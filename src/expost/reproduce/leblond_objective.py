@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._epsilon import choose_epsilon
-from expost._sweep import Pair
+from expost.epsilon.choose import choose_epsilon
+from expost.epsilon.sweep import Pair
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost._transition import transition
 from expost.datasets import Dataset
+from expost.epsilon.transition import transition
 from expost.report.paper_displays import (
     BLUE,
     GREEN,

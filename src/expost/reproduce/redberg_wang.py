@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from expost import _validate
-from expost._jobs.output import check_folder
+from expost import _checks
 from expost.datasets import Dataset, load_credit_default
+from expost.jobs.output import check_folder
 from expost.losses import Logistic, Squared
 from expost.reproduce import inflation, report_figures, reports, rotation
 from expost.reproduce.reproduction import Paper, Reproduction, write
@@ -57,7 +57,7 @@ def reproduce(
     ``force``  write into a folder that is not empty, over an earlier run.
     """
     out = Path(out)
-    seed = _validate.whole("seed", seed, least=0)
+    seed = _checks.whole("seed", seed, least=0)
     check_folder(out, force=force)
     phase("reading the credit data")
     credit = load_credit_default(data)

@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from expost._files import write_bytes
-from expost._jobs.output import writing
-from expost._jobs.workspace import held
+from expost.files.atomic import write_bytes
+from expost.jobs.output import writing
+from expost.jobs.workspace import held
 from expost.report.paper_displays import png
 from expost.reproduce.claims import Claim
 from expost.reproduce.exhibits import Exhibit

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expost._neighbours import Neighbours, neighbours_of, tight_neighbours
-from expost._sweep import OutputSweep
-from expost._warning import ignored
 from expost.data import Encoding, open_table
 from expost.datasets import Dataset
+from expost.epsilon.sweep import OutputSweep
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.glm import Problem, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
+from expost.neighbouring.neighbours import Neighbours, neighbours_of, tight_neighbours
+from expost.notices import ignored
 from expost.types import FloatArray, IntArray
 
 __all__ = ["SIX", "TOLERANCE", "TWO", "Effort", "Setting", "encoded_rows", "normalised_rows"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 
 __all__ = ["between", "count", "down", "extended", "level", "rate", "short_of_one", "up"]
@@ -22,12 +22,12 @@ def extended(name: str, value: Any) -> float:
     number = isinstance(value, int | float | np.integer | np.floating)
     if number and not isinstance(value, bool) and value == 0:
         return 0.0
-    return _validate.positive(name, value, finite=False)
+    return _checks.positive(name, value, finite=False)
 
 
 def count(name: str, value: Any) -> int:
     """``value`` as a number of releases, steps or dimensions: whole, from 1 to 2⁵³."""
-    number = _validate.whole(name, value, least=1)
+    number = _checks.whole(name, value, least=1)
     if not number <= _LARGEST_COUNT:
         raise InvalidInput(f"{name}: must be a whole number of at most 2**53.")
     return number

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from expost._display import Displayed
-from expost._files import write_json
 from expost.errors import InvalidInput
+from expost.files.atomic import write_json
+from expost.results import Displayed
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves, risk_curves
 from expost.risk.guarantee import Guarantee

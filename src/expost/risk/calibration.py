@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import bracket_root
 from expost.accounting.pld import PrivacyLoss
 from expost.errors import ConvergenceError, InvalidInput
@@ -65,8 +65,8 @@ def noise_multiplier_for_epsilon(
     relation: Neighbouring = Neighbouring.REMOVE,
 ) -> float:
     """The least noise with which ε(δ) ≤ ``epsilon``."""
-    epsilon = _validate.positive("epsilon", epsilon)
-    delta = _validate.probability("delta", delta)
+    epsilon = _checks.positive("epsilon", epsilon)
+    delta = _checks.probability("delta", delta)
     return _least(
         lambda figures: figures.epsilon(delta) <= epsilon,
         steps,
@@ -86,9 +86,9 @@ def noise_multiplier_for_belief(
     relation: Neighbouring = Neighbouring.REMOVE,
 ) -> float:
     """The least noise with which a belief from ``prior`` passes ``belief`` with P ≤ ``delta``."""
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     belief = between("belief", belief, prior, 1.0, "the prior and certainty")
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     return _least(
         lambda figures: belief_after(prior, figures.loss(delta)) <= belief,
         steps,
@@ -108,9 +108,9 @@ def noise_multiplier_for_one_in(
     relation: Neighbouring = Neighbouring.REMOVE,
 ) -> float:
     """The least noise that leaves a person one of ``k`` alike, but with probability ``delta``."""
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     k = between("k", k, 1.0, 1 / prior, "certainty and one over the prior")
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     return _least(
         lambda figures: 1 / belief_after(prior, figures.loss(delta)) >= k,
         steps,
@@ -128,7 +128,7 @@ def noise_multiplier_for_advantage(
     relation: Neighbouring = Neighbouring.REMOVE,
 ) -> float:
     """The least noise with which the Bayes adversary's advantage is at most ``advantage``."""
-    advantage = _validate.probability("advantage", advantage)
+    advantage = _checks.probability("advantage", advantage)
     return _least(
         lambda figures: figures.delta(0.0) <= advantage,
         steps,

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from expost import _validate
-from expost._display import Displayed
-from expost._rounding import fixed, upper_text
+from expost import _checks
 from expost.accounting.laws import NormLaplaceStep, RandomizedResponse, SampledGaussian, StepLaw
 from expost.accounting.pld import PrivacyLoss, summed
 from expost.accounting.rdp import (
@@ -26,10 +24,12 @@ from expost.accounting.rdp import (
     tight_epsilon,
 )
 from expost.errors import InvalidInput
+from expost.results import Displayed
 from expost.risk._arguments import extended, level, rate, up
 from expost.risk.dpsgd import DPSGD, checked, gaussian_loss
 from expost.risk.guarantee import Guarantee, belief_after
 from expost.risk.promises import EpsilonDelta, GaussianNoise, NormLaplaceNoise
+from expost.rounding import fixed, upper_text
 from expost.types import Audience, Neighbouring
 
 __all__ = ["Composition", "CompositionComparison", "CompositionRow", "compare_compositions"]
@@ -301,7 +301,7 @@ def compare_compositions(
     The privacy-loss distribution.
     """
     whole = Composition(parts=tuple(parts))
-    delta, prior = level("delta", delta), _validate.probability("prior", prior)
+    delta, prior = level("delta", delta), _checks.probability("prior", prior)
     steps = steps_of(whole.parts)
     rows = [
         _sequential(whole.parts, delta),

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost import _validate
-from expost._display import Displayed
+from expost import _checks
 from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
+from expost.results import Displayed
 from expost.risk import paper
 from expost.risk.guarantee import belief_after
 from expost.risk.inverse import mu_from_epsilon
@@ -71,8 +71,8 @@ def risk_curves(
     prior: float = 0.5,
 ) -> RiskCurves:
     """The curves for ε from ``low`` to ``high``."""
-    low, high = _validate.positive("low", low), _validate.positive("high", high)
-    prior = _validate.probability("prior", prior)
+    low, high = _checks.positive("low", low), _checks.positive("high", high)
+    prior = _checks.probability("prior", prior)
     if not low < high:
         raise InvalidInput(f"low={low!r}: must be below high={high!r}.")
     epsilon = np.geomspace(low, high, _POINTS)
@@ -87,7 +87,7 @@ def risk_curves(
 
 
 def _of_delta(delta: float, epsilon: FloatArray, prior: float) -> DeltaCurves:
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     exceeded = tenfold(delta)
     any_of = [EpsilonDelta(epsilon=float(e), delta=delta) for e in epsilon]
     ends = [mu_from_epsilon(float(end), delta=delta) for end in (epsilon[0], epsilon[-1])]

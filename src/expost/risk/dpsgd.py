@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost.accounting import gaussian_epsilon_below
 from expost.accounting.laws import SampledGaussian
 from expost.accounting.pld import PrivacyLoss
@@ -56,7 +56,7 @@ class DPSGD(Guarantee):
     relation: Neighbouring = Neighbouring.REMOVE
 
     def __post_init__(self) -> None:
-        noise = _validate.positive("noise_multiplier", self.noise_multiplier)
+        noise = _checks.positive("noise_multiplier", self.noise_multiplier)
         sampled = rate("sampling_rate", self.sampling_rate)
         if not sampled > 0:
             raise InvalidInput(f"sampling_rate={self.sampling_rate!r}: must lie in (0, 1].")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from scipy.special import expit
 
 from expost._numerics import ROUNDOFF
-from expost._rounding import upper_text
 from expost.risk._arguments import down, extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
+from expost.rounding import upper_text
 
 __all__ = ["EpsilonDelta"]
 

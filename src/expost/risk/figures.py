@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from expost._rounding import at_least, at_most, percent_at_most, upper_text
 from expost.risk.answer import Figure, Route
 from expost.risk.composition import Composition
 from expost.risk.guarantee import Guarantee, belief_after, one_in_after
@@ -18,6 +17,7 @@ from expost.risk.wording import (
     one_in_text,
     true_positive_sentence,
 )
+from expost.rounding import at_least, at_most, percent_at_most, upper_text
 
 __all__ = ["Setting", "Told", "epsilon_figure", "limit_figures", "risk_figures"]
 

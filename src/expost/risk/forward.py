@@ -15,7 +15,7 @@ Every figure is an upper bound, rounded up; '1 in k' is rounded down.
 
 import math
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.risk._arguments import count, extended, level
 from expost.risk.promises import EpsilonDelta, GaussianNoise
@@ -103,7 +103,7 @@ def true_positive_rate_from_mu(
 
 def epsilon_from_mu(mu: float, *, delta: float, releases: int = 1) -> float:
     """The least ε with which Gaussian noise of this μ is (ε, δ)-DP, rounded up."""
-    return together_gaussian(mu, releases).epsilon(_validate.probability("delta", delta))
+    return together_gaussian(mu, releases).epsilon(_checks.probability("delta", delta))
 
 
 def together(epsilon: float, delta: float, releases: int) -> EpsilonDelta:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from scipy.special import erf, erfc, ndtr, ndtri
 
-from expost._rounding import upper_text
 from expost.accounting import gaussian_delta, gaussian_epsilon
 from expost.risk._arguments import extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
+from expost.rounding import upper_text
 
 __all__ = ["GaussianNoise"]
 

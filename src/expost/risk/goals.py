@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from expost._rounding import at_least, at_most, lower_text
 from expost.errors import InvalidInput
 from expost.risk import calibration, inverse, paper
 from expost.risk._arguments import extended
@@ -31,6 +30,7 @@ from expost.risk.questions import (
     paper_route,
 )
 from expost.risk.wording import chosen_percent
+from expost.rounding import at_least, at_most, lower_text
 
 __all__ = ["GOALS", "of_goal"]
 

@@ -19,7 +19,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.risk._arguments import down, short_of_one, up
 
@@ -73,7 +73,7 @@ class Guarantee(ABC):
 
         sigmoid(logit(prior) + b), b = ``loss(delta)`` (D5.3 Thm 2, any prior).
         """
-        prior = _validate.probability("prior", prior)
+        prior = _checks.probability("prior", prior)
         return belief_after(prior, self.loss(delta))
 
     def one_in(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
@@ -81,7 +81,7 @@ class Guarantee(ABC):
 
         k = 1 + (1/prior − 1)e^(−b), b = ``loss(delta)``.
         """
-        prior = _validate.probability("prior", prior)
+        prior = _checks.probability("prior", prior)
         return one_in_after(prior, self.loss(delta))
 
 

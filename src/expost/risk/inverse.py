@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfinv, ndtri
 
-from expost import _validate
+from expost import _checks
 from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
 from expost.risk._arguments import between, count, extended, level
@@ -114,7 +114,7 @@ def epsilon_from_true_positive_rate(
 ) -> float:
     """ε = log(1 + (tpr − δ − fpr)/min(fpr, 1 − tpr)): the larger of what its two bounds allow."""
     slip = level("delta", delta)
-    fpr = _validate.probability("false_positive_rate", false_positive_rate)
+    fpr = _checks.probability("false_positive_rate", false_positive_rate)
     tpr = between(
         "tpr",
         tpr,
@@ -153,7 +153,7 @@ def mu_from_one_in(k: float, *, prior: float, delta: float, releases: int = 1) -
 
 def mu_from_advantage(advantage: float, *, releases: int = 1) -> float:
     """μ = 2Φ⁻¹((1 + ρ_α)/2), over √k for k releases."""
-    advantage = _validate.probability("advantage", advantage)
+    advantage = _checks.probability("advantage", advantage)
     return _keeping(
         lambda mu: advantage_from_mu(mu, releases=releases) <= advantage,
         math.sqrt(8) * float(erfinv(advantage)) / math.sqrt(count("releases", releases)),
@@ -165,7 +165,7 @@ def mu_from_true_positive_rate(
     tpr: float, *, false_positive_rate: float, releases: int = 1
 ) -> float:
     """μ = Φ⁻¹(tpr) − Φ⁻¹(fpr), over √k for k releases."""
-    fpr = _validate.probability("false_positive_rate", false_positive_rate)
+    fpr = _checks.probability("false_positive_rate", false_positive_rate)
     tpr = between("tpr", tpr, fpr, 1.0, "false_positive_rate and no promise")
     return _keeping(
         lambda mu: (
@@ -179,7 +179,7 @@ def mu_from_true_positive_rate(
 def mu_from_epsilon(epsilon: float, *, delta: float, releases: int = 1) -> float:
     """The largest μ with which Gaussian noise is (ε, δ)-DP (Balle and Wang 2018)."""
     epsilon = extended("epsilon", epsilon)
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     if epsilon == math.inf:
         raise InvalidInput(
             "epsilon=inf: must be finite; any noise, and none, keeps an infinite epsilon."
@@ -214,14 +214,14 @@ def _keeping(keeps: Callable[[float], bool], largest: float, goal: str) -> float
 
 def _room_for_belief(belief: float, prior: float) -> float:
     """logit(belief) − logit(prior), in (0, ∞), without cancellation."""
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     belief = between("belief", belief, prior, 1.0, "the prior and certainty")
     return _log1p_ratio(belief - prior, prior, 1 - belief)
 
 
 def _room_for_one_in(k: float, prior: float) -> float:
     """logit(1/k) − logit(prior)."""
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     k = between("k", k, 1.0, 1 / prior, "certainty and 1/prior")
     if not prior * k < 1:
         raise InvalidInput(f"k={k!r}: must be below 1/prior={1 / prior!r} by more than rounding.")
@@ -254,6 +254,6 @@ def _epsilon_within(room: float, delta: float, exceeded: float | None) -> float:
 
 def _mu_within(room: float, delta: float) -> float:
     """The positive root of μ²/2 + μz = room, z = Φ⁻¹(1 − δ)."""
-    score = -float(ndtri(_validate.probability("delta", delta)))
+    score = -float(ndtri(_checks.probability("delta", delta)))
     root = math.sqrt(score * score + 2 * room)
     return 2 * room / (score + root) if score > 0 else root - score

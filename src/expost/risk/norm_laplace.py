@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from expost._numerics import ROUNDOFF
-from expost._rounding import upper_text
 from expost.risk._arguments import count, down, extended, level, rate, up
 from expost.risk._tail import LossTail
 from expost.risk.epsilon_delta import EpsilonDelta
 from expost.risk.guarantee import Guarantee
+from expost.rounding import upper_text
 
 __all__ = ["NormLaplaceNoise"]
 

@@ -15,7 +15,7 @@ import math
 
 from scipy.special import erf, erfinv, expit
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.risk._arguments import extended, rate
 
@@ -85,7 +85,7 @@ def epsilon_from_gaussian_advantage(advantage: float, delta: float) -> float:
     return (
         4
         * math.sqrt(_classical(delta))
-        * float(erfinv(_validate.probability("advantage", advantage)))
+        * float(erfinv(_checks.probability("advantage", advantage)))
     )
 
 
@@ -111,7 +111,7 @@ def rdp_mu_from_belief(belief: float, delta: float) -> float:
 def rdp_advantage(epsilon_rdp: float, order: float) -> float:
     """ρ_α = 2Φ(√(ε_RDP/(2α))) − 1 (Sec. 4.3); exact for Gaussian noise, where ε_RDP = αμ²/2."""
     epsilon_rdp = extended("epsilon_rdp", epsilon_rdp)
-    order = _validate.positive("order", order)
+    order = _checks.positive("order", order)
     if not order > 1:
         raise InvalidInput(f"order={order!r}: must be above 1, as the order of a Rényi divergence.")
     return float(erf(0.5 * math.sqrt(epsilon_rdp / order)))
@@ -127,16 +127,16 @@ def rdp_advantage_from_belief(belief: float, delta: float) -> float:
 
 def _classical(delta: float) -> float:
     """ln(1.25/δ)."""
-    return math.log(1.25) - math.log(_validate.probability("delta", delta))
+    return math.log(1.25) - math.log(_checks.probability("delta", delta))
 
 
 def _mironov(delta: float) -> float:
     """√(2 ln(1/δ))."""
-    return math.sqrt(-2 * math.log(_validate.probability("delta", delta)))
+    return math.sqrt(-2 * math.log(_checks.probability("delta", delta)))
 
 
 def _log_odds(belief: float) -> float:
-    belief = _validate.probability("belief", belief)
+    belief = _checks.probability("belief", belief)
     if not belief >= 0.5:
         raise InvalidInput(
             f"belief={belief!r}: must be at least 0.5, which an undecided attacker starts from."

@@ -9,7 +9,7 @@ Conventions
 import math
 from dataclasses import dataclass, replace
 
-from expost import _validate
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.risk import paper
 from expost.risk._arguments import count, level
@@ -62,8 +62,8 @@ class Asked:
 
     def __post_init__(self) -> None:
         checked: dict[str, float] = {
-            "prior": _validate.probability("prior", self.prior),
-            "false_positive_rate": _validate.probability(
+            "prior": _checks.probability("prior", self.prior),
+            "false_positive_rate": _checks.probability(
                 "false_positive_rate", self.false_positive_rate
             ),
             "releases": count("releases", self.releases),

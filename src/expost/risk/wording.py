@@ -8,8 +8,10 @@ never reads as 100 %.
 import math
 from decimal import ROUND_CEILING, Decimal
 
-from expost import _validate
-from expost._rounding import (
+from expost import _checks
+from expost.errors import InvalidInput
+from expost.risk.guarantee import belief_after, one_in_after
+from expost.rounding import (
     LEAST_DOUBT,
     at_least,
     at_most,
@@ -20,8 +22,6 @@ from expost._rounding import (
     significant,
     trimmed,
 )
-from expost.errors import InvalidInput
-from expost.risk.guarantee import belief_after, one_in_after
 
 __all__ = [
     "advantage_sentence",
@@ -72,7 +72,7 @@ def belief_sentence(
     known: str = "every other row",
 ) -> str:
     """How sure an attacker gets who knows every other row (D5.3 Lemma 1)."""
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     doubt = doubt_after(prior, loss)
     who = "is undecided" if prior == 0.5 else f"holds it for {chosen_percent(prior)} likely"
     left = ""
@@ -113,7 +113,7 @@ def true_positive_sentence(
 ) -> str:
     """What a careful attacker finds."""
     check_probability(true_positive_rate)
-    wrong = _share(_validate.probability("false_positive_rate", false_positive_rate), exact=True)
+    wrong = _share(_checks.probability("false_positive_rate", false_positive_rate), exact=True)
     found = f"at most {_share(true_positive_rate)} members are found"
     if 1 - true_positive_rate < LEAST_DOUBT:
         certain = true_positive_rate == 1 if certain is None else certain
@@ -129,7 +129,7 @@ def one_in_sentence(
     From a prior of ½ there are two to hide among, which says little: 1,000 suspects stand beside
     them.
     """
-    prior = _validate.probability("prior", prior)
+    prior = _checks.probability("prior", prior)
     suspects = Decimal(_SUSPECTS) if prior == 0.5 else 1 / decimal(prior)
     start = float(1 / suspects)
     one_of = plain(significant(suspects, 4, "down"))

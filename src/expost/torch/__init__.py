@@ -3,7 +3,7 @@
 Needs the extra ``torch``.
 """
 
-from expost._optional import require
+from expost.errors import require
 
 require("torch", caller="expost.torch", extra="torch")
 

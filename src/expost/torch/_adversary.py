@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from expost import _validate
-from expost._processes import available
-from expost._trials import Trials
+from expost import _checks
+from expost.engine.processes import available
 from expost.errors import InvalidInput
 from expost.torch._experiment import Experiment
 from expost.torch._gradients import check_module
 from expost.torch._pair import PairTraining, Trial
 from expost.torch._train import _tensors
+from expost.torch._trials import Trials
 from expost.types import Neighbouring
 
 __all__ = ["prepare_pair", "strong_adversary"]
@@ -92,19 +92,19 @@ def strong_adversary(
         test=test,
     )
     if random_state is not None:
-        random_state = _validate.whole("random_state", random_state, least=0)
+        random_state = _checks.whole("random_state", random_state, least=0)
     trials = Trials(
         work=_Worlds(training),
-        count=_validate.whole("trainings", trainings, least=2),
+        count=_checks.whole("trainings", trainings, least=2),
         fields=("loss", "length", "scale", "accuracy"),
-        workers=available() if workers is None else _validate.whole("workers", workers, least=1),
+        workers=available() if workers is None else _checks.whole("workers", workers, least=1),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         digest=_digest(training),
         entropy=random_state,
         progress=progress,
     )
-    _validate.probability("belief", belief)
-    _validate.probability("confidence", confidence)
+    _checks.probability("belief", belief)
+    _checks.probability("confidence", confidence)
     found = trials.run()
     return Experiment(
         losses=found["loss"],
@@ -144,7 +144,7 @@ def prepare_pair(
         raise InvalidInput("module: is not on the CPU, where the trainings are made; call cpu().")
     data = _tensors(module, X, y, "X, y")
     n = len(data[0])
-    if not (n >= 2 and _validate.whole("row", row, least=0) < n):
+    if not (n >= 2 and _checks.whole("row", row, least=0) < n):
         raise InvalidInput(f"row={row!r}: must be the number of one of {n} rows, of at least two.")
     kept = torch.arange(n) != row
     rows = [[part[row : row + 1], part[kept]] for part in data]
@@ -167,13 +167,13 @@ def prepare_pair(
         loss=loss,
         rows=(torch.cat(rows[0]), torch.cat(rows[1])),
         shared=n - 1,
-        noise_multiplier=_validate.positive("noise_multiplier", noise_multiplier),
-        clip=_validate.positive("clip", clip),
-        learning_rate=_validate.positive("learning_rate", learning_rate),
+        noise_multiplier=_checks.positive("noise_multiplier", noise_multiplier),
+        clip=_checks.positive("clip", clip),
+        learning_rate=_checks.positive("learning_rate", learning_rate),
         divisor=float(n),
-        steps=_validate.whole("steps", steps, least=1),
-        local=_validate.one_of("sensitivity", sensitivity, ("global", "local")) == "local",
-        adam=_validate.one_of("optimizer", optimizer, ("sgd", "adam")) == "adam",
+        steps=_checks.whole("steps", steps, least=1),
+        local=_checks.one_of("sensitivity", sensitivity, ("global", "local")) == "local",
+        adam=_checks.one_of("optimizer", optimizer, ("sgd", "adam")) == "adam",
         fresh=bool(fresh),
         test=None if test is None else _tensors(module, test[0], test[1], "test"),
     )

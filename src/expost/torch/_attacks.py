@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expost import _validate
-from expost._classes import class_codes
+from expost import _checks
 from expost.attacks.evidence import LARGEST, Confidences
 from expost.attacks.gradients import MOST_ROWS, gradient_norm, gradient_ratio
 from expost.errors import ConvergenceError, InvalidInput
+from expost.labels import class_codes
 from expost.torch._gradients import RowGradients
 from expost.torch._pair import fresh_copy
 from expost.torch._train import _tensors
@@ -166,7 +166,7 @@ def gradient_scores(
     scores = {"gradient-norm": gradient_norm(rows)}
     if population is None and not members < rows.rows:
         return scores
-    n = _validate.whole("members", members if trained_on is None else trained_on, least=1)
+    n = _checks.whole("members", members if trained_on is None else trained_on, least=1)
     scores["gradient-inner-product"] = gradient_ratio(
         rows,
         None if population is None else ModuleGradients.of(module, *population, loss=loss),
@@ -239,7 +239,7 @@ class TorchTraining:
 
     def __call__(self, X: Any, y: Any, seed: int) -> TorchModel:
         """Train a copy on these rows, every draw from ``seed``."""
-        rng = np.random.default_rng(_validate.whole("seed", seed, least=0))
+        rng = np.random.default_rng(_checks.whole("seed", seed, least=0))
         with _TURN, torch.random.fork_rng(devices=[]):
             module = fresh_copy(self.module, rng) if self.fresh else copy.deepcopy(self.module)
             rows, labels = _tensors(module, X, _codes(y, self.classes), "X, y")
@@ -319,12 +319,10 @@ def torch_target(
     return TorchTraining(
         module=copy.deepcopy(module),
         classes=known,
-        epochs=_validate.whole("epochs", epochs, least=1),
-        learning_rate=_validate.positive("learning_rate", learning_rate),
-        batch_size=None
-        if batch_size is None
-        else _validate.whole("batch_size", batch_size, least=1),
-        optimizer=_validate.one_of("optimizer", optimizer, ("sgd", "adam")),
+        epochs=_checks.whole("epochs", epochs, least=1),
+        learning_rate=_checks.positive("learning_rate", learning_rate),
+        batch_size=None if batch_size is None else _checks.whole("batch_size", batch_size, least=1),
+        optimizer=_checks.one_of("optimizer", optimizer, ("sgd", "adam")),
         momentum=momentum,
         weight_decay=weight_decay,
         loss=loss,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from expost import _validate
-from expost._rounding import upper_text
+from expost import _checks
 from expost.errors import InvalidInput
 from expost.risk import DPSGD, noise_multiplier_for_epsilon
+from expost.rounding import upper_text
 from expost.torch._adversarial import adversarial_regularization, probabilities
 from expost.torch._draws import draws_from
 from expost.torch._train import prepare
@@ -36,7 +36,7 @@ class Perceptron:
 
     def __post_init__(self) -> None:
         for units in self.hidden:
-            _validate.whole("hidden", units, least=1)
+            _checks.whole("hidden", units, least=1)
 
     def __call__(self, features: int, classes: int) -> torch.nn.Module:
         """A new module; its parameters are drawn from torch's own generator."""
@@ -68,12 +68,12 @@ class DPSGDDefence:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _validate.positive("epsilon", self.epsilon)
-        _validate.probability("delta", self.delta)
-        _validate.positive("clip", self.clip)
-        _validate.positive("learning_rate", self.learning_rate)
-        _validate.whole("steps", self.steps, least=1)
-        _validate.positive("scale", self.scale)
+        _checks.positive("epsilon", self.epsilon)
+        _checks.probability("delta", self.delta)
+        _checks.positive("clip", self.clip)
+        _checks.positive("learning_rate", self.learning_rate)
+        _checks.whole("steps", self.steps, least=1)
+        _checks.positive("scale", self.scale)
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class AdversarialDefence:
                 f"reference=None: weight={self.weight!r} needs rows (X, y) that are not trained on;"
                 " give some, or weight=0 for no defence."
             )
-        _validate.positive("scale", self.scale)
+        _checks.positive("scale", self.scale)
 
     @property
     def name(self) -> str:
@@ -187,7 +187,7 @@ def _noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
 
 
 def _arrays(X: Any, y: Any, scale: float) -> tuple[Any, Any]:
-    return _validate.matrix(X) * scale, np.asarray(y)
+    return _checks.matrix(X) * scale, np.asarray(y)
 
 
 def _new(network: Network, rows: Any, labels: Any, seed: int) -> torch.nn.Module:
@@ -195,12 +195,12 @@ def _new(network: Network, rows: Any, labels: Any, seed: int) -> torch.nn.Module
     if labels.dtype.kind not in "iu" or not labels.min(initial=0) >= 0:
         raise InvalidInput("y: must be the number of each row's class, from 0.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_validate.whole("seed", seed, least=0))
+        torch.manual_seed(_checks.whole("seed", seed, least=0))
         return network(rows.shape[1], int(labels.max()) + 1).double()
 
 
 def _predicts(module: torch.nn.Module, scale: float) -> Predict:
     def predict_proba(X: Any) -> FloatArray:
-        return probabilities(module, _validate.matrix(X, min_rows=1) * scale)
+        return probabilities(module, _checks.matrix(X, min_rows=1) * scale)
 
     return predict_proba

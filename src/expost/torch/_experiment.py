@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr, ndtri
 
 from expost._counts import Attack, Share, best_threshold
-from expost._display import Displayed
-from expost._rounding import fixed, interval_text
+from expost.results import Displayed
 from expost.risk import GaussianNoise
+from expost.rounding import fixed, interval_text
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["Experiment", "Interval"]

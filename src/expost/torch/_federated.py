@@ -34,12 +34,12 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from expost import _validate
-from expost._display import Displayed
+from expost import _checks
 from expost.attacks.evidence import Confidences, Flags
 from expost.attacks.gradients import gradient_ratio
 from expost.attacks.snapshots import Snapshots
 from expost.errors import ConvergenceError, InvalidInput
+from expost.results import Displayed
 from expost.torch._attacks import ModuleGradients, log_odds
 from expost.torch._gradients import RowGradients
 from expost.torch._pair import fresh_copy
@@ -65,9 +65,9 @@ class Ascent:
     by: str = "server"
 
     def __post_init__(self) -> None:
-        _validate.positive("rate", self.rate)
-        _validate.whole("first_round", self.first_round, least=1)
-        _validate.one_of("by", self.by, ROLES)
+        _checks.positive("rate", self.rate)
+        _checks.whole("first_round", self.first_round, least=1)
+        _checks.one_of("by", self.by, ROLES)
 
     def attacks(self, number: int) -> bool:
         """Whether the loss is raised in this round."""
@@ -120,7 +120,7 @@ class FederatedRun(Displayed):
         Of an active attacker, with ``since`` her first round: how far the loss came back. What a
         row's φ is in any case drops out.
         """
-        first = _validate.whole("since", since, least=1)
+        first = _checks.whole("since", since, least=1)
         if not first <= self.rounds:
             raise InvalidInput(f"since={since}: must be at most {self.rounds}, the last round.")
         rounds = np.arange(first, self.rounds + 1)
@@ -147,7 +147,7 @@ class FederatedRun(Displayed):
         return found
 
     def _number(self, participant: int) -> int:
-        k = _validate.whole("participant", participant, least=0)
+        k = _checks.whole("participant", participant, least=0)
         if not k < len(self.uploads):
             raise InvalidInput(
                 f"participant={participant}: must be at most {len(self.uploads) - 1}."
@@ -212,14 +212,14 @@ def federated_rounds(
         participants=[_tensors(module, X, y, "participants") for X, y in participants],
         pool=_tensors(module, *pool, "pool"),
         population=None if population is None else _tensors(module, *population, "population"),
-        rate=_validate.positive("learning_rate", learning_rate),
-        epochs=_validate.whole("local_epochs", local_epochs, least=1),
-        batch=None if batch_size is None else _validate.whole("batch_size", batch_size, least=1),
+        rate=_checks.positive("learning_rate", learning_rate),
+        epochs=_checks.whole("local_epochs", local_epochs, least=1),
+        batch=None if batch_size is None else _checks.whole("batch_size", batch_size, least=1),
         ascent=ascent,
         updates=updates,
         entropy=entropy,
     )
-    return run.run(_validate.whole("rounds", rounds, least=1))
+    return run.run(_checks.whole("rounds", rounds, least=1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -359,8 +359,8 @@ def federated_game(
     ``options`` go to :func:`federated_rounds`; an attacker attacks the target and the references,
     as she would rehearse.
     """
-    count = _validate.whole("participants", participants, least=1)
-    models = _validate.whole("references", references, least=0)
+    count = _checks.whole("participants", participants, least=1)
+    models = _checks.whole("references", references, least=0)
     if models % 2:
         raise InvalidInput(
             f"references={references}: must be even, each row being in half of them."
@@ -405,4 +405,4 @@ def _rng(entropy: int, *key: int) -> np.random.Generator:
 def _entropy(random_state: int | None) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]  # an int, if unset
-    return _validate.whole("random_state", random_state, least=0)
+    return _checks.whole("random_state", random_state, least=0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from expost import _validate
-from expost._processes import one_thread
+from expost import _checks
+from expost.engine.processes import one_thread
 from expost.risk import mu_from_epsilon
 from expost.torch._draws import SeededDraws
 from expost.torch._train import prepare
@@ -48,7 +48,7 @@ class TrainingMechanism:
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, n) the transcripts of so many trainings, by what they say of the rows."""
-        sigma = _validate.positive("noise_multiplier", self.noise(epsilon))
+        sigma = _checks.positive("noise_multiplier", self.noise(epsilon))
         mechanism = replace(self.trainer.mechanism, noise_multiplier=sigma)
         trainer = replace(self.trainer, mechanism=mechanism)
         with one_thread():
@@ -78,7 +78,7 @@ def training_mechanism(
     ``options``           those of :func:`expost.torch.train` but its noise: clip, learning_rate,
                           epochs or steps, sampling_rate, relation, candidates, adversary, …
     """
-    delta = _validate.probability("delta", delta)
+    delta = _checks.probability("delta", delta)
     for name in ("random_state", "on_step"):
         if name in options:
             raise TypeError(f"{name} is an option of train, not of a mechanism")

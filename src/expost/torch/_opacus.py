@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from expost import _optional
-from expost.errors import ConvergenceError, InvalidInput
+from expost.errors import ConvergenceError, InvalidInput, require
 from expost.torch._account import Products
 
 __all__ = ["NoisyStep", "StepWatch", "check_optimizer"]
@@ -78,7 +77,7 @@ class NoisyStep:
 
 def check_optimizer(optimizer: Any) -> None:
     """Refuse what has no per-row gradients to read, or publishes more than their noisy sum."""
-    opacus = _optional.require("opacus.optimizers", caller="expost.torch.track", extra="torch")
+    opacus = require("opacus.optimizers", caller="expost.torch.track", extra="torch")
     kind = type(optimizer)
     if kind in (opacus.DPOptimizer, opacus.DPPerLayerOptimizer):
         if not optimizer.noise_multiplier > 0:

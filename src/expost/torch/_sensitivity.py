@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
-from expost import _validate
-from expost._display import Displayed
+from expost import _checks
 from expost.errors import InvalidInput
+from expost.results import Displayed
 from expost.torch._gradients import RowGradients
 from expost.torch._ssim import ssim_distances
 from expost.torch._train import _tensors
@@ -75,7 +75,7 @@ class Sensitivity(Displayed):
         return float(spearmanr(self.distances, other.distances, axis=None).statistic)
 
     def _ordered(self, keys: FloatArray, count: int) -> IntArray:
-        count = _validate.whole("count", count, least=1)
+        count = _checks.whole("count", count, least=1)
         if not count <= keys.size:
             raise InvalidInput(f"count={count}: there are {keys.size} neighbours.")
         places = np.argsort(keys, axis=None, kind="stable")[:count]
@@ -102,7 +102,7 @@ def dataset_sensitivity(
     relation = _relation(relation, pool)
     others = X if relation is Neighbouring.REMOVE else pool
     if isinstance(distance, str):
-        _validate.one_of("distance", distance, ("ssim",))
+        _checks.one_of("distance", distance, ("ssim",))
         found = ssim_distances(X, others)
     else:
         found = np.asarray(distance(X, others), dtype=np.float64)
@@ -133,7 +133,7 @@ def gradient_sensitivity(
     (rows, labels), or ∥ḡ(x₁)∥ where rows are removed (D5.3 Sec. 5 with erratum 11).
     """
     relation = _relation(relation, pool)
-    gradients = RowGradients(module, loss, _validate.positive("clip", clip))
+    gradients = RowGradients(module, loss, _checks.positive("clip", clip))
     mine = _all(gradients, *_tensors(module, X, y, "X, y"))
     if pool is None:
         lengths = torch.linalg.vector_norm(mine, dim=1)

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from expost import _optional, _validate
-from expost._display import Displayed
-from expost._privacy_profile import PrivacyProfile
-from expost._rounding import upper_text
-from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
-from expost.errors import InvalidInput
+from expost import _checks
+from expost.errors import InvalidInput, require
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
+from expost.results import Displayed
 from expost.risk import Guarantee
+from expost.rounding import upper_text
 from expost.torch._account import Products, StepAccount
 from expost.torch._batches import BatchLog, record_batches
 from expost.torch._full_pass import FullPass
@@ -63,7 +63,7 @@ def track(
     check_optimizer(optimizer)
     adversary = Adversary.parse(adversary)
     mechanism = _mechanism(optimizer, data_loader, public_batches)
-    every = _validate.whole("every", every, least=1)
+    every = _checks.whole("every", every, least=1)
     hidden = adversary is Adversary.HIDDEN_BATCHES
     if hidden and public_batches:
         raise InvalidInput(
@@ -279,7 +279,7 @@ class Tracker(Displayed):
 
 def _mechanism(optimizer: Any, data_loader: Any, public_batches: bool) -> SGDMechanism:
     """The public constants of the run, as the optimizer and the sampler have them."""
-    opacus = _optional.require("opacus.utils.uniform_sampler", caller="track", extra="torch")
+    opacus = require("opacus.utils.uniform_sampler", caller="track", extra="torch")
     sampler = getattr(data_loader, "batch_sampler", None)
     if sampler is None:
         raise InvalidInput(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from expost import _validate
-from expost._warning import warn
+from expost import _checks
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism
+from expost.notices import warn
 from expost.torch._draws import draws_from
 from expost.torch._gradients import check_module
 from expost.torch._trainer import Loss, Rows, Step, Trainer
@@ -153,13 +153,13 @@ def prepare(
         loss=loss,
         data=data,
         mechanism=mechanism,
-        learning_rate=_validate.positive("learning_rate", learning_rate),
-        divisor=_validate.positive("divisor", n * rate if divisor is None else divisor),
+        learning_rate=_checks.positive("learning_rate", learning_rate),
+        divisor=_checks.positive("divisor", n * rate if divisor is None else divisor),
         steps=_steps(epochs, steps, an_epoch),
         epoch_steps=an_epoch,
         candidates=_candidates(module, data, mechanism.relation, candidates),
         adversary=Adversary.parse(adversary),
-        every=_validate.whole("every", every, least=1),
+        every=_checks.whole("every", every, least=1),
         local_row=_local_row(sensitivity, row, n),
     )
     _check_together(trainer)
@@ -170,17 +170,17 @@ def _steps(epochs: int | None, steps: int | None, an_epoch: int) -> int:
     if (epochs is None) == (steps is None):
         raise InvalidInput(f"epochs={epochs!r}, steps={steps!r}: give exactly one of them.")
     if steps is not None:
-        return _validate.whole("steps", steps, least=1)
-    return an_epoch * _validate.whole("epochs", epochs, least=1)
+        return _checks.whole("steps", steps, least=1)
+    return an_epoch * _checks.whole("epochs", epochs, least=1)
 
 
 def _local_row(sensitivity: str, row: int | None, n: int) -> int | None:
-    _validate.one_of("sensitivity", sensitivity, ("global", "local"))
+    _checks.one_of("sensitivity", sensitivity, ("global", "local"))
     if sensitivity == "global":
         if row is not None:
             raise InvalidInput(f"row={row!r}: only sensitivity='local' takes one; leave it out.")
         return None
-    if row is None or not _validate.whole("row", row, least=0) < n:
+    if row is None or not _checks.whole("row", row, least=0) < n:
         raise InvalidInput(
             f"row={row!r}: sensitivity='local' needs the number of the row that sets the noise,"
             f" from 0 to {n - 1}."

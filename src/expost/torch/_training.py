@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from scipy.special import expit
 
-from expost._display import Displayed
-from expost._privacy_profile import PrivacyProfile
-from expost._transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
+from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray
 

@@ -1,0 +1,1 @@
+"""Audits by attack: the verb, its result and its tables."""

@@ -1,0 +1,168 @@
+"""The ``expost`` program: options in, files out; no mathematics here.
+
+This much of it needs the standard library alone, so that it can say in one sentence what is broken
+where the rest cannot be imported. The commands are in :mod:`expost.cli.app`.
+"""
+
+import io
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO, cast
+
+from expost.cli.blocks import Stream
+from expost.cli.mistakes import (
+    Reported,
+    exit_code,
+    heeding_signals,
+    interruption,
+    received_signal,
+    sentence,
+)
+from expost.notices import taken
+
+__all__ = ["main", "program"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from expost.cli.app import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def program() -> None:
+    """Run the program as a process of its own: once it has ended, no signal disturbs its end."""
+    main(after=signal.SIG_IGN)
+
+
+def main(after: Any = None) -> None:
+    """Run the program; a user's mistake is one sentence and exit code 2, never a traceback.
+
+    ``after``  how signals are handled afterwards (default: as before).
+    """
+    # Closed by the caller: the next file to be opened would get its number, and with it what
+    # libraries have to say.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that knows no Λ must not cost the result of a job that is done.
+            stream.reconfigure(errors="backslashreplace")
+    with heeding_signals(after):
+        try:
+            with _output():
+                _run()
+        except BaseException as error:
+            if after is not None:
+                # A second Ctrl-C must not break the sentence.
+                for one in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(one, after)
+            number = received_signal()
+            if number is None or (isinstance(error, SystemExit) and not error.code):
+                raise
+            if not isinstance(error, Reported):
+                _say(interruption(error) or "interrupted.")
+            raise SystemExit(128 + number) from None
+
+
+def _run() -> None:
+    try:
+        from expost.cli.app import app
+    # A library that draws the command line may be broken in any way.
+    except Exception as error:
+        if received_signal() is not None:
+            raise
+        _without_a_command_line(error)
+    try:
+        with _noted_warnings():
+            app()
+    except SystemExit as end:
+        message = interruption(end)
+        if message is not None and received_signal() is None and not isinstance(end, Reported):
+            _say(message)
+        raise
+    except Exception as error:
+        if received_signal() is not None:
+            raise
+        message = sentence(error)
+        if message is None:
+            raise
+        _say(message)
+        raise SystemExit(exit_code(error)) from None
+
+
+def _without_a_command_line(error: Exception) -> NoReturn:
+    """Say so; the doctor can still say which library it is."""
+    if sys.argv[1:2] != ["doctor"]:
+        _refuse(
+            f"the command line cannot be started ({type(error).__name__}: {error}); expost doctor"
+            " says what is broken."
+        )
+    from expost.jobs.doctor import checkup
+
+    print("\n".join(checkup().lines()))
+    raise SystemExit(1)
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Let a reader of stdout go away; exit code 1 if stdout could not be written otherwise.
+
+    The files of a command are there before it prints.
+    """
+    before, output = sys.stdout, Stream(sys.stdout)
+    sys.stdout = cast(TextIO, output)
+    try:
+        yield
+    except SystemExit as end:
+        output.flush()
+        if output.fault is None or end.code:
+            raise
+    finally:
+        sys.stdout = before
+    if output.fault is not None:
+        _say(
+            f"stdout: {output.fault.strerror}; the printed text is incomplete, but the files that"
+            " the command wrote are complete."
+        )
+        raise SystemExit(1)
+
+
+@contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """Let a job collect the warnings of other libraries too; the process is this program's own."""
+    emit = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not taken(str(message), category):
+            emit(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = emit
+
+
+def _say(message: str) -> None:
+    # One line, whatever a path or a column is called.
+    print(f"expost: {' '.join(message.splitlines())}", file=sys.stderr)
+
+
+def _refuse(message: str) -> NoReturn:
+    _say(message)
+    raise SystemExit(2)

@@ -1,0 +1,1 @@
+"""Comparison of defences against membership inference."""

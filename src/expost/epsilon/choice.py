@@ -1,0 +1,247 @@
+"""The answer of :func:`expost.choose_epsilon`: which ε, why, and where every row stands."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost.epsilon.ranked import RankedProfiles
+from expost.epsilon.recommend import Recommendation
+from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair, Sweep
+from expost.epsilon.utility import Utility
+from expost.files.atomic import write_bytes
+from expost.results import RowTable
+from expost.rounding import lower_text, upper_text
+from expost.types import Audience, FloatArray, IntArray
+
+__all__ = ["EpsilonChoice"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EpsilonChoice(RowTable):
+    """Which ε is worth using on these rows. For the curator only.
+
+    ``sweep``        all rows' losses over ε (see :class:`~expost.epsilon.sweep.Sweep`).
+    ``bound``        the belief that no row may pass, from which prior, mean or quantile.
+    ``utility``      held-out accuracy, AUC and log loss (R²) of released models, or None.
+    ``recommendation``  the ε and the reasons.
+    ``description``  what would be released, in one line.
+    ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
+    ``ids``          the rows' keys, or None: rows are then counted from 0.
+    ``is_held``      whether each row's figures are held; those of a stream are in parts on disk.
+
+    ``typical`` and ``ranked`` are computed when they are first asked for.
+    """
+
+    sweep: Sweep
+    bound: BeliefBound
+    epsilon_for_belief: float
+    utility: Utility | None
+    recommendation: Recommendation
+    description: str
+    notices: tuple[str, ...]
+    ids: tuple[Any, ...] | None = None
+    is_held: bool = True
+
+    audience = Audience.FAIL
+
+    @property
+    def epsilons(self) -> FloatArray:
+        """(k,) the values of ε that were looked at, ascending."""
+        return self.sweep.epsilons
+
+    @property
+    def low(self) -> float:
+        """The largest ε at which every row is still on its first plateau."""
+        return self.sweep.low
+
+    @property
+    def high(self) -> float:
+        """The smallest ε at which the asked share of rows has reached its second regime."""
+        return self.sweep.high
+
+    @property
+    def recommended(self) -> float | None:
+        """The ε to use; None where no ε keeps every bound, and ``reasons`` say which fails."""
+        return self.recommendation.epsilon
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, a sentence each."""
+        return self.recommendation.reasons
+
+    @property
+    def critical_epsilon(self) -> FloatArray:
+        """(n,) the ε at which each row leaves its first plateau."""
+        return self.sweep.critical
+
+    @property
+    def one_sidedness(self) -> Pair:
+        """E[loss]/E∣loss∣ of the farthest and of the median row over ε, from 0 to 1."""
+        return self.sweep.one_sidedness
+
+    @cached_property
+    def belief(self) -> FloatArray:
+        """(k,) the largest typical belief of any row over ε."""
+        return self.sweep.belief(self.bound, self.epsilons)
+
+    @property
+    def typical(self) -> FloatArray:
+        """(k, n) E∣loss∣ of every row over θ ~ p(· ∣ D), by quadrature (LeBlond 4.4).
+
+        Of a sampled mechanism, the mean over its models: ``sweep.typical_error`` belongs to it.
+        """
+        return self.sweep.typical
+
+    @property
+    def ranked(self) -> FloatArray:
+        """(k, n) the mean over models of the exposure at each rank, ascending (LeBlond Fig. 5).
+
+        Of more than 200,000 rows, at the 2,000 ``ranks`` alone.
+        """
+        return self._profiles.mean
+
+    @property
+    def ranked_error(self) -> FloatArray:
+        """(k, n) the standard error of ``ranked`` over the models drawn."""
+        return self._profiles.error
+
+    @property
+    def ranks(self) -> IntArray:
+        """The ranks of the columns of ``ranked``, from 1 for the least exposed."""
+        return self._profiles.ranks
+
+    @property
+    def ranked_resolution(self) -> float:
+        """The relative error of an exposure before it was averaged: rounding, or the sketch's."""
+        return self._profiles.resolution
+
+    @property
+    def rank_error(self) -> float:
+        """The share of rows by which a rank of ``ranked`` may be off: 0 where all were ranked."""
+        return self._profiles.rank_error
+
+    @property
+    def _profiles(self) -> RankedProfiles:
+        return self.sweep.ranked
+
+    def __repr__(self) -> str:
+        found = "none" if self.recommended is None else lower_text(self.recommended, 4)
+        low = "unknown" if math.isnan(self.low) else lower_text(self.low, 4)
+        high = "unknown" if math.isnan(self.high) else upper_text(self.high, 4)
+        return f"EpsilonChoice(recommended={found}, low={low}, high={high})"
+
+    def __str__(self) -> str:
+        return "\n".join([*self.lines(), *(f"! {notice}" for notice in self.notices)])
+
+    def lines(self) -> list[str]:
+        """The answer for a person; no row's values."""
+        answer = (
+            "No epsilon keeps every bound"
+            if self.recommended is None
+            else f"epsilon      {_short(self.recommended)} is recommended"
+        )
+        limit = self.epsilon_for_belief
+        belief = f"up to {_short(limit)}" if limit > 0 else "at no epsilon"
+        prior = "" if self.bound.prior == 0.5 else f" from a prior of {self.bound.prior:g}"
+        lines = [
+            f"Choice of epsilon for {self.sweep.rows} rows",
+            f"model        {self.description}",
+            answer,
+            f"transition   from {_short(self.low)} (up to there all rows are protected alike) to"
+            f" {'unknown' if math.isnan(self.high) else upper_text(self.high, 3)} (nothing more"
+            " to lose)",
+            f"belief       {belief} no row's typical belief passes"
+            f" {upper_text(self.bound.largest)}{prior}",
+        ]
+        if self.utility is not None and self.recommended is not None:
+            name, curve = self.utility.leading
+            lines += [
+                f"{name:<12} {curve.mean[place]:.3f} on held-out rows there,"
+                f" {curve.base_rate:.3f} by the base rate alone, {curve.noiseless:.3f} without"
+                " noise"
+                for place in np.flatnonzero(self.utility.epsilons == self.recommended)
+            ]
+        lines += [f"- {reason}" for reason in self.reasons]
+        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
+
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+        keys = {} if self.ids is None else {"id": list(self.ids)}
+        columns = {
+            "row": np.arange(self.sweep.rows),
+            **keys,
+            "critical_epsilon": self.critical_epsilon,
+        }
+        if isinstance(self.sweep, OutputSweep):
+            near = self.sweep.neighbours
+            columns |= {"distance": near.distance, "distance_error": near.error_bound}
+        return columns
+
+    def to_json(self, path: str | Path | None = None) -> str | Path:
+        """Headline, curves over ε and each row's critical ε, as text or in a CURATOR-ONLY file."""
+        text = json.dumps(self._fields(), allow_nan=False, ensure_ascii=False)
+        if path is None:
+            return text
+        return write_bytes(self.audience.path(path), self.audience, text.encode())
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "format": "expost-epsilon/1",
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "model": self.description,
+            "recommended": self.recommended,
+            "reasons": list(self.reasons),
+            "low": _plain(self.low),
+            "high": _plain(self.high),
+            "measure": self.sweep.measure,
+            "epsilon_for_belief": _plain(self.epsilon_for_belief),
+            "max_belief": self.bound.largest,
+            "prior": self.bound.prior,
+            "quantile": self.bound.quantile,
+            "epsilons": self.epsilons.tolist(),
+            "belief": self.belief.tolist(),
+            "one_sidedness": {
+                name: [_plain(value) for value in values.tolist()]
+                for name, values in self.one_sidedness._asdict().items()
+            },
+            "utility": None if self.utility is None else _utility_fields(self.utility),
+            # Of a stream it is in the parts of the table alone.
+            "critical_epsilon": (
+                [_plain(value) for value in self.critical_epsilon.tolist()]
+                if self.is_held
+                else None
+            ),
+            "notices": list(self.notices),
+        }
+
+
+def _utility_fields(utility: Utility) -> dict[str, Any]:
+    return {
+        "epsilons": utility.epsilons.tolist(),
+        "folds": utility.folds,
+        "releases": utility.folds * utility.releases,
+        **{
+            name: {
+                key: value.tolist() if isinstance(value, np.ndarray) else value
+                for key, value in vars(curve).items()
+            }
+            for name, curve in utility.curves.items()
+        },
+    }
+
+
+def _plain(number: float) -> float | str | None:
+    """Strict JSON has neither NaN nor infinity."""
+    if math.isnan(number):
+        return None
+    return number if math.isfinite(number) else "infinity"
+
+
+def _short(epsilon: float) -> str:
+    return "unknown" if math.isnan(epsilon) else lower_text(epsilon, 3)

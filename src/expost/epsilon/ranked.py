@@ -1,0 +1,245 @@
+"""The rank-averaged privacy profile: the paper's typical profile (LeBlond 4.4, Fig. 5).
+
+A model's profile is its exposures sorted; the ranking differs from model to model, so that its mean
+over models has no closed form and is sampled. Here the models of every ε share their draws: with b
+the noise at unit resolution, ρ·b is the noise at resolution ρ (1/β or σ), so one matrix product
+with the shifts serves all ε, and curves over ε do not jump about. What is left for each ε and model
+is a few operations a row and one sort, in threads.
+
+With lengths in units of ρ, a row's loss depends on r = ∥b∥ and the excess
+
+    ∥b − s/ρ∥² − ∥b∥² = (distance/ρ)² − 2 b·s/ρ.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost._order import Sketch
+from expost.neighbouring.shifts import Shifts
+from expost.noise import Noise
+from expost.types import FloatArray, IntArray
+
+__all__ = ["MOST_ROWS", "RankedProfiles", "rank_averages", "sketched_ranks"]
+
+# Past so many rows a profile is sketched at `_RANKS` ranks.
+MOST_ROWS = 200_000
+_RANKS = 2_000
+# Inner products held at a time (32 MiB), whatever n and the number of models are.
+_BLOCK_PRODUCTS = 2**22
+# Models and rows at a time where profiles are sketched.
+_SKETCHED_MODELS = 8
+_SKETCHED_ROWS = 2**16
+# Once the excess is known nothing cancels any more: the rest is done in single precision, in half
+# the time. A handful of roundings, each 2⁻²⁴.
+_SORTED_ERROR = 2.0**-21
+# Between these the squares of single precision neither over- nor underflow.
+_SINGLE = (1e-15, 1e15)
+# Profiles that are added up at a time.
+_BATCH = 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankedProfiles:
+    """Means over models of the exposure at each rank, for every ε.
+
+    ``ranks``       (r,) counted from 1, the least exposed; all of 1 … n unless sketched.
+    ``mean``        (k, r) the mean over models.
+    ``error``       (k, r) its standard error.
+    ``resolution``  the relative error of each exposure before it is averaged: of rounding, or of
+                    the sketch.
+    ``rank_error``  the share of the rows by which a rank may be off, where only a sample of them
+                    was ranked (:mod:`expost.epsilon.streamed_ranked`); 0 otherwise.
+    """
+
+    ranks: IntArray
+    mean: FloatArray
+    error: FloatArray
+    resolution: float
+    rank_error: float = 0.0
+
+
+def rank_averages(
+    shifts: Shifts,
+    distance: FloatArray,
+    noise: Noise,
+    resolutions: FloatArray,
+    draws: FloatArray,
+    *,
+    workers: int | None = None,
+) -> RankedProfiles:
+    """Average the sorted exposures over the models A + ρ·b, for each resolution ρ.
+
+    ``noise``    at unit resolution, and ``draws`` (models, d) of it.
+    ``workers``  threads, as many as there are cores if None; the result does not depend on it.
+    """
+    sweep = _Sweep(
+        shifts=shifts, distance=distance, noise=noise, resolutions=resolutions, draws=draws
+    )
+    work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
+    with ThreadPoolExecutor(workers or _cores()) as pool:
+
+        def each(task: Callable[[int], None]) -> None:
+            # Every ε is one task: its models are added in their order, whichever thread it is.
+            for _ in pool.map(task, range(len(resolutions))):
+                pass
+
+        return work(sweep, each)
+
+
+def sketched_ranks(rows: int) -> IntArray:
+    """2,000 ranks: half of them evenly spread, half ever closer towards the most exposed row."""
+    ranks = set(np.round(np.linspace(1, rows, _RANKS // 2)).astype(int).tolist())
+    from_the_top = rows + 1 - np.round(np.geomspace(1, rows, 2 * _RANKS)).astype(int)
+    for rank in from_the_top.tolist():
+        if len(ranks) == _RANKS:
+            break
+        ranks.add(rank)
+    return np.array(sorted(ranks), dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sweep:
+    """Sampled models, and the exposures of rows in them."""
+
+    shifts: Shifts
+    distance: FloatArray
+    noise: Noise
+    resolutions: FloatArray
+    draws: FloatArray
+
+    def exposures(
+        self, place: int, models: slice, inner: FloatArray, rows: slice, kind: type = np.float64
+    ) -> Iterator[NDArray[Any]]:
+        """∣loss∣ of ``rows`` at the place-th ε, model after model; each overwrites the last.
+
+        ``kind`` is the precision of what follows the excess.
+        """
+        scale = 1 / float(self.resolutions[place])
+        squares = (scale * self.distance[rows]) ** 2
+        excess = np.empty_like(squares)
+        loss: NDArray[Any] = np.empty(len(squares), kind)
+        scratch: NDArray[Any] = np.empty(len(squares), kind)
+        norms = np.linalg.norm(self.draws[models], axis=1)
+        for norm, products in zip(norms, inner, strict=True):
+            np.multiply(products, -2 * scale, out=excess)
+            np.add(excess, squares, out=excess)
+            np.copyto(loss, excess, casting="same_kind")
+            self.noise.loss_in_place(float(norm), loss, scratch)
+            yield np.abs(loss, out=loss)
+
+    def largest(self, place: int) -> float:
+        """A bound on every exposure: that of the farthest row, right behind the largest noise."""
+        norm = float(np.max(np.linalg.norm(self.draws, axis=1)))
+        apart = float(np.max(self.distance)) / float(self.resolutions[place])
+        behind = np.array([apart * (apart + 2 * norm)])
+        self.noise.loss_in_place(norm, behind, np.empty(1))
+        return max(float(behind[0]) * (1 + 1e-9), 1e-200)
+
+
+class _Moments:
+    """Mean and standard error of vectors, taken from their differences to the first one."""
+
+    def __init__(self, size: int) -> None:
+        self._first: NDArray[Any] | None = None
+        self._sum, self._squares = np.zeros(size), np.zeros(size)
+        self._count = 0
+
+    def add(self, batch: NDArray[Any]) -> None:
+        """Count the rows of ``batch`` (m, size), which is overwritten."""
+        if self._first is None:
+            self._first = batch[0].copy()
+        batch -= self._first
+        self._sum += np.add.reduce(batch, axis=0)
+        self._squares += np.einsum("ij,ij->j", batch, batch)
+        self._count += len(batch)
+
+    def mean_and_error(self) -> tuple[FloatArray, FloatArray]:
+        assert self._first is not None
+        shift = self._sum / self._count
+        variance = np.maximum(self._squares / self._count - shift * shift, 0.0)
+        # One model says nothing of the spread.
+        error = np.sqrt(variance / (self._count - 1)) if self._count > 1 else variance + np.inf
+        return self._first + shift, error
+
+
+def _collected(moments: list[_Moments], ranks: IntArray, resolution: float) -> RankedProfiles:
+    pairs = [moment.mean_and_error() for moment in moments]
+    return RankedProfiles(
+        ranks=ranks,
+        mean=np.stack([mean for mean, _ in pairs]),
+        error=np.stack([error for _, error in pairs]),
+        resolution=resolution,
+    )
+
+
+def _sorted_profiles(
+    sweep: _Sweep, each: Callable[[Callable[[int], None]], None]
+) -> RankedProfiles:
+    """Every rank: one sort for each ε and model."""
+    everything = slice(0, len(sweep.distance))
+    moments = [_Moments(everything.stop) for _ in sweep.resolutions]
+    kinds = [
+        np.float32 if _SINGLE[0] < sweep.largest(place) < _SINGLE[1] else np.float64
+        for place in range(len(moments))
+    ]
+    for models in _slices(len(sweep.draws), max(_BATCH, _BLOCK_PRODUCTS // everything.stop)):
+        inner = sweep.shifts.inners(sweep.draws[models], everything)
+
+        def average(place: int, models: slice = models, inner: FloatArray = inner) -> None:
+            exposures = sweep.exposures(place, models, inner, everything, kinds[place])
+            batch = np.empty((_BATCH, everything.stop), kinds[place])
+            for some in _slices(len(inner), _BATCH):
+                part = batch[: some.stop - some.start]
+                for row in part:
+                    row[:] = next(exposures)
+                    row.sort()
+                moments[place].add(part)
+
+        each(average)
+    return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
+
+
+def _sketched_profiles(
+    sweep: _Sweep, each: Callable[[Callable[[int], None]], None]
+) -> RankedProfiles:
+    """2,000 ranks of very many rows, which are passed over block by block."""
+    rows = len(sweep.distance)
+    ranks = sketched_ranks(rows)
+    moments = [_Moments(len(ranks)) for _ in sweep.resolutions]
+    tops = [sweep.largest(place) for place in range(len(moments))]
+    for models in _slices(len(sweep.draws), _SKETCHED_MODELS):
+        sketches = [[Sketch(top) for _ in sweep.draws[models]] for top in tops]
+        for block in _slices(rows, _SKETCHED_ROWS):
+            inner = sweep.shifts.inners(sweep.draws[models], block)
+
+            def count(
+                place: int,
+                models: slice = models,
+                block: slice = block,
+                inner: FloatArray = inner,
+                sketches: list[list[Sketch]] = sketches,
+            ) -> None:
+                exposures = sweep.exposures(place, models, inner, block)
+                for sketch, exposure in zip(sketches[place], exposures, strict=True):
+                    sketch.add(exposure)
+
+            each(count)
+        for moment, drawn in zip(moments, sketches, strict=True):
+            moment.add(np.stack([sketch.at(ranks) for sketch in drawn]))
+    return _collected(moments, ranks, Sketch.RELATIVE_ERROR)
+
+
+def _slices(total: int, step: int) -> Iterator[slice]:
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""Exposure by group: columns, groups, decision tree."""

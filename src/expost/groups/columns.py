@@ -1,0 +1,232 @@
+"""One column of any kind, read as numbers or as levels, and divided into parts.
+
+What a label says is the rule that was applied: edges are first rounded to what is shown, then
+used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from expost import _checks
+from expost.errors import InvalidInput
+from expost.types import FloatArray, IntArray
+
+__all__ = ["MISSING", "OTHER", "Levels", "Numbers", "Parts", "nats", "number_text", "printable"]
+__all__ += ["read_column", "read_columns"]
+
+MISSING, OTHER = "(missing)", "(other)"
+# Past these a table is no longer read: the rest of the levels, or the integers, go together.
+_MOST_LEVELS = 50
+_MOST_INTEGERS = 20
+_LONGEST_LABEL = 80
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def printable(text: object, limit: int = _LONGEST_LABEL) -> str:
+    """``text`` on one line, with what cannot be seen spelled out and what is too long cut off."""
+    shown = "".join(
+        character
+        if character.isprintable() or character == _NO_BREAK
+        else character.encode("unicode_escape").decode()
+        for character in str(text)
+    )
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def number_text(value: float) -> str:
+    """The number itself, without an exponent where it is of a usual size."""
+    number = float(value) + 0.0
+    text = f"{number:.15g}"
+    return text if float(text) == number else repr(number)
+
+
+def nats(told: str) -> str:
+    """A figure that is written as ``told``, with its unit."""
+    return f"{told} nat{'' if told == '1' else 's'}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """A partition of the rows: the place of each among ``labels``; missing cells come last."""
+
+    codes: IntArray
+    labels: tuple[str, ...]
+    ordered: bool
+
+    def largest(self) -> tuple["Parts", tuple[str, ...]]:
+        """At most 50 levels, with the others together, and a sentence that says so."""
+        levels = len(self.labels) - 1
+        if levels <= _MOST_LEVELS:
+            return self, ()
+        counts = np.bincount(self.codes, minlength=levels + 1)[:-1]
+        kept = np.sort(np.lexsort((np.arange(levels), -counts))[:_MOST_LEVELS])
+        place = np.full(levels + 1, _MOST_LEVELS)
+        place[kept] = np.arange(_MOST_LEVELS)
+        place[-1] = _MOST_LEVELS + 1
+        labels = (*(self.labels[level] for level in kept), OTHER, MISSING)
+        notice = f"{levels:,} levels: the {_MOST_LEVELS} largest are shown, the others as {OTHER}."
+        return Parts(codes=place[self.codes], labels=labels, ordered=self.ordered), (notice,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Numbers:
+    """A column of numbers; NaN where a cell is missing."""
+
+    name: str
+    values: FloatArray
+
+    def parts(self, bins: int) -> Parts:
+        """Integers of few values by value; other numbers by quantile bins; always in order."""
+        known = ~np.isnan(self.values)
+        values = np.sort(self.values[known])
+        distinct = np.unique(values)
+        whole = bool(np.all(np.isfinite(distinct) & (distinct == np.floor(distinct))))
+        if whole and len(distinct) <= _MOST_INTEGERS:
+            edges, labels = distinct, [number_text(value) for value in distinct]
+        else:
+            edges = _edges(values, bins)
+            labels = _bin_labels(edges)
+        codes = np.where(known, np.searchsorted(edges, self.values), len(labels))
+        return Parts(codes=codes.astype(np.int64), labels=(*labels, MISSING), ordered=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Levels:
+    """A column of anything else, by level."""
+
+    name: str
+    levels: Parts
+
+    def parts(self, bins: int) -> Parts:
+        """The levels, in the order of their text, which means nothing."""
+        return self.levels
+
+
+def _edges(values: FloatArray, bins: int) -> FloatArray:
+    """The inner edges of quantile bins (low, high] of sorted ``values``, none of them empty."""
+    quantiles = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+    # As many digits as tell the edges apart that are apart: four at least.
+    edges = quantiles
+    for digits in range(4, 18):
+        edges = np.unique([float(f"{edge:.{digits}g}") for edge in quantiles])
+        if len(edges) == len(np.unique(quantiles)):
+            break
+    below = np.searchsorted(values, edges, side="right")
+    _, first = np.unique(below, return_index=True)
+    return edges[first][(below[first] > 0) & (below[first] < len(values))]
+
+
+def _bin_labels(edges: FloatArray) -> list[str]:
+    if len(edges) == 0:
+        return ["all values"]
+    text = [number_text(edge) for edge in edges]
+    between = [f"> {low} and <= {high}" for low, high in pairwise(text)]
+    return [f"<= {text[0]}", *between, f"> {text[-1]}"]
+
+
+def read_column(column: Any, name: str, rows: int) -> Numbers | Levels:
+    """An array, list, Series or Arrow array of one cell a row."""
+    entries = len(column) if hasattr(column, "__len__") else None
+    if isinstance(column, str | bytes) or getattr(column, "ndim", 1) != 1 or entries != rows:
+        found = "no" if entries is None or isinstance(column, str | bytes) else f"{entries}"
+        raise InvalidInput(
+            f"{name} has {found} entries: must be a column of one value for each of {rows} rows."
+        )
+    if isinstance(column, np.ma.MaskedArray):
+        cells = column.data.astype(object)
+        cells[np.ma.getmaskarray(column)] = None
+        column = cells
+    if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
+        return Numbers(name=name, values=column.astype(np.float64))
+    array = _arrow(column, name)
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        cast = array.cast(pa.float64(), safe=False)
+        return Numbers(name=name, values=cast.to_numpy(zero_copy_only=False))
+    return Levels(name=name, levels=_levels(array))
+
+
+def read_columns(X: Any, names: Sequence[str] | None, rows: int) -> list[Numbers | Levels]:
+    """The columns of a frame, an Arrow table or a matrix, with their names."""
+    if hasattr(X, "to_arrow"):
+        X = X.to_arrow()
+    cells: list[Any]
+    if isinstance(X, pa.Table | pa.RecordBatch):
+        own, cells = list(X.column_names), list(X.columns)
+    elif hasattr(X, "iloc") and hasattr(X, "columns"):
+        own = list(X.columns)
+        cells = [X.iloc[:, place] for place in range(len(own))]
+    else:
+        mixed = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUSb"
+        matrix = X if mixed else _checks.matrix(X, min_rows=1)
+        own = [f"column {place}" for place in range(matrix.shape[1])]
+        cells = list(matrix.T)
+    if names is None:
+        names = own
+    if isinstance(names, str) or len(names) != len(cells):
+        raise InvalidInput(
+            f"feature_names has {len(names)} entries: must have one for each of {len(cells)}"
+            " columns of X."
+        )
+    return [
+        read_column(cell, printable(name), rows) for cell, name in zip(cells, names, strict=True)
+    ]
+
+
+def _arrow(column: Any, name: str) -> Any:
+    """The column as one Arrow array of a plain type; a mixture of types becomes text."""
+    if hasattr(column, "to_arrow"):
+        column = column.to_arrow()
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        try:
+            column = pa.array(column, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            column = pa.array(_texts(column, name), pa.string())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_nested(column.type):
+        raise InvalidInput(
+            f"{name} holds {column.type} values: must hold numbers, text or booleans."
+        )
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    return column
+
+
+def _texts(column: Any, name: str) -> list[str | None]:
+    """Cells of any type as text; a surrogate that stands alone, which no file can hold, escaped."""
+    try:
+        texts = [None if _checks.is_missing(cell) else str(cell) for cell in column]
+    # The cells' own code makes texts of them, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{name}: cannot be read as a column ({type(error).__name__}); pass numbers, text or"
+            " booleans."
+        ) from None
+    return [
+        text if text is None else text.encode(errors="backslashreplace").decode() for text in texts
+    ]
+
+
+def _levels(array: Any) -> Parts:
+    encoded = array.dictionary_encode()
+    labels = [_level_text(value) for value in encoded.dictionary.to_pylist()]
+    order = sorted(range(len(labels)), key=lambda level: labels[level])
+    place = np.empty(len(labels) + 1, dtype=np.int64)
+    place[order] = np.arange(len(labels))
+    place[-1] = len(labels)
+    codes = encoded.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
+    return Parts(
+        codes=place[codes], labels=(*(labels[level] for level in order), MISSING), ordered=False
+    )
+
+
+def _level_text(value: object) -> str:
+    return "(empty)" if value == "" else printable(value)

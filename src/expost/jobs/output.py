@@ -1,0 +1,146 @@
+"""The folder of a command's results: its names, and what is refused before any work."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from expost.errors import InvalidInput
+from expost.files.atomic import drafts
+from expost.files.directory import RUN
+from expost.types import Audience
+
+__all__ = [
+    "MANIFEST",
+    "RELEASES",
+    "RESULTS",
+    "STATE",
+    "begun",
+    "check_folder",
+    "check_page_folder",
+    "check_place",
+    "holds_anything",
+    "made_now",
+    "nothing_to_resume",
+    "writing",
+]
+
+# The list of files that expost wrote there, and the file that makes a run unfinished.
+MANIFEST, STATE = Audience.FAIL.file_name(".expost-manifest", "json"), "state.json"
+# What was drawn: it may be replaced by another run, and is never removed.
+RELEASES = ("model.json", "report.json")
+_STEMS = (
+    ("encoding", "json"),
+    ("profile", "json"),
+    ("profile", "parquet"),
+    ("epsilon", "json"),
+    ("epsilon", "parquet"),
+    ("transition", "png"),
+    ("report", "html"),
+    ("report", "md"),
+    ("summary", "json"),
+    ("audit", "json"),
+    ("audit", "parquet"),
+    ("figures", "json"),
+    ("roc", "png"),
+    ("exposure", "png"),
+    ("comparison", "json"),
+    ("comparison", "parquet"),
+)
+# The files that a command may write, beside releases.
+RESULTS = (
+    *(
+        audience.file_name(*names)
+        for audience in (Audience.PASS, Audience.FAIL)
+        for names in _STEMS
+    ),
+    Audience.FAIL.file_name("report", "json"),
+)
+
+
+def made_now() -> str:
+    """Return the date that a page is given; renderers do not read the clock."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def check_folder(out: Path, *, force: bool, lost: str = "") -> None:
+    """Refuse a folder that cannot be written to, or that holds another run, before any work.
+
+    ``lost`` says what writing over an earlier run would cost.
+    """
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not nearest.is_dir():
+        raise InvalidInput(f"out={str(out)!r}: {nearest} is a file; name a folder.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InvalidInput(
+            f"out={str(out)!r}: {nearest} cannot be written to; name another folder, or change its"
+            " mode."
+        )
+    if holds_anything(out) and not force:
+        raise InvalidInput(
+            f"out={str(out)!r}: is not empty; name another folder, or pass --force to write over"
+            f" an earlier run{lost}."
+        )
+
+
+def holds_anything(out: Path) -> bool:
+    """Whether a folder holds anything but the remains of a run that has no state, and its list."""
+    if not out.is_dir():
+        return False
+    lists = {MANIFEST, *(path.name for path in drafts(out / MANIFEST))}
+    remains = [out / name for name in os.listdir(out) if name not in lists]
+    return any(path.name != RUN or path.is_symlink() or begun(out) for path in remains)
+
+
+def begun(out: Path) -> bool:
+    """Whether a run in this folder is unfinished."""
+    folder = out / RUN
+    return not folder.is_symlink() and (folder / STATE).exists()
+
+
+def check_page_folder(out: Path, *, force: bool) -> None:
+    """Check a folder that gets a page alone, and no release: it must not hold one."""
+    check_folder(out, force=force)
+    for name in RELEASES:
+        if (out / name).exists():
+            raise InvalidInput(
+                f"out={str(out)!r}: holds {name}, whose own page would be lost; name a folder for"
+                " this page alone."
+            )
+
+
+def check_place(out: Path, *, resume: bool, force: bool, lost: str = "") -> None:
+    """Refuse a folder that a run must not write to, before any work.
+
+    ``lost`` says what writing over an earlier run would cost.
+    """
+    if begun(out):
+        if resume:
+            return
+        if not force:
+            raise InvalidInput(
+                f"out={str(out)!r}: a run was begun here and is not finished; pass --resume to"
+                f" continue it, or --force to throw it away{lost}."
+            )
+    elif resume and not force and holds_anything(out) and not (out / MANIFEST).exists():
+        raise nothing_to_resume(out)
+    check_folder(out, force=force or resume, lost=lost)
+
+
+def nothing_to_resume(out: Path) -> InvalidInput:
+    """Return the error of ``--resume`` where no run is unfinished."""
+    return InvalidInput(
+        f"out={str(out)!r}: holds no unfinished run; leave --resume out, and name another folder."
+    )
+
+
+@contextmanager
+def writing(out: Path, remedy: str) -> Iterator[None]:
+    """Turn an error of the disk into a sentence that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(
+            f"out={str(out)!r}: cannot be written to ({error.strerror or error}); {remedy}."
+        ) from None

@@ -1,0 +1,275 @@
+"""A run: one task in one folder, which is resumed after a crash and ends whole.
+
+A run keeps what it has finished in ``DIR/.expost-run``, and removes that as its last act: where its
+state is, the results are not whole. What is in it belongs to one task (the options, the data, this
+expost), and is refused if the run did not write it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from expost.errors import AlreadyFinished, ExpostError, InvalidInput
+from expost.files.atomic import read_json
+from expost.files.directory import RUN
+from expost.files.parts import Part, PartStore
+from expost.jobs.output import (
+    RELEASES,
+    STATE,
+    begun,
+    holds_anything,
+    made_now,
+    nothing_to_resume,
+    writing,
+)
+from expost.jobs.workspace import DRAFTS, Workspace, held
+from expost.types import Audience
+
+__all__ = ["Run", "identity_of", "kept_in", "read_state", "running"]
+
+_Value = TypeVar("_Value")
+_FORMAT = "expost-run/2"
+_RESUME = "Progress was saved. Run the same command with --resume to continue."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run of one task; ``made`` is the date of its results, ``blocks`` how it was begun."""
+
+    workspace: Workspace
+    made: str
+    salt: str
+    blocks: bool
+    resumed: bool
+
+    @property
+    def out(self) -> Path:
+        """The output folder."""
+        return self.workspace.out
+
+    @property
+    def folder(self) -> Path:
+        """Where its finished parts are kept."""
+        return self.workspace.run_folder
+
+    @property
+    def identity(self) -> str:
+        """By which a ledger knows the releases of this run."""
+        return identity_of(self.salt)
+
+    @property
+    def drafts(self) -> Path:
+        """Where files are written before they appear."""
+        return self.folder / DRAFTS
+
+    def store(self, name: str, audience: Audience = Audience.FAIL) -> PartStore:
+        """Return the finished parts of one step."""
+        return PartStore(folder=self.workspace.make_step(name), audience=audience)
+
+    def check_rows(self, parts: Mapping[int, Part], rows: int) -> None:
+        """Refuse parts that do not hold a line for each row."""
+        if sum(part.rows for part in parts.values()) != rows or [*sorted(parts)] != [
+            *range(len(parts))
+        ]:
+            raise InvalidInput(
+                f"{self.folder}: holds parts that this run did not write; pass --force without"
+                " --resume to start again, or name another folder."
+            )
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep the result of a step for a later process, in place of an earlier value."""
+        seal = _seal(self.salt, value)
+        self.workspace.write_step(f"{name}.json", {"value": value, "seal": seal})
+
+    def forget(self, name: str) -> None:
+        """Drop the result of a step."""
+        self.workspace.remove_step(f"{name}.json")
+
+    def kept(self, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
+        """Return what was kept under this name, as ``parse`` reads it, or None."""
+        return kept_in(self.out, self.salt, name, parse)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether anything would be lost with it: a release above all, that may be in a ledger."""
+        kept = [self.folder / name for name in RELEASES]
+        results = [self.out / name for name in self.workspace.written]
+        steps = ("*/part-*", "*/reference-*")
+        return any(path.exists() for path in (*kept, *results)) or any(
+            path for step in steps for path in self.folder.glob(step)
+        )
+
+
+def kept_in(out: Path, salt: str, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
+    """Return what the run of this ``salt`` has kept under this name, or None.
+
+    A file that the run did not write, or that was changed since, is refused.
+    """
+    path = out / RUN / f"{name}.json"
+    if not os.path.lexists(path):
+        return None
+    problem = InvalidInput(
+        f"{path}: is not one that this run wrote; pass --force without --resume to start again, or"
+        " name another folder."
+    )
+    value = read_json(path)
+    try:
+        if set(value) != {"value", "seal"} or value["seal"] != _seal(salt, value["value"]):
+            raise problem
+        return parse(value["value"])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise problem from None
+
+
+def _seal(salt: str, value: Any) -> str:
+    content = json.dumps(value, sort_keys=True).encode()
+    return hashlib.blake2b(content, key=bytes.fromhex(salt), digest_size=32).hexdigest()
+
+
+def identity_of(salt: str) -> str:
+    """Return that by which a ledger knows the releases of the run with this ``salt``."""
+    return hashlib.sha256(bytes.fromhex(salt)).hexdigest()
+
+
+@contextmanager
+def running(
+    out: Path,
+    task: Mapping[str, Any],
+    *,
+    resume: bool,
+    force: bool,
+    blocks: bool,
+    lost: str = "",
+    inputs: Iterable[Path] = (),
+    releases: Sequence[str] = (),
+) -> Iterator[Run]:
+    """Run ``task`` in ``out``: a new run, or with ``resume`` the unfinished one.
+
+    What ends early is kept for ``--resume`` if there is anything to keep, and otherwise leaves no
+    trace. ``blocks`` says how a new run works on the rows, ``lost`` what writing over an earlier
+    run would cost; ``inputs`` and ``releases`` are those of :func:`held`.
+    """
+    digest = hashlib.sha256(json.dumps(dict(task), sort_keys=True).encode()).hexdigest()
+    with held(
+        out, force=force, resume=resume, lost=lost, inputs=inputs, releases=releases
+    ) as workspace:
+        run = _resumed(workspace, task) if resume and begun(out) else None
+        if run is None and resume and workspace.finished_task == digest:
+            raise _finished(out)
+        if run is None and resume and holds_anything(out) and not force:
+            raise nothing_to_resume(out)
+        try:
+            run = run or _new(workspace, task, blocks)
+            yield run
+            workspace.finish(digest)
+            workspace.clear_run()
+        except BaseException as error:
+            if begun(out) and run is not None and run.has_results:
+                error.add_note(_RESUME)
+            elif workspace.finished_task != digest:
+                with suppress(OSError, InvalidInput):
+                    workspace.clear_run()
+            if run is not None and run.resumed and _is_unreadable(error):
+                raise InvalidInput(
+                    f"{run.folder}: holds a file that this run did not write"
+                    f" ({type(error).__name__}); pass --force without --resume to start again, or"
+                    " name another folder."
+                ) from None
+            raise
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether an error is what a part that somebody changed leads to."""
+    kinds = (AttributeError, LookupError, TypeError, ValueError)
+    return isinstance(error, (*kinds, pa.ArrowException)) and not isinstance(error, ExpostError)
+
+
+def _finished(out: Path) -> AlreadyFinished:
+    return AlreadyFinished(f"out={str(out)!r}: this run is finished; there is nothing to resume.")
+
+
+def _new(workspace: Workspace, task: Mapping[str, Any], blocks: bool) -> Run:
+    workspace.clear_run()
+    run = Run(
+        workspace=workspace,
+        made=made_now(),
+        salt=secrets.token_hex(32),
+        blocks=blocks,
+        resumed=False,
+    )
+    state = {
+        "format": _FORMAT,
+        "made": run.made,
+        "salt": run.salt,
+        "blocks": run.blocks,
+        "task": dict(task),
+    }
+    with writing(workspace.out, "free some space, or name another folder"):
+        workspace.write_step(STATE, {**state, "sha256": _state_checksum(state)})
+    return run
+
+
+def _resumed(workspace: Workspace, task: Mapping[str, Any]) -> Run:
+    out = workspace.out
+    state = read_state(out)
+    other = _differences(state["task"], task)
+    if other:
+        raise InvalidInput(
+            f"out={str(out)!r}: the run that was begun here differs in {', '.join(other)}; give the"
+            " same options and data, or name another folder."
+        )
+    return Run(
+        workspace=workspace,
+        made=state["made"],
+        salt=state["salt"],
+        blocks=state["blocks"],
+        resumed=True,
+    )
+
+
+def read_state(out: Path) -> dict[str, Any]:
+    """Read the state of an unfinished run, strictly."""
+    path = out / RUN / STATE
+    state = read_json(path)
+    names = {"format", "made", "salt", "blocks", "task", "sha256"}
+    if (
+        not isinstance(state, dict)
+        or set(state) != names
+        or state["format"] != _FORMAT
+        or state.pop("sha256") != _state_checksum(state)
+        or not isinstance(state["made"], str)
+        or not isinstance(state["salt"], str)
+        or re.fullmatch("[0-9a-f]{64}", state["salt"]) is None
+        or not isinstance(state["blocks"], bool)
+        or not isinstance(state["task"], dict)
+    ):
+        raise InvalidInput(f"{path}: is not one that this expost wrote; name another folder.")
+    return state
+
+
+def _state_checksum(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(dict(state), sort_keys=True).encode()).hexdigest()
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
+    """The names of what differs, never its values."""
+    names: list[str] = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+            names += ["--" + key.replace("_", "-") for key in changed]
+        else:
+            names.append({"files": "the files (they changed)", "rows": "the rows"}.get(name, name))
+    return names

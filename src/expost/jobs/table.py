@@ -1,0 +1,253 @@
+"""What a person asks of a table, and the table as the jobs work with it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost import _checks
+from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
+from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
+from expost.estimators import ESTIMATORS
+from expost.files.atomic import read_json
+from expost.jobs.streaming import AS_USUAL, Streaming
+from expost.ledger import Ledger
+from expost.losses import make_loss
+from expost.mechanisms import Mechanism, ObjectivePerturbation, OutputPerturbation
+from expost.notices import collected
+
+__all__ = [
+    "MISSING",
+    "OF_AN_ENCODING",
+    "Rows",
+    "TableJob",
+    "check_no_feature",
+    "check_options",
+    "key_options",
+    "noted",
+    "opened",
+    "read_rows",
+    "refuse_fixed",
+    "table_notices",
+]
+
+# The tokens of a missing cell, unless others are given.
+MISSING = ("", "?")
+# The options that a whole encoding has settled.
+OF_AN_ENCODING = ("data_norm", "drop", "missing")
+
+
+_MECHANISMS: dict[str, type[Mechanism]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableJob:
+    """What every job is asked; None where the default stands or the data decides."""
+
+    source: Any
+    target: str
+    out: Path
+    name: str
+    delta: float | None = None
+    mechanism: str | None = None
+    noise: str | None = None
+    loss: str | None = None
+    regularization: float | str | None = None
+    data_norm: float | None = None
+    label_bound: float | None = None
+    classes: tuple[str, str] | None = None
+    id_column: str | None = None
+    drop: tuple[str, ...] | None = None
+    missing: tuple[str, ...] | None = None
+    encoding: Path | None = None
+    seed: int | None = None
+    force: bool = False
+    streaming: Streaming = AS_USUAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A table that was read, and its rows as numbers."""
+
+    table: Table
+    encoding: Encoding
+    encoded: Encoded
+
+    @cached_property
+    def labels(self) -> Any:
+        """Labels as a model knows them: class names, or numbers."""
+        y, classes = self.encoded.y, self.encoding.target.classes
+        return y if classes is None else np.where(y > 0, classes[1], classes[0])
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The rows' keys, or None."""
+        return None if self.encoded.ids is None else list(self.encoded.ids)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person may not have meant, a sentence each."""
+        return table_notices(self.table, self.encoding, self.encoded.unknown)
+
+    def digest(self, ledger: Ledger) -> str:
+        """What a ledger knows these rows by."""
+        return ledger.digest(self.encoded.X, self.labels)
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """The bounds that the encoding gives an estimator."""
+        classes = self.encoding.target.classes
+        bounds: dict[str, Any] = {"data_norm": self.encoding.data_norm}
+        return bounds if classes is None else {**bounds, "classes": classes}
+
+
+def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
+    """What a person may not have meant by a table; ``unknown``: cells of no level, by column."""
+    keys = (
+        f"column {entry.name!r}: has a level for most rows; if it is a key, name it with --id"
+        " or leave it out with --drop."
+        for entry in encoding.entries
+        if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, table.rows / 2)
+    )
+    cells = (
+        f"column {name!r}: {count} cells hold no level of the encoding and count as none."
+        for name, count in unknown.items()
+    )
+    return (*encoding.notices, *table.notices, *keys, *cells)
+
+
+def check_options(job: TableJob, epsilon: float | None = None) -> None:
+    """Refuse what no table can make right, before one is read."""
+    name = _checks.one_of("loss", job.loss or "logistic", tuple(ESTIMATORS))
+    if name != "squared" and job.label_bound is not None:
+        raise InvalidInput(
+            f"label_bound={job.label_bound!r}: only the squared loss takes one; leave it out, or"
+            " take loss='squared'."
+        )
+    regularization = job.regularization
+    if isinstance(regularization, str):
+        _checks.one_of("regularization", regularization, ("auto",))
+        regularization = None
+    kind = _checks.one_of("mechanism", job.mechanism or "output", tuple(_MECHANISMS))
+    # The mechanism checks its own constants; those of the data stand in as the least there are.
+    _MECHANISMS[kind](
+        epsilon=1.0 if epsilon is None else epsilon,
+        delta=job.delta,
+        noise=job.noise or "laplace",
+        loss=make_loss(name, label_bound=1.0 if job.label_bound is None else job.label_bound),
+        regularization=1.0 if regularization is None else regularization,
+        rows=2,
+        dimension=1,
+    )
+    if job.data_norm is not None:
+        _checks.positive("data_norm", job.data_norm)
+    if job.seed is not None:
+        _checks.whole("seed", job.seed, least=0)
+
+
+def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
+    """What exists has its constants; none can be asked for again."""
+    for name in names:
+        if getattr(job, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise InvalidInput(f"{option}: the {owner} has its own; leave {option} out.")
+
+
+def read_rows(job: TableJob, *, group: str | None = None) -> Rows:
+    """Open the table, and turn its columns into numbers; ``group`` says whose row each row is."""
+    table, encoding = opened(job, group)
+    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
+
+
+def opened(job: TableJob, group: str | None = None) -> tuple[Table, Encoding]:
+    """The table and how it becomes numbers; no row is held."""
+    options: dict[str, Any] = {
+        "target": job.target,
+        "classes": job.classes,
+        "regression": job.loss == "squared",
+    }
+    keys = key_options(job.id_column, group)
+    given = None if job.encoding is None else read_json(job.encoding)
+    if job.encoding is not None and isinstance(given, dict) and "format" in given:
+        # A whole encoding also says which cells are missing and which columns are read.
+        refuse_fixed(job, "encoding", OF_AN_ENCODING)
+        whole = Encoding.load(job.encoding)
+        check_no_feature(group, whole, "encoding")
+        table = whole.open(job.source, **keys)
+        return table, _sorted(Encoding.read(table, given=whole, **options))
+    if job.data_norm is not None:
+        if given is not None:
+            raise InvalidInput("--data-norm: give it in the encoding, or leave --encoding out.")
+        given = {"data_norm": job.data_norm}
+    table = open_table(
+        job.source,
+        columns=_columns(job, group),
+        missing=MISSING if job.missing is None else job.missing,
+        **keys,
+    )
+    return table, _sorted(Encoding.read(table, given=given, **options))
+
+
+def _sorted(encoding: Encoding) -> Encoding:
+    """The same with sorted classes, as the estimators have them: θ and y must mean the same."""
+    classes = encoding.target.classes
+    if classes is None:
+        return encoding
+    first, second = sorted(classes)
+    return replace(encoding, target=replace(encoding.target, classes=(first, second)))
+
+
+def key_options(id_column: str | None, group: str | None) -> dict[str, Any]:
+    """How :func:`open_table` is told of the column that keys the rows, or says whose they are."""
+    if group is None:
+        return {"id_column": id_column}
+    return {"id_column": group, "ids_repeat": True}
+
+
+def check_no_feature(group: str | None, encoding: Encoding, owner: str) -> None:
+    """Refuse to ask of a column whose row each row is, where it is a feature."""
+    if group in [entry.name for entry in encoding.entries]:
+        raise InvalidInput(
+            f"--group {group!r}: is a feature of the {owner}; name a column that is none."
+        )
+
+
+def _columns(job: TableJob, group: str | None) -> list[str] | None:
+    """All columns but those dropped, which are not even looked at; None if nothing is dropped."""
+    if not job.drop:
+        return None
+    origin = open_table(job.source, columns=[]).origin
+    names = [column.name for column in origin.columns]
+    for name in job.drop:
+        parts = {
+            group: "the group column",
+            job.id_column: "the id column",
+            job.target: "the target",
+        }
+        if name in parts:
+            raise InvalidInput(f"drop={name!r}: is {parts[name]}; drop another column.")
+        if name not in names:
+            raise InvalidInput(
+                f"drop={name!r}: is not a column of {origin.relation.label}; leave it out, or"
+                " name a column as its header does."
+            )
+    # The key of a database orders its rows, and is no feature.
+    return [name for name in names if name not in job.drop and name != origin.key]
+
+
+@contextmanager
+def noted() -> Iterator[Callable[[], list[str]]]:
+    """Turn warnings into notices of the report: at a command line nobody filters them."""
+    # The results say these of themselves, whole.
+    elsewhere = (PrivacyLeakWarning, SeededReleaseWarning)
+    with collected() as found:
+        yield lambda: [
+            message for category, message in found if not issubclass(category, elsewhere)
+        ]

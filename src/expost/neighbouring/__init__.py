@@ -1,0 +1,1 @@
+"""Leave-one-out minimisers and other neighbouring minimisers, each with a certified error."""

@@ -1,0 +1,160 @@
+"""Whose row each row is: the privacy unit where one person has several rows.
+
+Persons are numbered in the order in which they first appear. Their labels are names of people:
+no message shows one.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _checks
+from expost.errors import InvalidInput
+from expost.types import IntArray, Neighbouring
+
+__all__ = ["Persons", "read_groups"]
+
+# Kinds of arrays whose equal entries NumPy finds by itself.
+_PLAIN_KINDS = "biufSUmM"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Persons:
+    """A partition of n rows.
+
+    ``names``  one label a person.
+    ``owner``  (n,) the person of each row.
+    ``rows``   (n,) all row indices, one person's after the other's, each in ascending order.
+    ``sizes``  how many rows each person has.
+    """
+
+    names: tuple[Hashable, ...]
+    owner: IntArray
+    rows: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def of(cls, names: tuple[Hashable, ...], owner: IntArray) -> "Persons":
+        """The partition that ``owner`` describes."""
+        return cls(
+            names=names,
+            owner=owner,
+            rows=np.argsort(owner, kind="stable"),
+            sizes=np.bincount(owner, minlength=len(names)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"Persons({len(self)} of {len(self.owner)} rows)"
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """Where each person's indices begin in ``rows``."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def largest(self) -> int:
+        """The most rows that one person has."""
+        return int(self.sizes.max())
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether every person has one row: persons are then the rows, in their order."""
+        return self.largest == 1
+
+    def rows_of(self, person: int) -> IntArray:
+        """The row indices of one person."""
+        start = self.starts[person]
+        return self.rows[start : start + self.sizes[person]]
+
+    def by_size(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """(persons (p,), their rows (p, k)) for every k that occurs, ascending."""
+        for size in np.unique(self.sizes):
+            persons = np.flatnonzero(self.sizes == size)
+            yield persons, self.rows[self.starts[persons][:, None] + np.arange(size)]
+
+
+def read_groups(groups: Any, rows: int, relation: Neighbouring = Neighbouring.REMOVE) -> Persons:
+    """``groups``, one label a row, as persons; each must leave at least one row of others."""
+    if relation is not Neighbouring.REMOVE:
+        raise InvalidInput(
+            f"groups: relation={relation.value!r} changes single rows; leave groups out, or take"
+            " relation='remove'."
+        )
+    labels = _labels(groups)
+    if len(labels) != rows:
+        raise InvalidInput(
+            f"groups has {len(labels)} entries: must have one for each of {rows} rows, whose row it"
+            " is."
+        )
+    plain = isinstance(labels, np.ndarray) and labels.dtype.kind in _PLAIN_KINDS
+    persons = Persons.of(*(_numbered(labels) if plain else _collected(labels)))
+    if len(persons) < 2:
+        raise InvalidInput(
+            "groups: one person owns every row; nothing would be left to train on without her."
+        )
+    return persons
+
+
+def _labels(groups: Any) -> Any:
+    """A one-dimensional array of a plain kind, or a list."""
+    if isinstance(groups, str | bytes | Set | Mapping) or not hasattr(groups, "__iter__"):
+        raise InvalidInput("groups: must be a sequence with one label for each row.")
+    if isinstance(groups, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(groups)):
+        raise _missing(int(np.argmax(np.ma.getmaskarray(groups))))
+    dimensions = getattr(groups, "ndim", 1)
+    if dimensions != 1:
+        array = _checks.array(groups, "groups")
+        if array.ndim != 2 or array.shape[1] != 1:
+            raise InvalidInput(f"groups has {dimensions} dimensions: must have one.")
+        groups = array[:, 0]
+    kind = getattr(getattr(groups, "dtype", None), "kind", "")
+    if isinstance(getattr(groups, "dtype", None), np.dtype) and kind in _PLAIN_KINDS:
+        return _checks.array(groups, "groups")
+    return list(groups)
+
+
+def _numbered(labels: NDArray[Any]) -> tuple[tuple[Hashable, ...], IntArray]:
+    """Names and owners of a plain array; NumPy sorts, so first appearances are put back."""
+    absent = np.zeros(len(labels), dtype=bool)
+    if labels.dtype.kind == "f":
+        absent = np.isnan(labels)
+    elif labels.dtype.kind in "mM":
+        absent = np.isnat(labels)
+    if np.any(absent):
+        raise _missing(int(np.argmax(absent)))
+    values, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return tuple(values[order].tolist()), place[inverse.reshape(-1)]
+
+
+def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
+    """Names and owners of any hashable labels."""
+    seen: dict[Hashable, int] = {}
+    owner = np.empty(len(labels), dtype=np.int64)
+    for row, label in enumerate(labels):
+        if _checks.is_missing(label):
+            raise _missing(row)
+        try:
+            owner[row] = seen.setdefault(label, len(seen))
+        except TypeError:
+            raise InvalidInput(
+                f"groups: entry {row} is a {type(label).__name__}, which cannot be compared by its"
+                " hash; pass numbers, texts or tuples of them."
+            ) from None
+    return tuple(seen), owner
+
+
+def _missing(row: int) -> InvalidInput:
+    return InvalidInput(
+        f"groups: entry {row} is missing (None or NaN), so it is not known whose row that is; give"
+        " it a label of its own if it is nobody else's."
+    )

@@ -1,0 +1,124 @@
+"""The coverage of a model by a mechanism whose density is unknown, by drawing from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betainccinv, betaincinv
+
+from expost import _checks
+from expost._numerics import row_blocks
+from expost.errors import InvalidInput
+from expost.results import Displayed
+from expost.rounding import lower_text, upper_text
+from expost.types import Audience, FloatArray
+
+__all__ = ["Coverage", "Sampler", "empirical_coverage"]
+
+Sampler = Callable[[int, np.random.Generator], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage(Displayed):
+    """C(D, θ) = P(∥𝒜(D) − θ∥ ≤ radius), estimated (LeBlond 4.1, footnote 1).
+
+    ``probability``  the fraction ``inside``/``samples`` of draws that lie within the radius.
+    ``low, high``    the Clopper–Pearson interval: it holds the coverage with probability at least
+                     ``confidence``, however small the coverage or the number of draws is.
+
+    For the curator only: the coverage by the data without a row says what that row gives away.
+    """
+
+    probability: float
+    low: float
+    high: float
+    inside: int
+    samples: int
+    radius: float
+    confidence: float
+
+    audience = Audience.FAIL
+
+    def __str__(self) -> str:
+        return (
+            f"coverage  {self.probability:.4g}, {self.confidence:.4g} interval"
+            f" [{lower_text(self.low, 4)}, {upper_text(self.high, 4)}]\n"
+            f"draws     {self.inside:,} of {self.samples:,} within {self.radius:.4g}\n"
+            f"{self.audience.value}: {self.audience.meaning}"
+        )
+
+
+def empirical_coverage(
+    sampler: Sampler,
+    model: Any,
+    radius: float,
+    samples: int,
+    *,
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+) -> Coverage:
+    """The share of a mechanism's draws that fall within ``radius`` of ``model`` (d,).
+
+    ``sampler``       ``sampler(size, rng)`` returns (size, d): that many independent draws of the
+                      mechanism on one data set, all of their randomness taken from ``rng``.
+    ``confidence``    of the Clopper–Pearson interval.
+    ``random_state``  a seed or a generator, for a result that can be had again.
+
+    It is called with blocks of about 2 MiB, whose size depends on d alone and whose seeds are drawn
+    beforehand: the result depends on the arguments and on nothing else. A mechanism that draws one
+    model at a time: ``lambda size, rng: np.stack([draw(rng) for _ in range(size)])``.
+    """
+    if not callable(sampler):
+        raise InvalidInput("sampler: must be a function of (size, rng) that returns draws.")
+    centre = _checks.vector(model, name="model")
+    if len(centre) < 1:
+        raise InvalidInput("model has 0 entries: must have at least one.")
+    radius = _checks.positive("radius", radius)
+    samples = _checks.whole("samples", samples, least=1)
+    confidence = _checks.probability("confidence", confidence)
+    blocks = list(row_blocks(samples, len(centre)))
+    inside = 0
+    for block, seed in zip(blocks, _seeds(random_state, len(blocks)), strict=True):
+        draws = _draw(sampler, block.stop - block.start, len(centre), seed)
+        inside += int(np.count_nonzero(np.linalg.norm(draws - centre, axis=1) <= radius))
+    low, high = _clopper_pearson(inside, samples, confidence)
+    return Coverage(
+        probability=inside / samples,
+        low=low,
+        high=high,
+        inside=inside,
+        samples=samples,
+        radius=radius,
+        confidence=confidence,
+    )
+
+
+def _seeds(random_state: Any, count: int) -> list[np.random.SeedSequence]:
+    """One seed a block, all of them before the first draw."""
+    if isinstance(random_state, np.random.Generator):
+        entropy = [int(word) for word in random_state.integers(2**32, size=8)]
+        return np.random.SeedSequence(entropy).spawn(count)
+    if random_state is not None:
+        random_state = _checks.whole("random_state", random_state, least=0)
+    return np.random.SeedSequence(random_state).spawn(count)
+
+
+def _draw(sampler: Sampler, size: int, dimension: int, seed: np.random.SeedSequence) -> FloatArray:
+    drawn = sampler(size, np.random.default_rng(seed))
+    draws = _checks.matrix(drawn, name="sampler(size, rng)", min_rows=1)
+    if draws.shape != (size, dimension):
+        raise InvalidInput(
+            f"sampler(size, rng) has shape {draws.shape} for size={size}: must be ({size},"
+            f" {dimension}), one draw a row, as long as the model."
+        )
+    return draws
+
+
+def _clopper_pearson(inside: int, samples: int, confidence: float) -> tuple[float, float]:
+    """The p at which ``inside`` or more, and ``inside`` or fewer, have probability α/2."""
+    tail = (1 - confidence) / 2
+    outside = samples - inside
+    low = 0.0 if inside == 0 else float(betaincinv(inside, outside + 1, tail))
+    high = 1.0 if outside == 0 else float(betainccinv(inside + 1, outside, tail))
+    return low, high

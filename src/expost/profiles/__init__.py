@@ -1,0 +1,1 @@
+"""The privacy loss of every row: the verbs, their results and their figures."""

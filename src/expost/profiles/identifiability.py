@@ -1,0 +1,193 @@
+"""``identifiability``, the verb: a promise in an attacker's terms, or what keeps a goal.
+
+For a profile it answers for its rows (:mod:`expost.profiles.posterior`).
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+from expost import _checks
+from expost.errors import InvalidInput
+from expost.profiles.posterior import RowIdentifiability
+from expost.profiles.profile import PrivacyProfile
+from expost.release import Release
+from expost.risk._arguments import count
+from expost.risk.answer import Identifiability
+from expost.risk.goals import GOALS, of_goal
+from expost.risk.guarantee import Guarantee
+from expost.risk.questions import Asked, Training, of_dpsgd, of_epsilon, of_mu, of_promise
+from expost.rounding import upper_text
+from expost.types import Neighbouring
+
+__all__ = ["Identifiability", "RowIdentifiability", "identifiability"]
+
+
+@overload
+def identifiability(subject: PrivacyProfile, *, prior: float = 0.5) -> RowIdentifiability: ...
+
+
+@overload
+def identifiability(
+    subject: Guarantee | Release | str | Path | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    noise_multiplier: float | None = None,
+    sampling_rate: float | None = None,
+    steps: int | None = None,
+    relation: Neighbouring | str | None = None,
+    belief: float | None = None,
+    advantage: float | None = None,
+    true_positive_rate: float | None = None,
+    one_in: float | None = None,
+    prior: float = 0.5,
+    false_positive_rate: float = 0.01,
+    exceeded: float | None = None,
+    releases: int = 1,
+) -> Identifiability: ...
+
+
+def identifiability(
+    subject: Any = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    noise_multiplier: float | None = None,
+    sampling_rate: float | None = None,
+    steps: int | None = None,
+    relation: Neighbouring | str | None = None,
+    belief: float | None = None,
+    advantage: float | None = None,
+    true_positive_rate: float | None = None,
+    one_in: float | None = None,
+    prior: float = 0.5,
+    false_positive_rate: float = 0.01,
+    exceeded: float | None = None,
+    releases: int = 1,
+) -> Identifiability | RowIdentifiability:
+    """ε in the words of those who ask, or the ε that keeps what they ask for (D5.3).
+
+    One promise
+    -----------
+    ``subject``           a profile: what an attacker can tell of each of its rows; a released model
+                          or its model.json: its promise, under the model's own mark; or any
+                          :class:`expost.risk.Guarantee`, which is taken for public.
+    ``epsilon, delta``    any mechanism that is (ε, δ)-DP; δ = 0 if it is left out.
+    ``mu``                Gaussian noise of σ = sensitivity/μ.
+    ``noise_multiplier``  DP-SGD with this noise, ``sampling_rate`` (1) and ``steps`` (1), for rows
+                          that are removed or added (``relation``, the default), or replaced.
+
+    Or one goal
+    -----------
+    ``belief``            how sure an attacker may get that a row was there.
+    ``advantage``         her expected membership advantage.
+    ``true_positive_rate``  the share of members that she may find at ``false_positive_rate``.
+    ``one_in``            k: the belief is at most 1/k, from a ``prior`` below that.
+
+    The answer to a goal is an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``,
+    a noise multiplier for DP-SGD: the least noise that keeps it, never less.
+
+    The rest
+    --------
+    ``delta``      of each release's (ε, δ); with μ or DP-SGD, where the ε of all is told.
+    ``prior``      what the attacker holds beforehand for the probability that the row is there.
+    ``exceeded``   the probability with which a belief may be passed. If it is left out: δ where the
+                   noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ) with δ > 0
+                   bounds no belief at δ itself (erratum 10).
+    ``releases``   this many independent releases of the promise *each*.
+    """
+    named = {
+        "epsilon": epsilon,
+        "mu": mu,
+        "noise_multiplier": noise_multiplier,
+        "belief": belief,
+        "advantage": advantage,
+        "true_positive_rate": true_positive_rate,
+        "one_in": one_in,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    if isinstance(subject, PrivacyProfile):
+        others = (*given.values(), delta, sampling_rate, steps, relation, exceeded)
+        if any(value is not None for value in others) or releases != 1:
+            raise InvalidInput(
+                "subject: a profile is of what happened; with it give prior alone, and profile"
+                " several models together for several releases."
+            )
+        return subject.identifiability(prior)
+    if len(given) + (subject is not None) != 1:
+        found = [*(["a model"] if subject is not None else []), *given]
+        raise InvalidInput(
+            f"{' and '.join(found) or 'nothing'} given: must be one promise (a model, epsilon, mu"
+            " or noise_multiplier) or one goal (belief, advantage, true_positive_rate, one_in)."
+        )
+    asked = Asked(
+        prior=prior,
+        delta=delta,
+        exceeded=exceeded,
+        false_positive_rate=false_positive_rate,
+        releases=releases,
+    )
+    if subject is not None:
+        _no_training(sampling_rate, steps, relation)
+        return _of_subject(subject, asked)
+    ((name, value),) = given.items()
+    if name in GOALS:
+        training = None
+        if steps is not None:
+            training = _training(sampling_rate, steps, relation)
+        else:
+            _no_training(sampling_rate, steps, relation)
+        return of_goal(name, value, asked, training)
+    if name == "noise_multiplier":
+        return of_dpsgd(value, _training(sampling_rate, steps, relation), asked)
+    _no_training(sampling_rate, steps, relation)
+    return of_epsilon(value, asked) if name == "epsilon" else of_mu(value, asked)
+
+
+def _of_subject(subject: Any, asked: Asked) -> Identifiability:
+    if isinstance(subject, Guarantee):
+        return of_promise(subject, asked)
+    release = Release.load(subject) if isinstance(subject, str | Path) else subject
+    release = getattr(release, "release_", release)
+    if not isinstance(release, Release):
+        raise InvalidInput(
+            f"subject: {type(subject).__name__} is not known; pass a profile, a released model, the"
+            " path of its model.json or a guarantee of expost.risk."
+        )
+    how = release.mechanism
+    own = replace(asked, delta=asked.delta if asked.delta is not None else how.delta)
+    kind = f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise"
+    delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
+    what = f"{kind}, none of it"
+    if how.is_private:
+        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}"
+    # Its constants may follow from what was read from the rows, and the answer from them.
+    return replace(of_promise(how.guarantee, own, what=what), audience=release.audience)
+
+
+def _training(
+    sampling_rate: float | None, steps: int | None, relation: Neighbouring | str | None
+) -> Training:
+    rate = 1.0 if sampling_rate is None else _checks.positive("sampling_rate", sampling_rate)
+    if not rate <= 1:
+        raise InvalidInput(f"sampling_rate={sampling_rate!r}: must be a share of at most 1.")
+    return Training(
+        sampling_rate=rate,
+        steps=1 if steps is None else count("steps", steps),
+        relation=Neighbouring.REMOVE if relation is None else Neighbouring.parse(relation),
+    )
+
+
+def _no_training(
+    sampling_rate: float | None, steps: int | None, relation: Neighbouring | str | None
+) -> None:
+    given = {"sampling_rate": sampling_rate, "steps": steps, "relation": relation}
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(
+                f"{name}={value!r}: belongs to DP-SGD; give it with noise_multiplier, or with a"
+                " goal and steps, else leave it out."
+            )

@@ -1,0 +1,162 @@
+"""What the transcript of a DP-SGD run says of each row: its profile, and its own ε.
+
+The transcript's loss and the last model's
+------------------------------------------
+With ℓ the loss for the transcript and ℓ_T that for the last model alone,
+
+    e^(−ℓ_T) = E[e^(−ℓ) ∣ the last model],   hence   ℓ_T ≤ E[ℓ ∣ the last model]  (Jensen):
+
+over all runs that end in the same model, the transcript's losses are on average at least the
+model's own. A single run's ℓ may lie on either side of ℓ_T (docs/dp-sgd.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost import _checks
+from expost.accounting import gaussian_epsilon_below
+from expost.errors import InvalidInput
+from expost.mechanisms.dpsgd import Adversary, Transcript
+from expost.mechanisms.hidden_coin import UNSEEN_FAILS
+from expost.profiles.profile import PrivacyProfile
+from expost.results import RowTable, row_keys
+from expost.rounding import upper_text
+from expost.types import Audience, FloatArray, Neighbouring
+
+__all__ = ["IndividualEpsilon", "individual_epsilon", "transcript_profile"]
+
+LAST_MODEL = (
+    "Losses are those of the transcript: every noisy gradient is seen. For who releases only the"
+    " last model they are an upper view on average, not for every single run."
+)
+KNOWN_BATCHES = (
+    "The adversary knows which rows were in which batch, so that sampling does not protect a row."
+)
+FROZEN_LAW = (
+    "Typical exposures and advantages take each gradient for as long as it was in this run."
+)
+NO_LAW = "A row replaced has no law for a hidden coin: typical exposures repeat those of this run."
+NO_PROMISE = (
+    "The noise was scaled to one row's gradient (local sensitivity), which is read from the data:"
+    " nothing is promised."
+)
+
+
+def transcript_profile(
+    transcript: Transcript,
+    *,
+    description: str | None = None,
+    ids: Sequence[Any] | None = None,
+    notices: Sequence[str] = (),
+    delta: float = 1e-5,
+    promised: bool = True,
+) -> PrivacyProfile:
+    """The profile of a run; ``delta`` and ``promised`` as in :meth:`Transcript.row_losses`."""
+    how, n = transcript.mechanism, transcript.mechanism.rows
+    known = transcript.adversary is Adversary.KNOWN_BATCHES
+    replaced = how.relation is Neighbouring.REPLACE
+    said = [LAST_MODEL, NO_LAW if replaced and not known else FROZEN_LAW]
+    if known and how.sampling_rate < 1:
+        said.append(KNOWN_BATCHES)
+    if np.any(transcript.unseen):
+        said.append(
+            f"At most steps only the batch's gradients were computed: a row's interval fails with"
+            f" probability {upper_text(UNSEEN_FAILS)} at most."
+        )
+    if not promised:
+        said.append(NO_PROMISE)
+    return PrivacyProfile(
+        losses=transcript.row_losses(delta=delta, promised=promised),
+        description=description or f"{how.describe()}, {transcript.steps} steps, n={n}",
+        rows=n,
+        ids=row_keys(ids, n),
+        notices=(*said, *notices),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class IndividualEpsilon(RowTable):
+    """Each row's own ε at δ beside the worst case of the run. For the curator only.
+
+    ``epsilon``     (n,) ε(δ) of Gaussian noise at the row's μ = √(Σ∥g∥²)/s, rounded up (Feldman and
+                    Zrnic 2021; Yu et al. 2022; Koskela et al. 2023 for Gaussian noise).
+    ``worst_case``  ε(δ) of the run for any row of any data.
+    ``filtered``    whether a filter kept every row to that; else the rows' own figures are an
+                    account after the fact.
+    """
+
+    epsilon: FloatArray
+    delta: float
+    worst_case: float
+    filtered: bool = False
+
+    audience = Audience.FAIL
+
+    def __len__(self) -> int:
+        return len(self.epsilon)
+
+    @property
+    def meaning(self) -> str:
+        """Whether these figures are a promise, in one sentence."""
+        if self.filtered:
+            return (
+                f"The filter promises that no row of any data spends more than"
+                f" {upper_text(self.worst_case, 3)}; what a row did spend is an account after the"
+                " fact."
+            )
+        return (
+            "An account after the fact, not a promise: a row's gradients depend on the noise, and"
+            " nothing would have stopped them from being longer."
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+        return {"row": np.arange(len(self)), "epsilon": self.epsilon}
+
+    def lines(self) -> list[str]:
+        """A few readable lines."""
+        middle, late = map(float, np.quantile(self.epsilon, [0.5, 0.99], method="higher"))
+        return [
+            f"Individual epsilon of {len(self)} rows at delta = {self.delta:g}",
+            f"rows         median {upper_text(middle, 3)}, 99 % up to {upper_text(late, 3)},"
+            " largest"
+            f" {upper_text(float(np.max(self.epsilon)), 3)}",
+            f"worst case   {upper_text(self.worst_case, 3)}, any row, any data",
+            f"meaning      {self.meaning}",
+            f"mark         {self.audience.value}: {self.audience.meaning}",
+        ]
+
+    def __repr__(self) -> str:
+        return f"IndividualEpsilon({len(self)} rows, delta={self.delta:g})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilon:
+    """Each row's own ε(δ), where its gradient's length is known at every step: full batch."""
+    delta = _checks.probability("delta", delta)
+    how = transcript.mechanism
+    if how.sampling_rate != 1:
+        raise InvalidInput(
+            f"sampling_rate={how.sampling_rate!r}: a row's own epsilon needs the length of its"
+            " gradient at every step, sampled or not; train with the full batch"
+            " (sampling_rate=None)."
+        )
+    if how.relation is not Neighbouring.REMOVE:
+        raise InvalidInput(
+            "relation='replace': a row's own epsilon is that of its removal; train with"
+            " relation='remove'."
+        )
+    worst = transcript.guarantee().epsilon(delta)
+    # Upwards: at a μ a little larger and a δ a little smaller than asked for.
+    own = gaussian_epsilon_below(transcript.separation * (1 + 1e-9), delta * (1 - 1e-9))
+    return IndividualEpsilon(
+        epsilon=np.minimum(own, worst),
+        delta=delta,
+        worst_case=worst,
+        filtered=how.norm_budget is not None,
+    )

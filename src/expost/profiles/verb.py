@@ -1,0 +1,269 @@
+"""``profile``, the verb: how much a model gives each of its training rows away."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
+from expost.foreign.models import read_foreign
+from expost.foreign.private import read_private
+from expost.glm import Problem, minimise
+from expost.ledger import ledger_notice
+from expost.mechanisms import Mechanism, RowLosses
+from expost.mechanisms.combined import check_distinct, combine
+from expost.neighbouring.neighbours import entering_rows, tight_neighbours
+from expost.neighbouring.persons import Persons, read_groups
+from expost.notices import warn
+from expost.profiles.profile import PrivacyProfile
+from expost.profiles.target import Target, find_target, losses_of
+from expost.results import row_keys
+from expost.types import Neighbouring
+
+__all__ = ["profile"]
+
+
+def profile(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    relation: Neighbouring | str = Neighbouring.REMOVE,
+    candidates: tuple[Any, Any] | None = None,
+    mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
+    groups: Any = None,
+    ids: Sequence[Any] | None = None,
+) -> PrivacyProfile:
+    """How much ``model`` gives each of its training rows away, or each person who has several.
+
+    ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
+                    the path of its model.json, a fitted scikit-learn LogisticRegression,
+                    RidgeClassifier or Ridge (no noise: distances only), a LogisticRegression of
+                    diffprivlib 0.6.6 (removal only), or θ itself with its ``mechanism`` (rows then
+                    lie in the unit ball as they are, and labels are −1 and +1, or count the
+                    classes from 0 where there are more than two). A list of these: independent
+                    releases of the same rows, whose losses add (``mechanism`` is then a list, too).
+    ``X``, ``y``    the rows it was trained on, in their order; others are refused.
+    ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
+                    who are not in the data; "replace" exchanges row i for candidate i.
+    ``groups``      whose row each row is, one label a row: all rows of a person are removed at
+                    once, and the result has one entry a person, in the order in which they first
+                    appear, with their labels for keys. "remove" only, and not for diffprivlib's
+                    models.
+    ``ids``         keys of the rows for the result; none beside ``groups``.
+
+    Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
+    """
+    options: dict[str, Any] = {
+        "relation": Neighbouring.parse(relation),
+        "candidates": candidates,
+        "groups": groups,
+        "ids": ids,
+    }
+    if _are_several(model):
+        return _together(model, X, y, mechanism, options)
+    if isinstance(mechanism, Sequence):
+        raise InvalidInput("mechanism: is a list, and model is not; pass one of each.")
+    return _of_one(model, X, y, mechanism=mechanism, **options)
+
+
+def _are_several(model: Any) -> bool:
+    """Whether this is a list of models; a list of numbers is the coefficients of one."""
+    numbers = (int, float, np.number)
+    return isinstance(model, list | tuple) and not isinstance(next(iter(model), None), numbers)
+
+
+def _together(
+    models: Sequence[Any],
+    X: Any,
+    y: Any,
+    mechanism: Mechanism | Sequence[Mechanism | None] | None,
+    options: dict[str, Any],
+) -> PrivacyProfile:
+    """What independent releases of the same rows give away to whoever sees them all."""
+    if not models:
+        raise InvalidInput("model: is an empty list; pass at least one release.")
+    if mechanism is None:
+        mechanism = [None] * len(models)
+    if not isinstance(mechanism, Sequence) or len(mechanism) != len(models):
+        raise InvalidInput(
+            f"mechanism: must be a list of {len(models)}, one for each model (None where the model"
+            " knows its own)."
+        )
+    targets = [
+        find_target(model[-1] if isinstance(model, Pipeline) else model, how)
+        for model, how in zip(models, mechanism, strict=True)
+    ]
+    check_distinct([None if target is None else target.theta for target in targets])
+    each = [
+        _of_one(model, X, y, mechanism=how, **options)
+        for model, how in zip(models, mechanism, strict=True)
+    ]
+    if len(each) == 1:
+        return each[0]
+    shared = [notice for found in each for notice in found.notices]
+    return replace(
+        each[0],
+        losses=combine([found.losses for found in each]),
+        description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
+        notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
+        neighbours=None,
+    )
+
+
+def _dependent(targets: Sequence[Target | None]) -> list[str]:
+    """Losses add only where the noises were drawn independently, which equal seeds are not."""
+    releases = [target.release for target in targets if target is not None]
+    if sum(release is not None and release.seeded for release in releases) < 2:
+        return []
+    return [
+        "Two releases or more drew their noise from seeds: if the seeds were equal the noises are"
+        " not independent, and the losses do not add up."
+    ]
+
+
+def _of_one(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    relation: Neighbouring,
+    candidates: tuple[Any, Any] | None,
+    mechanism: Mechanism | None,
+    groups: Any,
+    ids: Sequence[Any] | None,
+) -> PrivacyProfile:
+    persons = _persons(groups, X, relation, ids)
+    unlisted = _unlisted(model)
+    steps: Any = None
+    if isinstance(model, Pipeline):
+        steps, model = model[:-1], model[-1]
+    target = find_target(model, mechanism)
+    if target is None:
+        rows = _transformed(steps, X)
+        return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
+    theta, how, problem, notices = target.bind(_transformed(steps, X), y)
+    if problem.rows != how.rows:
+        raise WrongRows(
+            f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
+            " rows."
+        )
+    entering = None
+    if relation is not Neighbouring.REMOVE:
+        if not isinstance(candidates, tuple | list) or len(candidates) != 2:
+            raise InvalidInput(
+                f"candidates: relation={relation.value!r} needs a pair (rows, labels)."
+            )
+        # Candidates go through the same preprocessing as the rows.
+        others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
+        entering = (others.X, others.y)
+        if isinstance(problem, Problem):
+            entering = entering_rows(entering, relation, problem)
+    elif candidates is not None:
+        raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
+    losses, near = losses_of(theta, how, problem, relation, entering, persons)
+    return PrivacyProfile(
+        losses=losses,
+        description=target.describe(),
+        rows=problem.rows,
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
+        owner=None if persons is None else persons.owner,
+        notices=(*notices, *unlisted),
+        neighbours=near,
+    )
+
+
+def _unlisted(model: Any) -> tuple[str, ...]:
+    """A notice, and a warning, where a ledger lies beside a model's file and does not list it."""
+    notice = ledger_notice(model) if isinstance(model, str | Path) else None
+    if notice is None:
+        return ()
+    warn(notice, NotInLedgerWarning, stacklevel=4)
+    return (notice,)
+
+
+def _persons(
+    groups: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
+) -> Persons | None:
+    if groups is None:
+        return None
+    if ids is not None:
+        raise InvalidInput(
+            "ids: leave it out beside groups, whose labels are the keys of the persons."
+        )
+    return read_groups(groups, np.shape(X)[0] if np.shape(X) else 0, relation)
+
+
+def _transformed(steps: Any, X: Any) -> Any:
+    return X if steps is None or len(steps) == 0 else steps.transform(X)
+
+
+def _foreign_profile(
+    model: Any,
+    X: Any,
+    y: Any,
+    relation: Neighbouring,
+    candidates: tuple[Any, Any] | None,
+    persons: Persons | None,
+    ids: Sequence[Any] | None,
+) -> PrivacyProfile:
+    """Losses of the rows of another library's private model, or distances of scikit-learn's."""
+    private = read_private(model, X, y)
+    foreign = read_foreign(model, X, y) if private is None else None
+    if private is None and foreign is None:
+        raise InvalidInput(
+            f"model: {type(model).__name__} is not known; pass a fitted expost estimator, a"
+            " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
+            " mechanism."
+        )
+    if relation is not Neighbouring.REMOVE or candidates is not None:
+        raise InvalidInput("relation: models of other libraries are profiled for 'remove' only.")
+    if private is not None:
+        if persons is not None:
+            raise InvalidInput(
+                "groups: models of diffprivlib are profiled row by row; leave groups out."
+            )
+        private.check_rows()
+        return PrivacyProfile(
+            losses=private.row_losses(),
+            description=private.description,
+            rows=private.rows,
+            ids=row_keys(ids, private.rows),
+            notices=private.notices,
+        )
+    assert foreign is not None
+    problem = foreign.problem
+    base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
+    length = 1 + float(np.linalg.norm(base.theta))
+    if not float(np.linalg.norm(foreign.theta - base.theta)) <= 0.05 * length:
+        raise WrongRows(
+            "X, y: the model does not minimise its objective on these rows; pass the rows that it"
+            " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
+        )
+    near = tight_neighbours(
+        problem, base, relation=relation, persons=persons, keep_total_penalty=True
+    )
+    losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
+    return PrivacyProfile(
+        losses=losses,
+        description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
+        rows=problem.rows,
+        ids=(
+            row_keys(ids, len(losses.loss))
+            if persons is None
+            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+        ),
+        owner=None if persons is None else persons.owner,
+        notices=(
+            "The model carries no noise: every loss is infinite,"
+            f" {'rows' if persons is None else 'persons'} rank by distance.",
+        ),
+        neighbours=near,
+    )

@@ -1,0 +1,1 @@
+"""Reports that may be published, and what they state about a row."""

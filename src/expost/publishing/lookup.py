@@ -1,0 +1,157 @@
+"""Values as a person writes them on a form, turned into the features of a model.
+
+What happens to a value is what happened to a cell of the training table: a missing one is filled or
+counts as missing where the encoding knows missing cells, and a level that the encoding does not
+know counts as none. Each such case is said in a note.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from expost.data import Encoding, LevelEntry, NumericEntry
+from expost.errors import InvalidInput
+from expost.release import Release
+from expost.types import FloatArray
+
+__all__ = ["Form", "number"]
+
+# So many levels are listed in a note.
+_LISTED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What a person is asked for, and how her answers become one row of features.
+
+    ``encoding``  the table's, or None where the model was made from plain numbers.
+    ``names``     the columns that must have a value.
+    ``unused``    columns of the table that the model leaves out.
+    """
+
+    encoding: Encoding | None
+    names: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, encoding: Encoding | None, release: Release) -> "Form":
+        """The form of a model."""
+        if encoding is not None:
+            return cls(
+                encoding=encoding,
+                names=tuple(entry.name for entry in encoding.entries),
+                unused=tuple(name for name, _ in encoding.dropped),
+            )
+        width = np.shape(release.coefficients[0])[-1]
+        names = release.feature_names or tuple(f"column {place}" for place in range(width))
+        return cls(encoding=None, names=names)
+
+    def features(self, values: Mapping[str, Any]) -> tuple[FloatArray, tuple[str, ...]]:
+        """The features (k,) of {column: value}, and what was done with the values."""
+        if not isinstance(values, Mapping):
+            raise InvalidInput(
+                f"values: is a {type(values).__name__}, must be a mapping {{column: value}}; the"
+                f" columns are {', '.join(self.names)}."
+            )
+        self._check_names(values)
+        notes = [
+            f"{name!r} is not used by the model: it was left out."
+            for name in values
+            if name in self.unused
+        ]
+        if self.encoding is None:
+            return np.array([number(name, values[name]) for name in self.names]), tuple(notes)
+        cells: dict[str, Any] = {}
+        for entry in self.encoding.entries:
+            value, tokens = values[entry.name], self.encoding.missing
+            if isinstance(entry, NumericEntry):
+                amount, note = _numeric_cell(entry, value, tokens)
+                cells[entry.name] = pa.array([amount], pa.float64())
+            else:
+                level, note = _level_cell(entry, value, tokens)
+                cells[entry.name] = pa.array([level], pa.string())
+            notes += [] if note is None else [note]
+        # The encoder wants a label as well; it is not used.
+        target = self.encoding.target
+        cells[target.column] = (
+            pa.array([0.0], pa.float64())
+            if target.classes is None
+            else pa.array([target.classes[0]], pa.string())
+        )
+        return self.encoding.encode(pa.table(cells)).X[0], tuple(notes)
+
+    def _check_names(self, values: Mapping[str, Any]) -> None:
+        target = None if self.encoding is None else self.encoding.target.column
+        for name in values:
+            if target is not None and name == target:
+                raise InvalidInput(f"{name!r}: is what the model predicts; give it as the label.")
+            if name not in (*self.names, *self.unused):
+                raise InvalidInput(
+                    f"{name!r}: is no column of the model; it has {', '.join(self.names)}."
+                )
+        absent = [name for name in self.names if name not in values]
+        if absent:
+            empty = "" if self.encoding is None else " (an empty one where it is not known)"
+            raise InvalidInput(f"{', '.join(absent)}: must be given as well, each a value{empty}.")
+
+
+def number(name: str, value: Any) -> float:
+    """``value``, a number or its text, as a finite float."""
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, str) or (is_number and not isinstance(value, bool)):
+        try:
+            found = float(value)
+        except (ValueError, OverflowError):
+            found = math.nan
+        if abs(found) <= 1e150:
+            return found
+    # The value is a person's own, and is not shown.
+    raise InvalidInput(f"{name}: must be a number of at most 1e150 in magnitude.")
+
+
+def _is_missing(value: Any, tokens: tuple[str, ...]) -> bool:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return isinstance(value, str) and (value.strip() == "" or value.strip() in tokens)
+
+
+def _numeric_cell(
+    entry: NumericEntry, value: Any, tokens: tuple[str, ...]
+) -> tuple[float | None, str | None]:
+    """The cell, None for a missing one, and a note."""
+    if not _is_missing(value, tokens):
+        return number(entry.name, value), None
+    if entry.fill is None:
+        raise InvalidInput(f"{entry.name}: must have a value: the model knows no missing ones.")
+    return None, f"{entry.name!r} has no value: it counts as missing, as it would have in training."
+
+
+def _level_cell(
+    entry: LevelEntry, value: Any, tokens: tuple[str, ...]
+) -> tuple[str | None, str | None]:
+    """The cell, None for a missing one, and a note."""
+    if _is_missing(value, tokens):
+        how = "counts as missing" if entry.missing_level else "counts as none of its levels"
+        return None, f"{entry.name!r} has no value: it {how}, as it would have in training."
+    text = _text(value)
+    if text in entry.levels:
+        return text, None
+    listed = ", ".join(map(repr, entry.levels[:_LISTED]))
+    more = ", …" if len(entry.levels) > _LISTED else ""
+    return text, (
+        f"{text!r} is none of the levels of {entry.name!r} ({listed}{more}): it counts as none of"
+        " them, as it would have in training; if it is a slip, ask again."
+    )
+
+
+def _text(value: Any) -> str:
+    """A level as the text that a cell of it reads: 1 and 1.0 are "1", True is "true"."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()

@@ -1,0 +1,501 @@
+"""A privacy report that may be published: a bound of anybody's exposure, from her own row alone.
+
+:class:`PublishedReport` is what :func:`expost.publish` makes and ``report.json`` holds: the
+released model, how often the bound may fail, and for a data-dependent report the noisy gradient and
+Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost import _checks
+from expost.data import Encoding
+from expost.errors import ExpostError, InvalidInput
+from expost.files.atomic import read_json, write_json
+from expost.losses import Squared
+from expost.mechanisms import ObjectivePerturbation
+from expost.mechanisms.bounds import (
+    ExposureBound,
+    ObjectiveBound,
+    OutputBound,
+    normal_quantile,
+    upper_norms,
+)
+from expost.mechanisms.publishing import (
+    NoisyTangent,
+    PublishingBudget,
+    TangentMechanism,
+    person_costs,
+)
+from expost.mechanisms.softmax_bound import SoftmaxBound
+from expost.publishing.lookup import Form, number
+from expost.publishing.publishable import Answer, Spending, check_publishable
+from expost.release import Release
+from expost.results import Displayed
+from expost.rounding import summed_up, upper_text
+from expost.softmax import Softmax
+from expost.types import Audience, FloatArray
+
+__all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
+
+FORMAT = "expost-report/1"
+KINDS = ("data-independent", "data-dependent")
+# The least ε at δ of Gaussian mechanisms with these μ, rounded up.
+RowCosts = Callable[[FloatArray, float], FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PublishedReport(Displayed):
+    """A function from a row to a bound of its exposure. May be published, as its model may.
+
+    ``release``             the one released model: θ and public constants.
+    ``failure_probability`` ρ, for each part of the bound; ``fails_with`` is for the whole.
+    ``budget``, ``released`` of a data-dependent report: what it spent, and ĝ and Ĥ.
+    """
+
+    release: Release
+    failure_probability: float
+    budget: PublishingBudget | None = None
+    released: NoisyTangent | None = None
+
+    def __post_init__(self) -> None:
+        check_publishable(self.release)
+        rho = _checks.probability("failure_probability", self.failure_probability)
+        object.__setattr__(self, "failure_probability", rho)
+        if (self.budget is None) is not (self.released is None):
+            raise InvalidInput("released: stands with a budget, or neither does.")
+        if self.budget is not None and self.budget.failure_probability != rho:
+            raise InvalidInput("failure_probability: must be that of the budget.")
+        if self.tangent is not None and self.released is not None:
+            self.tangent.check()
+            if not self.tangent.holds(self.released):
+                raise InvalidInput(
+                    "released: does not lie on the grids that its own constants give; the file was"
+                    " edited."
+                )
+
+    @property
+    def audience(self) -> Audience:
+        """That of its model, which it holds: ``review`` where that promises no ε."""
+        return self.release.audience
+
+    @property
+    def kind(self) -> str:
+        """Whether anything of the data beside θ went into it."""
+        return KINDS[self.released is not None]
+
+    @cached_property
+    def tangent(self) -> TangentMechanism | None:
+        """How ĝ and Ĥ were released, in a data-dependent report."""
+        how = self.release.mechanism
+        if self.budget is None:
+            return None
+        if not isinstance(how, ObjectivePerturbation) or isinstance(how.loss, Softmax):
+            raise InvalidInput(
+                "budget: only models of two classes by objective perturbation take one."
+            )
+        return TangentMechanism(budget=self.budget, how=how, theta=self.release.theta)
+
+    @cached_property
+    def exposure_bound(self) -> ExposureBound:
+        """The bound, for rows of the unit ball."""
+        how, theta = self.release.mechanism, self.release.theta
+        if isinstance(how, ObjectivePerturbation) and isinstance(how.loss, Softmax):
+            return SoftmaxBound(how=how, theta=theta, failure=self.failure_probability)
+        if isinstance(how, ObjectivePerturbation):
+            return ObjectiveBound(
+                how=how,
+                theta=theta,
+                failure=self.failure_probability,
+                tangent=self.tangent,
+                released=self.released,
+            )
+        return OutputBound(how=how, theta=theta, failure=self.failure_probability)
+
+    @property
+    def fails_with(self) -> float:
+        """The probability, over the noise, that the bound is wrong for one row."""
+        return self.exposure_bound.failure_probability
+
+    @cached_property
+    def encoding(self) -> Encoding | None:
+        """How a table's columns become features, where the model was made from a table."""
+        value = self.release.encoding
+        return None if value is None else Encoding.from_json(value)
+
+    # -- the bound ---------------------------------------------------------------------------
+
+    def bound(self, x: Any, y: Any) -> tuple[Any, Any, Any]:
+        """(exposure, epsilon_gradient, epsilon_hessian) of rows ``x`` with labels ``y``.
+
+        ``x`` (m, k) in the units of the features that the model was made with, ``y`` (m,) its
+        labels: three arrays (m,). One row (k,) and one label: three numbers. Rows past the data
+        norm are clipped to it, as they were for the model.
+
+        exposure          ∣loss∣ is at most this, but with probability ``fails_with``, if the row
+                          was fixed before the noise was drawn.
+        epsilon_gradient  the least ε at which releasing ĝ is (ε, δ) for this one row, and
+        epsilon_hessian   that of Ĥ (R&W Thm 10.2, by the exact Gaussian curve); 0 where nothing
+                          was released.
+        """
+        rows, labels, single = self._rows(x, y)
+        exposure, first, second, _ = self.told(rows, labels)
+        if single:
+            return float(exposure[0]), float(first[0]), float(second[0])
+        return exposure, first, second
+
+    def told(
+        self, rows: FloatArray, y: FloatArray, costs: RowCosts = person_costs
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """:meth:`bound` and :meth:`everything` of rows of the unit ball, labels as the loss's.
+
+        ``costs``  makes the ε of rows from their μ, as ``person_costs`` does.
+        """
+        exposure = self.exposure_bound.exposure(rows, y)
+        if self.tangent is None or self.budget is None:
+            nothing = np.zeros(len(rows))
+            return exposure, nothing, nothing, exposure
+        first, second = self._separations(rows, y)
+        delta, mu = self.budget.delta, np.hypot(first, second)
+        everything = exposure + mu * (mu / 2 + self._most_noise)
+        return exposure, costs(first, delta), costs(second, delta), everything
+
+    def everything(self, x: Any, y: Any) -> Any:
+        """A bound of the loss of all that was published: θ, ĝ and Ĥ.
+
+        Given θ, the loss of the pair (ĝ, Ĥ) is normal with mean μ²/2 and variance μ² for the row's
+        own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
+        """
+        rows, labels, single = self._rows(x, y)
+        *_, total = self.told(rows, labels)
+        return float(total[0]) if single else total
+
+    @cached_property
+    def _most_noise(self) -> float:
+        """Φ⁻¹(1−ρ/2), and how far both noises may move within the cells of their grids."""
+        how, d = self.tangent, self.release.mechanism.dimension
+        assert how is not None
+        room = how.gradient_grid.diagonal(d) / how.gradient_scale
+        room += how.hessian_grid.diagonal(d * d) / how.hessian_scale
+        return normal_quantile(self.failure_probability / 2) + room
+
+    @property
+    def everything_fails_with(self) -> float:
+        """ρ more than ``fails_with`` where something was released."""
+        more = 0.0 if self.tangent is None else self.failure_probability
+        return min(self.fails_with + more, 1.0)
+
+    def bound_for(self, values: Mapping[str, Any], label: Any) -> tuple[float, float, float]:
+        """:meth:`bound` for values as they stand on a form, {column: value}."""
+        answer = self.lookup(values, label)[0]
+        return answer.exposure, answer.epsilon_gradient, answer.epsilon_hessian
+
+    def lookup(self, values: Mapping[str, Any], label: Any = None) -> tuple[Answer, ...]:
+        """One answer for ``label``, or one for each label where it is left out."""
+        x, notes = self.form.features(values)
+        release = self.release
+        if _is_clipped(release, x):
+            notes = (
+                *notes,
+                f"The values together lie past the bound of the model (data_norm ="
+                f" {release.ball.data_norm:g}): the row was clipped to it, as it would have been in"
+                " training.",
+            )
+        return tuple(self._answer(x, one, notes) for one in self._labels(label))
+
+    @cached_property
+    def form(self) -> Form:
+        """What a person is asked for."""
+        return Form.of(self.encoding, self.release)
+
+    def _labels(self, label: Any) -> tuple[Any, ...]:
+        classes = self.release.classes
+        if classes is None:
+            if label is None:
+                raise InvalidInput("label: must be given, for the model predicts a number.")
+            return (number("label", label),)
+        known = classes.tolist()
+        if label is None:
+            return tuple(known)
+        if isinstance(label, str | int | float | np.generic):
+            for one in known:
+                if one == label or str(one) == str(label).strip():
+                    return (one,)
+        names = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        raise InvalidInput(f"label: must be {names}.")
+
+    def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
+        loss = self.release.mechanism.loss
+        if isinstance(loss, Squared) and not abs(label) <= loss.label_bound:
+            notes = (
+                *notes,
+                f"The label lies past the bound of the model ({loss.label_bound:g}) and was clipped"
+                " to it, as it would have been in training.",
+            )
+        exposure, first, second = self.bound(x, label)
+        return Answer(
+            label=label,
+            audience=self.audience,
+            exposure=exposure,
+            epsilon_gradient=first,
+            epsilon_hessian=second,
+            delta=0.0 if self.budget is None else self.budget.delta,
+            everything=self.everything(x, label),
+            fails_with=self.fails_with,
+            everything_fails_with=self.everything_fails_with,
+            notes=notes,
+        )
+
+    def _rows(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, bool]:
+        """Rows of the unit ball, labels as the loss takes them, and whether it was one row."""
+        given, names = getattr(x, "columns", None), self.release.feature_names
+        if given is not None and names is not None and tuple(map(str, given)) != names:
+            raise InvalidInput(
+                f"x: its columns must be those of the model, in their order: {', '.join(names)}."
+            )
+        single = _checks.array(x, "x").ndim == 1
+        if single:
+            x, y = _checks.array(x, "x")[None, :], [y] if np.ndim(y) == 0 else y
+        problem = self.release.objective(x, y)
+        return problem.X, problem.y, single
+
+    def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(μ₂, μ₃) of each row."""
+        assert self.tangent is not None
+        assert isinstance(self.exposure_bound, ObjectiveBound)
+        norms = upper_norms(rows)
+        slope, curvature = self.exposure_bound.derivatives(rows, y, norms)
+        return self.tangent.separations(slope * norms, curvature * norms**2)
+
+    # -- what was spent, in words --------------------------------------------------------------
+
+    @property
+    def spending(self) -> Spending:
+        """What the model and the report spend together."""
+        how = self.release.mechanism
+        epsilon = how.epsilon
+        if isinstance(how, ObjectivePerturbation):
+            epsilon = how.worst_case
+        model = (epsilon, how.delta or 0.0)
+        if self.tangent is None or self.budget is None:
+            return Spending(
+                model=model, gradient=None, hessian=None, sequential=model, together=model
+            )
+        extra = self.budget
+        delta = min(summed_up([model[1], extra.delta, extra.delta]), 1.0)
+        added = summed_up([extra.epsilon_gradient, extra.epsilon_hessian])
+        return Spending(
+            model=model,
+            gradient=(extra.epsilon_gradient, extra.delta),
+            hessian=(extra.epsilon_hessian, extra.delta),
+            sequential=(summed_up([epsilon, added]), delta),
+            together=(summed_up([epsilon, min(self.tangent.epsilon_together, added)]), delta),
+        )
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What the report says and does not say, a sentence each."""
+        how, spent = self.release.mechanism, self.spending
+        said = [
+            "For a row of anybody, in the data or not, the report gives an upper bound of its"
+            " exposure, the absolute log ratio of the densities of the released theta with and"
+            " without that row, in nats.",
+        ]
+        if self.exposure_bound.is_uniform:
+            said.append(
+                f"The bound fails with probability at most {upper_text(self.fails_with, 3)}, for"
+                " all rows at"
+                " once."
+            )
+        else:
+            said.append(
+                f"The bound fails with probability at most {upper_text(self.fails_with, 3)} for a"
+                " row that was"
+                " fixed before the noise was drawn; it says nothing of a row that was picked after"
+                " looking at theta or at this report."
+            )
+        if how.noise == "laplace" and spent.model[0] < np.inf:
+            said.append(
+                f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
+                " promises."
+            )
+        if not spent.model[0] < np.inf:
+            said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
+        if spent.gradient is None or spent.hessian is None:
+            said.append("It is computed from theta and public constants: it spent nothing more.")
+        else:
+            said.append(
+                f"It released a gradient at epsilon = {upper_text(spent.gradient[0])} and a Hessian"
+                f" at epsilon = {upper_text(spent.hessian[0])}, delta ="
+                f" {upper_text(spent.gradient[1])} each, beyond the model; another report of the"
+                " same model would spend that again."
+            )
+        return tuple(said)
+
+    def __repr__(self) -> str:
+        return f"PublishedReport({self.kind}, {self.release!r})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The report in a few lines; it has no row to tell of."""
+        how, spent = self.release.mechanism, self.spending
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
+        lines = [
+            f"Privacy report, {self.kind}",
+            f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
+            f" epsilon={upper_text(how.epsilon)}{delta}, n={how.rows}, d={how.dimension}",
+            f"fails        with probability at most {upper_text(self.fails_with, 3)}"
+            + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
+        ]
+        if spent.gradient is not None and spent.hessian is not None:
+            lines += [
+                f"spent        epsilon {upper_text(spent.gradient[0])} for the gradient,"
+                f" {upper_text(spent.hessian[0])} for the Hessian, delta"
+                f" {upper_text(spent.gradient[1])} each",
+                f"in all       epsilon {upper_text(spent.sequential[0], 4)} by addition,"
+                f" {upper_text(spent.together[0], 4)} composed, delta"
+                f" {upper_text(spent.sequential[1], 3)}",
+            ]
+        else:
+            lines.append("spent        nothing beyond the model")
+        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
+
+    # -- report.json ---------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """What report.json holds; the checksum finds an edit that all other checks would let by."""
+        fields = self._fields()
+        return {**fields, "sha256": _checksum(fields)}
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "kind": self.kind,
+            "statements": list(self.statements),
+            "failure_probability": self.failure_probability,
+            "fails_with": self.fails_with,
+            "released": self._released_fields(),
+            "model": self.release.to_json(),
+        }
+
+    def _released_fields(self) -> dict[str, Any] | None:
+        if self.tangent is None or self.released is None or self.budget is None:
+            return None
+        d = self.release.mechanism.dimension
+        lower = [[float(value) for value in self.released.hessian[i, : i + 1]] for i in range(d)]
+        return {
+            "delta": self.budget.delta,
+            "epsilon_gradient": self.budget.epsilon_gradient,
+            "epsilon_hessian": self.budget.epsilon_hessian,
+            "scales": dict(self.tangent.derived),
+            "gradient": [float(value) for value in self.released.gradient],
+            "hessian_lower_triangle": lower,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write report.json: whole or not at all."""
+        return write_json(path, self.audience, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PublishedReport":
+        """Read report.json, strictly."""
+        value = read_json(path)
+        try:
+            return cls.from_json(value)
+        except ExpostError as error:
+            raise InvalidInput(f"{path}: is not a published report ({error})") from None
+
+    @classmethod
+    def from_json(cls, value: Any) -> "PublishedReport":
+        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
+        found = value.get("format") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or found != FORMAT:
+            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
+        theirs = {name: field for name, field in value.items() if name != "sha256"}
+        if value.get("sha256") != _checksum(theirs):
+            raise InvalidInput("sha256: does not fit the other fields; the file was cut or edited.")
+        try:
+            report = cls._from_fields(value)
+            _check_agreement(report._fields(), theirs)
+            return report
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
+            if isinstance(error, ExpostError):
+                raise
+            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
+
+    @classmethod
+    def _from_fields(cls, value: dict[str, Any]) -> "PublishedReport":
+        rho = _number(value["failure_probability"])
+        release, released = Release.from_json(value["model"]), value["released"]
+        if released is None:
+            return cls(release=release, failure_probability=rho)
+        budget = PublishingBudget(
+            epsilon_gradient=_number(released["epsilon_gradient"]),
+            epsilon_hessian=_number(released["epsilon_hessian"]),
+            delta=_number(released["delta"]),
+            failure_probability=rho,
+        )
+        return cls(
+            release=release,
+            failure_probability=rho,
+            budget=budget,
+            released=NoisyTangent(
+                gradient=np.array([_number(entry) for entry in released["gradient"]]),
+                hessian=_symmetric(released["hessian_lower_triangle"], len(release.theta)),
+            ),
+        )
+
+
+def _is_clipped(release: Release, x: FloatArray) -> bool:
+    return release.ball.rows(x[None, :])[1] > 0
+
+
+def _symmetric(lower: Any, dimension: int) -> FloatArray:
+    """The symmetric matrix of a lower triangle."""
+    if [len(row) for row in lower] != list(range(1, dimension + 1)):
+        raise InvalidInput(
+            f"hessian_lower_triangle: must have {dimension} rows of 1, 2, … numbers."
+        )
+    matrix = np.zeros((dimension, dimension))
+    for place, row in enumerate(lower):
+        matrix[place, : place + 1] = [_number(entry) for entry in row]
+        matrix[: place + 1, place] = matrix[place, : place + 1]
+    return matrix
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < np.inf:
+        raise InvalidInput("a field that must be a finite number is none.")
+    return float(value)
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _check_agreement(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """One comparison finds every field that was edited, added or left out.
+
+    What follows from other constants by floating-point work may differ by an ulp between machines.
+    """
+    if mine["released"] is not None:
+        for name, scale in mine["released"]["scales"].items():
+            written = _number(theirs["released"]["scales"][name])
+            if not abs(written - scale) <= 1e-9 * abs(written):
+                raise InvalidInput(f"scales.{name}: is not what its own constants give.")
+            mine["released"]["scales"][name] = theirs["released"]["scales"][name]
+    # The model has checked itself, with its own checksum.
+    mine = {**mine, "model": theirs["model"]}
+    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
+        raise InvalidInput("its fields do not agree with each other; it was edited.")

@@ -1,0 +1,322 @@
+"""One released model: θ, and the public constants that it was made with. One file, model.json.
+
+It holds nothing else of the data, so it is marked ``pass``, unless a bound was read from the data:
+then it is ``review``, and says which.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _checks
+from expost.data import UnitBall
+from expost.errors import ExpostError, InvalidInput
+from expost.files.atomic import read_json, write_json
+from expost.glm import Minimiser, Problem, minimise
+from expost.labels import class_codes, signs
+from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.mechanisms.base import Mechanism
+from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.results import Displayed
+from expost.rounding import upper_text
+from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
+from expost.types import Audience, FloatArray
+
+__all__ = ["FORMAT", "Release"]
+
+FORMAT = "expost-model/1"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release(Displayed):
+    """A released model.
+
+    ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2
+                        classes (K·d,), class by class.
+    ``mechanism``       how it was released, with n, Λ, the loss and the noise.
+    ``ball``            how rows come into the unit ball.
+    ``classes``         the labels, of two the second one positive; None for regression.
+    ``encoding``        the table's encoding (JSON), where there was a table.
+    ``read_from_data``  the bounds that were read from the data: not private.
+    ``seeded``          whether the noise came from a seed instead of the operating system.
+    """
+
+    theta: FloatArray
+    mechanism: Mechanism
+    ball: UnitBall
+    classes: NDArray[Any] | None
+    feature_names: tuple[str, ...] | None = None
+    encoding: dict[str, Any] | None = None
+    read_from_data: tuple[str, ...] = ()
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        mechanism = self.mechanism
+        if self.theta.shape != (mechanism.dimension,) or not np.all(np.isfinite(self.theta)):
+            raise InvalidInput(f"theta: must hold {mechanism.dimension} finite numbers.")
+        if mechanism.is_private and not mechanism.grid.holds(self.theta):
+            raise InvalidInput(
+                "theta: does not lie on the grid that its own constants give; the file was edited."
+            )
+        if (self.classes is None) is mechanism.loss.is_classification:
+            raise InvalidInput("classes: labels for a classifier, none for a regression.")
+        many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
+        if many > 2 and not isinstance(mechanism, ObjectivePerturbation):
+            raise InvalidInput(
+                "mechanism: only objective perturbation takes more than two classes."
+            )
+        if self.classes is not None and not (
+            self.classes.shape == (many,) and len(np.unique(self.classes)) == many
+        ):
+            raise InvalidInput(f"classes: must be {many} different labels.")
+        width = self._width
+        if self.feature_names is not None and len(self.feature_names) != width:
+            raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
+
+    @property
+    def audience(self) -> Audience:
+        """Whether this model may leave the building."""
+        promised = self.mechanism.worst_case < np.inf
+        if not promised or self.seeded or self.read_from_data:
+            return Audience.REVIEW
+        return Audience.PASS
+
+    @property
+    def _width(self) -> int:
+        """The number of features."""
+        dimension, loss = self.mechanism.dimension, self.mechanism.loss
+        if isinstance(loss, Softmax):
+            if dimension % loss.classes:
+                raise InvalidInput(f"theta: must be as long for each of {loss.classes} classes.")
+            dimension //= loss.classes
+        return dimension - self.ball.fit_intercept
+
+    @property
+    def coefficients(self) -> tuple[FloatArray, float | FloatArray]:
+        """(coef, intercept) in the units of the features; (K, d) and (K,) for K > 2 classes."""
+        loss = self.mechanism.loss
+        if not isinstance(loss, Softmax):
+            return self.ball.coefficients(self.theta)
+        each = [self.ball.coefficients(theta) for theta in self.theta.reshape(loss.classes, -1)]
+        return np.array([coef for coef, _ in each]), np.array([intercept for _, intercept in each])
+
+    def targets(self, y: Any, rows: int) -> FloatArray:
+        """Labels as the loss takes them: ±1, the class from 0 up, or clipped to the label bound."""
+        if self.classes is not None:
+            return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
+        target = _checks.vector(y, length=rows)
+        loss = self.mechanism.loss
+        bound = loss.label_bound if isinstance(loss, Squared) else np.inf
+        return np.clip(target, -bound, bound)
+
+    def problem(self, X: Any, y: Any) -> Problem:
+        """:meth:`objective`, for what works on models of two classes alone."""
+        return two_classes_only(self.objective(X, y))
+
+    def objective(self, X: Any, y: Any) -> Problem | SoftmaxProblem:
+        """The rows as this model's objective sees them."""
+        features = _checks.matrix(X, min_rows=1)
+        width = self._width
+        if features.shape[1] != width:
+            raise InvalidInput(
+                f"X has {features.shape[1]} columns: the model was made with {width}."
+            )
+        if not hasattr(y, "__len__") or len(y) != len(features):
+            raise InvalidInput(f"y: must have one entry for each of {len(features)} rows.")
+        rows, _ = self.ball.rows(features)
+        target, loss = self.targets(y, len(features)), self.mechanism.loss
+        penalty = self.mechanism.total_regularization
+        if isinstance(loss, Softmax):
+            return SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
+        return Problem(X=rows, y=target, loss=loss, penalty=np.full(rows.shape[1], penalty))
+
+    def minimiser(self, problem: Problem) -> Minimiser:
+        """A(D), to the accuracy that the sensitivity counts on."""
+        return minimise(problem, tolerance=TOLERANCE)
+
+    def __repr__(self) -> str:
+        seeded = ", made with a random_state: not a private release" if self.seeded else ""
+        kind, noise = self.mechanism.loss.name, self.mechanism.noise
+        return (
+            f"Release({kind}, n={self.mechanism.rows},"
+            f" epsilon={upper_text(self.mechanism.epsilon)},"
+            f" noise={noise!r}{seeded})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What model.json holds; the checksum finds an edit that all other checks would let by."""
+        fields = self._fields()
+        return {**fields, "sha256": _checksum(fields)}
+
+    def _fields(self) -> dict[str, Any]:
+        mechanism = self.mechanism
+        return {
+            "format": FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "theta": [float(value) for value in self.theta],
+            "mechanism": {
+                "kind": mechanism.kind,
+                "noise": mechanism.noise,
+                "epsilon": _or_infinite(mechanism.epsilon),
+                "delta": mechanism.delta,
+                **_calibration(mechanism),
+                **mechanism.derived,
+            },
+            "loss": _loss_to_json(mechanism.loss),
+            "n": mechanism.rows,
+            "regularization": mechanism.regularization,
+            "unit_ball": self.ball.to_json(),
+            "classes": None if self.classes is None else [_plain(c) for c in self.classes],
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "encoding": self.encoding,
+            "read_from_data": list(self.read_from_data),
+            "seeded": self.seeded,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write model.json: whole or not at all."""
+        return write_json(path, self.audience, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Release":
+        """Read model.json, strictly."""
+        value = read_json(path)
+        try:
+            return cls.from_json(value)
+        except ExpostError as error:
+            raise InvalidInput(f"{path}: is not a released model ({error})") from None
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Release":
+        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            found = value.get("format") if isinstance(value, dict) else None
+            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
+        try:
+            release = cls._from_fields(value)
+            _check_unedited(release, value)
+            return release
+        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
+            if isinstance(error, ExpostError):
+                raise
+            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
+
+    @classmethod
+    def _from_fields(cls, value: dict[str, Any]) -> "Release":
+        how = value["mechanism"]
+        kind = _checks.one_of("mechanism.kind", how["kind"], tuple(_KINDS))
+        theta = np.array([_float(entry) for entry in value["theta"]])
+        constants: dict[str, Any] = {
+            "epsilon": np.inf if how["epsilon"] == "infinity" else _float(how["epsilon"]),
+            "delta": how["delta"],
+            "noise": how["noise"],
+            "loss": _loss_from_json(value["loss"]),
+            "regularization": _float(value["regularization"]),
+            "rows": value["n"],
+            "dimension": len(theta),
+        }
+        if kind == "objective":
+            constants["calibration"] = how["calibration"]
+        mechanism = _KINDS[kind](**constants)
+        classes = value["classes"]
+        names = value["feature_names"]
+        return cls(
+            theta=theta,
+            mechanism=mechanism,
+            ball=UnitBall.from_json(value["unit_ball"]),
+            classes=None if classes is None else np.array(classes),
+            feature_names=None if names is None else tuple(str(name) for name in names),
+            encoding=_object_or_none(value["encoding"]),
+            read_from_data=tuple(str(name) for name in value["read_from_data"]),
+            seeded=bool(value["seeded"]),
+        )
+
+
+_KINDS: dict[str, type[Mechanism]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+}
+
+
+def _calibration(mechanism: Mechanism) -> dict[str, str]:
+    if isinstance(mechanism, ObjectivePerturbation):
+        return {"calibration": mechanism.calibration}
+    return {}
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _check_unedited(release: "Release", value: dict[str, Any]) -> None:
+    """One comparison finds every field that was edited, added or left out.
+
+    What follows from other constants by floating-point work may differ by an ulp between machines.
+    """
+    theirs = {name: field for name, field in value.items() if name != "sha256"}
+    if value.get("sha256") != _checksum(theirs):
+        raise InvalidInput("sha256: does not fit the other fields; the file was edited or damaged.")
+    mine = release._fields()
+    for name in release.mechanism.derived:
+        written = _float(value["mechanism"][name])
+        if not abs(written - mine["mechanism"][name]) <= 1e-9 * abs(written):
+            raise InvalidInput(f"mechanism.{name}: is not what its own constants give.")
+        mine["mechanism"][name] = value["mechanism"][name]
+    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
+        raise InvalidInput("its fields do not agree with each other; it was edited.")
+
+
+def _object_or_none(value: Any) -> dict[str, Any] | None:
+    if value is not None and not isinstance(value, dict):
+        raise InvalidInput("encoding: must be an object, or null.")
+    return value
+
+
+def _or_infinite(number: float) -> float | str:
+    return number if np.isfinite(number) else "infinity"
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"{value!r}: must be a number.")
+    return float(value)
+
+
+def _plain(label: Any) -> str | int | float | bool:
+    """A label as JSON knows it."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(plain, str | int | float | bool):
+        raise InvalidInput(
+            f"classes: labels of type {type(plain).__name__} cannot be saved; use text or numbers."
+        )
+    return plain
+
+
+def _loss_to_json(loss: Loss) -> dict[str, Any]:
+    match loss:
+        case HuberHinge(width=width):
+            return {"name": loss.name, "width": width}
+        case Squared(label_bound=bound):
+            return {"name": loss.name, "label_bound": bound}
+        case Softmax(classes=classes):
+            return {"name": loss.name, "classes": classes}
+        case _:
+            return {"name": loss.name}
+
+
+def _loss_from_json(value: dict[str, Any]) -> Loss:
+    if value["name"] == Softmax.name:
+        return Softmax(classes=_checks.whole("loss.classes", value["classes"], least=3))
+    bound = value.get("label_bound")
+    return make_loss(
+        value["name"],
+        label_bound=None if bound is None else _float(bound),
+        width=_float(value.get("width", 0.5)),
+    )

@@ -1,0 +1,109 @@
+"""Results: shown as a figure or in a notebook, and tables with one line for each row.
+
+Results lie below the report in the layers: a report is made of results, and no result needs a
+report. :class:`Displayed` imports the report by name when a result is shown.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expost import _checks
+from expost.errors import InvalidInput, require
+from expost.files.atomic import write_with
+from expost.types import Audience
+
+__all__ = ["Displayed", "RowTable", "row_keys"]
+
+
+class Displayed:
+    """A result with a figure (``plot``) and a fragment of the report (in a notebook)."""
+
+    def plot(self, **options: Any) -> Any:
+        """The result as a figure of matplotlib; returns the display that was drawn.
+
+        ``ax``   axes to draw into (``axes`` where there are several); a new figure if left out.
+        Other options are those of the result's figure (docs/figures.md). The figure is
+        ``.figure_``, its axes ``.ax_`` or ``.axes_``, as with scikit-learn's displays.
+        """
+        return import_module("expost.report.plots").plot(self, **options)
+
+    def _repr_html_(self) -> str:
+        """The fragment that a notebook shows."""
+        return str(import_module("expost.report.fragments").fragment(self))
+
+
+class RowTable(ABC, Displayed):
+    """What results with per-row figures share; ``audience`` goes with every table of them."""
+
+    audience: Audience
+
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """Every per-row figure, by name."""
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table, one row a row."""
+        import pyarrow as pa
+
+        table = pa.table(self.columns())
+        return table.replace_schema_metadata({"audience": self.audience.value})
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A pandas or polars frame."""
+        _checks.one_of("library", library, ("pandas", "polars"))
+        module = require(library, caller=f"{type(self).__name__}.to_frame", extra=library)
+        return module.DataFrame(self.columns())
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the table; the file's name says CURATOR-ONLY and its owner alone may read it."""
+        import pyarrow.parquet
+
+        table = self.to_arrow()
+        return write_with(
+            self.audience.path(path),
+            self.audience,
+            lambda file: pyarrow.parquet.write_table(table, file),
+        )
+
+
+def row_keys(
+    ids: Sequence[Any] | None, rows: int, *, entry: str = "ids: entry"
+) -> tuple[Any, ...] | None:
+    """Keys of rows as plain numbers or text, one for each row; ``entry`` names one in messages."""
+    if ids is None:
+        return None
+    if isinstance(ids, str) or not hasattr(ids, "__iter__"):
+        raise InvalidInput("ids: must be a sequence with one key for each row.")
+    keys = tuple(key.item() if isinstance(key, np.generic) else key for key in ids)
+    kinds = {type(key) for key in keys}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool} or not _is_plain(keys):
+        keys = tuple(_text(key, f"{entry} {place}") for place, key in enumerate(keys))
+    if len(keys) != rows:
+        raise InvalidInput(f"ids has {len(keys)} entries: must have one for each of {rows} rows.")
+    return keys
+
+
+def _is_plain(keys: tuple[Any, ...]) -> bool:
+    """Whether a file holds each of them as it is."""
+    return not any(
+        not -(2**63) <= key < 2**63 if type(key) is int else not _checks.is_text(key)
+        for key in keys
+    )
+
+
+def _text(key: Any, entry: str) -> str:
+    try:
+        text = str(key)
+    # The key's own code runs here, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{entry} has no text ({type(error).__name__}); pass numbers or text."
+        ) from None
+    if not _checks.is_text(text):
+        raise InvalidInput(f"{entry} {_checks.LONE}.")
+    return text

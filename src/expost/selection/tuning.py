@@ -1,0 +1,304 @@
+"""The private choice of Λ among candidates (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 3).
+
+Every row goes to one of k + 1 parts. Part j ≤ k makes one private model with the j-th candidate and
+the whole ε; the last part counts the mistakes of the k models, and one of them is chosen with ε.
+
+Formal guarantees
+-----------------
+(Λ, model) is ε-DP, (ε, δ) under Gaussian noise, for a row removed, added or replaced:
+
+1. Each row's part is its own uniform draw, made without a look at any row. So for neighbours D, D'
+   the other rows' draws have the same law in both, and the row in question has its draw whether it
+   is there or not. Given all draws, D and D' differ in that row, in one part. (Shuffled parts of
+   equal size would do for a replaced row only: take one away, and to even out the sizes a second
+   part must change.)
+2. Is it one of the first k parts, then only that part's model changes its law, by (ε, δ); the
+   other models and the last part are the same, and the choice is a function of them all.
+3. Is it the last part, then no model changes; each count changes by at most 1, and the choice is
+   ε-DP by :func:`~expost.selection.private.select_privately`.
+4. Each case is (ε, δ) given the draws; so is their mean over the draws.
+
+The total is therefore ε and δ, not the sum over candidates. As everywhere here the relations
+compare data under the same public constants: the number of rows of each part (which sets the noise
+of its model) is one of them, as n is. Losing models and the counts are never kept.
+
+Squared loss has no mistakes: each row counts (y − ŷ)² clipped at ``label_bound``², the most that
+the answer 0 could cost, in units of 2⁻²⁰ of it rounded down, so that sums are exact whole numbers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from expost import _checks
+from expost._numerics import row_blocks
+from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
+from expost.estimators import ESTIMATORS, Prepared
+from expost.glm import Problem, minimise
+from expost.losses import Squared
+from expost.mechanisms import OutputPerturbation
+from expost.mechanisms.output import TOLERANCE
+from expost.notices import warn
+from expost.release import Release
+from expost.results import Displayed
+from expost.rounding import upper_text
+from expost.selection.private import METHODS, byte_source, draw_index, simulation_generator
+from expost.types import Audience, FloatArray, IntArray
+
+__all__ = ["SelectedRegularization", "select_regularization"]
+
+# With fewer rows a part the noise drowns every model; and a part of one row has none.
+_ROWS_A_PART = 20
+# The units in which a clipped squared error is counted.
+_UNITS = 2**20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SelectedRegularization(Displayed):
+    """The chosen Λ, and the private model that won with it.
+
+    ``regularization``  the chosen Λ; ``index`` its place among ``candidates``.
+    ``epsilon``         spent in total, for the choice and the model; ``delta`` with Gaussian noise.
+    ``model``           the fitted estimator, of the rows of its own part only.
+    ``part_rows``       how many rows each part has; the last one counted mistakes.
+    ``method``          how the choice was made.
+    """
+
+    regularization: float
+    index: int
+    candidates: tuple[float, ...]
+    epsilon: float
+    delta: float | None
+    model: Any
+    part_rows: tuple[int, ...]
+    method: str
+
+    @property
+    def release(self) -> Release:
+        """What the winner released."""
+        release: Release = self.model.release_
+        return release
+
+    @property
+    def audience(self) -> Audience:
+        """Whether the choice may leave the building: it may where its model may."""
+        return self.release.audience
+
+    def __repr__(self) -> str:
+        return (
+            f"SelectedRegularization(regularization={self.regularization:g},"
+            f" index={self.index}, epsilon={upper_text(self.epsilon)}, model={self.release!r})"
+        )
+
+    def __str__(self) -> str:
+        delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
+        return "\n".join(
+            [
+                f"regularization={self.regularization:g}, candidate {self.index + 1} of"
+                f" {len(self.candidates)}, chosen by {self.method}",
+                f"spent: epsilon={upper_text(self.epsilon)}{delta} in total, for this choice and"
+                " its model",
+                f"model: {self.release!r}, of {self.part_rows[self.index]} of"
+                f" {sum(self.part_rows)} rows; {self.part_rows[-1]} others judged the candidates",
+                "a fit of all rows with this regularization spends its own epsilon on top",
+                f"{self.audience.value}: {self.audience.meaning}",
+            ]
+        )
+
+
+def select_regularization(
+    X: Any,
+    y: Any,
+    candidates: Sequence[float],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    loss: str = "logistic",
+    noise: str = "laplace",
+    data_norm: float | None = None,
+    classes: Any = None,
+    label_bound: float | None = None,
+    huber_width: float = 0.5,
+    fit_intercept: bool = True,
+    intercept_scaling: float = 0.1,
+    method: str = "permute-and-flip",
+    random_state: Any = None,
+) -> SelectedRegularization:
+    """Choose Λ among ``candidates`` and release a model with it, for ``epsilon`` in total.
+
+    ``candidates`` is a list made before anybody looked at these rows. The module docstring has the
+    algorithm and why it costs ε once. ``loss`` is "logistic", "huber-hinge" or "squared"; the
+    other parameters are those of the estimators (``classes`` for the first two, ``label_bound``
+    for the third, ``huber_width`` for the second) and of ``select_privately``. A bound that is
+    left at None is read from the data, under PrivacyLeakWarning, and the result is ``review``.
+    """
+    values = _candidates(candidates)
+    _checks.one_of("method", method, METHODS)
+    estimator = _estimator(
+        loss,
+        classes=classes,
+        label_bound=label_bound,
+        huber_width=huber_width,
+        epsilon=epsilon,
+        delta=delta,
+        noise=noise,
+        fit_intercept=fit_intercept,
+        intercept_scaling=intercept_scaling,
+        data_norm=data_norm,
+    )
+    prepared = estimator.prepared(X, y)
+    _check_enough(prepared.problem.rows, len(values))
+    rng = simulation_generator(random_state)
+    _warn(prepared)
+    members = _split(prepared.problem.rows, len(values) + 1, byte_source(rng))
+    *training, judging = members
+    releases = [
+        _release(prepared, how, part, rng)
+        for how, part in zip(_mechanisms(prepared, values, training), training, strict=True)
+    ]
+    scores = [-_errors(prepared.problem, release.theta, judging) for release in releases]
+    unit = _UNITS if isinstance(prepared.problem.loss, Squared) else 1
+    budget = prepared.mechanism
+    index = draw_index(scores, unit, budget.epsilon, method=method, rng=rng)
+    estimator.set_params(regularization=values[index])
+    return SelectedRegularization(
+        regularization=values[index],
+        index=index,
+        candidates=values,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        model=type(estimator).from_release(releases[index]),
+        part_rows=tuple(len(part) for part in members),
+        method=method,
+    )
+
+
+def _candidates(candidates: Sequence[float]) -> tuple[float, ...]:
+    if isinstance(candidates, str) or not hasattr(candidates, "__iter__"):
+        raise InvalidInput(f"candidates={candidates!r}: must be a list of numbers > 0.")
+    values = tuple(_checks.regularization(value) for value in candidates)
+    if len(values) < 2 or len(set(values)) < len(values):
+        raise InvalidInput(
+            f"candidates={list(values)!r}: must be at least two different numbers; to use one, fit"
+            " an estimator with it."
+        )
+    return values
+
+
+def _estimator(
+    loss: str, *, classes: Any, label_bound: float | None, huber_width: float, **shared: Any
+) -> Any:
+    """The unfitted estimator, which prepares the rows and will carry the model."""
+    kind = ESTIMATORS[_checks.one_of("loss", loss, tuple(ESTIMATORS))]
+    own = {"label_bound": label_bound} if loss == "squared" else {"classes": classes}
+    for name, value in (("classes", classes), ("label_bound", label_bound)):
+        if value is not None and name not in own:
+            raise InvalidInput(f"{name}: is not used by loss={loss!r}; leave it out.")
+    if loss == "huber-hinge":
+        own["huber_width"] = huber_width
+    return kind(**own, **shared)
+
+
+def _check_enough(rows: int, candidates: int) -> None:
+    least = _ROWS_A_PART * (candidates + 1)
+    if not rows >= least:
+        raise InvalidInput(
+            f"X has {rows} rows: {candidates} candidates need at least {least}, {_ROWS_A_PART} for"
+            " each part; give fewer candidates, or take regularization='auto', which needs none."
+        )
+
+
+def _warn(prepared: Prepared) -> None:
+    for clipped in prepared.clipped:
+        warn(clipped, ClippedRowsWarning, stacklevel=3)
+    if prepared.read_from_data:
+        warn(
+            f"read from the data, which is not private: {', '.join(prepared.read_from_data)}; give"
+            " bounds that you know without the data.",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+
+
+def _split(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArray]:
+    """The rows of each part: every row's part is uniform and independent of all others'.
+
+    Of 64 random bits those below the largest multiple of ``parts`` are kept, so that the remainder
+    is exactly uniform.
+    """
+    last = np.uint64(2**64 - 2**64 % parts - 1)
+    drawn = np.empty(0, dtype=np.uint64)
+    while len(drawn) < rows:
+        words = np.frombuffer(source(8 * (rows - len(drawn))), dtype="<u8").astype(np.uint64)
+        drawn = np.concatenate([drawn, words[words <= last]])
+    part = drawn % np.uint64(parts)
+    return [np.flatnonzero(part == number) for number in range(parts)]
+
+
+def _mechanisms(
+    prepared: Prepared, values: Sequence[float], training: Sequence[IntArray]
+) -> list[OutputPerturbation]:
+    """How each part's model is released; where that is not safe it refuses, before any is made."""
+    if min(map(len, training)) < 2:
+        raise InvalidInput(
+            "X: chance gave a part fewer than two rows; call again, with fewer candidates."
+        )
+    budget = prepared.mechanism
+    assert isinstance(budget, OutputPerturbation)
+    mechanisms = [
+        replace(budget, regularization=value, rows=len(part))
+        for value, part in zip(values, training, strict=True)
+    ]
+    for how in mechanisms:
+        if how.is_private:
+            _ = how.grid
+    return mechanisms
+
+
+def _release(
+    prepared: Prepared, how: OutputPerturbation, part: IntArray, rng: np.random.Generator | None
+) -> Release:
+    """The private model of one part, within bounds that no part has set.
+
+    Not by the estimator's ``fit``: it refuses rows of one class, which here would give away that
+    a part has no other, and a model of them is as good as any other for the choice.
+    """
+    problem = Problem(
+        X=prepared.problem.X[part],
+        y=prepared.problem.y[part],
+        loss=how.loss,
+        penalty=np.full(how.dimension, how.regularization),
+    )
+    return Release(
+        theta=how.release(minimise(problem, tolerance=TOLERANCE), rng),
+        mechanism=how,
+        ball=prepared.ball,
+        classes=prepared.classes,
+        feature_names=prepared.feature_names,
+        read_from_data=prepared.read_from_data,
+        seeded=rng is not None,
+    )
+
+
+def _errors(problem: Problem, theta: FloatArray, judging: IntArray) -> int:
+    """Mistakes of the model, or its clipped squared errors in whole units."""
+    predicted, target = _predictions(problem.X[judging], theta), problem.y[judging]
+    if not isinstance(problem.loss, Squared):
+        return int(np.count_nonzero((predicted > 0) != (target > 0)))
+    with np.errstate(over="ignore"):
+        off = (target - predicted) / problem.loss.label_bound
+        return int(np.floor(np.minimum(off * off, 1.0) * _UNITS).sum())
+
+
+def _predictions(rows: FloatArray, theta: FloatArray) -> FloatArray:
+    """x·θ, in bits that depend on the row alone.
+
+    A matrix product may round a row differently where another row is missing, and so turn the
+    sign of a prediction that is all but 0: the count would then change by more than that row.
+    """
+    predicted = np.empty(len(rows))
+    for block in row_blocks(*rows.shape):
+        predicted[block] = (rows[block] * theta).sum(axis=1)
+    return predicted
