@@ -112,20 +112,20 @@ def gradient(private: PrivateForeign, place: int) -> np.ndarray:
     """∇J(θ) of one fit, in units of q̃."""
     fit = private.fits[place]
     problem = fit.problem
-    slope = problem.loss.slope(problem.X @ fit.theta, problem.y)
-    return slope @ problem.X + problem.rows * problem.penalty * fit.theta
+    slope = problem.loss.slope(problem.held.X @ fit.theta, problem.held.y)
+    return slope @ problem.held.X + problem.count * problem.penalty * fit.theta
 
 
 def left_over(private: PrivateForeign, b: np.ndarray, r: np.ndarray) -> float:
     """½rᵀH⁻¹r, what the solver left, in units of the decrease at which it stops."""
     problem, theta = private.fits[-1].problem, private.fits[-1].theta
-    z = problem.X @ theta
-    H = (problem.X * problem.loss.curvature(z, problem.y)[:, None]).T @ problem.X
-    H += np.diag(problem.rows * problem.penalty)
-    value = problem.loss.value(z, problem.y).sum() + b @ theta
-    value += problem.rows * problem.penalty @ theta**2 / 2
-    gap = r @ np.linalg.solve(H, r) / 2 / problem.rows
-    return float(gap / (STOP * max(1.0, abs(value) / problem.rows)))
+    z = problem.held.X @ theta
+    H = (problem.held.X * problem.loss.curvature(z, problem.held.y)[:, None]).T @ problem.held.X
+    H += np.diag(problem.count * problem.penalty)
+    value = problem.loss.value(z, problem.held.y).sum() + b @ theta
+    value += problem.count * problem.penalty @ theta**2 / 2
+    gap = r @ np.linalg.solve(H, r) / 2 / problem.count
+    return float(gap / (STOP * max(1.0, abs(value) / problem.count)))
 
 
 def outside(private: PrivateForeign, noises: np.ndarray) -> int | None:

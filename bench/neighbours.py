@@ -10,7 +10,7 @@ import measure
 import numpy as np
 
 from expost.neighbouring.neighbours import neighbours_of
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Logistic
 
 LAMBDA = 0.01
@@ -27,21 +27,21 @@ def data(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def fitted(rows: int, columns: int) -> tuple[Problem, Minimiser]:
+def fitted(rows: int, columns: int) -> tuple[Objective, Minimiser]:
     X, y = data(rows, columns)
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(columns, LAMBDA))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(columns, LAMBDA))
     return problem, minimise(problem)
 
 
-def blas_passes(problem: Problem) -> Callable[[], object]:
+def blas_passes(problem: Objective) -> Callable[[], object]:
     """XᵀWX and one n×d×d product: what any all-row second-order method pays."""
     rng = np.random.default_rng(SEED)
-    weights = rng.random(problem.rows)
+    weights = rng.random(problem.count)
     matrix = rng.random((problem.columns, problem.columns))
 
     def work() -> object:
-        gram = (problem.X * weights[:, None]).T @ problem.X
-        return gram, problem.X @ matrix
+        gram = (problem.held.X * weights[:, None]).T @ problem.held.X
+        return gram, problem.held.X @ matrix
 
     return work
 
@@ -58,7 +58,7 @@ def against_statsmodels(rows: int, columns: int, times: int) -> dict[str, object
     import statsmodels.api as sm
 
     problem, base = fitted(rows, columns)
-    result = sm.GLM((problem.y + 1) / 2, problem.X, family=sm.families.Binomial()).fit()
+    result = sm.GLM((problem.held.y + 1) / 2, problem.held.X, family=sm.families.Binomial()).fit()
 
     def other() -> object:
         return result.get_influence(observed=False).d_params
@@ -75,13 +75,13 @@ def against_retraining(rows: int, columns: int, times: int, refits: int = 30) ->
     problem, base = fitted(rows, columns)
     model = LogisticRegression(
         C=1 / (LAMBDA * rows), fit_intercept=False, tol=1e-8, max_iter=1000, warm_start=True
-    ).fit(problem.X, problem.y)
+    ).fit(problem.held.X, problem.held.y)
     keep = np.ones(rows, dtype=bool)
 
     def other() -> object:
         for index in range(refits):
             keep[index] = False
-            model.fit(problem.X[keep], problem.y[keep])
+            model.fit(problem.held.X[keep], problem.held.y[keep])
             keep[index] = True
         return model
 

@@ -10,7 +10,7 @@ import numpy as np
 from neighbours import blas_passes, data
 
 from expost.datasets import load_adult
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.mechanisms.sampling import ObjectiveSampler
@@ -21,7 +21,9 @@ MODELS = 200
 COLUMNS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
-def posed(X: np.ndarray, y: np.ndarray, **budget: object) -> tuple[ObjectivePerturbation, Problem]:
+def posed(
+    X: np.ndarray, y: np.ndarray, **budget: object
+) -> tuple[ObjectivePerturbation, Objective]:
     """Logistic regression on these rows, ε = 1."""
     rows, columns = X.shape
     how = ObjectivePerturbation(
@@ -32,10 +34,10 @@ def posed(X: np.ndarray, y: np.ndarray, **budget: object) -> tuple[ObjectivePert
         dimension=columns,
     )
     penalty = np.full(columns, how.total_regularization)
-    return how, Problem(X=X, y=y, loss=how.loss, penalty=penalty)
+    return how, Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
-def adult() -> tuple[ObjectivePerturbation, Problem]:
+def adult() -> tuple[ObjectivePerturbation, Objective]:
     """All 48,842 rows, six columns, as LeBlond et al. prepare them."""
     table = load_adult()
     X = table.numeric(COLUMNS)
@@ -43,7 +45,7 @@ def adult() -> tuple[ObjectivePerturbation, Problem]:
     return posed(X / np.linalg.norm(X, axis=1).max(), table.labels())
 
 
-def losses(how: ObjectivePerturbation, problem: Problem, theta: np.ndarray) -> object:
+def losses(how: ObjectivePerturbation, problem: Objective, theta: np.ndarray) -> object:
     return Tangent.at(how, problem, theta).row_losses().loss
 
 

@@ -28,7 +28,7 @@ import pyarrow.parquet
 
 from expost.preparing import facts_of, prepared_stream
 from expost.data import Encoding, UnitBall, open_table
-from expost.data.stream import RowStream, block_rows
+from expost.rows import RowStream, block_rows, TableRows
 from expost.engine import engine_of
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import _Evaluate
@@ -148,11 +148,12 @@ def costs(path: Path) -> dict[str, object]:
         data_norm=encoding.data_norm, classes=encoding.target.classes
     )
     with engine_of("local:1") as engine:
-        problem = prepared_stream(estimator, stream, engine, facts_of(stream, engine)).objective
+        rows = TableRows(stream=stream, engine=engine)
+        problem = prepared_stream(estimator, rows, facts_of(rows)).objective
         task = _Evaluate(constants=problem.constants, theta=problem.start, hessian=True)
         blocks = -(-stream.rows // block_rows(stream.columns))
         start = time.perf_counter()
-        sums = list(problem.fold(task))
+        sums = list(problem.map(task))
         block = (time.perf_counter() - start) / blocks
     size = len(pickle.dumps(sums[0]))
     start, times = time.perf_counter(), 200

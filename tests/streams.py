@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import expost.data.readers
-import expost.data.stream
 import expost.jobs.runs
+import expost.rows
 from expost.files.directory import Directory
 from expost.jobs.output import MANIFEST
 from expost.jobs.profile import ProfileJob
@@ -42,7 +42,7 @@ def write(folder, **options):
 
 def small_blocks(monkeypatch, rows=128):
     """Blocks of few rows, one a part, and a clock that stands still."""
-    monkeypatch.setattr(expost.data.stream, "_BLOCK_ROWS", rows)
+    monkeypatch.setattr(expost.rows, "_BLOCK_ROWS", rows)
     monkeypatch.setattr(expost.data.readers, "_BLOCKS_AN_ITEM", 1)
     monkeypatch.setattr(expost.jobs.runs, "made_now", lambda: MADE)
 

@@ -30,7 +30,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.cli.main import main
 from expost.data import Encoding, UnitBall, open_table
 from expost.errors import ClippedRowsWarning, InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.mechanisms import OutputPerturbation
 from expost.release import Release
 from expost.types import Audience
@@ -413,7 +413,7 @@ def test_texts_of_a_profile_name_no_value():
     assert not found_in_text(str(near) + repr(near) + repr(found.losses))
     assert not found_in_text(near._repr_html_() + found.losses._repr_html_())
     assert not found_in_text(found.identifiability()._repr_html_())
-    problem = Problem(
+    problem = Objective.of(
         X=X / NORM,
         y=np.where(y == "yes", 1.0, -1.0),
         loss=expost.losses.Logistic(),

@@ -16,7 +16,7 @@ import pytest
 import expost
 from evidence import record
 from expost.errors import ConvergenceError, PrecisionWarning
-from expost.glm import Minimiser, Problem
+from expost.glm import Minimiser, Objective
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring.certificate import KnotBins, Knots, point_error
 from expost.neighbouring.neighbours import neighbours_of
@@ -232,7 +232,7 @@ def test_a_base_that_is_off_is_accounted_for(loss, relation):
         X = rng.normal(size=(n, d)) / 4
         y = np.where(np.arange(n) % 2, 1.0, -1.0)
         candidates = None if relation == "remove" else (-X[::-1].copy(), y)
-        problem = Problem(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
+        problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
         rows, labels = exact_rows(X, y)
         centre, _ = solve(rows, labels, loss, regularization, np.zeros(d))
         theta = np.array([float(t) for t in centre]) + 10.0 ** (-2 - trial) * rng.normal(size=d)
@@ -345,7 +345,7 @@ def test_a_base_on_the_wrong_side_of_a_knot():
     _, g = gradient(rows, labels, loss, mp.mpf(penalty), [mp.mpf(float(theta[0]))])
     base = Minimiser(theta=theta, gradient_bound=float(abs(g[0])) * (1 + 1e-12), iterations=0)
     assert base.gradient_bound < 2e-13
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.array([penalty]))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.array([penalty]))
     found = neighbours_of(problem, base)
     assert 5e-8 < abs(float(centre[0]) - theta[0]) <= found.base_error
 
@@ -382,13 +382,13 @@ def test_what_the_knots_leave_is_never_too_little(width, kind):
         X[::2] *= 1 + 1e-15 * rng.normal(size=(n // 2, 1))
     elif kind == "equal":
         X[:] = X[0]
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.ones(3))
-    z, margin = X @ theta, problem.margin_error(theta)
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.ones(3))
+    z, margin = X @ theta, problem.constants.margin_error(theta)
     sorted_knots = Knots.of(problem, z, margin)
     bins = None
     for start in range(0, n, 7):
         part = slice(start, start + 7)
-        block = KnotBins.of(problem.constants, z[part], y[part], problem.norms[part], theta)
+        block = KnotBins.of(problem.constants, z[part], y[part], problem.held.norms[part], theta)
         bins = block if bins is None else bins.merged(block)
     lengths = np.concatenate([10.0 ** rng.uniform(-14, 3, size=25), sorted_knots.reach[:9]])
     lengths, exact = lengths[np.isfinite(lengths)], exact_knots(loss, X, y, theta)
@@ -397,7 +397,7 @@ def test_what_the_knots_leave_is_never_too_little(width, kind):
         for length, bound in zip(lengths, found, strict=True):
             assert mp.mpf(float(bound)) >= exact_remainder(loss, exact, length)
             farther = exact_remainder(loss, exact, length * (1 + 2**-5))
-            slack = 1e-11 * float(length * np.sum(problem.norms**2))
+            slack = 1e-11 * float(length * np.sum(problem.held.norms**2))
             assert mp.mpf(float(bound)) <= 1.1 * farther + slack
 
 

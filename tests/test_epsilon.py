@@ -223,8 +223,8 @@ class TestAgainstRetraining:
         )
         prepared = ESTIMATORS[loss](regularization=0.2, data_norm=4.0, **options).prepared(X, y)
         again = expost.neighbours(
-            prepared.problem.X,
-            prepared.problem.y,
+            prepared.problem.held.X,
+            prepared.problem.held.y,
             loss=prepared.problem.loss,
             regularization=0.2,
             method="retrain",

@@ -295,7 +295,7 @@ def test_ours_keeps_its_promise_on_the_same_rows(q, epsilon, calibration):
     # The same noise that breaks the other's promise, and twenty times less of it.
     for noise in (np.array([1.0, 0.5]), np.array([0.05, 0.5]), np.array([0.0, -0.5])):
         theta = how.minimiser(problem, noise).theta
-        rows, s = problem.X, problem.y
+        rows, s = problem.held.X, problem.held.y
         penalty, scale = np.full(2, how.penalty_sum), 1 / how.law.rate
         whole = log_density(rows, s, penalty, scale, theta)
         for i in range(len(X)):

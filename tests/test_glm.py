@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from expost import _numerics
 from expost.errors import ConvergenceError, InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 
 LOSSES = [Logistic(), HuberHinge(), Squared(label_bound=1.0)]
@@ -39,7 +39,7 @@ def make(family, n, d, seed):
 
 
 def problem_of(X, y, loss, regularization):
-    return Problem(X=X, y=y, loss=loss, penalty=np.full(X.shape[1], regularization))
+    return Objective.of(X=X, y=y, loss=loss, penalty=np.full(X.shape[1], regularization))
 
 
 def exact_slope(loss, z, y):
@@ -56,10 +56,10 @@ def exact_gradient_norm(problem, theta):
     with mp.workdps(50):
         point = [mp.mpf(float(t)) for t in theta]
         total = [mp.mpf(float(p)) * t for p, t in zip(problem.penalty, point, strict=True)]
-        for row, label in zip(problem.X, problem.y, strict=True):
+        for row, label in zip(problem.held.X, problem.held.y, strict=True):
             x = [mp.mpf(float(v)) for v in row]
             slope = exact_slope(problem.loss, mp.fdot(x, point), mp.mpf(float(label)))
-            total = [t + slope * v / problem.rows for t, v in zip(total, x, strict=True)]
+            total = [t + slope * v / problem.count for t, v in zip(total, x, strict=True)]
         return float(mp.sqrt(mp.fdot(total, total)))
 
 
@@ -140,7 +140,7 @@ def test_an_unpenalised_intercept_agrees_with_scikit_learn():
     theirs = LogisticRegression(C=1 / (200 * 0.05), tol=1e-12, solver="newton-cholesky").fit(X, y)
     penalty = np.array([0.05, 0.05, 0.05, 0.0])
     with_one = np.column_stack([X, np.ones(200)])
-    ours = minimise(Problem(X=with_one, y=y, loss=Logistic(), penalty=penalty))
+    ours = minimise(Objective.of(X=with_one, y=y, loss=Logistic(), penalty=penalty))
     np.testing.assert_allclose(ours.theta[:3], theirs.coef_[0], atol=1e-9)
     assert ours.theta[3] == pytest.approx(theirs.intercept_[0], abs=1e-9)
 
@@ -207,7 +207,9 @@ def test_norms_are_rounded_up():
 @pytest.mark.parametrize("penalty", [[1.0], [1.0, -1.0], [1.0, np.nan]])
 def test_bad_penalties_are_refused(penalty):
     with pytest.raises(InvalidInput, match="penalty"):
-        Problem(X=np.eye(2), y=np.array([1.0, -1.0]), loss=Logistic(), penalty=np.array(penalty))
+        Objective.of(
+            X=np.eye(2), y=np.array([1.0, -1.0]), loss=Logistic(), penalty=np.array(penalty)
+        )
 
 
 def test_rows_that_would_overflow_are_refused():

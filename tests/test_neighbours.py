@@ -16,7 +16,7 @@ from evidence import record
 from expost import _numerics
 from expost.datasets import load_adult
 from expost.errors import InvalidInput, PrecisionWarning
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring.neighbours import neighbours_of
 from expost.types import Audience, Neighbouring
@@ -403,7 +403,7 @@ def test_exact_says_what_float64_cannot_prove():
 def test_a_total_penalty_that_is_kept_is_scikit_learns(loss):
     """A model of fixed C or alpha keeps n·Λ when it is refitted without a row."""
     X, y = data_set("adult", 60)
-    problem = Problem(X=X, y=y, loss=LOSSES[loss], penalty=np.full(6, 0.05))
+    problem = Objective.of(X=X, y=y, loss=LOSSES[loss], penalty=np.full(6, 0.05))
     found = neighbours_of(problem, minimise(problem), method="exact", keep_total_penalty=True)
     plain = neighbours_of(problem, minimise(problem), method="exact")
 

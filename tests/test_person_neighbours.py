@@ -15,7 +15,7 @@ import pytest
 import expost
 from evidence import record
 from expost.errors import InvalidInput, PrecisionWarning
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring import removed
 from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
@@ -280,7 +280,7 @@ def test_the_penalty_that_is_kept(loss, keep_total_penalty):
     """Λ of the average, or n·Λ of the sum, as scikit-learn's C does; by refits in fifty digits."""
     X, y = data(14, 2)
     groups = np.array([0] * 7 + [1, 1, 1, 2, 2, 3, 4, 4])[:14]
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(2, 0.05))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 0.05))
     base = minimise(problem)
     persons = read_groups(groups, 14)
     rows, labels = exact_rows(X, y)
@@ -313,7 +313,7 @@ def test_a_base_that_is_off_is_accounted_for():
         theta = np.array([float(t) for t in centre]) + 10.0 ** (-2 - trial) * rng.normal(size=d)
         _, g = gradient(rows, labels, loss, mp.mpf(regularization), [mp.mpf(t) for t in theta])
         base = Minimiser(theta=theta, gradient_bound=float(norm(g)) * (1 + 1e-12), iterations=0)
-        problem = Problem(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
+        problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
         shifts = references(X, y, groups, loss, regularization, theta)
         for method in ("newton", "exact", "worst-case"):
             found = neighbours_of(
@@ -344,13 +344,15 @@ def test_blocks_and_chunks_change_nothing(loss, monkeypatch):
 def test_a_person_who_owns_half_of_the_data():
     X, y = data(2000, 5)
     groups = np.where(np.arange(2000) % 2, 0, np.arange(2000))
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(5, 1e-3))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(5, 1e-3))
     base = minimise(problem)
     persons = read_groups(groups, 2000)
     near = tight_neighbours(problem, base, persons=persons)
     half = persons.names.index(0)
     assert persons.sizes[half] == 1001
-    rest = Problem(X=X[groups != 0], y=y[groups != 0], loss=Logistic(), penalty=np.full(5, 1e-3))
+    rest = Objective.of(
+        X=X[groups != 0], y=y[groups != 0], loss=Logistic(), penalty=np.full(5, 1e-3)
+    )
     there = minimise(rest).theta
     assert np.linalg.norm(near.shift[half] - (there - base.theta)) <= near.error_bound[half] + 1e-8
     assert np.all(near.error_bound <= 1e-3 * near.distance)
@@ -395,14 +397,14 @@ def test_worst_case_and_ball():
 
 def slopes(found, rows):
     """f′ of these rows at the base, 0 elsewhere."""
-    z = found.problem.X @ found.base
-    return np.where(rows, -found.problem.y / (1 + np.exp(found.problem.y * z)), 0.0)
+    z = found.problem.held.X @ found.base
+    return np.where(rows, -found.problem.held.y / (1 + np.exp(found.problem.held.y * z)), 0.0)
 
 
 def test_penalties_that_differ_have_no_worst_case():
     X, y = data(20)
     X[:, -1] = 1.0
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.array([0.1, 0.1, 0.1, 0.0]))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.array([0.1, 0.1, 0.1, 0.0]))
     base = minimise(problem)
     persons = read_groups(np.arange(20) // 3, 20)
     near = neighbours_of(

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from evidence import record
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.noise import NormLaplace, _secure
@@ -80,8 +80,8 @@ def one_hot():
     )
     assert mechanism.law.rate == pytest.approx(100.0)
     penalty = np.full(DIMENSION, regularization)
-    whole = Problem(X=X, y=y, loss=Logistic(), penalty=penalty)
-    dropped = Problem(X=X[1:], y=y[1:], loss=Logistic(), penalty=penalty)
+    whole = Objective.of(X=X, y=y, loss=Logistic(), penalty=penalty)
+    dropped = Objective.of(X=X[1:], y=y[1:], loss=Logistic(), penalty=penalty)
     return mechanism, minimise(whole).theta, minimise(dropped).theta, column
 
 
@@ -171,7 +171,7 @@ def its_own_column():
     X, y = np.zeros((rows, 1)), np.ones(rows)
     X[0] = 0.85
     present, absent = (
-        Problem(X=part, y=y[: len(part)], loss=Logistic(), penalty=np.array([share]))
+        Objective.of(X=part, y=y[: len(part)], loss=Logistic(), penalty=np.array([share]))
         for part, share in ((X, mechanism.penalty_sum / rows), (X[1:], mechanism.penalty_sum / 179))
     )
     return mechanism, present, absent
@@ -181,14 +181,14 @@ def has_witness(theta, problem, mechanism, grid=None):
     """Whether some double b leads to exactly θ; sought from −∇J(θ) by secants, then all around."""
 
     def led_to(b):
-        tilted = replace(problem, linear=np.array([b / problem.rows]))
+        tilted = replace(problem, linear=np.array([b / problem.count]))
         found = minimise(tilted, tolerance=mechanism.tolerance).theta
         return float((found if grid is None else grid.snap(found))[0])
 
-    z = problem.X[:, 0] * theta
-    slope, curvature = problem.loss.derivatives(z, problem.y)
-    steepness = mechanism.penalty_sum + curvature @ problem.X[:, 0] ** 2
-    b = -(mechanism.penalty_sum * theta + slope @ problem.X[:, 0])
+    z = problem.held.X[:, 0] * theta
+    slope, curvature = problem.loss.derivatives(z, problem.held.y)
+    steepness = mechanism.penalty_sum + curvature @ problem.held.X[:, 0] ** 2
+    b = -(mechanism.penalty_sum * theta + slope @ problem.held.X[:, 0])
     for _ in range(8):
         if led_to(b) == theta:
             return True

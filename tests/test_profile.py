@@ -662,7 +662,7 @@ def test_every_way_to_an_objective_release(objective, tmp_path):
 
 def simulated(how, relation, candidates, count=400):
     """Exposures (count, rows) over other releases."""
-    problem = expost.glm.Problem(
+    problem = expost.glm.Objective.of(
         X=X, y=Y, loss=how.loss, penalty=np.full(D, how.total_regularization)
     )
     noise = how.law.sample(count, np.random.default_rng(5))

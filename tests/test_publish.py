@@ -26,7 +26,7 @@ from expost.errors import (
     SeededReleaseWarning,
     WrongRows,
 )
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.bounds import ObjectiveBound, OutputBound, upper_norms
@@ -374,7 +374,9 @@ def objective_failures(noise, rho, count, seed):
     how = ObjectivePerturbation(
         regularization=regularization_for_publishing(budget, **constants), **constants
     )
-    problem = Problem(X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.total_regularization))
+    problem = Objective.of(
+        X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.total_regularization)
+    )
     rng = np.random.default_rng(seed)
     models = perturbed_minimisers(problem, how.law.sample(count, rng) / ROWS)
     everyone = np.vstack([rows, entering[0]]), np.append(y, entering[1])
@@ -485,7 +487,7 @@ def output_failures(noise, rho, count, seed):
         rows=ROWS,
         dimension=WIDTH,
     )
-    problem = Problem(X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.regularization))
+    problem = Objective.of(X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.regularization))
     base = minimise(problem)
     gone = tight_neighbours(problem, base)
     more = tight_neighbours(problem, base, relation=Neighbouring.ADD, entering=entering)

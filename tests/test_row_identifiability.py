@@ -12,7 +12,7 @@ import scipy.optimize
 
 import expost
 from expost.errors import InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
 from expost.mechanisms.sampling import perturbed_minimisers
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(7)
 X = RNG.normal(size=(ROWS, COLUMNS))
 X /= np.linalg.norm(X, axis=1).max()
 Y = np.where(X[:, 0] + 0.3 * RNG.normal(size=ROWS) > 0, 1.0, -1.0)
-PROBLEM = Problem(X=X, y=Y, loss=Logistic(), penalty=np.full(COLUMNS, REGULARIZATION))
+PROBLEM = Objective.of(X=X, y=Y, loss=Logistic(), penalty=np.full(COLUMNS, REGULARIZATION))
 CONSTANTS = {
     "loss": Logistic(),
     "regularization": REGULARIZATION,
@@ -136,7 +136,7 @@ def test_the_advantage_under_objective_perturbation_is_sampled():
     row = found.row
     keep = np.arange(ROWS) != row
     # Without the row λ and the law of b stay, and the sum runs over the others.
-    others = Problem(
+    others = Objective.of(
         X=X[keep],
         y=Y[keep],
         loss=Logistic(),

@@ -7,7 +7,7 @@ import pytest
 
 import expost
 from expost.errors import InvalidInput, NotInLedgerWarning, SeededReleaseWarning
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.ledger import list_release
 from expost.mechanisms import OutputPerturbation
 
@@ -32,7 +32,7 @@ def naive_loss(theta, how, X, y, row):
     """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) from two fits and the noise's log-density."""
 
     def centre(keep):
-        data = Problem(X=X[keep], y=y[keep], loss=how.loss, penalty=np.full(X.shape[1], 0.1))
+        data = Objective.of(X=X[keep], y=y[keep], loss=how.loss, penalty=np.full(X.shape[1], 0.1))
         return minimise(data, tolerance=1e-13).theta
 
     every = np.arange(len(X))
@@ -52,7 +52,9 @@ def test_losses_of_two_releases_are_the_log_density_ratio_of_both():
     problem = models[0].release_.problem(X, y)
     for row in (0, 17, 59):
         naive = sum(
-            naive_loss(model.release_.theta, model.release_.mechanism, problem.X, problem.y, row)
+            naive_loss(
+                model.release_.theta, model.release_.mechanism, problem.held.X, problem.held.y, row
+            )
             for model in models
         )
         assert found.loss[row] == pytest.approx(naive, abs=1e-4)
@@ -113,7 +115,9 @@ def test_bare_coefficients_with_their_mechanisms():
         epsilon=5.0, loss=expost.losses.make_loss("logistic"), regularization=0.1, rows=60,
         dimension=3,
     )  # fmt: skip
-    base = minimise(Problem(X=X, y=signs, loss=how.loss, penalty=np.full(3, 0.1)), tolerance=1e-12)
+    base = minimise(
+        Objective.of(X=X, y=signs, loss=how.loss, penalty=np.full(3, 0.1)), tolerance=1e-12
+    )
     thetas = [how.release(base, np.random.default_rng(k)) for k in range(2)]
     both = expost.profile(thetas, X, signs, mechanism=[how, how])
     each = [expost.profile(theta, X, signs, mechanism=how) for theta in thetas]

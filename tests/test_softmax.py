@@ -13,15 +13,12 @@ from sklearn.linear_model import LogisticRegression
 
 from expost._numerics import ROUNDOFF
 from expost.errors import ConvergenceError, InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise, two_classes_only
 from expost.labels import class_codes, class_set
-from expost.losses import Logistic
-from expost.softmax import (
-    Residuals,
+from expost.losses import (
+    Logistic,
     Softmax,
-    SoftmaxProblem,
-    minimise_softmax,
-    two_classes_only,
+    SoftmaxDerivatives,
 )
 
 
@@ -37,7 +34,7 @@ def rows(n, d, K, seed=0):
 
 def problem(n, d, K, penalty, *, seed=0, linear=None):
     X, y = rows(n, d, K, seed)
-    return SoftmaxProblem(X=X, y=y, loss=Softmax(classes=K), penalty=penalty, linear=linear)
+    return Objective.of(X=X, y=y, loss=Softmax(classes=K), penalty=penalty, linear=linear)
 
 
 def probabilities(z):
@@ -174,7 +171,7 @@ def test_curvatures_change_by_no_more_than_the_third_order_bound():
 @given(st.lists(st.floats(-800, 800), min_size=2, max_size=6), st.integers(0, 5))
 def test_the_rounding_of_u_is_bounded(z, code):
     K = len(z)
-    found = Residuals.of(np.array([z]), np.array([code % K]))
+    found = SoftmaxDerivatives.of(np.array([z]), np.array([code % K]))
     with mp.workdps(60):
         p = probabilities([mpmath.mpf(value) for value in z])
         # 1 − p as the sum of the others, which needs no more digits.
@@ -190,8 +187,8 @@ def test_solutions_stay_within_their_bound():
     for penalty in (1e-3, 0.1, 10.0):
         K = 4
         X = np.eye(K)
-        case = SoftmaxProblem(X=X, y=np.arange(4.0), loss=Softmax(classes=K), penalty=penalty)
-        length = np.linalg.norm(minimise_softmax(case).theta)
+        case = Objective.of(X=X, y=np.arange(4.0), loss=Softmax(classes=K), penalty=penalty)
+        length = np.linalg.norm(minimise(case).theta)
         assert length <= case.loss.solution_bound(penalty)
 
 
@@ -202,15 +199,15 @@ def test_solutions_stay_within_their_bound():
 def test_it_agrees_with_scikit_learn(penalty):
     X, y = load_iris(return_X_y=True)
     X = X / np.linalg.norm(X, axis=1).max()
-    case = SoftmaxProblem(X=X, y=y.astype(float), loss=Softmax(classes=3), penalty=penalty)
+    case = Objective.of(X=X, y=y.astype(float), loss=Softmax(classes=3), penalty=penalty)
     theirs = LogisticRegression(
         C=1 / (len(X) * penalty), fit_intercept=False, solver="newton-cg", tol=1e-10, max_iter=10_000
     ).fit(X, y)  # fmt: skip
-    ours = minimise_softmax(case).theta.reshape(3, -1)
+    ours = minimise(case).theta.reshape(3, -1)
     np.testing.assert_allclose(ours, theirs.coef_, atol=1e-7 * max(1, np.abs(ours).max()))
     # Power: not with the penalty of a sum for that of a mean.
-    other = SoftmaxProblem(X=X, y=y.astype(float), loss=Softmax(classes=3), penalty=penalty * 1.05)
-    far = minimise_softmax(other).theta.reshape(3, -1)
+    other = Objective.of(X=X, y=y.astype(float), loss=Softmax(classes=3), penalty=penalty * 1.05)
+    far = minimise(other).theta.reshape(3, -1)
     assert np.abs(far - theirs.coef_).max() > 1e-3 * np.abs(ours).max()
 
 
@@ -226,10 +223,10 @@ CASES = {
     "tilted": lambda: problem(12, 2, 3, 0.1, linear=tilt(3, 2, 1.0)),
     "tilted far": lambda: problem(12, 2, 3, 0.1, linear=tilt(3, 2, 300.0)),
     "one column": lambda: problem(5, 1, 3, 0.3),
-    "a class without rows": lambda: SoftmaxProblem(
+    "a class without rows": lambda: Objective.of(
         X=np.eye(3), y=np.array([0.0, 1, 1]), loss=Softmax(classes=4), penalty=0.01
     ),
-    "equal rows": lambda: SoftmaxProblem(
+    "equal rows": lambda: Objective.of(
         X=np.ones((6, 1)), y=np.array([0.0, 1, 2, 2, 2, 2]), loss=Softmax(classes=3), penalty=1e-4
     ),
 }
@@ -238,7 +235,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_certificate_holds(case):
     case = case()
-    found = minimise_softmax(case)
+    found = minimise(case)
     with mp.workdps(50):
         gradient = float(mpmath.norm(exact_gradient(case, found.theta)))
     assert gradient <= found.gradient_bound <= 1e-12
@@ -250,16 +247,16 @@ def test_the_certificate_holds(case):
 
 def test_a_start_changes_only_the_way():
     case = problem(40, 3, 4, 1e-2)
-    found = minimise_softmax(case)
-    again = minimise_softmax(case, start=found.theta + 0.1)
+    found = minimise(case)
+    again = minimise(case, start=found.theta + 0.1)
     assert 0 < again.iterations <= found.iterations
     np.testing.assert_allclose(again.theta, found.theta, atol=1e-9)
 
 
 def test_more_rows_than_a_block():
     X, y = rows(70_000, 2, 3, seed=3)
-    case = SoftmaxProblem(X=X, y=y, loss=Softmax(classes=3), penalty=1e-3)
-    found = minimise_softmax(case)
+    case = Objective.of(X=X, y=y, loss=Softmax(classes=3), penalty=1e-3)
+    found = minimise(case)
     z = X @ found.theta.reshape(3, 2).T
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     gradient = (p - np.eye(3)[y.astype(int)]).T @ X / len(X) + 1e-3 * found.theta.reshape(3, 2)
@@ -269,13 +266,13 @@ def test_more_rows_than_a_block():
 
 def test_a_tilt_that_float64_cannot_resolve_is_refused():
     with pytest.raises(ConvergenceError, match="raise regularization or epsilon"):
-        minimise_softmax(problem(12, 2, 3, 0.1, linear=tilt(3, 2, 1e8)))
+        minimise(problem(12, 2, 3, 0.1, linear=tilt(3, 2, 1e8)))
 
 
 @pytest.mark.parametrize("y", [[0.0, 3.0], [0.0, -1.0], [0.0, 0.5], [0.0, math.nan]])
 def test_classes_out_of_range(y):
     with pytest.raises(InvalidInput, match="classes from 0 to 2"):
-        SoftmaxProblem(X=np.eye(2), y=np.array(y), loss=Softmax(classes=3), penalty=1.0)
+        Objective.of(X=np.eye(2), y=np.array(y), loss=Softmax(classes=3), penalty=1.0)
 
 
 @pytest.mark.parametrize(
@@ -289,9 +286,9 @@ def test_classes_out_of_range(y):
 )
 def test_bad_problems(change, expected):
     good = {"X": np.eye(2), "y": np.arange(2.0), "loss": Softmax(classes=3), "penalty": 1.0}
-    SoftmaxProblem(**good)
+    Objective.of(**good)
     with pytest.raises(InvalidInput, match=expected):
-        SoftmaxProblem(**{**good, **change})
+        Objective.of(**{**good, **change})
 
 
 @pytest.mark.parametrize("classes", [1, 0, 2.5, True, "3"])
@@ -302,13 +299,13 @@ def test_bad_numbers_of_classes(classes):
 
 def test_what_works_on_two_classes_refuses_more():
     loss = Softmax(classes=3)
-    binary = Problem(X=np.eye(2), y=np.array([1.0, -1.0]), loss=Logistic(), penalty=np.ones(2))
+    binary = Objective.of(X=np.eye(2), y=np.array([1.0, -1.0]), loss=Logistic(), penalty=np.ones(2))
     assert two_classes_only(binary) is binary
     with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
-        two_classes_only(SoftmaxProblem(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=1.0))
+        two_classes_only(Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=1.0))
     # One predictor a row, as generalised linear models have it.
     with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
-        minimise(Problem(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=np.ones(2)))
+        minimise(Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=np.ones(2)))
 
 
 # Labels.

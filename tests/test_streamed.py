@@ -9,14 +9,13 @@ import pytest
 
 import expost
 from expost.data import Encoding, UnitBall, open_table
-from expost.data.stream import RowStream
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
-from expost.glm import RowBlock, minimise
+from expost.glm import Objective, minimise
 from expost.neighbouring.neighbours import neighbours_of
-from expost.neighbouring.streamed import StreamedProblem
 from expost.profiles.streamed_losses import block_losses
+from expost.rows import RowBlock, RowStream, TableRows
 
 ROWS = 3_000
 
@@ -78,15 +77,15 @@ def streamed(release, rows, encoding, engine, size=None):
     bound = getattr(loss, "label_bound", None)
     stream = RowStream.of(rows, encoding, release.ball, label_bound=bound, size=size)
     penalty = np.full(stream.columns, release.mechanism.total_regularization)
-    return StreamedProblem(stream=stream, engine=engine, loss=loss, penalty=penalty)
+    return Objective(rows=TableRows(stream=stream, engine=engine), loss=loss, penalty=penalty)
 
 
 def figures(release, problem):
     every = block_losses(release, problem)
     parts = [
         every(RowBlock.of(block.X, block.y))
-        for item in problem.stream.items()
-        for block in problem.stream.blocks(item)
+        for item in problem.table.stream.items()
+        for block in problem.table.stream.blocks(item)
     ]
     names = ("loss", "low", "high", "distance", "distance_error")
     return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -17,7 +17,6 @@ from scipy.stats import chi2
 import expost
 from expost._order import Sketch
 from expost.data import Encoding, UnitBall, open_table
-from expost.data.stream import RowStream, StreamBlock
 from expost.engine import LocalEngine
 from expost.engine.progress import SILENT
 from expost.epsilon import streamed as streamed_module
@@ -30,7 +29,7 @@ from expost.epsilon.sweep import RowDistances
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS
 from expost.files.parts import PartStore
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.jobs import epsilon as epsilon_job
 from expost.jobs import runs
 from expost.jobs.epsilon import EpsilonJob
@@ -40,6 +39,7 @@ from expost.jobs.workspace import Workspace
 from expost.preparing import facts_of, prepared_stream
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
+from expost.rows import RowBlock, RowStream, TableRows
 from heard import Heard
 from program import names as names_of
 
@@ -120,7 +120,8 @@ def prepared_of(source, engine, loss="logistic", noise="laplace", size=256):
     bound = 3.0 if loss == "squared" else None
     stream = RowStream.of(rows, encoding, ball, label_bound=bound, size=size)
     estimator = ESTIMATORS[loss](epsilon=1.0, **options_of(encoding, noise))
-    return prepared_stream(estimator, stream, engine, facts_of(stream, engine))
+    rows = TableRows(stream=stream, engine=engine)
+    return prepared_stream(estimator, rows, facts_of(rows))
 
 
 def streamed(
@@ -319,7 +320,7 @@ def test_a_distance_that_is_no_number_is_not_counted():
 
 def block_of(start, rows):
     X = np.zeros((rows, 1))
-    return StreamBlock(start=start, X=X, y=X[:, 0], ids=None, encoded=None, clipped=0)
+    return RowBlock(start=start, X=X, y=X[:, 0], ids=None, encoded=None, clipped=0)
 
 
 def test_a_rows_fold_is_its_own_whatever_block_it_is_in():
@@ -357,7 +358,7 @@ def test_minimisers_of_all_folds_are_found_together(parquet, engine, monkeypatch
     where = folds.of(block_of(0, len(y)))
     for fold in range(3):
         kept = where != fold
-        alone = Problem(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
+        alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
         exact = minimise(alone, tolerance=1e-12).theta
         np.testing.assert_allclose(found.thetas[fold], exact, atol=2e-9 / 0.01)
         assert np.linalg.norm(problem.minimiser(1e-12).theta - exact) > 1e-4
@@ -387,7 +388,7 @@ def test_the_utility_is_that_of_a_naive_loop(parquet, engine, loss):
 
     for fold in range(3):
         kept, held = where != fold, where == fold
-        alone = Problem(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
+        alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
         theta = minimise(alone, tolerance=1e-12).theta
         labels = y[kept]
         known = np.log(np.sum(labels > 0) / np.sum(labels < 0))
@@ -481,7 +482,7 @@ def test_a_sample_of_many_rows_is_ranked_to_its_stated_error(
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """Run the job on one file of 700 rows, cut into parts of 256 rows."""
-    monkeypatch.setattr("expost.data.stream._BLOCK_ROWS", 64)
+    monkeypatch.setattr("expost.rows._BLOCK_ROWS", 64)
     monkeypatch.setattr("expost.data.readers._BLOCKS_AN_ITEM", 4)
     monkeypatch.setattr(epsilon_job.TransitionDisplay, "png", lambda display: b"\x89PNG")
     monkeypatch.setattr(runs, "made_now", lambda: "2026-11-16 12:00 UTC")

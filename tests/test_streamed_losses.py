@@ -15,7 +15,7 @@ import pytest
 
 from expost.engine import LocalEngine
 from expost.errors import ConvergenceError
-from expost.glm import Problem, RowBlock, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring import knots, streamed_refinement
 from expost.neighbouring.expansion import expand_curvature
@@ -24,6 +24,7 @@ from expost.neighbouring.neighbours import neighbours_of
 from expost.neighbouring.streamed import streamed_curvature
 from expost.neighbouring.streamed_refinement import Refinement, refinement_for
 from expost.profiles.streamed_losses import BlockLosses, block_losses
+from expost.rows import RowBlock
 from test_certificate import make, references, usage
 from test_streamed import released, streamed, table
 
@@ -31,7 +32,7 @@ QUICK = 33
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks(Problem):
+class Blocks(Objective):
     """Rows that come in blocks of ``size``, most of them taken to be at most ``usual`` long."""
 
     size: int
@@ -51,15 +52,17 @@ class Blocks(Problem):
 
 def expanded(problem, base):
     curved = streamed_curvature(problem, base)
-    return expand_curvature(curved, signs=(-1,), rows_after=problem.rows - 1)
+    return expand_curvature(curved, signs=(-1,), rows_after=problem.count - 1)
 
 
 def refinement(problem, expansion):
     """What all rows need, whether they do or not."""
     longest = 0.0
-    for start in range(0, problem.rows, problem.size):
+    for start in range(0, problem.count, problem.size):
         part = slice(start, start + problem.size)
-        shifts, _, _ = Refinement().steps(expansion, RowBlock.of(problem.X[part], problem.y[part]))
+        shifts, _, _ = Refinement().steps(
+            expansion, RowBlock.of(problem.held.X[part], problem.held.y[part])
+        )
         longest = max(longest, float(np.max(energies(expansion, shifts.all()))))
     if isinstance(problem.loss, Squared):
         return Refinement()
@@ -76,9 +79,9 @@ def stepped(problem, expansion, refined):
     )
     losses = pickle.loads(pickle.dumps(losses))
     found = []
-    for start in range(0, problem.rows, problem.size):
+    for start in range(0, problem.count, problem.size):
         part = slice(start, start + problem.size)
-        found.append(losses.neighbours(RowBlock.of(problem.X[part], problem.y[part])))
+        found.append(losses.neighbours(RowBlock.of(problem.held.X[part], problem.held.y[part])))
     return SimpleNamespace(
         shift=np.concatenate([one.shifts.all() for one in found]),
         distance=np.concatenate([one.distance for one in found]),
@@ -119,8 +122,8 @@ def test_every_neighbour_lies_within_its_bound_however_the_rows_are_cut():
             expansion = expanded(problem, base)
         except ConvergenceError:
             continue
-        assert expansion.curved.terms == min(size, problem.rows) + -(-problem.rows // size)
-        _, _, shifts = references(case, base.theta, problem.rows)
+        assert expansion.curved.terms == min(size, problem.count) + -(-problem.count // size)
+        _, _, shifts = references(case, base.theta, problem.count)
         for refined in (Refinement(), refinement(problem, expansion)):
             found = stepped(problem, expansion, refined)
             used += usage(found, shifts)
@@ -182,7 +185,7 @@ def test_a_row_beside_a_knot_that_is_left_out_is_missed():
     """Power: what the certificate of the hinge rests on are just those rows."""
     problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
     beside = refinement(problem, expansion).beside
-    assert 4 < len(beside.y) < problem.rows / 2
+    assert 4 < len(beside.y) < problem.count / 2
     keep = np.arange(len(beside.y)) % 2 == 0
     names = ("X", "y", "z", "curvature", "norms", "way")
     fewer = replace(beside, **{name: getattr(beside, name)[keep] for name in names})
@@ -196,19 +199,19 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
     """Brute force: no row outside of what was gathered passes a knot within the reach."""
     problem, base, expansion = posed(HuberHinge(), regularization=1e-3)
     beside = BesideKnots.of(problem, expansion, 0.05)
-    far = np.array([not np.any(np.all(x == beside.X, axis=1)) for x in problem.X])
-    assert 0 < np.count_nonzero(far) < problem.rows
-    z, y = problem.X @ base.theta, problem.y
+    far = np.array([not np.any(np.all(x == beside.X, axis=1)) for x in problem.held.X])
+    assert 0 < np.count_nonzero(far) < problem.count
+    z, y = problem.held.X @ base.theta, problem.held.y
     inside = np.abs(1 - y * z) < problem.loss.width
     rng = np.random.default_rng(1)
     root, lowest = np.linalg.cholesky(expansion.hessian), []
     for _ in range(200):
         step = rng.normal(size=problem.columns)
         step = np.linalg.solve(root.T, 0.05 * step / np.linalg.norm(step))
-        there = np.abs(1 - y * (z + problem.X @ step)) < problem.loss.width
+        there = np.abs(1 - y * (z + problem.held.X @ step)) < problem.loss.width
         assert np.array_equal(there[far], inside[far])
-        curvature = problem.loss.curvature(z + problem.X @ step, y)
-        hessian = (problem.X * curvature[:, None]).T @ problem.X / (problem.rows - 1)
+        curvature = problem.loss.curvature(z + problem.held.X @ step, y)
+        hessian = (problem.held.X * curvature[:, None]).T @ problem.held.X / (problem.count - 1)
         least = np.linalg.eigvalsh(hessian)[0] + 1e-3
         assert least >= beside.lowest
         lowest.append(least)
@@ -216,7 +219,7 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
     assert beside.lowest > 2e-3
     assert min(lowest) < 4 * beside.lowest
     # The farthest that each row can be moved is along B⁻¹x: those beside a knot do pass it.
-    leverage = np.einsum("ij,ij->i", problem.X @ expansion.inverse, problem.X)
+    leverage = np.einsum("ij,ij->i", problem.held.X @ expansion.inverse, problem.held.X)
     reached = problem.loss.knot_distance(z, y) < 0.05 * np.sqrt(leverage)
     assert np.array_equal(reached, ~far)
 
@@ -234,7 +237,7 @@ def test_too_many_rows_beside_a_knot_shorten_the_reach(monkeypatch):
     plain = stepped(problem, expansion, Refinement())
     assert np.all(found.error_bound <= plain.error_bound)
     loose = found.error_bound > 1e-3 * found.distance
-    assert 0 < np.count_nonzero(loose) < problem.rows
+    assert 0 < np.count_nonzero(loose) < problem.count
     exact = retrained(HuberHinge(), 1e-3)
     apart = np.linalg.norm(found.shift - exact.shift, axis=1)
     assert np.all(apart <= found.error_bound + exact.error_bound)

@@ -14,10 +14,10 @@ from expost._order import Sketch
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput
 from expost.files.parts import PartStore
-from expost.glm import RowBlock
 from expost.jobs.profile import run
 from expost.profiles.streamed import Fits, Tops, digest, most_exposed, ranked_parts, tops_of
 from expost.profiles.streamed_result import QUANTILE_ERROR, StreamedProfile
+from expost.rows import RowBlock
 from expost.types import Audience
 
 RNG = np.random.default_rng(3)

@@ -12,11 +12,11 @@ import pytest
 from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
 from expost._order import Sketch
 from expost.data import Encoding, open_table
-from expost.data.stream import RowStream
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput, WrongRows
 from expost.files.directory import RUN, Directory
 from expost.files.parts import PartStore
+from expost.glm import Objective
 from expost.jobs import publish as publish_job
 from expost.jobs import stream_publish
 from expost.jobs.publish import PublishJob
@@ -24,12 +24,12 @@ from expost.jobs.streaming import Streaming
 from expost.ledger import NAME, Ledger, list_release
 from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget, person_costs
-from expost.neighbouring.streamed import StreamedProblem
 from expost.profiles.streamed_losses import block_losses
 from expost.publishing.compare import Comparison, ComparisonFigures
 from expost.publishing.publish import Asked, publish
 from expost.publishing.report import PublishedReport
 from expost.publishing.streamed import CostTable, compared_parts, figures_of, streamed_report
+from expost.rows import RowStream, TableRows
 from program import names
 
 ROWS = 5_000
@@ -93,11 +93,13 @@ class Made:
         )
         self.path = self.release.save(folder / "model.json")
 
-    def problem(self, engine, size) -> StreamedProblem:
+    def problem(self, engine, size) -> Objective:
         stream = RowStream.of(self.table, self.encoding, self.release.ball, size=size)
         how = self.release.mechanism
         penalty = np.full(stream.columns, how.total_regularization)
-        return StreamedProblem(stream=stream, engine=engine, loss=how.loss, penalty=penalty)
+        return Objective(
+            rows=TableRows(stream=stream, engine=engine), loss=how.loss, penalty=penalty
+        )
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,7 @@ def compared(made: Made, report, folder: Path, engine, size=256):
     problem = made.problem(engine, size)
     losses = block_losses(made.release, problem)
     store = PartStore.at(folder)
-    parts = compared_parts(problem.stream, losses, report, store, engine)
+    parts = compared_parts(problem.table.stream, losses, report, store, engine)
     store.finish(parts, {})
     return whole(store), figures_of(store, parts, report, engine)
 
@@ -215,17 +217,17 @@ def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_pa
 
 
 def test_parts_do_not_depend_on_who_makes_them_or_on_what_was_there(objective, tmp_path, engine):
-    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    report = publish(objective.release, objective.held.X, objective.labels, **SPENDS)
     problem = objective.problem(engine, 256)
     losses = block_losses(objective.release, problem)
     one, two = PartStore.at(tmp_path / "1"), PartStore.at(tmp_path / "2")
-    parts = compared_parts(problem.stream, losses, report, one, engine)
+    parts = compared_parts(problem.table.stream, losses, report, one, engine)
     assert len(parts) >= 3
     # A run that was killed after its second part, and gone on with by a single worker.
     (tmp_path / "2" / parts[1].name).write_bytes((tmp_path / "1" / parts[1].name).read_bytes())
     (tmp_path / "2" / ".part-000002-x.parquet.ab.part").write_bytes(b"half")
     alone = LocalEngine(1)
-    assert compared_parts(problem.stream, losses, report, two, alone) == parts
+    assert compared_parts(problem.table.stream, losses, report, two, alone) == parts
     alone.close()
     for part in parts.values():
         path = tmp_path / "2" / part.name
@@ -268,7 +270,7 @@ def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, 
 
 
 def test_costs_are_above_the_exact_ones_and_close(objective):
-    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    report = publish(objective.release, objective.held.X, objective.labels, **SPENDS)
     table = CostTable.of(report.tangent)
     rng = np.random.default_rng(0)
     top = table.points[-1]
@@ -317,7 +319,7 @@ def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path
     ledger = Ledger.load(tmp_path / NAME)
     assert len(ledger) == 2
     assert {entry.data for entry in ledger.entries} == {
-        ledger.digest(objective.X, objective.labels)
+        ledger.digest(objective.held.X, objective.labels)
     }
     assert (tmp_path / "s" / TABLE).stat().st_mode & 0o777 == 0o700
     assert not (tmp_path / "s" / RUN).exists()

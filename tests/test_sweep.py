@@ -11,7 +11,7 @@ from scipy.special import expit, kve, logit
 from scipy.stats import norm
 
 from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
 from expost.neighbouring.neighbours import tight_neighbours
@@ -38,7 +38,7 @@ def neighbours(d, n=24):
     X = rng.normal(size=(n, d))
     X /= np.linalg.norm(X, axis=1).max()
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(d, 0.1))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(d, 0.1))
     return tight_neighbours(problem, minimise(problem, tolerance=1e-12))
 
 

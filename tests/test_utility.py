@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 from expost.epsilon import utility
 from expost.epsilon.utility import _parts, held_out_utility
 from expost.errors import InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation
 
@@ -28,7 +28,7 @@ def make(name="logistic", n=90, noise="laplace", share=0.4, seed=0):
         y = np.clip(signal, -1.5, 1.5)
     else:
         y = np.where(signal > np.quantile(signal, 1 - share), 1.0, -1.0)
-    problem = Problem(X=X, y=y, loss=LOSSES[name], penalty=np.full(3, LAMBDA))
+    problem = Objective.of(X=X, y=y, loss=LOSSES[name], penalty=np.full(3, LAMBDA))
     mechanism = OutputPerturbation(
         epsilon=1.0,
         delta=1e-5 if noise == "gaussian" else None,
@@ -61,7 +61,7 @@ def refit(name, X, y):
         return model.fit(X, y).coef_[0]
     if name == "squared":
         return np.linalg.solve(X.T @ X / len(X) + LAMBDA * np.eye(3), X.T @ y / len(X))
-    problem = Problem(X=X, y=y, loss=LOSSES[name], penalty=np.full(3, LAMBDA))
+    problem = Objective.of(X=X, y=y, loss=LOSSES[name], penalty=np.full(3, LAMBDA))
     return minimise(problem, tolerance=1e-12).theta
 
 
@@ -82,10 +82,10 @@ def naive(name, problem, mechanism, *, folds, releases, seed):
     draws = mechanism.unit_noise.sample(folds * releases, rng)
     every, ignorant, noiseless = {}, {}, {}
     for fold, part in enumerate(parts):
-        kept = np.array([row for row in range(problem.rows) if row not in set(part.tolist())])
-        theta = refit(name, problem.X[kept], problem.y[kept])
+        kept = np.array([row for row in range(problem.count) if row not in set(part.tolist())])
+        theta = refit(name, problem.held.X[kept], problem.held.y[kept])
         how = dataclasses.replace(mechanism, rows=len(kept))
-        X, y = problem.X[part], problem.y[part]
+        X, y = problem.held.X[part], problem.held.y[part]
         for epsilon in EPSILONS:
             law = dataclasses.replace(how, epsilon=float(epsilon)).law
             scale = 1 / law.rate if how.noise == "laplace" else law.scale
@@ -94,10 +94,10 @@ def naive(name, problem, mechanism, *, folds, releases, seed):
                 for measure, value in scores(name, y, X @ released).items():
                     every.setdefault(measure, {}).setdefault((fold, epsilon), []).append(value)
         if name == "squared":
-            known = np.full(len(y), problem.y[kept].mean())
+            known = np.full(len(y), problem.held.y[kept].mean())
         else:
             known = np.full(
-                len(y), np.log((problem.y[kept] > 0).sum() / (problem.y[kept] < 0).sum())
+                len(y), np.log((problem.held.y[kept] > 0).sum() / (problem.held.y[kept] < 0).sum())
             )
         for measure, value in scores(name, y, known).items():
             ignorant.setdefault(measure, []).append(value)
@@ -154,7 +154,7 @@ def test_folds_are_disjoint_and_cover_and_are_alike(name, folds):
     sizes = [len(part) for part in parts]
     assert max(sizes) - min(sizes) <= 1
     if name == "logistic":
-        positive = [int(np.count_nonzero(problem.y[part] > 0)) for part in parts]
+        positive = [int(np.count_nonzero(problem.held.y[part] > 0)) for part in parts]
         assert max(positive) - min(positive) <= 1
         assert sum(positive) == 17 or sum(positive) == 18
     # Which rows they are is random.
@@ -215,7 +215,7 @@ def test_deterministic_and_free_of_block_sizes(monkeypatch, name):
 def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     """Also where the rarer class has fewer rows than the stride: an AUC needs both."""
     problem, mechanism = make(n=400, share=0.012)
-    positive = int(np.count_nonzero(problem.y > 0))
+    positive = int(np.count_nonzero(problem.held.y > 0))
     assert 4 <= positive <= 6
     whole = run(problem, mechanism, folds=2)
     monkeypatch.setattr(utility, "MOST_SCORED", 20)
@@ -252,6 +252,8 @@ def test_too_few_rows_are_refused(name, n, folds, word):
 
 def test_constant_labels_have_no_r2():
     problem, mechanism = make("squared", n=30)
-    flat = Problem(X=problem.X, y=np.full(30, 0.7), loss=problem.loss, penalty=problem.penalty)
+    flat = Objective.of(
+        X=problem.held.X, y=np.full(30, 0.7), loss=problem.loss, penalty=problem.penalty
+    )
     with pytest.raises(InvalidInput, match="constant"):
         run(flat, mechanism)

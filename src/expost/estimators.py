@@ -31,9 +31,9 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
-from expost.glm import Objective, Problem
+from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, class_set, signs, two_classes
-from expost.losses import HuberHinge, Logistic, Loss, Squared
+from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
@@ -44,7 +44,6 @@ from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.notices import ALONE, warn
 from expost.release import Release
-from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 from expost.types import FloatArray
 
 __all__ = [
@@ -99,7 +98,7 @@ class Prepared:
     ``clipped``: sentences on the rows and labels that lay past their bound and were clipped to it.
     """
 
-    objective: Objective | SoftmaxProblem
+    objective: Objective
     mechanism: Mechanism
     ball: UnitBall
     classes: NDArray[Any] | None
@@ -108,9 +107,8 @@ class Prepared:
     clipped: tuple[str, ...]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Objective:
         """``objective``, for what works on two classes alone, with their rows in memory."""
-        assert isinstance(self.objective, Problem | SoftmaxProblem)
         return two_classes_only(self.objective)
 
 
@@ -625,19 +623,12 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 
 def _objective(
     rows: FloatArray, target: FloatArray, loss: Loss, regularization: float
-) -> Problem | SoftmaxProblem:
-    if isinstance(loss, Softmax):
-        return SoftmaxProblem(X=rows, y=target, loss=loss, penalty=regularization)
-    penalty = np.full(rows.shape[1], regularization)
-    return Problem(X=rows, y=target, loss=loss, penalty=penalty)
+) -> Objective:
+    return Objective.of(X=rows, y=target, loss=loss, penalty=regularization)
 
 
-def _released(
-    how: Mechanism, problem: Objective | SoftmaxProblem, rng: np.random.Generator | None
-) -> FloatArray:
+def _released(how: Mechanism, problem: Objective, rng: np.random.Generator | None) -> FloatArray:
     if isinstance(how, OutputPerturbation):
-        # The estimators of two classes alone have one.
-        assert isinstance(problem, Objective)
         return how.release(problem.minimiser(TOLERANCE), rng)
     return how.release(problem, rng)
 

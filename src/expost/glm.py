@@ -2,76 +2,61 @@
 
 Conventions
 -----------
-J(θ) = (1/n) Σ f(xᵢ·θ; yᵢ) + ½ Σⱼ pⱼ θⱼ² + c·θ, p the ``penalty`` (one number Λ for every
-coordinate in the private estimators; 0 for the intercept of some scikit-learn models), c the
-``linear`` term: 0, but for an objective that is perturbed.
+J(θ) = (1/n) Σ f(zᵢ; yᵢ) + ½ Σⱼ pⱼ θⱼ² + c·θ, zᵢ the q linear predictors of row i (see
+:mod:`expost.losses`), p the ``penalty`` (one number Λ for every coefficient in the private
+estimators; 0 for the intercept of some scikit-learn models), c the ``linear`` term: 0 unless the
+objective is perturbed.
 η        ``gradient_bound``: a proved bound on ∥∇J(θ)∥, rounding included.
 
-Each pass streams over row blocks: memory beyond X is O(block·d + d²).
+Each pass visits the rows in blocks: memory beyond the rows is O(block·d + (q·d)²).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import scipy.linalg
 
-from expost._numerics import (
-    ROUNDOFF,
-    UNDERFLOW,
-    CompensatedSum,
-    gamma,
-    row_blocks,
-    row_norms,
-)
+from expost._numerics import ROUNDOFF, UNDERFLOW, CompensatedSum, gamma
 from expost.errors import ConvergenceError, InvalidInput
-from expost.losses import Array, Loss
+from expost.losses import Array, Derivatives, Loss
+from expost.rows import HeldRows, RowBlock, Rows, TableRows, held
 from expost.types import FloatArray
 
-__all__ = ["LONGEST_ROW", "Constants", "Minimiser", "Objective", "Problem", "RowBlock", "minimise"]
+__all__ = [
+    "Constants",
+    "Minimiser",
+    "Objective",
+    "minimise",
+    "predictors",
+    "two_classes_only",
+]
 
 T = TypeVar("T")
 
 # Rows summed by one BLAS dot product; longer sums are compensated, so that the error bound of a
 # gradient does not grow with n.
 _CHUNK = 1024
-# Fourth powers of a row's length, over Λ², must not overflow.
-LONGEST_ROW = 1e30
-# Relative error of one evaluation of f, f′ or f″ (a few roundings and one exponential).
-_FUNCTION_ERROR = 16 * ROUNDOFF
+# Rows of a table with which the search for a minimiser begins.
+_FIRST_ROWS = 2**13
 # Of a line search: octaves below the longest step, then passes over the rows, and parts of an
 # interval that each of them tries.
 _LINE_OCTAVES, _LINE_PASSES, _LINE_POINTS = 60, 4, 16
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RowBlock:
-    """Some consecutive rows, as one pass over the data sees them; ``norms`` are rounded up."""
-
-    X: FloatArray
-    y: FloatArray
-    norms: FloatArray
-
-    @classmethod
-    def of(cls, X: FloatArray, y: FloatArray) -> "RowBlock":
-        """Rows that are no longer than a certificate can bear."""
-        norms = row_norms(X)
-        if not norms.max(initial=0.0) <= LONGEST_ROW:
-            raise InvalidInput(f"X holds a row longer than {LONGEST_ROW:g}: rescale its columns.")
-        # Rounded up, for it is used in bounds.
-        return cls(X=X, y=y, norms=norms * (1 + 2 * gamma(X.shape[1] + 4)))
-
-    def __len__(self) -> int:
-        return len(self.y)
+def predictors(X: Array, theta: Array, outputs: int) -> Array:
+    """Return the linear predictors of the rows X: (m,) for one output, else (m, q)."""
+    product: Array = X @ (theta if outputs == 1 else theta.reshape(outputs, -1).T)
+    return product
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What a pass needs to know beside the rows; small, so that it can travel to where they are.
+    """What a pass needs beside the rows; small, so that it can be sent to where they are.
 
+    ``columns``     the number d of columns of X.
     ``label_size``  the largest ∣y∣.
     """
 
@@ -79,161 +64,161 @@ class Constants:
     columns: int
     label_size: float
 
+    def at(self, X: FloatArray, y: FloatArray, theta: FloatArray) -> Derivatives:
+        """Return the derivatives of the losses of some rows at ``theta``."""
+        return self.loss.at(predictors(X, theta, self.loss.outputs), y)
+
     def margin_error(self, theta: FloatArray) -> float:
-        """ε with ∣computed − true∣ ≤ ε·∥xᵢ∥ for every predictor xᵢ·θ."""
+        """ε with ∥computed − true∥ ≤ ε·∥xᵢ∥ for the predictors of every row."""
         return gamma(self.columns + 2) * float(np.linalg.norm(theta))
 
     def slope_error(
-        self, theta: FloatArray, slope: FloatArray, curvature: FloatArray, norms: FloatArray
+        self, theta: FloatArray, derivatives: Derivatives, norms: FloatArray
     ) -> FloatArray:
-        """A bound on the error of each computed f′: of the predictor, and of the function."""
+        """Bound the error of each computed ∇f: that of its predictors, and of the function."""
         margin = self.margin_error(theta) * norms
         if self.loss.third_ratio is None:
             steepest: FloatArray | float = self.loss.curvature_bound
         else:
-            # f″ changes by at most e^(M·margin) over the error of the predictor.
+            # ∇²f changes by at most e^(M·margin) over the error of the predictors.
             growth = np.exp(np.minimum(self.loss.third_ratio * margin, 700.0))
-            steepest = np.minimum(self.loss.curvature_bound, curvature * growth)
-        size = np.abs(slope) if self.loss.is_classification else np.abs(slope) + self.label_size
-        return margin * steepest + _FUNCTION_ERROR * size
+            steepest = np.minimum(self.loss.curvature_bound, derivatives.steepness * growth)
+        return margin * steepest + derivatives.rounding(self.label_size)
 
 
-class Objective(ABC):
-    """J and its rows, which are gone through in blocks: in memory, from a file, on a cluster.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Objective:
+    """J over some rows: the only place where passes over rows form sums of derivatives.
 
-    What works on J asks for passes over the rows (:meth:`fold`), and never where they are. Blocks
-    are fixed by the number of rows and columns alone, and what they give is put together in their
-    order, so that neither workers nor machines change a byte.
+    ``penalty``  (q·d,) p.
+    ``linear``   (q·d,) c; None is 0.
     """
+
+    rows: Rows
+    loss: Loss
+    penalty: FloatArray
+    linear: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.linear is not None and self.linear.shape != (self.dimension,):
+            raise InvalidInput("linear: must hold one number for each coefficient.")
+        if not (self.penalty.shape == (self.dimension,) and bool(np.all(self.penalty >= 0))):
+            raise InvalidInput("penalty: must hold one number ≥ 0 for each coefficient.")
+        if self.loss.outputs > 1 and not bool(np.all(self.penalty > 0)):
+            raise InvalidInput("penalty: more than one output needs numbers > 0.")
+        if isinstance(self.rows, HeldRows):
+            self.loss.check_labels(self.rows.y)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        X: FloatArray,
+        y: FloatArray,
+        loss: Loss,
+        penalty: FloatArray | float,
+        linear: FloatArray | None = None,
+    ) -> "Objective":
+        """Return J over arrays in memory; a number as ``penalty`` is that of every coefficient."""
+        whole = np.broadcast_to(np.asarray(penalty, dtype=float), (loss.outputs * X.shape[1],))
+        if isinstance(penalty, np.ndarray):
+            whole = penalty
+        return cls(rows=HeldRows(X=X, y=y), loss=loss, penalty=whole, linear=linear)
+
+    @property
+    def count(self) -> int:
+        """The number n of rows."""
+        return self.rows.count
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.rows.columns
+
+    @property
+    def dimension(self) -> int:
+        """q·d, the number of coefficients."""
+        return self.loss.outputs * self.rows.columns
+
+    @property
+    def held(self) -> HeldRows:
+        """The rows, for what needs all of them in memory."""
+        return held(self.rows, "this computation")
+
+    @property
+    def table(self) -> TableRows:
+        """The rows, for what writes a part of results for each item of a table."""
+        assert isinstance(self.rows, TableRows)
+        return self.rows
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for every block of rows, in their order."""
+        return self.rows.map(task)
+
+    def matrix(self, theta: Array) -> Array:
+        """Return the coefficients as (q, d)."""
+        return theta.reshape(self.loss.outputs, self.columns)
+
+    def with_linear(self, linear: FloatArray) -> "Objective":
+        """Return J under another linear term c."""
+        return replace(self, linear=linear)
+
+    @cached_property
+    def start(self) -> FloatArray:
+        """Where the search for the minimiser begins: 0, or the minimiser over the first rows.
+
+        It saves passes over rows that are read, and is found where they are.
+        """
+        if self.rows.is_held:
+            return np.zeros(self.dimension)
+        task = _FirstFit(loss=self.loss, penalty=self.penalty, linear=self.linear)
+        return self.rows.on_first(task, _FIRST_ROWS)
+
+    def minimiser(self, tolerance: float) -> "Minimiser":
+        """Return A(D), with a proved ∥∇J∥ ≤ ``tolerance``; it is computed once."""
+        if tolerance not in self._minimisers:
+            self._minimisers[tolerance] = minimise(self, tolerance=tolerance)
+        return self._minimisers[tolerance]
+
+    @cached_property
+    def _minimisers(self) -> dict[float, "Minimiser"]:
+        return {}
+
+    @cached_property
+    def constants(self) -> Constants:
+        """What its passes need beside the rows."""
+        return Constants(loss=self.loss, columns=self.columns, label_size=self.rows.label_size)
+
+    @property
+    def natural_tolerance(self) -> float:
+        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
+        return 1e-12 * max(self.rows.longest, 1e-280)
+
+
+def two_classes_only(objective: Objective) -> Objective:
+    """Return ``objective``; refuse more than two classes, for what works on one output alone."""
+    if objective.loss.outputs > 1:
+        raise InvalidInput(
+            f"the model has {objective.loss.outputs} classes: only models of two classes are"
+            " supported here; fitting, predicting and profiling take more."
+        )
+    return objective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _FirstFit:
+    """The minimiser over some rows. It need not be exact: a search begins there."""
 
     loss: Loss
     penalty: FloatArray
     linear: FloatArray | None
 
-    @property
-    @abstractmethod
-    def rows(self) -> int:
-        """The number n of rows."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> int:
-        """The number d of columns."""
-
-    @abstractmethod
-    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
-        """``task`` of every block, in their order. It must not hold on to a block."""
-
-    @abstractmethod
-    def with_linear(self, linear: FloatArray) -> Self:
-        """The same rows under another linear term c."""
-
-    @property
-    @abstractmethod
-    def longest(self) -> float:
-        """The largest row norm."""
-
-    @property
-    @abstractmethod
-    def common_norm(self) -> float:
-        """A length that thirty-one rows of thirty-two do not exceed, or about so many."""
-
-    @property
-    @abstractmethod
-    def label_size(self) -> float:
-        """The largest ∣y∣."""
-
-    def _check(self) -> None:
-        if self.linear is not None and self.linear.shape != (self.columns,):
-            raise InvalidInput("linear: must hold one number for each column.")
-        if not (self.penalty.shape == (self.columns,) and bool(np.all(self.penalty >= 0))):
-            raise InvalidInput("penalty: must hold one number ≥ 0 for each column.")
-
-    @property
-    def start(self) -> FloatArray:
-        """Where the search for the minimiser begins."""
-        return np.zeros(self.columns)
-
-    def minimiser(self, tolerance: float) -> "Minimiser":
-        """A(D), with a proved ∥∇J∥ ≤ ``tolerance``."""
-        return minimise(self, tolerance=tolerance)
-
-    @property
-    def constants(self) -> Constants:
-        """What its passes need to know beside the rows."""
-        return Constants(loss=self.loss, columns=self.columns, label_size=self.label_size)
-
-    @property
-    def natural_tolerance(self) -> float:
-        """A gradient to aim at for rows of any length: 1e-12 of the longest."""
-        return 1e-12 * max(self.longest, 1e-280)
-
-    def margin_error(self, theta: FloatArray) -> float:
-        """ε with ∣computed − true∣ ≤ ε·∥xᵢ∥ for every predictor xᵢ·θ."""
-        return self.constants.margin_error(theta)
-
-    def slope_error(
-        self, theta: FloatArray, slope: FloatArray, curvature: FloatArray, norms: FloatArray
-    ) -> FloatArray:
-        """A bound on the error of each computed f′: of the predictor, and of the function."""
-        return self.constants.slope_error(theta, slope, curvature, norms)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Problem(Objective):
-    """J with its rows in memory."""
-
-    X: FloatArray
-    y: FloatArray
-    loss: Loss
-    penalty: FloatArray
-    linear: FloatArray | None = None
-
-    norms: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._check()
-        parts = [RowBlock.of(self.X[b], self.y[b]).norms for b in self.blocks()]
-        object.__setattr__(self, "norms", np.concatenate(parts) if parts else np.empty(0))
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return len(self.X)
-
-    @property
-    def columns(self) -> int:
-        """The number d of columns."""
-        return int(self.X.shape[1])
-
-    def blocks(self) -> Iterator[slice]:
-        """Row blocks."""
-        return row_blocks(self.rows, self.columns)
-
-    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
-        """``task`` of every block, in their order."""
-        for block in self.blocks():
-            yield task(RowBlock(X=self.X[block], y=self.y[block], norms=self.norms[block]))
-
-    def with_linear(self, linear: FloatArray) -> Self:
-        """The same rows under another linear term c."""
-        return replace(self, linear=linear)
-
-    @cached_property
-    def common_norm(self) -> float:
-        """A length that thirty-one rows of thirty-two do not exceed."""
-        rank = self.rows - 1 - self.rows // 32
-        return float(np.partition(self.norms, rank)[rank])
-
-    @cached_property
-    def longest(self) -> float:
-        """The largest row norm."""
-        return float(self.norms.max())
-
-    @cached_property
-    def label_size(self) -> float:
-        """The largest ∣y∣."""
-        return float(np.max(np.abs(self.y)))
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Minimise over the rows of ``block``."""
+        first = Objective.of(
+            X=block.X, y=block.y, loss=self.loss, penalty=self.penalty, linear=self.linear
+        )
+        return minimise(first, tolerance=1e-6, require=False).theta
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -260,7 +245,7 @@ class _Pass:
 
 
 def minimise(
-    problem: Objective,
+    objective: Objective,
     *,
     tolerance: float = 1e-12,
     start: FloatArray | None = None,
@@ -272,16 +257,16 @@ def minimise(
     their gradient in extended precision. Raises :class:`ConvergenceError` if the bound cannot be
     reached and ``require`` is set: no result is passed off as the minimiser that is not.
     """
-    theta = (problem.start if start is None else start).copy()
-    state = _evaluate(problem, theta)
+    theta = (objective.start if start is None else start).copy()
+    state = _evaluate(objective, theta)
     for iteration in range(200):
         if state.gradient_bound <= tolerance:
             return Minimiser(theta=theta, gradient_bound=state.gradient_bound, iterations=iteration)
-        advanced = _newton_step(problem, theta, state)
+        advanced = _newton_step(objective, theta, state)
         if advanced is None:
             break
         theta, state = advanced
-    theta, bound = _polish(problem, theta, state, tolerance)
+    theta, bound = _polish(objective, theta, state, tolerance)
     if require and not bound <= tolerance:
         raise ConvergenceError(
             f"the minimiser was found only to a gradient of {bound:.2g}, not {tolerance:.2g}:"
@@ -292,7 +277,7 @@ def minimise(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """What a block adds to a pass: Σf, Σf′x in two parts, its rounding error, Σf″x xᵀ."""
+    """What a block adds to a pass: Σf, Σ∇ℓ in two parts, its rounding error, Σ∇²ℓ."""
 
     value: float
     gradient: CompensatedSum
@@ -309,51 +294,51 @@ class _Evaluate:
     hessian: bool
 
     def __call__(self, block: RowBlock) -> _Sums:
-        """Work them out."""
+        """Compute the sums."""
         X, norms, loss = block.X, block.norms, self.constants.loss
-        z = X @ self.theta
-        slope, curvature = loss.derivatives(z, block.y)
-        gradient = CompensatedSum((X.shape[1],))
+        z = predictors(X, self.theta, loss.outputs)
+        found = loss.at(z, block.y)
+        gradient = CompensatedSum((len(self.theta),))
         for start in range(0, len(X), _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            gradient.add(slope[chunk] @ X[chunk])
-        error = self.constants.slope_error(self.theta, slope, curvature, norms)
+            gradient.add((found.slope[chunk].T @ X[chunk]).ravel())
+        error = self.constants.slope_error(self.theta, found, norms)
         return _Sums(
             value=float(np.sum(loss.value(z, block.y))),
             gradient=gradient,
-            rounding=float(norms @ (error + gamma(_CHUNK + 4) * np.abs(slope))),
-            curved=(X * curvature[:, None]).T @ X if self.hessian else None,
+            rounding=float(norms @ (error + gamma(_CHUNK + 4) * found.length)),
+            curved=found.curvature_sum(X) if self.hessian else None,
         )
 
 
-def _evaluate(problem: Objective, theta: FloatArray, *, hessian: bool = True) -> _Pass:
-    """J, ∇J, the rounding error of ∇J and ∇²J at ``theta``."""
-    n = problem.rows
+def _evaluate(objective: Objective, theta: FloatArray, *, hessian: bool = True) -> _Pass:
+    """Return J, ∇J, the rounding error of ∇J and ∇²J at ``theta``."""
+    n, size = objective.count, objective.dimension
     value, rounding = CompensatedSum(), 0.0
-    gradient = CompensatedSum((problem.columns,))
-    curved = np.zeros((problem.columns, problem.columns)) if hessian else None
-    task = _Evaluate(constants=problem.constants, theta=theta, hessian=hessian)
-    for sums in problem.fold(task):
+    gradient = CompensatedSum((size,))
+    curved = np.zeros((size, size)) if hessian else None
+    task = _Evaluate(constants=objective.constants, theta=theta, hessian=hessian)
+    for sums in objective.map(task):
         value.add(np.asarray(sums.value))
         gradient.merge(sums.gradient)
         rounding += sums.rounding
         if curved is not None and sums.curved is not None:
             curved += sums.curved
-    penalty = problem.penalty
-    size = float(np.linalg.norm(penalty * theta))
+    penalty = objective.penalty
+    length = float(np.linalg.norm(penalty * theta))
     mean = gradient.value / n
-    tilt = np.zeros(problem.columns) if problem.linear is None else problem.linear
-    size += float(np.linalg.norm(tilt))
+    linear = np.zeros(size) if objective.linear is None else objective.linear
+    length += float(np.linalg.norm(linear))
     return _Pass(
-        value=float(value.value) / n + 0.5 * float(penalty @ theta**2) + float(tilt @ theta),
-        gradient=mean + penalty * theta + tilt,
-        rounding=1.01 * rounding / n + 8 * ROUNDOFF * (float(np.linalg.norm(mean)) + size),
+        value=float(value.value) / n + 0.5 * float(penalty @ theta**2) + float(linear @ theta),
+        gradient=mean + penalty * theta + linear,
+        rounding=1.01 * rounding / n + 8 * ROUNDOFF * (float(np.linalg.norm(mean)) + length),
         hessian=None if curved is None else curved / n + np.diag(penalty),
     )
 
 
 def _newton_step(
-    problem: Objective, theta: FloatArray, state: _Pass
+    objective: Objective, theta: FloatArray, state: _Pass
 ) -> tuple[FloatArray, _Pass] | None:
     """One Newton step with a line search, or None where rounding leaves nothing to gain."""
     assert state.hessian is not None
@@ -362,11 +347,11 @@ def _newton_step(
     except scipy.linalg.LinAlgError:
         return None
     candidate = theta + step
-    after = _evaluate(problem, candidate)
+    after = _evaluate(objective, candidate)
     if float(np.linalg.norm(after.gradient)) <= 0.5 * float(np.linalg.norm(state.gradient)):
         return candidate, after
-    candidate = theta + _line_minimum(problem, theta, step) * step
-    after = _evaluate(problem, candidate)
+    candidate = theta + _line_minimum(objective, theta, step) * step
+    after = _evaluate(objective, candidate)
     # Near the optimum J no longer resolves a descent; then only its gradient could still shrink.
     if not after.value < state.value - 64 * ROUNDOFF * (1 + abs(state.value)):
         return None
@@ -383,33 +368,37 @@ class _Along:
     lengths: FloatArray
 
     def __call__(self, block: RowBlock) -> FloatArray:
-        """One number a length."""
-        z, along = block.X @ self.theta, block.X @ self.step
+        """Return one number for each length."""
+        z = predictors(block.X, self.theta, self.loss.outputs)
+        along = predictors(block.X, self.step, self.loss.outputs)
         return np.array(
-            [self.loss.slope(z + length * along, block.y) @ along for length in self.lengths]
+            [
+                np.vdot(self.loss.slope(z + length * along, block.y), along)
+                for length in self.lengths
+            ]
         )
 
 
-def _line_minimum(problem: Objective, theta: FloatArray, step: FloatArray) -> float:
+def _line_minimum(objective: Objective, theta: FloatArray, step: FloatArray) -> float:
     """The minimiser of J along a descent direction: where its increasing derivative changes sign.
 
     The derivative needs the predictors of θ and of the step alone, and a pass tries many lengths
     at once. It matters for the Huber hinge at a small Λ: where every row lies on a linear piece, a
     Newton step is a gradient step of length 1/Λ.
     """
-    inner = float(problem.penalty @ (theta * step))
-    if problem.linear is not None:
-        inner += float(problem.linear @ step)
-    square = float(problem.penalty @ step**2)
+    inner = float(objective.penalty @ (theta * step))
+    if objective.linear is not None:
+        inner += float(objective.linear @ step)
+    square = float(objective.penalty @ step**2)
     low, high = 0.0, 2.0
     # First the power of two, then a few parts of it: J is flat around its minimum.
     lengths = np.ldexp(2.0, -np.arange(_LINE_OCTAVES, -1, -1))
     for _ in range(1 + _LINE_PASSES):
-        task = _Along(loss=problem.loss, theta=theta, step=step, lengths=lengths)
+        task = _Along(loss=objective.loss, theta=theta, step=step, lengths=lengths)
         total = np.zeros(len(lengths))
-        for part in problem.fold(task):
+        for part in objective.map(task):
             total += part
-        rising = np.flatnonzero(~(total / problem.rows + inner + lengths * square <= 0))
+        rising = np.flatnonzero(~(total / objective.count + inner + lengths * square <= 0))
         place = int(rising[0]) if len(rising) else len(lengths)
         low = float(lengths[place - 1]) if place else low
         high = float(lengths[place]) if place < len(lengths) else high
@@ -418,7 +407,7 @@ def _line_minimum(problem: Objective, theta: FloatArray, step: FloatArray) -> fl
 
 
 def _polish(
-    problem: Objective, theta: FloatArray, state: _Pass, tolerance: float
+    objective: Objective, theta: FloatArray, state: _Pass, tolerance: float
 ) -> tuple[FloatArray, float]:
     """Newton steps with the gradient in extended precision, while they help."""
     bound = state.gradient_bound
@@ -430,7 +419,7 @@ def _polish(
         return theta, bound
     best = theta
     for _ in range(6):
-        gradient, rounding = _long_gradient(problem, theta)
+        gradient, rounding = _long_gradient(objective, theta)
         here = float(np.linalg.norm(gradient)) * (1 + 1e-12) + rounding + UNDERFLOW
         if here < bound:
             best, bound = theta, here
@@ -444,45 +433,48 @@ def _polish(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LongSums:
-    """Σ f′x of one block in extended precision, Σ∥x∥∣f′∣, Σ∥x∥, Σ∥x∥², and its rows."""
+    """Σ u ⊗ x of one block in extended precision, Σ∥x∥∥u∥, Σ∥x∥·error of u, Σ∥x∥², its rows."""
 
-    loss: Loss
+    constants: Constants
     theta: FloatArray
 
     def __call__(self, block: RowBlock) -> tuple[Array, float, float, float, int]:
-        """The four sums, and the number."""
-        wide = np.longdouble
+        """Return the four sums, and the number of rows."""
+        wide, norms, loss = np.longdouble, block.norms, self.constants.loss
         part, labels = block.X.astype(wide), block.y.astype(wide)
-        slope = self.loss.slope(part @ self.theta.astype(wide), labels)
-        norms = block.norms
-        size = float(norms @ np.abs(slope))
-        return slope @ part, size, float(np.sum(norms)), float(norms @ norms), len(block)
+        found = loss.at(predictors(part, self.theta.astype(wide), loss.outputs), labels)
+        error = found.long_rounding(float(np.finfo(wide).eps), self.constants.label_size)
+        return (
+            (found.slope.T @ part).ravel(),
+            float(norms @ found.length),
+            float(np.sum(norms * error)),
+            float(norms @ norms),
+            len(block),
+        )
 
 
-def _long_gradient(problem: Objective, theta: FloatArray) -> tuple[FloatArray, float]:
-    """∇J in the platform's extended precision, rounded once at the end, and its error."""
+def _long_gradient(objective: Objective, theta: FloatArray) -> tuple[FloatArray, float]:
+    """Return ∇J in the platform's extended precision, rounded once at the end, and its error."""
     wide = np.longdouble
     unit = float(np.finfo(wide).eps)
-    total: Array = np.zeros(problem.columns, dtype=wide)
-    size = lengths = squares = 0.0
+    total: Array = np.zeros(objective.dimension, dtype=wide)
+    size = evaluated = squares = 0.0
     blocks = longest = 0
-    for part in problem.fold(_LongSums(loss=problem.loss, theta=theta)):
+    for part in objective.map(_LongSums(constants=objective.constants, theta=theta)):
         total += part[0]
-        size, lengths, squares = size + part[1], lengths + part[2], squares + part[3]
+        size, evaluated, squares = size + part[1], evaluated + part[2], squares + part[3]
         blocks, longest = blocks + 1, max(longest, part[4])
-    n, d = problem.rows, problem.columns
+    n, d = objective.count, objective.columns
     length = float(np.linalg.norm(theta))
-    wide_gradient = total / n + problem.penalty * theta.astype(wide)
-    if problem.linear is not None:
-        wide_gradient = wide_gradient + problem.linear
+    wide_gradient = total / n + objective.penalty * theta.astype(wide)
+    if objective.linear is not None:
+        wide_gradient = wide_gradient + objective.linear
     gradient = wide_gradient.astype(np.float64)
-    steepest = problem.loss.curvature_bound * squares / n * length
-    label = 0.0 if problem.loss.is_classification else problem.label_size
-    rounding = unit * (
+    steepest = objective.loss.curvature_bound * squares / n * length
+    rounding = evaluated / n + unit * (
         (longest + blocks + 64) * size / n
         + (d + 2) * steepest
-        + 64 * label * lengths / n
-        + 4 * float(np.max(problem.penalty)) * length
-        + (0.0 if problem.linear is None else 4 * float(np.linalg.norm(problem.linear)))
+        + 4 * float(np.max(objective.penalty)) * length
+        + (0.0 if objective.linear is None else 4 * float(np.linalg.norm(objective.linear)))
     )
     return gradient, 2 * rounding + 2 * ROUNDOFF * float(np.linalg.norm(gradient))

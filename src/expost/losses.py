@@ -1,17 +1,33 @@
-"""Losses of generalised linear models, with the bounds that the proofs use.
+"""Losses of generalised linear models of one or several outputs, with the bounds of the proofs.
 
 Conventions
 -----------
-z        the linear predictor x·θ; y the label (±1 for classification, real for regression).
-f(z; y)  the loss of one row: ℓ(θ; x, y) = f(x·θ; y), so ∇ℓ = f′·x and ∇²ℓ = f″·x xᵀ.
+q        the number of outputs: 1, or the number K of classes for softmax regression.
+z        the linear predictors of a row: x·θ where q = 1, else Θx (q,), θ being Θ (q, d) flattened.
+y        the label: ±1 for two classes, a class counted from 0 for softmax, real for regression.
+f(z; y)  the loss of one row, with u = ∇f (q,) and S = ∇²f (q, q): ∇ℓ = u ⊗ x and ∇²ℓ = S ⊗ x xᵀ.
+         Where q = 1 these are written f′·x and f″·x xᵀ, and arrays have no axis for the output.
 Rows lie in the unit ball wherever a bound on the gradient or the solution is stated.
 
 A loss is a frozen value. Its functions take arrays of any floating type and keep it, so that the
 minimiser can be polished in extended precision.
+
+Softmax (E and Var are over k ~ p = softmax(z); range(w) = max w − min w ≤ √2∥w∥)
+---------------------------------------------------------------------------------
+f          log Σₖ e^(zₖ) − z_y, u = p − e_y, S = diag p − p pᵀ. S is singular along (1, …, 1):
+           only a penalty Λ > 0 makes the minimiser unique.
+gradient   ∥u∥² = (1 − p_y)² + Σ over k ≠ y of pₖ² ≤ 2(1 − p_y)² ≤ 2.
+curvature  wᵀSw = Var(w) ≤ range(w)²/4 ≤ ∥w∥²/2 (Popoviciu).
+volume     S has K − 1 eigenvalues of sum 1 − ∥p∥² ≤ 1 − 1/K beside a 0, so by the concavity of
+           the logarithm log det(I + tS) ≤ (K − 1)·log(1 + t/K), with equality at p = 1/K.
+third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], at most range(h)·Var(w) in
+           size, so S(z + h) lies between e^(±√2∥h∥)·S(z): where Θ moves by Δ, all ∇²ℓ keep
+           within a factor of e^(±√2∥x∥∥Δ∥) (the binary logistic loss has 1 for √2).
 """
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -19,19 +35,99 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from expost import _checks
+from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput
+from expost.types import FloatArray, IntArray
 
-__all__ = ["HuberHinge", "Logistic", "Loss", "Squared", "make_loss"]
+__all__ = [
+    "Derivatives",
+    "HuberHinge",
+    "Logistic",
+    "Loss",
+    "ScalarDerivatives",
+    "Softmax",
+    "SoftmaxDerivatives",
+    "Squared",
+    "make_loss",
+]
 
 Array: TypeAlias = NDArray[Any]
+
+# Roundings of one evaluation of f, f′ or f″ (a few operations and one exponential).
+_EVALUATION = 16
+
+
+class Derivatives(Protocol):
+    """u = ∇f and S = ∇²f of some rows, and the sums that a pass forms of them."""
+
+    @property
+    def slope(self) -> Array:
+        """u: (m,) where q = 1, else (m, q)."""
+        ...
+
+    @property
+    def length(self) -> FloatArray:
+        """(m,) ∥u∥."""
+        ...
+
+    @property
+    def steepness(self) -> FloatArray:
+        """(m,) a bound on the largest eigenvalue of S; where q = 1, f″ itself."""
+        ...
+
+    def rounding(self, label_size: float) -> FloatArray:
+        """Bound the error of each computed u for the predictors that were given."""
+        ...
+
+    def long_rounding(self, unit: float, label_size: float) -> FloatArray | float:
+        """Bound what 64 roundings of u itself do not cover, roundings being ``unit``."""
+        ...
+
+    def curvature_sum(self, X: FloatArray) -> FloatArray:
+        """(q·d, q·d) Σ S ⊗ x xᵀ over the rows X."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScalarDerivatives:
+    """f′ and f″ of some rows of a loss with one output."""
+
+    slope: Array
+    curvature: Array
+    is_classification: bool
+
+    @property
+    def length(self) -> FloatArray:
+        """∣f′∣."""
+        return np.abs(self.slope)
+
+    @property
+    def steepness(self) -> FloatArray:
+        """f″."""
+        return self.curvature
+
+    def rounding(self, label_size: float) -> FloatArray:
+        """Bound the error of each computed f′; that of z − y is one of the label, too."""
+        size = self.length if self.is_classification else self.length + label_size
+        return _EVALUATION * ROUNDOFF * size
+
+    def long_rounding(self, unit: float, label_size: float) -> float:
+        """Return what the label adds; the 64 roundings of f′ cover the rest."""
+        return 0.0 if self.is_classification else 64 * unit * label_size
+
+    def curvature_sum(self, X: FloatArray) -> FloatArray:
+        """Σ f″x xᵀ."""
+        total: FloatArray = (X * self.curvature[:, None]).T @ X
+        return total
 
 
 class Loss(Protocol):
     """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0.
 
-    ``curvature_bound``   sup f″.
+    ``outputs``           q, the number of linear predictors of a row.
+    ``curvature_bound``   sup f″, of q outputs the largest eigenvalue of ∇²f.
     ``third_ratio``       the least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist.
-    ``is_classification`` whether y is ±1.
+    ``is_classification`` whether y is ±1 or a class.
     """
 
     @property
@@ -40,13 +136,18 @@ class Loss(Protocol):
         ...
 
     @property
+    def outputs(self) -> int:
+        """q, the number of linear predictors of a row."""
+        ...
+
+    @property
     def is_classification(self) -> bool:
-        """Whether labels are ±1."""
+        """Whether labels are ±1 or classes."""
         ...
 
     @property
     def curvature_bound(self) -> float:
-        """Sup f″."""
+        """sup f″, of q outputs the largest eigenvalue of ∇²f."""
         ...
 
     @property
@@ -55,23 +156,31 @@ class Loss(Protocol):
         ...
 
     def value(self, z: Array, y: Array) -> Array:
-        """F(z; y)."""
+        """f(z; y)."""
         ...
 
     def slope(self, z: Array, y: Array) -> Array:
-        """F′(z; y)."""
+        """f′(z; y)."""
         ...
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """F″(z; y)."""
+        """f″(z; y)."""
         ...
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         """(f′, f″), for little more than the price of one."""
         ...
 
+    def at(self, z: Array, y: Array) -> Derivatives:
+        """Both derivatives, with their rounding errors and sums."""
+        ...
+
+    def check_labels(self, y: FloatArray) -> None:
+        """Refuse labels for which f is not defined."""
+        ...
+
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """F′(z + step; y) − f′(z; y), without cancellation."""
+        """f′(z + step; y) − f′(z; y), without cancellation."""
         ...
 
     def lipschitz(self, regularization: float) -> float:
@@ -83,8 +192,29 @@ class Loss(Protocol):
         ...
 
 
+class _Scalar:
+    """What losses with one output share."""
+
+    outputs: ClassVar[int] = 1
+    is_classification: ClassVar[bool] = True
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """(f′, f″)."""
+        raise NotImplementedError
+
+    def at(self, z: Array, y: Array) -> ScalarDerivatives:
+        """f′ and f″, with their rounding errors and sums."""
+        slope, curvature = self.derivatives(z, y)
+        return ScalarDerivatives(
+            slope=slope, curvature=curvature, is_classification=self.is_classification
+        )
+
+    def check_labels(self, y: FloatArray) -> None:
+        """Accept every label: f is defined for all numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Logistic:
+class Logistic(_Scalar):
     """f = log(1 + e^(−yz)): ∣f′∣ ≤ 1, f″ ≤ 1/4, ∣f‴∣ ≤ f″, ∣f⁗∣ ≤ f″.
 
     With s = σ(yz): f″ = s(1−s), f‴ = ±f″(1−2s), f⁗ = f″(1 − 6s(1−s)).
@@ -96,7 +226,7 @@ class Logistic:
     third_ratio: ClassVar[float | None] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
-        """Log(1 + e^(−yz))."""
+        """log(1 + e^(−yz))."""
         value: Array = np.logaddexp(0, -y * z)
         return value
 
@@ -116,7 +246,7 @@ class Logistic:
         return -y * chosen, small * large
 
     def third(self, z: Array, y: Array) -> Array:
-        """F‴ = f″·(1 − 2σ(z)); 1 − 2σ(z) = −tanh(z/2)."""
+        """f‴ = f″·(1 − 2σ(z)); 1 − 2σ(z) = −tanh(z/2)."""
         return -self.curvature(z, y) * np.tanh(z / 2)
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
@@ -143,7 +273,7 @@ class Logistic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HuberHinge:
+class HuberHinge(_Scalar):
     """The hinge smoothed by a parabola around its corner (Chaudhuri et al. 2011, Eq. 7).
 
     With u = yz and width h: 0 for u > 1+h, (1+h−u)²/(4h) for ∣1−u∣ ≤ h, 1−u for u < 1−h. Then
@@ -212,7 +342,7 @@ class HuberHinge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Squared:
+class Squared(_Scalar):
     """f = (z − y)²/2 with ∣y∣ ≤ ``label_bound`` Y: f″ = 1, f‴ = 0; Lipschitz only near minimisers.
 
     With singular values s of X/√n (s ≤ 1: rows in the unit ball), A = V diag(s/(s² + Λ)) Uᵀy/√n,
@@ -239,7 +369,7 @@ class Squared:
         return gap * gap / 2
 
     def slope(self, z: Array, y: Array) -> Array:
-        """Z − y."""
+        """z − y."""
         gap: Array = z - y
         return gap
 
@@ -264,6 +394,162 @@ class Squared:
         if regularization <= 1:
             return self.label_bound / (2 * math.sqrt(regularization))
         return self.label_bound / (1 + regularization)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftmaxDerivatives:
+    """p and u = p − e_y of some rows (m, K), each entry to a few roundings of itself.
+
+    ``slope``  u.
+    ``rest``   1 − pₖ, as the sum of the others: it does not cancel where pₖ is near 1.
+    ``drift``  (m,) Σ pₖ∣tₖ∣ with tₖ = zₖ − max z, which the rounding of t adds up to.
+    """
+
+    p: Array
+    rest: Array
+    slope: Array
+    drift: Array
+
+    @classmethod
+    def of(cls, z: Array, codes: IntArray) -> "SoftmaxDerivatives":
+        """Evaluate at the predictors (m, K) of rows of the classes (m,)."""
+        t = z - z.max(axis=1, keepdims=True)
+        p = np.exp(t)
+        p /= p.sum(axis=1, keepdims=True)
+        rest = p @ (1 - np.eye(p.shape[1], dtype=p.dtype))
+        u, each = p.copy(), np.arange(len(p))
+        u[each, codes] = -rest[each, codes]
+        return cls(p=p, rest=rest, slope=u, drift=-np.einsum("ij,ij->i", p, t))
+
+    @cached_property
+    def length(self) -> FloatArray:
+        """∥u∥."""
+        norms: FloatArray = np.sqrt(np.einsum("ij,ij->i", self.slope, self.slope)).astype(
+            np.float64
+        )
+        return norms
+
+    @cached_property
+    def trace(self) -> FloatArray:
+        """tr S = Σ pₖ(1 − pₖ), which no eigenvalue of S passes."""
+        trace: FloatArray = np.einsum("ij,ij->i", self.p, self.rest).astype(np.float64)
+        return trace
+
+    @property
+    def steepness(self) -> FloatArray:
+        """2·tr S, which also bounds the eigenvalues of S at the p that was rounded."""
+        return 2 * self.trace
+
+    def rounding(self, label_size: float = 0.0) -> FloatArray:
+        """Bound the error of u for the z that was given."""
+        return self.long_rounding(ROUNDOFF)
+
+    def long_rounding(self, unit: float, label_size: float = 0.0) -> FloatArray:
+        """Bound the error of u for the z that was given, roundings being ``unit``.
+
+        tₖ is off by ∣tₖ∣·unit, which makes the exponential off by as much relatively, and the
+        exponential, the sum and the quotient by K + 10 roundings: pₖ is off by pₖ(∣tₖ∣ + drift +
+        K + 10) units, and the entry of y by no more than the others together.
+        """
+        missed = 0.5 * np.abs(self.slope).sum(axis=1).astype(np.float64)
+        drift = self.drift.astype(np.float64)
+        terms = 2 * self.slope.shape[1] + 40
+        bound: FloatArray = 2 * unit * (drift + missed * (drift + terms))
+        return bound
+
+    def curvature_sum(self, X: FloatArray) -> FloatArray:
+        """(K·d, K·d) Σ S ⊗ x xᵀ: products for the blocks on and above the diagonal."""
+        K, d = self.p.shape[1], X.shape[1]
+        total = np.empty((K, d, K, d))
+        for a in range(K):
+            total[a, :, a] = (X * (self.p[:, a] * self.rest[:, a])[:, None]).T @ X
+            for b in range(a + 1, K):
+                total[a, :, b] = -((X * (self.p[:, a] * self.p[:, b])[:, None]).T @ X)
+                total[b, :, a] = total[a, :, b].T
+        return total.reshape(K * d, K * d)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax:
+    """f = log Σ e^(zₖ) − z_y for ``classes`` K: see the module for its bounds.
+
+    z (m, K) holds one predictor a class and y (m,) the class, 0 … K − 1.
+    """
+
+    classes: int
+
+    name: ClassVar[str] = "softmax"
+    is_classification: ClassVar[bool] = True
+    curvature_bound: ClassVar[float] = 0.5
+    third_ratio: ClassVar[float | None] = math.sqrt(2)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", _checks.whole("classes", self.classes, least=2))
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        return self.classes
+
+    def at(self, z: Array, y: Array) -> SoftmaxDerivatives:
+        """p and u, with their rounding errors and sums."""
+        return SoftmaxDerivatives.of(z, self._codes(z, y))
+
+    def check_labels(self, y: FloatArray) -> None:
+        """Refuse labels that are not classes from 0 to K − 1."""
+        with np.errstate(invalid="ignore"):
+            codes = y.astype(np.int64)
+        if not (np.array_equal(codes, y) and np.all((codes >= 0) & (codes < self.classes))):
+            raise InvalidInput(f"y: must hold classes from 0 to {self.classes - 1}.")
+
+    def _codes(self, z: Array, y: Array) -> IntArray:
+        if not (z.ndim == 2 and z.shape[1] == self.classes and y.shape == (len(z),)):
+            raise InvalidInput(
+                f"z: softmax of {self.classes} classes needs an array of {self.classes} predictors"
+                " for each row."
+            )
+        return y.astype(np.int64)
+
+    def value(self, z: Array, y: Array) -> Array:
+        """(n,) log Σ e^(zₖ) − z_y."""
+        top, chosen = z.max(axis=1), z[np.arange(len(z)), self._codes(z, y)]
+        value: Array = np.log(np.exp(z - top[:, None]).sum(axis=1)) + (top - chosen)
+        return value
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """(n, K) u = p − e_y."""
+        return self.at(z, y).slope
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """(n, K, K) S = diag p − p pᵀ."""
+        return self.derivatives(z, y)[1]
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """(u, S)."""
+        found = self.at(z, y)
+        curvature = -found.p[:, :, None] * found.p[:, None, :]
+        places = np.arange(self.classes)
+        curvature[:, places, places] = found.p * found.rest
+        return found.slope, curvature
+
+    def increment(self, z: Array, y: Array, step: Array) -> Array:
+        """p(z + a) − p(z) = p·(e^(a − c) − 1), c = log E[e^a], for ∣a∣ < 1; beyond, as it is."""
+        p = self.at(z, y).p
+        near = np.clip(step, -1.0, 1.0)
+        mean = np.log1p(np.einsum("ij,ij->i", p, np.expm1(near)))
+        far = self.at(z + step, y).p - p
+        small = np.abs(step).max(axis=1, keepdims=True) < 1
+        return np.where(small, p * np.expm1(near - mean[:, None]), far)
+
+    def lipschitz(self, regularization: float) -> float:
+        """√2 on the unit ball."""
+        return math.sqrt(2)
+
+    def solution_bound(self, regularization: float) -> float:
+        """∥A∥ ≤ √2/Λ from ∇J = 0, and (Λ/2)∥A∥² ≤ J(0) = log K."""
+        return min(
+            math.sqrt(2) / regularization, math.sqrt(2 * math.log(self.classes) / regularization)
+        )
 
 
 def make_loss(name: str | Loss, *, label_bound: float | None = None, width: float = 0.5) -> Loss:

@@ -6,18 +6,15 @@ minimiser then asks for its own. Nothing of the rows is held but what the model 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
 from expost import _checks
-from expost.data.stream import RowStream, StreamBlock
-from expost.engine import Engine
-from expost.engine.progress import SILENT, Progress
 from expost.estimators import Estimator, Prepared, PrivateRidge
 from expost.files.digest import Content, leaves
+from expost.glm import Objective
 from expost.losses import Loss, Squared
-from expost.neighbouring.streamed import BlockLook, Look, StreamedProblem, folded
+from expost.rows import BlockSummary, RowBlock, RowSummary, TableRows
 
 __all__ = ["Facts", "facts_of", "prepared_stream"]
 
@@ -32,7 +29,7 @@ class Facts:
     ``clipped``        rows that are longer than the encoding says any is.
     ``unknown``        by column, cells that are no level of the encoding.
     ``content``        the digest of the rows; see :mod:`expost.files.digest`.
-    ``look``           what a :class:`StreamedProblem` asks of them first.
+    ``look``           what a :class:`Objective` asks of them first.
     """
 
     rows: int
@@ -42,7 +39,7 @@ class Facts:
     clipped: int
     unknown: Mapping[str, int]
     content: bytes
-    look: Look
+    look: RowSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +52,21 @@ class _Seen:
     clipped: int
     unknown: Mapping[str, int]
     leaves: bytes
-    look: BlockLook
+    look: BlockSummary
 
 
 @dataclass(frozen=True, kw_only=True)
 class _See:
-    """Look at one block; labels of two classes are told by their places."""
+    """RowSummary at one block; labels of two classes are told by their places."""
 
     classified: bool
     label_bound: float | None
 
-    def __call__(self, block: StreamBlock) -> _Seen:
+    def __call__(self, block: RowBlock) -> _Seen:
         """What is seen."""
-        y = block.encoded.y
+        encoded = block.encoded
+        assert encoded is not None
+        y = encoded.y
         size = np.abs(y)
         bound = np.inf if self.label_bound is None else self.label_bound
         return _Seen(
@@ -75,23 +74,24 @@ class _See:
             largest_label=float(size.max()),
             past=int(np.count_nonzero(size > bound)),
             clipped=block.clipped,
-            unknown=block.encoded.unknown,
-            leaves=leaves(block.encoded.X, (y > 0).astype(float) if self.classified else y),
-            look=BlockLook.of(block),
+            unknown=encoded.unknown,
+            leaves=leaves(encoded.X, (y > 0).astype(float) if self.classified else y),
+            look=BlockSummary.of(block),
         )
 
 
-def facts_of(stream: RowStream, engine: Engine, progress: Progress = SILENT) -> Facts:
-    """Look at all rows once."""
+def facts_of(rows: TableRows) -> Facts:
+    """RowSummary at all rows once."""
+    stream = rows.stream
     classes = stream.encoding.target.classes
     content = Content(len(stream.encoding.feature_names), classes)
     task = _See(classified=classes is not None, label_bound=stream.label_bound)
     positive = past = clipped = 0
     largest, unknown = 0.0, dict[str, int]()
 
-    def looks() -> Iterator[BlockLook]:
+    def looks() -> Iterator[BlockSummary]:
         nonlocal positive, past, clipped, largest
-        for seen in chain.from_iterable(folded(stream, engine, task, progress)):
+        for seen in rows.map(task):
             positive, past = positive + seen.positive, past + seen.past
             clipped, largest = clipped + seen.clipped, max(largest, seen.largest_label)
             for name, count in seen.unknown.items():
@@ -99,9 +99,9 @@ def facts_of(stream: RowStream, engine: Engine, progress: Progress = SILENT) -> 
             content.add(seen.look.rows, seen.leaves)
             yield seen.look
 
-    look = Look.of(looks(), stream.rows)
+    look = RowSummary.of(looks(), stream.count)
     return Facts(
-        rows=stream.rows,
+        rows=stream.count,
         positive=positive,
         largest_label=largest,
         past=past,
@@ -114,15 +114,14 @@ def facts_of(stream: RowStream, engine: Engine, progress: Progress = SILENT) -> 
 
 def prepared_stream(
     estimator: Estimator,
-    stream: RowStream,
-    engine: Engine,
+    rows: TableRows,
     facts: Facts,
-    progress: Progress = SILENT,
 ) -> Prepared:
     """The rows as the estimator sees them, and how it would release a model; spends nothing.
 
     The encoding's bounds and classes are the estimator's.
     """
+    stream = rows.stream
     classes, read, clipped = stream.encoding.target.classes, [], []
     loss, bound = _loss(estimator, facts)
     if bound is None and isinstance(loss, Squared):
@@ -136,17 +135,13 @@ def prepared_stream(
             f"{facts.clipped} rows are longer than data_norm={stream.ball.data_norm:g} and were"
             " clipped to it; give a larger bound if that is too many."
         )
+    rows = replace(rows, summary=facts.look)
     if isinstance(loss, Squared):
-        stream = replace(stream, label_bound=loss.label_bound)
-    how = estimator.how(loss, stream.rows, stream.columns)
+        rows = rows.with_stream(label_bound=loss.label_bound)
+    how = estimator.how(loss, stream.count, stream.columns)
     return Prepared(
-        objective=StreamedProblem(
-            stream=stream,
-            engine=engine,
-            loss=loss,
-            penalty=np.full(stream.columns, how.total_regularization),
-            progress=progress,
-            seen=facts.look,
+        objective=Objective(
+            rows=rows, loss=loss, penalty=np.full(stream.columns, how.total_regularization)
         ),
         mechanism=how,
         ball=stream.ball,

@@ -17,15 +17,14 @@ from expost import _checks
 from expost.data import UnitBall
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import read_json, write_json
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, two_classes_only
 from expost.labels import class_codes, signs
-from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.losses import HuberHinge, Loss, Softmax, Squared, make_loss
 from expost.mechanisms.base import Mechanism
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
 from expost.results import Displayed
 from expost.rounding import upper_text
-from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 from expost.types import Audience, FloatArray
 
 __all__ = ["FORMAT", "Release"]
@@ -115,11 +114,11 @@ class Release(Displayed):
         bound = loss.label_bound if isinstance(loss, Squared) else np.inf
         return np.clip(target, -bound, bound)
 
-    def problem(self, X: Any, y: Any) -> Problem:
+    def problem(self, X: Any, y: Any) -> Objective:
         """:meth:`objective`, for what works on models of two classes alone."""
         return two_classes_only(self.objective(X, y))
 
-    def objective(self, X: Any, y: Any) -> Problem | SoftmaxProblem:
+    def objective(self, X: Any, y: Any) -> Objective:
         """The rows as this model's objective sees them."""
         features = _checks.matrix(X, min_rows=1)
         width = self._width
@@ -132,13 +131,11 @@ class Release(Displayed):
         rows, _ = self.ball.rows(features)
         target, loss = self.targets(y, len(features)), self.mechanism.loss
         penalty = self.mechanism.total_regularization
-        if isinstance(loss, Softmax):
-            return SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
-        return Problem(X=rows, y=target, loss=loss, penalty=np.full(rows.shape[1], penalty))
+        return Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
 
-    def minimiser(self, problem: Problem) -> Minimiser:
+    def minimiser(self, problem: Objective) -> Minimiser:
         """A(D), to the accuracy that the sensitivity counts on."""
-        return minimise(problem, tolerance=TOLERANCE)
+        return problem.minimiser(TOLERANCE)
 
     def __repr__(self) -> str:
         seeded = ", made with a random_state: not a private release" if self.seeded else ""

@@ -26,8 +26,7 @@ from expost.attacks.gradients import DenseGradients, gradient_norm, gradient_rat
 from expost.attacks.linear import LinearGradients, gradient_scores, linear_gradients
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
-from expost.losses import HuberHinge, Logistic, Squared
-from expost.softmax import Softmax
+from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from penalties import CROSS_VALIDATED, L1
 
 
@@ -165,7 +164,7 @@ def test_a_release_has_the_gradients_of_its_own_objective(mechanism, tmp_path):
     slow = np.array(
         [
             -label * expit(-label * float(x @ release.theta)) * x
-            for x, label in zip(problem.X, problem.y, strict=True)
+            for x, label in zip(problem.held.X, problem.held.y, strict=True)
         ]
     )
     path = release.save(tmp_path / "model.json")
@@ -178,8 +177,8 @@ def test_a_release_has_the_gradients_of_its_own_objective(mechanism, tmp_path):
     draws = how.law.sample(4000, np.random.default_rng(1))
     variance = float(np.mean(draws**2))
     if mechanism == "output":
-        curvature = expit(problem.X @ release.theta) * expit(-problem.X @ release.theta)
-        hessian = (problem.X.T * curvature) @ problem.X / 60 + 0.1 * np.eye(how.dimension)
+        curvature = expit(problem.held.X @ release.theta) * expit(-problem.held.X @ release.theta)
+        hessian = (problem.held.X.T * curvature) @ problem.held.X / 60 + 0.1 * np.eye(how.dimension)
         variance = float(np.mean((draws @ hessian * 60) ** 2))
     # Noise that is even in θ is taken to be even in S: right in the mean over coordinates.
     assert found.noise_variance == pytest.approx(variance, rel=0.1)

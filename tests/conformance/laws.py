@@ -27,7 +27,7 @@ from conformance.subjects import (
 )
 from expost import _numerics
 from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWarning
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.mechanisms import grid
 from expost.neighbouring.neighbours import neighbours_of
 from expost.types import FloatArray, Neighbouring
@@ -394,7 +394,9 @@ def blocks_and_workers(subject: MechanismUnderTest, relation: Neighbouring) -> N
 
 def _retrained(trial: OutputTrial, backend: str) -> bytes:
     penalty = np.full(trial.data.X.shape[1], trial.data.regularization)
-    problem = Problem(X=trial.data.X, y=trial.data.y, loss=trial.mechanism.loss, penalty=penalty)
+    problem = Objective.of(
+        X=trial.data.X, y=trial.data.y, loss=trial.mechanism.loss, penalty=penalty
+    )
     with joblib.parallel_config(backend):
         return neighbours_of(problem, trial.base, method="retrain").shift.tobytes()
 

@@ -363,7 +363,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(problem: Any, *args: Any) -> Any:
         rows, found = changes(problem, *args)
-        return max(rows, problem.rows), found
+        return max(rows, problem.count), found
 
     patch.setattr(expost.neighbouring.neighbours, "_changes", wrong)
 
@@ -573,7 +573,7 @@ def _changed_tangent(change: Callable[[Tangent], Tangent]) -> Any:
 @mutant("the gradient of the averaged objective", subject=OBJECTIVE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(found: Tangent) -> Tangent:
-        return replace(found, gradient=found.gradient / found.problem.rows)
+        return replace(found, gradient=found.gradient / found.problem.count)
 
     patch.setattr(Tangent, "at", _changed_tangent(wrong))
 

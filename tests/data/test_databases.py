@@ -20,8 +20,8 @@ import pyarrow.parquet
 import pytest
 
 from expost.data import Column, Encoding, Query, Table, UnitBall, open_table
-from expost.data.stream import RowStream
 from expost.errors import InvalidInput, MissingExtra
+from expost.rows import RowStream
 from postgres_server import PASSWORD, Server, running, start, stop
 
 pytestmark = pytest.mark.filterwarnings("ignore::expost.errors.PrivacyLeakWarning")

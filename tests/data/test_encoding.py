@@ -224,8 +224,8 @@ def test_the_block_size_changes_nothing(size):
     table = open_table(PEOPLE)
     whole = encoding.encode_table(table)
     blocks = list(encoding.blocks(table, size))
-    assert np.array_equal(np.concatenate([b.X for b in blocks]), whole.X)
-    assert np.array_equal(np.concatenate([b.y for b in blocks]), whole.y)
+    assert np.array_equal(np.concatenate([b.X for b in blocks]), whole.held.X)
+    assert np.array_equal(np.concatenate([b.y for b in blocks]), whole.held.y)
 
 
 def test_every_source_gives_the_same_encoding(tmp_path):

@@ -19,13 +19,13 @@ import expost
 import streams
 from expost import profile_stream
 from expost.data import Encoding, UnitBall, dask_rows, open_table
-from expost.data.stream import RowStream
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
+from expost.glm import Objective
 from expost.jobs.profile import run
 from expost.losses import Logistic, Squared
-from expost.neighbouring.streamed import StreamedProblem
+from expost.rows import RowStream, TableRows
 from test_streamed import table
 
 ROWS, SIZE = 700, 64
@@ -66,7 +66,9 @@ def opened(source):
 
 def problem_of(stream, engine, loss=None):
     penalty = np.full(stream.columns, 0.01)
-    return StreamedProblem(stream=stream, engine=engine, loss=loss or Logistic(), penalty=penalty)
+    return Objective(
+        rows=TableRows(stream=stream, engine=engine), loss=loss or Logistic(), penalty=penalty
+    )
 
 
 def sums(block):

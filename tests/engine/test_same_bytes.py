@@ -53,7 +53,7 @@ def everything(losses, engine, source=None):
     found = []
     for release, rows, encoding, every in losses:
         problem = streamed(release, source or rows, encoding, engine, SIZE)
-        for part in problem.fold(every):
+        for part in problem.map(every):
             found += [part.loss, part.low, part.high, part.distance, part.distance_error]
     release, rows, encoding, _ = losses[0]
     problem = streamed(release, source or rows, encoding, engine, SIZE)

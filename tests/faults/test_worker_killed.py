@@ -36,7 +36,7 @@ def job(tmp_path_factory):
         problem = streamed(release, rows, encoding, engine, SIZE)
         base = minimise(problem)
         found = [base.theta, streamed_curvature(problem, base).second]
-        for part in problem.fold(every):
+        for part in problem.map(every):
             found += [part.loss, part.high, part.distance]
         return b"".join(array.tobytes() for array in found)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from expost.data import Encoding, UnitBall, open_table
-from expost.data.stream import RowStream
 from expost.errors import ExpostError
+from expost.rows import RowStream
 
 from . import tables
 from .damage import damaged

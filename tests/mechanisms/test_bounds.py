@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from expost.data import UnitBall
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.bounds import (
@@ -54,7 +54,7 @@ def objective(loss, noise="gaussian", seed=0, epsilon=1.0):
     needed = regularization_for_publishing(BUDGET, **constants)
     how = ObjectivePerturbation(regularization=needed, **constants)
     X, y = rows(loss)
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
     rng = np.random.default_rng(seed)
     theta = how.release(problem, rng)
     tangent = Tangent.at(how, problem, theta)
@@ -72,7 +72,7 @@ def test_the_published_volume_is_that_of_a_removal():
         epsilon=1e3, delta=1e-3, loss=loss, regularization=0.1 / 3, rows=3, dimension=2
     )
     X, y = np.tile([[1.0, 0.0]], (3, 1)) * (1 - 1e-12), np.array([1.0, -1.0, 0.5])
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(2, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, how.total_regularization))
     rng = np.random.default_rng(0)
     theta = how.release(problem, rng)
     tangent, second = (
@@ -126,7 +126,7 @@ def test_the_volume_bound_is_reached():
         epsilon=5.0, delta=1e-3, loss=Logistic(), regularization=0.5, rows=2, dimension=2
     )
     X, y = np.array([[0.6, 0.0], [0.0, 0.0]]), np.array([1.0, -1.0])
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(2, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(2, how.total_regularization))
     theta = how.release(problem, np.random.default_rng(0))
     bound = ObjectiveBound(how=how, theta=theta, failure=RHO)
     norms = upper_norms(X)
@@ -288,7 +288,7 @@ def test_normal_quantiles_are_rounded_up():
 def test_the_bound_holds_for_the_whole_cell(loss, noise):
     """At the corners of θ's cell, with any noise within its quantile, nothing passes the bound."""
     plain, dependent, tangent = objective(loss, noise, seed=4)
-    X, y = tangent.problem.X, tangent.problem.y
+    X, y = tangent.problem.held.X, tangent.problem.held.y
     rng = np.random.default_rng(5)
     within = np.abs(tangent.gradient @ X.T) <= plain.direction_bound * np.linalg.norm(X, axis=1)
     half = plain.how.grid.step / 2
@@ -317,7 +317,7 @@ def output(loss, noise="laplace", regularization=0.1, seed=0, epsilon=1.0):
         dimension=WIDTH,
     )
     X, y = rows(loss)
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(WIDTH, regularization))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, regularization))
     theta = how.release(minimise(problem), np.random.default_rng(seed))
     return OutputBound(how=how, theta=theta, failure=RHO), problem
 
@@ -362,15 +362,17 @@ def test_the_neighbour_of_any_minimiser_is_within_the_distance(loss, noise):
     bound, problem = output(loss, noise, regularization=0.05)
     base = minimise(problem)
     assert np.linalg.norm(base.theta - bound.theta) <= bound.radius
-    inside = bound.distance_bound(problem.X, problem.y)
+    inside = bound.distance_bound(problem.held.X, problem.held.y)
     X, y = rows(loss, seed=31, count=10)
     outside = bound.distance_bound(X, y)
     for i in range(12):
         keep = np.arange(ROWS) != i
-        gone = minimise(replace(problem, X=problem.X[keep], y=problem.y[keep]))
+        gone = minimise(replace(problem, X=problem.held.X[keep], y=problem.held.y[keep]))
         assert np.linalg.norm(gone.theta - base.theta) <= inside[i]
     for i in range(10):
-        more = replace(problem, X=np.vstack([problem.X, X[i]]), y=np.append(problem.y, y[i]))
+        more = replace(
+            problem, X=np.vstack([problem.held.X, X[i]]), y=np.append(problem.held.y, y[i])
+        )
         assert np.linalg.norm(minimise(more).theta - base.theta) <= outside[i]
     assert np.all(inside <= bound.how.sensitivity)
 
@@ -383,7 +385,7 @@ def test_the_distance_is_reached_where_nothing_curves():
     )
     X, y = np.random.default_rng(3).normal(size=(8, 2)), np.array([1.0, -1.0] * 4)
     X /= 1.001 * np.linalg.norm(X, axis=1).max()
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
     base = minimise(problem)
     bound = OutputBound(how=how, theta=how.release(base, np.random.default_rng(4)), failure=RHO)
     found = bound.distance_bound(X, y)
@@ -398,16 +400,16 @@ def test_the_distance_is_reached_where_nothing_curves():
 def test_output_perturbation_never_passes_epsilon_under_norm_laplace_noise():
     bound, problem = output(Logistic(), epsilon=0.1, regularization=1e-4)
     assert bound.is_uniform
-    assert np.all(bound.exposure(problem.X, problem.y) <= 0.1)
+    assert np.all(bound.exposure(problem.held.X, problem.held.y) <= 0.1)
     gaussian, _ = output(Logistic(), "gaussian")
     assert not gaussian.is_uniform
     assert gaussian.failure_probability == RHO
     # Norm-Laplace noise has one use for ρ, Gaussian noise two, and one of them two sides.
     assert bound.radius == pytest.approx(bound.how.law.norm_exceeded_with(RHO), rel=1e-4)
     assert gaussian.radius == pytest.approx(gaussian.how.law.norm_exceeded_with(RHO / 2), rel=1e-4)
-    mu = gaussian.distance_bound(problem.X, problem.y) / gaussian.how.resolution
+    mu = gaussian.distance_bound(problem.held.X, problem.held.y) / gaussian.how.resolution
     expected = mu**2 / 2 + mu * stats.norm.isf(RHO / 4)
-    assert gaussian.exposure(problem.X, problem.y) == pytest.approx(expected, rel=1e-4)
+    assert gaussian.exposure(problem.held.X, problem.held.y) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_relations_share_one_bound():

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import expost
 from expost.errors import InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
 from expost.mechanisms.combined import _one_gaussian, check_distinct, combine
@@ -45,7 +45,7 @@ MECHANISMS = (LAPLACE, GAUSSIAN, OBJECTIVE)
 
 def posed(how, keep=slice(None)):
     penalty = np.full(COLUMNS, how.total_regularization)
-    return Problem(X=X[keep], y=Y[keep], loss=Logistic(), penalty=penalty)
+    return Objective.of(X=X[keep], y=Y[keep], loss=Logistic(), penalty=penalty)
 
 
 def released(how, seed):

@@ -20,7 +20,7 @@ from scipy.special import expit, ndtr
 from conformance.line import Line, divergence, largest_ratio, pair, passing, slope
 from conformance.perturbed import Perturbed
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.mechanisms.coupled import logistic_scale
@@ -58,7 +58,7 @@ def posed(how, seed=0):
     if not how.loss.is_classification:
         y = np.clip(X @ np.linspace(1, 2, how.dimension), -1.5, 1.5)
     penalty = np.full(how.dimension, how.total_regularization)
-    return Problem(X=X, y=y, loss=how.loss, penalty=penalty)
+    return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
 # The promise, against the truth in one dimension (:mod:`conformance.line`).
@@ -301,7 +301,7 @@ def test_a_removals_bound_is_too_small_for_an_addition():
     how = mechanism(epsilon=1.0, delta=0.1, dimension=1, rows=2, regularization=0.305)
     problem = posed(how)
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
-    addition = tangent.row_losses(ADD, (problem.X, problem.y)).worst_case_passed
+    addition = tangent.row_losses(ADD, (problem.held.X, problem.held.y)).worst_case_passed
     removal = tangent.row_losses(REMOVE).worst_case_passed
     assert removal == how.worst_case_passed == pytest.approx(0.32846, abs=1e-5)
     assert addition == pytest.approx(0.34563, abs=1e-5)
@@ -346,7 +346,7 @@ def test_an_exchange_is_not_promised_what_a_removal_is():
     line = line_of(how, x, y, [1, 1], how.resolution)
     often = passing(*pair(line, line.exchanged(-1.0, 1.0)), how.epsilon)
     assert often > 10 * how.worst_case_passed
-    problem = Problem(
+    problem = Objective.of(
         X=x[:, None], y=y, loss=how.loss, penalty=np.full(1, how.total_regularization)
     )
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
@@ -533,7 +533,9 @@ def test_the_guarantee_is_epsilon_and_delta():
         tangent = Tangent.at(one, problem, theta)
         assert tangent.row_losses().guarantee == one.guarantee
         # Gaussian noise is not calibrated for an exchange.
-        swapped = tangent.row_losses(Neighbouring.REPLACE, (problem.X[::-1], problem.y[::-1]))
+        swapped = tangent.row_losses(
+            Neighbouring.REPLACE, (problem.held.X[::-1], problem.held.y[::-1])
+        )
         assert swapped.guarantee == (one.guarantee if one is pure else None)
 
 
@@ -589,7 +591,7 @@ def test_a_release_is_the_minimiser_for_its_noise(loss, noise):
         theta = how.release(problem, np.random.default_rng(seed))
         b = how.law.sample(1, np.random.default_rng(seed))[0]
         truth = Perturbed(
-            X=problem.X, y=problem.y, penalty_sum=how.penalty_sum, loss=loss.name, noise=noise,
+            X=problem.held.X, y=problem.held.y, penalty_sum=how.penalty_sum, loss=loss.name, noise=noise,
             unit=how.resolution,
         ).minimiser(b, theta)  # fmt: skip
         apart = np.linalg.norm([float(t - v) for t, v in zip(theta, truth, strict=True)])
@@ -614,8 +616,8 @@ def test_the_noise_of_releases_has_its_law(noise):
     norms = []
     for _ in range(300):
         theta = how.release(problem)
-        gradient = how.penalty_sum * theta + problem.X.T @ slope(
-            how.loss.name, problem.X @ theta, problem.y
+        gradient = how.penalty_sum * theta + problem.held.X.T @ slope(
+            how.loss.name, problem.held.X @ theta, problem.held.y
         )
         norms.append(np.linalg.norm(gradient))
     law = (

@@ -9,7 +9,7 @@ import pytest
 
 import expost
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation, automatic_regularization
 from expost.neighbouring.neighbours import neighbours_of
@@ -36,7 +36,7 @@ def problem(seed=0, rows=40, columns=3, loss=None, regularization=0.1):
     X /= np.linalg.norm(X, axis=1).max()
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=rows) > 0, 1.0, -1.0)
     penalty = np.full(columns, regularization)
-    return Problem(X=X, y=y, loss=loss or Logistic(), penalty=penalty)
+    return Objective.of(X=X, y=y, loss=loss or Logistic(), penalty=penalty)
 
 
 def test_beta_is_n_lambda_epsilon_over_two_lipschitz():

@@ -10,7 +10,7 @@ from scipy.linalg import eigvalsh
 
 from expost.accounting import gaussian_delta, gaussian_epsilon, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.glm import Problem, RowBlock
+from expost.glm import Objective
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent, publishing
 from expost.mechanisms.publishing import (
@@ -22,6 +22,7 @@ from expost.mechanisms.publishing import (
     steepest_slope,
 )
 from expost.noise import goe_largest_eigenvalue_quantile
+from expost.rows import RowBlock
 
 ROWS, WIDTH = 120, 4
 LOSSES = [Logistic(), HuberHinge(width=0.5), Squared(label_bound=2.0)]
@@ -54,7 +55,7 @@ def mechanism(loss=LOSSES[0], budget=BUDGET, noise="gaussian", **changes):
 def released(loss=LOSSES[0], seed=0, budget=BUDGET):
     """A mechanism, its rows, one θ and the tangent there."""
     how, (X, y) = mechanism(loss, budget), rows(loss)
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, how.total_regularization))
     theta = how.release(problem, np.random.default_rng(seed))
     return TangentMechanism(budget=budget, how=how, theta=theta), Tangent.at(how, problem, theta)
 
@@ -254,7 +255,7 @@ def test_a_row_at_a_knot_counts_as_flat():
     x = how.theta / np.linalg.norm(how.theta)
     theta = x * 0.75
     X[7], y[7] = x / 1.5 * (1 + 1e-15), 1.0  # margin ½ = 1 − h
-    problem = Problem(X=X, y=y, loss=loss, penalty=tangent.problem.penalty)
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=tangent.problem.penalty)
     moved = Tangent.at(how.how, problem, theta)
     assert abs(1 - y[7] * (X[7] @ theta) - 0.5) < 1e-12
     steady = steady_hessian(moved)

@@ -449,9 +449,9 @@ def test_rows_come_as_the_objective_saw_them():
     """Clipped rows and labels, ±1, the intercept's column: all by the release's own constants."""
     model = fitted("ridge")
     problem = model.release_.problem(10 * X, 100 * TARGET)
-    assert problem.X.shape == (60, 4)
-    assert np.all(np.linalg.norm(problem.X, axis=1) <= 1)
-    assert np.max(np.abs(problem.y)) == 3.0
+    assert problem.held.X.shape == (60, 4)
+    assert np.all(np.linalg.norm(problem.held.X, axis=1) <= 1)
+    assert np.max(np.abs(problem.held.y)) == 3.0
     assert isinstance(problem.loss, Squared)
     assert np.all(problem.penalty == 1.0)
     svc = fitted("huber").release_

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from scipy.special import expit
 
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent, sampling
 from expost.mechanisms.sampling import ObjectiveSampler, perturbed_minimisers, typical_exposures
@@ -40,20 +40,20 @@ def posed(how, seed=0):
     if not how.loss.is_classification:
         y = np.clip(3 * X[:, 0] + rng.normal(size=how.rows), -1.5, 1.5)
     penalty = np.full(how.dimension, how.total_regularization)
-    return Problem(X=X, y=y, loss=how.loss, penalty=penalty)
+    return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
 def naive_gradient(problem, theta, linear):
     """∇J + c, averaged, written out again."""
-    z = problem.X @ theta
+    z = problem.held.X @ theta
     match problem.loss:
         case Logistic():
-            slope = -problem.y * expit(-problem.y * z)
+            slope = -problem.held.y * expit(-problem.held.y * z)
         case HuberHinge(width=width):
-            slope = -problem.y * np.clip((1 + width - problem.y * z) / (2 * width), 0, 1)
+            slope = -problem.held.y * np.clip((1 + width - problem.held.y * z) / (2 * width), 0, 1)
         case _:
-            slope = z - problem.y
-    return problem.X.T @ slope / problem.rows + problem.penalty * theta + linear
+            slope = z - problem.held.y
+    return problem.held.X.T @ slope / problem.count + problem.penalty * theta + linear
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -88,7 +88,7 @@ def test_blocks_of_models_change_nothing(monkeypatch):
     problem = posed(mechanism(loss=HuberHinge(), regularization=1e-3))
     linear = np.random.default_rng(0).normal(size=(9, 3))
     whole = perturbed_minimisers(problem, linear)
-    monkeypatch.setattr(sampling, "_BLOCK", 2 * problem.rows)
+    monkeypatch.setattr(sampling, "_BLOCK", 2 * problem.count)
     blocked = perturbed_minimisers(problem, linear)
     assert np.max(np.abs(whole - blocked)) <= 2e-10 / problem.penalty[0]
 

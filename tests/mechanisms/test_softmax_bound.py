@@ -9,12 +9,13 @@ from scipy import stats
 from expost import PrivateLogisticRegression, profile
 from expost.data import UnitBall
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.glm import Objective
+from expost.losses import Softmax, SoftmaxDerivatives
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_bound import SoftmaxBound, volume_bound
 from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
-from expost.softmax import Residuals, Softmax, SoftmaxProblem
 from expost.types import Neighbouring
 
 ROWS, WIDTH, CLASSES, RHO = 90, 3, 4, 0.05
@@ -38,14 +39,14 @@ def setting(noise="gaussian", epsilon=2.0):
         dimension=CLASSES * WIDTH,
     )
     X, y = table()
-    problem = SoftmaxProblem(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
+    problem = Objective.of(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
     return how, problem
 
 
 def test_the_volume_is_a_determinant():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(200, CLASSES)) * np.geomspace(0.1, 30, 200)[:, None]
-    found = Residuals.of(z, rng.integers(CLASSES, size=200))
+    found = SoftmaxDerivatives.of(z, rng.integers(CLASSES, size=200))
     share = rng.uniform(0.001, 10, size=200)
     bound = volume_bound(found, share)
     for p, a, one in zip(found.p, share, bound, strict=True):
@@ -61,7 +62,7 @@ def test_the_determinants_of_rows_in_and_out(noise):
     hessian = SoftmaxTangent.at(how, problem, theta).hessian
     logdet = np.linalg.slogdet(hessian)[1]
     for (X, y), sign in ((table(), -1), (table(seed=7), 1)):
-        found = Residuals.of(X @ theta.reshape(CLASSES, WIDTH).T, y.astype(int))
+        found = SoftmaxDerivatives.of(X @ theta.reshape(CLASSES, WIDTH).T, y.astype(int))
         bound = volume_bound(found, np.sum(X**2, axis=1) / how.penalty_sum)
         for p, x, one in zip(found.p, X, bound, strict=True):
             curved = np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
@@ -72,7 +73,7 @@ def failures(noise, count, failure, seed=3):
     """How often the exposure of each row, in and out, passed the bound."""
     how, problem = setting(noise)
     entering = table(40, seed=8)
-    everyone = np.vstack([problem.X, entering[0]]), np.append(problem.y, entering[1])
+    everyone = np.vstack([problem.held.X, entering[0]]), np.append(problem.held.y, entering[1])
     failed, rng = np.zeros(ROWS + 40), np.random.default_rng(seed)
     for _ in range(count):
         theta = how.release(problem, rng)
@@ -102,7 +103,9 @@ def test_the_bound_holds_for_the_whole_cell():
     how, problem = setting()
     rng = np.random.default_rng(4)
     theta = how.release(problem, rng)
-    bound = SoftmaxBound(how=how, theta=theta, failure=1e-6).exposure(problem.X, problem.y)
+    bound = SoftmaxBound(how=how, theta=theta, failure=1e-6).exposure(
+        problem.held.X, problem.held.y
+    )
     for _ in range(10):
         corner = theta + how.grid.step / 2 * rng.choice([-1.0, 1.0], size=len(theta))
         losses = SoftmaxTangent.at(how, problem, corner).row_losses().loss
@@ -149,5 +152,5 @@ def test_pure_epsilon_caps_it():
     how, problem = setting("laplace", epsilon=0.05)
     theta = how.release(problem, np.random.default_rng(5))
     bound = SoftmaxBound(how=how, theta=theta, failure=RHO)
-    assert np.all(bound.exposure(problem.X, problem.y) <= 0.05)
+    assert np.all(bound.exposure(problem.held.X, problem.held.y) <= 0.05)
     assert replace(bound, failure=0.5).failure_probability == 0.5

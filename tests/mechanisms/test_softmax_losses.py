@@ -27,12 +27,13 @@ from expost.errors import (
     SeededReleaseWarning,
     WrongRows,
 )
+from expost.glm import Objective, minimise
+from expost.losses import Softmax
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.mechanisms.publishing import PublishingBudget
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import softmax_minimisers, typical_softmax_exposures
 from expost.release import Release
-from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
 from expost.types import Audience, Neighbouring
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
@@ -63,7 +64,7 @@ def perturbation(n, d, K, *, noise="gaussian", epsilon=1.0, delta=1e-5, **option
 
 
 def problem_of(how, X, y):
-    return SoftmaxProblem(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
+    return Objective.of(X=X, y=y, loss=how.loss, penalty=how.total_regularization)
 
 
 def log_density(how, X, y, theta):
@@ -285,11 +286,11 @@ def test_typical_exposures_are_means_over_releases():
 @pytest.mark.parametrize("size", [0.1, 30.0])
 def test_sampled_models_are_minimisers(size):
     X, y = rows(40, 3, 4, 13)
-    problem = SoftmaxProblem(X=X, y=y, loss=Softmax(classes=4), penalty=1e-2)
+    problem = Objective.of(X=X, y=y, loss=Softmax(classes=4), penalty=1e-2)
     linear = size * np.random.default_rng(14).normal(size=(5, 12)) / 40
     for theta, c in zip(softmax_minimisers(problem, linear), linear, strict=True):
-        tilted = SoftmaxProblem(X=X, y=y, loss=problem.loss, penalty=1e-2, linear=c)
-        np.testing.assert_allclose(theta, minimise_softmax(tilted).theta, atol=1e-7)
+        tilted = Objective.of(X=X, y=y, loss=problem.loss, penalty=1e-2, linear=c)
+        np.testing.assert_allclose(theta, minimise(tilted).theta, atol=1e-7)
 
 
 # The promise.
@@ -392,8 +393,8 @@ def plane_density(how, X, y, points):
 
 def hockey_stick(how, X, y, row, epsilon, half):
     """δ(ε) of removing ``row`` and of adding it again, by quadrature over the plane."""
-    problem = SoftmaxProblem(X=X[:, None], y=y, loss=how.loss, penalty=how.total_regularization)
-    centre = minimise_softmax(problem).theta @ PLANE
+    problem = Objective.of(X=X[:, None], y=y, loss=how.loss, penalty=how.total_regularization)
+    centre = minimise(problem).theta @ PLANE
     axis = np.linspace(-half, half, 400)
     points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) + centre
     weight = (axis[1] - axis[0]) ** 2
@@ -478,14 +479,14 @@ def test_pure_epsilon_is_nearly_used_up_by_a_replacement():
     how = perturbation(len(X), d, K, noise="laplace", epsilon=1.0, regularization=20 / others)
     # Θ takes both for the second class, with the gradient along (e₀ − e₁) ⊗ (x₁ − x₂).
     problem = problem_of(how, X, y)
-    base = minimise_softmax(problem).theta
+    base = minimise(problem).theta
     pull = np.zeros((K, d))
     pull[0], pull[1] = first - second, second - first
     best = 0.0
     for size in (10.0, 300.0):
         linear = size * pull.ravel() / len(X)
-        theta = minimise_softmax(
-            SoftmaxProblem(X=X, y=y, loss=how.loss, penalty=problem.penalty, linear=linear),
+        theta = minimise(
+            Objective.of(X=X, y=y, loss=how.loss, penalty=problem.penalty, linear=linear),
             start=base,
         ).theta
         found = SoftmaxTangent.at(how, problem, theta)
@@ -643,7 +644,7 @@ def test_what_works_on_two_classes_refuses_the_model():
     with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
         model.release_.problem(IRIS_X, FLOWERS)
     prepared = model.prepared(IRIS_X, FLOWERS)
-    assert isinstance(prepared.objective, SoftmaxProblem)
+    assert isinstance(prepared.objective, Objective)
     with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
         _ = prepared.problem
 

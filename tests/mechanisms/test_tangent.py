@@ -17,7 +17,7 @@ from scipy.special import expit
 from conformance.perturbed import Perturbed, points
 from evidence import record
 from expost.errors import WrongRows
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.types import Neighbouring
@@ -84,7 +84,7 @@ SHAPES = (
 
 
 def posed(how, X, y):
-    return Problem(
+    return Objective.of(
         X=X, y=y, loss=how.loss, penalty=np.full(how.dimension, how.total_regularization)
     )
 

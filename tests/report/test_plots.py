@@ -46,9 +46,8 @@ NO_RESULTS = {
     "DefenceRow": "a line of a table",
     "Figure": "a line of an identifiability",
     "Minimiser": "a point that must not leave the mechanism",
-    "Problem": "rows",
     "References": "what an attack is given",
-    "SoftmaxProblem": "rows",
+    "Objective": "rows",
     "Spending": "a part of a published report",
     "Table": "rows",
 }

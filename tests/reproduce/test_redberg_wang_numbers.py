@@ -9,7 +9,7 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import chi2, norm, rankdata
 
 from expost import datasets
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.losses import Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.mechanisms.publishing import TangentMechanism
@@ -82,7 +82,7 @@ def test_terms_are_those_of_log_densities():
         epsilon=0.5, delta=1e-6, calibration="published", loss=Logistic(),
         regularization=1 / 60, rows=60, dimension=2,
     )  # fmt: skip
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(2, 1 / 60))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(2, 1 / 60))
     theta = np.array([2.0, -1.5])
     for scale in (0.7, 20.0):
         terms = rotation.removal_terms(Tangent.at(how, problem, theta), scale)
@@ -273,7 +273,7 @@ def test_algorithm_two_as_printed_but_for_absolute_values(drawn):
     one = reports.measure_release(X, y, Logistic(), 0.2, budget, rng)
     how, theta = one.how, one.theta
     mechanism = TangentMechanism(budget=budget, how=how, theta=theta)
-    problem = Problem(X=X, y=y, loss=Logistic(), penalty=np.full(4, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(4, how.total_regularization))
     released = mechanism.release(Tangent.at(how, problem, theta), rng)
     # A gradient so large that the data-independent bound is the smaller one for some rows.
     released = replace(released, gradient=released.gradient * 12)

@@ -31,10 +31,9 @@ from expost._numerics import row_blocks
 from expost.attacks.gradients import gradient_norm, gradient_ratio
 from expost.errors import InvalidInput
 from expost.labels import class_codes, signs
-from expost.losses import Logistic, Loss, Squared
+from expost.losses import Logistic, Loss, Softmax, Squared
 from expost.noise import Gaussian, NormLaplace
 from expost.release import Release
-from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, IntArray
 
 __all__ = ["LinearGradients", "gradient_scores", "linear_gradients"]
@@ -215,8 +214,8 @@ def _released(release: Release, X: Any, y: Any) -> LinearGradients:
     problem, theta = release.objective(X, y), release.theta
     how = release.mechanism
     found = LinearGradients.of(
-        problem.X,
-        problem.y,
+        problem.held.X,
+        problem.held.y,
         theta,
         problem.loss,
         regularization=how.total_regularization,
@@ -225,11 +224,11 @@ def _released(release: Release, X: Any, y: Any) -> LinearGradients:
     variance = 0.0
     if how.is_private:
         variance = _coordinate_variance(how.law)
-        if how.kind == "output" and not isinstance(problem, SoftmaxProblem):
+        if how.kind == "output" and problem.loss.outputs == 1:
             # θ = A + b: the members' gradients at θ sum to −nΛθ + nHb, about.
-            curvature = problem.loss.curvature(problem.X @ theta, problem.y)
+            curvature = problem.loss.curvature(problem.held.X @ theta, problem.held.y)
             variance *= how.rows**2 * _mean_square_curvature(
-                problem.X, curvature, how.total_regularization
+                problem.held.X, curvature, how.total_regularization
             )
     return LinearGradients(
         features=found.features,

@@ -39,11 +39,10 @@ from expost.attacks._fingerprint import fingerprint, without_addresses
 from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import prototype, seeded
 from expost.errors import ExpostError, InvalidInput
-from expost.glm import minimise
+from expost.glm import minimise, two_classes_only
 from expost.mechanisms import Mechanism, OutputPerturbation
 from expost.mechanisms.output import TOLERANCE
 from expost.release import Release
-from expost.softmax import SoftmaxProblem, two_classes_only
 from expost.types import FloatArray
 
 __all__ = [
@@ -248,10 +247,7 @@ class ReleaseTarget:
     def _simulated(self, how: Mechanism, X: Any, y: Any, rng: np.random.Generator) -> FloatArray:
         problem, penalty = self.release.objective(X, y), how.total_regularization
         # What objective perturbation adds to Λ depends on n.
-        if isinstance(problem, SoftmaxProblem):
-            problem = replace(problem, penalty=penalty)
-        else:
-            problem = replace(problem, penalty=np.full(how.dimension, penalty))
+        problem = replace(problem, penalty=np.full(how.dimension, penalty))
         if isinstance(how, OutputPerturbation):
             return how.release(minimise(two_classes_only(problem), tolerance=TOLERANCE), rng)
         return how.release(problem, rng)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from expost import _checks
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
-from expost.data._kinds import Column, Kind, Look
+from expost.data._kinds import Column, Kind, RowSummary
 from expost.data._median import median
 from expost.data._origins import raw
 from expost.data._query import query_of
@@ -218,7 +218,7 @@ def _look(
 ) -> tuple[int, list[Column]]:
     """The number of rows, and each named column after one look at its cells."""
     looks = [
-        Look(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
+        RowSummary(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
         for name in names
     ]
     stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])

@@ -149,7 +149,7 @@ def choose_epsilon(
         )
     prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
     how, problem = prepared.mechanism, prepared.problem
-    keys = row_keys(ids, problem.rows)
+    keys = row_keys(ids, problem.count)
     sweep: Sweep
     if isinstance(how, ObjectivePerturbation):
         sweep = SampledSweep(

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from expost._order import Sketch
-from expost.data.stream import RowStream, StreamBlock
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.choose import description_of, notices_of
 from expost.epsilon.question import Question, ends_of, values_around
@@ -30,13 +29,14 @@ from expost.epsilon.transition import transition
 from expost.errors import InvalidInput
 from expost.estimators import Prepared
 from expost.files.parts import Part, PartStore
-from expost.glm import RowBlock
+from expost.glm import Objective
 from expost.mechanisms import OutputPerturbation
 from expost.mechanisms.output import TOLERANCE
 from expost.neighbouring.expansion import expand_curvature
-from expost.neighbouring.streamed import StreamedProblem, streamed_curvature
+from expost.neighbouring.streamed import streamed_curvature
 from expost.neighbouring.streamed_refinement import refinement_of
 from expost.profiles.streamed_losses import BlockLosses
+from expost.rows import RowBlock, RowStream
 from expost.types import FloatArray, IntArray
 
 __all__ = ["SketchedDistances", "StreamedSweep", "check_streamed", "choose_epsilon_streamed"]
@@ -156,7 +156,7 @@ class StreamedSweep(LawSweep):
     """
 
     counted: SketchedDistances
-    problem: StreamedProblem
+    problem: Objective
     losses: BlockLosses
     models: int
     seed: np.random.SeedSequence
@@ -193,11 +193,11 @@ def _not_held(name: str) -> InvalidInput:
     )
 
 
-def unreleased(problem: StreamedProblem, mechanism: OutputPerturbation) -> BlockLosses:
+def unreleased(problem: Objective, mechanism: OutputPerturbation) -> BlockLosses:
     """Where the minimiser goes without each row of any block, before there is a model."""
     base = problem.minimiser(TOLERANCE)
     expansion = expand_curvature(
-        streamed_curvature(problem, base), signs=(-1,), rows_after=problem.rows - 1
+        streamed_curvature(problem, base), signs=(-1,), rows_after=problem.count - 1
     )
     refinement = refinement_of(problem, expansion)
     return BlockLosses(
@@ -221,7 +221,7 @@ class _RowPart:
         blocks = [self._columns(block) for block in self.stream.blocks(item)]
         return self.store.write(number, pa.concat_tables(blocks).combine_chunks())
 
-    def _columns(self, block: StreamBlock) -> Any:
+    def _columns(self, block: RowBlock) -> Any:
         """The names are those of a choice in memory."""
         near = self.losses.neighbours(RowBlock.of(block.X, block.y))
         far = near.distance + near.error_bound
@@ -239,7 +239,7 @@ class _RowPart:
 
 
 def _row_parts(
-    problem: StreamedProblem,
+    problem: Objective,
     losses: BlockLosses,
     mechanism: OutputPerturbation,
     tolerance: float,
@@ -247,19 +247,21 @@ def _row_parts(
 ) -> dict[int, Part]:
     """A part for each item of the stream; those that are there are left as they are."""
     ends = transition(noise=mechanism.noise, dimension=mechanism.dimension, tolerance=tolerance)
-    finished, progress = store.finished(), problem.progress
-    progress.rows(problem.rows)
+    finished, progress = store.finished(), problem.table.progress
+    progress.rows(problem.count)
     for part in finished.values():
         progress.advance(part.rows)
     task = _RowPart(
-        stream=problem.stream,
+        stream=problem.table.stream,
         losses=losses,
         mechanism=mechanism,
         leaves=ends.leaves,
         store=store,
     )
-    missing = ((n, item) for n, item in enumerate(problem.stream.items()) if n not in finished)
-    for part in problem.engine.map(task, missing):
+    missing = (
+        (n, item) for n, item in enumerate(problem.table.stream.items()) if n not in finished
+    )
+    for part in problem.table.engine.map(task, missing):
         finished[part.index] = part
         progress.advance(part.rows)
     return finished
@@ -280,15 +282,15 @@ class _Counted:
 
 
 def _counted(
-    problem: StreamedProblem, store: PartStore, parts: Mapping[int, Part], top: float
+    problem: Objective, store: PartStore, parts: Mapping[int, Part], top: float
 ) -> SketchedDistances:
     total: SketchedDistances | None = None
     task = _Counted(store=store, top=top)
-    for one in problem.engine.map(task, [parts[number] for number in sorted(parts)]):
+    for one in problem.table.engine.map(task, [parts[number] for number in sorted(parts)]):
         total = one if total is None else total.merged(one)
     assert total is not None
-    if total.rows != problem.rows:
-        raise ArithmeticError(f"{total.rows} rows of {problem.rows} were counted")
+    if total.rows != problem.count:
+        raise ArithmeticError(f"{total.rows} rows of {problem.count} were counted")
     return total
 
 
@@ -302,7 +304,6 @@ def choose_epsilon_streamed(
     how, problem = prepared.mechanism, prepared.objective
     check_streamed(how.kind)
     assert isinstance(how, OutputPerturbation)
-    assert isinstance(problem, StreamedProblem)
     bound, given = question.bound, question.epsilons
     losses = unreleased(problem, how)
     parts = _row_parts(problem, losses, how, question.tolerance, store)

@@ -23,13 +23,12 @@ from functools import cached_property
 
 import numpy as np
 
-from expost.data.stream import StreamBlock
 from expost.epsilon.ranked import RankedProfiles, rank_averages
-from expost.glm import RowBlock
+from expost.glm import Objective
 from expost.neighbouring.shifts import Shifts
-from expost.neighbouring.streamed import StreamedProblem, folded
 from expost.noise import Noise
 from expost.profiles.streamed_losses import BlockLosses
+from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
 __all__ = ["RANKED_ROWS", "rank_error", "ranked_sample"]
@@ -65,13 +64,13 @@ class _Sample:
             return np.arange(self.rows)
         return np.sort(np.random.default_rng(self.seed).integers(self.rows, size=self.size))
 
-    def __call__(self, block: StreamBlock) -> tuple[FloatArray, FloatArray] | None:
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray] | None:
         """Those of one block."""
         first, last = np.searchsorted(self.places, (block.start, block.start + len(block)))
         if first == last:
             return None
         drawn = self.places[first:last] - block.start
-        near = self.losses.neighbours(RowBlock.of(block.X[drawn], block.y[drawn]))
+        near = self.losses.neighbours(block.take(drawn))
         return near.shifts.all(), near.distance
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -84,7 +83,7 @@ def _made(losses: BlockLosses, seed: np.random.SeedSequence, rows: int, size: in
 
 
 def ranked_sample(
-    problem: StreamedProblem,
+    problem: Objective,
     losses: BlockLosses,
     noise: Noise,
     resolutions: FloatArray,
@@ -92,17 +91,12 @@ def ranked_sample(
     seed: np.random.SeedSequence,
 ) -> RankedProfiles:
     """:func:`expost.epsilon.ranked.rank_averages` of all rows, or of a sample: one pass."""
-    n = problem.rows
+    n = problem.count
     size = min(n, RANKED_ROWS, max(1, _ENTRIES // problem.columns))
     task = _Sample(losses=losses, seed=seed, rows=n, size=size)
-    found = [
-        part
-        for parts in folded(problem.stream, problem.engine, task, problem.progress)
-        for part in parts
-        if part is not None
-    ]
+    found = [part for part in problem.map(task) if part is not None]
     shifts, distance = (np.concatenate(column) for column in zip(*found, strict=True))
-    workers = problem.engine.workers
+    workers = problem.table.engine.workers
     profiles = rank_averages(
         Shifts.dense(shifts), distance, noise, resolutions, draws, workers=workers
     )

@@ -15,13 +15,12 @@ A fold that does not get there this way (a Huber hinge whose rows cross a knot) 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from expost.data.stream import StreamBlock
 from expost.epsilon.utility import (
     FIT,
     MOST_SCORED,
@@ -32,10 +31,10 @@ from expost.epsilon.utility import (
     utility_of,
 )
 from expost.errors import InvalidInput
-from expost.glm import Objective, RowBlock, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Loss
 from expost.mechanisms import OutputPerturbation
-from expost.neighbouring.streamed import StreamedProblem, folded
+from expost.rows import RowBlock, Rows
 from expost.types import FloatArray, IntArray
 
 __all__ = ["Folds", "streamed_utility"]
@@ -54,13 +53,13 @@ class Folds:
     count: int
     key: int
 
-    def of(self, block: StreamBlock) -> IntArray:
+    def of(self, block: RowBlock) -> IntArray:
         """(rows,) the folds of the rows of a block."""
         # The upper half of a product: even to count/2³².
         folds = ((_hash(block, self.key) >> np.uint64(32)) * np.uint64(self.count)) >> np.uint64(32)
         return folds.astype(np.int64)
 
-    def chance(self, block: StreamBlock) -> FloatArray:
+    def chance(self, block: RowBlock) -> FloatArray:
         """(rows,) another number in [0, 1) of each row, by which rows are drawn."""
         bits = (_hash(block, self.key ^ _OTHER) >> np.uint64(11)).astype(np.float64)
         return bits * np.float64(2.0**-53)
@@ -69,7 +68,7 @@ class Folds:
 _OTHER = 0x5851F42D4C957F2D
 
 
-def _hash(block: StreamBlock, key: int) -> NDArray[np.uint64]:
+def _hash(block: RowBlock, key: int) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64 (Steele, Lea and Flood 2014) of key + row·γ."""
     gamma = np.uint64(0x9E3779B97F4A7C15)
     start = np.arange(block.start, block.start + len(block), dtype=np.uint64)
@@ -102,7 +101,7 @@ class _FoldSums:
     theta: FloatArray
     folds: Folds
 
-    def __call__(self, block: StreamBlock) -> _Sums:
+    def __call__(self, block: RowBlock) -> _Sums:
         """Work them out."""
         slope, curvature = self.loss.derivatives(block.X @ self.theta, block.y)
         where, every = self.folds.of(block), range(self.folds.count)
@@ -126,7 +125,7 @@ class _KeptGradients:
     thetas: FloatArray
     folds: Folds
 
-    def __call__(self, block: StreamBlock) -> FloatArray:
+    def __call__(self, block: RowBlock) -> FloatArray:
         """Those of one block."""
         z = block.X @ self.thetas.T
         where = self.folds.of(block)
@@ -141,61 +140,44 @@ class _KeptGradients:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Without(Objective):
-    """J over the rows that are not in one fold."""
+class _KeptRows:
+    """The rows that are not in one fold, ``count`` of them."""
 
-    problem: StreamedProblem
+    rows: Rows
     folds: Folds
-    fold_number: int
-    kept: int
-    linear: FloatArray | None = None
+    number: int
+    count: int
 
-    @property
-    def loss(self) -> Loss:  # type: ignore[override]  # a field there, and that of the whole here
-        """The loss."""
-        return self.problem.loss
-
-    @property
-    def penalty(self) -> FloatArray:  # type: ignore[override]  # the same
-        """The penalty."""
-        return self.problem.penalty
-
-    @property
-    def rows(self) -> int:
-        """The rows that are kept."""
-        return self.kept
+    is_held: ClassVar[bool] = False
 
     @property
     def columns(self) -> int:
         """The number d of columns."""
-        return self.problem.columns
-
-    def fold(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
-        """``task`` of what is kept of every block; of a block that is left out whole, nothing."""
-        whole = self.problem
-        kept = _OnKept(task, self.folds, self.fold_number)
-        for results in folded(whole.stream, whole.engine, kept, whole.progress):
-            for found in results:
-                yield from found
-
-    def with_linear(self, linear: FloatArray) -> Self:
-        """The same rows under another linear term c."""
-        return replace(self, linear=linear)
+        return self.rows.columns
 
     @property
     def longest(self) -> float:
-        """No row is longer."""
-        return self.problem.longest
+        """The largest norm of all rows, which bounds those that are kept."""
+        return self.rows.longest
 
     @property
     def common_norm(self) -> float:
         """That of all rows."""
-        return self.problem.common_norm
+        return self.rows.common_norm
 
     @property
     def label_size(self) -> float:
-        """No ∣y∣ is larger."""
-        return self.problem.label_size
+        """The largest ∣y∣ of all rows, which bounds those that are kept."""
+        return self.rows.label_size
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for the kept rows of every block that has any."""
+        for results in self.rows.map(_OnKept(task, self.folds, self.number)):
+            yield from results
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for the first rows, kept or not: a search begins there."""
+        return self.rows.on_first(task, count)
 
 
 class _OnKept:
@@ -204,10 +186,10 @@ class _OnKept:
     def __init__(self, task: Callable[[RowBlock], Any], folds: Folds, number: int) -> None:
         self._task, self._folds, self._number = task, folds, number
 
-    def __call__(self, block: StreamBlock) -> list[Any]:
+    def __call__(self, block: RowBlock) -> list[Any]:
         """What it gives."""
         kept = self._folds.of(block) != self._number
-        return [self._task(RowBlock.of(block.X[kept], block.y[kept]))] if np.any(kept) else []
+        return [self._task(block.take(kept))] if np.any(kept) else []
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -223,13 +205,12 @@ class _Minimised:
         return int(self.held.rows.sum()) - self.held.rows
 
 
-def _minimised(problem: StreamedProblem, folds: Folds, start: FloatArray) -> _Minimised:
+def _minimised(problem: Objective, folds: Folds, start: FloatArray) -> _Minimised:
     """The minimisers without each fold, from that of all rows: ∥∇J_f∥ ≤ ``FIT``."""
     first = _FoldSums(loss=problem.loss, theta=start, folds=folds)
     sums: _Sums | None = None
-    for parts in folded(problem.stream, problem.engine, first, problem.progress):
-        for part in parts:
-            sums = part if sums is None else sums.merged(part)
+    for part in problem.map(first):
+        sums = part if sums is None else sums.merged(part)
     assert sums is not None
     _check(problem.loss, folds.count, sums)
     found = _Minimised(held=sums, thetas=np.tile(start, (folds.count, 1)))
@@ -250,14 +231,14 @@ def _minimised(problem: StreamedProblem, folds: Folds, start: FloatArray) -> _Mi
         before = size
         task = _KeptGradients(loss=problem.loss, thetas=thetas, folds=folds)
         total = np.zeros_like(thetas)
-        for gradients in folded(problem.stream, problem.engine, task, problem.progress):
-            for one in gradients:
-                total += one
+        for gradients in problem.map(task):
+            total += gradients
         gradient = total / kept + penalty * thetas
     for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= FIT)).tolist():
-        alone = _Without(
-            problem=problem, folds=folds, fold_number=number, kept=int(found.kept[number])
+        rows = _KeptRows(
+            rows=problem.rows, folds=folds, number=number, count=int(found.kept[number])
         )
+        alone = replace(problem, rows=rows)
         thetas[number] = minimise(alone, tolerance=FIT, start=thetas[number]).theta
     return replace(found, thetas=thetas)
 
@@ -285,7 +266,7 @@ class _Drawn:
     folds: Folds
     below: FloatArray
 
-    def __call__(self, block: StreamBlock) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    def __call__(self, block: RowBlock) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
         """Those of one block."""
         where, chance = self.folds.of(block), self.folds.chance(block)
         some = np.flatnonzero(chance < self.below[where, (block.y > 0).astype(np.int64)])
@@ -293,7 +274,7 @@ class _Drawn:
 
 
 def _scored_rows(
-    problem: StreamedProblem, folds: Folds, held: _Sums
+    problem: Objective, folds: Folds, held: _Sums
 ) -> list[tuple[FloatArray, FloatArray]]:
     """(X, y) of each fold: at most about 20,000 rows, of either class the same share."""
     most = min(MOST_SCORED, max(1, _ENTRIES // (problem.columns * folds.count)))
@@ -304,11 +285,7 @@ def _scored_rows(
     # So many more that as good as never too few are found.
     below = (wanted + 8 * np.sqrt(wanted) + 40) / np.maximum(classes, 1)
     task = _Drawn(folds=folds, below=below)
-    found = [
-        part
-        for parts in folded(problem.stream, problem.engine, task, problem.progress)
-        for part in parts
-    ]
+    found = list(problem.map(task))
     where, chance, X, y = (np.concatenate(column) for column in zip(*found, strict=True))
     scored = []
     for fold in range(folds.count):
@@ -323,7 +300,7 @@ def _scored_rows(
 
 
 def streamed_utility(
-    problem: StreamedProblem,
+    problem: Objective,
     mechanism: OutputPerturbation,
     start: FloatArray,
     epsilons: FloatArray,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from expost.errors import InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Loss
 from expost.mechanisms import Mechanism, OutputPerturbation
 from expost.mechanisms.sampling import ObjectiveSampler
@@ -111,7 +111,7 @@ class HeldOut:
 
 
 def held_out_utility(
-    problem: Problem,
+    problem: Objective,
     mechanism: Mechanism,
     epsilons: FloatArray,
     *,
@@ -147,23 +147,25 @@ def utility_of(
     return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
 
 
-def _held_out(problem: Problem, mechanism: Mechanism, part: IntArray, noise: FloatArray) -> HeldOut:
-    kept = np.setdiff1d(np.arange(problem.rows), part)
-    fold = replace(problem, X=problem.X[kept], y=problem.y[kept])
+def _held_out(
+    problem: Objective, mechanism: Mechanism, part: IntArray, noise: FloatArray
+) -> HeldOut:
+    kept = np.setdiff1d(np.arange(problem.count), part)
+    fold = replace(problem, rows=problem.held.take(kept))
     exact = minimise(fold, tolerance=FIT).theta
     test = _thinned(part, problem)
-    positive = int(np.count_nonzero(fold.y > 0))
+    positive = int(np.count_nonzero(fold.held.y > 0))
     return HeldOut(
         exact=exact,
-        X=problem.X[test],
-        y=problem.y[test],
-        known=knows_nothing(problem.loss, fold.rows, positive, float(np.sum(fold.y))),
-        models=_models(fold, replace(mechanism, rows=fold.rows), exact, noise),
+        X=problem.held.X[test],
+        y=problem.held.y[test],
+        known=knows_nothing(problem.loss, fold.count, positive, float(np.sum(fold.held.y))),
+        models=_models(fold, replace(mechanism, rows=fold.count), exact, noise),
     )
 
 
 def _models(
-    fold: Problem, mechanism: Mechanism, exact: FloatArray, noise: FloatArray
+    fold: Objective, mechanism: Mechanism, exact: FloatArray, noise: FloatArray
 ) -> Callable[[float], FloatArray]:
     """A function of ε: the releases (m, d) of the fold's rows with these draws of unit noise."""
     if isinstance(mechanism, OutputPerturbation):
@@ -172,14 +174,16 @@ def _models(
     return lambda epsilon: sampler.perturbed(epsilon, noise)
 
 
-def _parts(problem: Problem, folds: int, rng: np.random.Generator) -> list[IntArray]:
+def _parts(problem: Objective, folds: int, rng: np.random.Generator) -> list[IntArray]:
     """Disjoint folds that cover the rows, each with its share of either class."""
-    order = rng.permutation(problem.rows)
+    order = rng.permutation(problem.count)
     rarest = None
     if problem.loss.is_classification:
-        order = order[np.argsort(problem.y[order], kind="stable")]
-        rarest = int(min(np.count_nonzero(problem.y > 0), np.count_nonzero(problem.y < 0)))
-    check_folds(folds, problem.rows, rarest)
+        order = order[np.argsort(problem.held.y[order], kind="stable")]
+        rarest = int(
+            min(np.count_nonzero(problem.held.y > 0), np.count_nonzero(problem.held.y < 0))
+        )
+    check_folds(folds, problem.count, rarest)
     return [order[start::folds] for start in range(folds)]
 
 
@@ -197,10 +201,12 @@ def check_folds(folds: int, rows: int, rarest: int | None) -> None:
         )
 
 
-def _thinned(part: IntArray, problem: Problem) -> IntArray:
+def _thinned(part: IntArray, problem: Objective) -> IntArray:
     """At most about 20,000 rows of a fold; of either class the same share, but one at least."""
     step = -(-len(part) // MOST_SCORED)
-    positive = problem.y[part] > 0 if problem.loss.is_classification else np.ones(len(part), bool)
+    positive = (
+        problem.held.y[part] > 0 if problem.loss.is_classification else np.ones(len(part), bool)
+    )
     return np.concatenate([part[positive][::step], part[~positive][::step]])
 
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_norms
 from expost.errors import ConvergenceError, InvalidInput, WrongRows
-from expost.glm import Problem, minimise
-from expost.losses import Logistic
+from expost.glm import Objective, minimise
+from expost.losses import Logistic, ScalarDerivatives
 from expost.noise import NormLaplace
 from expost.types import FloatArray
 
@@ -63,7 +63,7 @@ class PerturbedFit:
     ``tolerance``  the largest entry of ∇J + b that the solver left; inf where that is not known.
     """
 
-    problem: Problem
+    problem: Objective
     theta: FloatArray
     law: NormLaplace
     tolerance: float
@@ -76,7 +76,7 @@ class PerturbedFit:
         """(n,) the losses of the minimiser for another b, or None where there is none to find."""
         if not self.has_minimiser(noise[-1:])[0]:
             return None
-        tilted = replace(self.problem, linear=noise / self.problem.rows)
+        tilted = replace(self.problem, linear=noise / self.problem.count)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 theta = minimise(tilted, tolerance=_GRADIENT).theta
@@ -93,9 +93,9 @@ class PerturbedFit:
         """
         if self.problem.penalty[-1] > 0:
             return np.ones(len(along), dtype=bool)
-        constant = float(self.problem.X[0, -1])
-        positive = constant * int(np.count_nonzero(self.problem.y > 0))
-        negative = constant * self.problem.rows - positive
+        constant = float(self.problem.held.X[0, -1])
+        positive = constant * int(np.count_nonzero(self.problem.held.y > 0))
+        negative = constant * self.problem.count - positive
         return np.asarray((along < positive) & (along > -negative))
 
     def runaway_share(self) -> float:
@@ -191,7 +191,7 @@ class _Tangent:
     ``alone``     (n,) h, and ``alone_error`` the log of the factor that rounding may have cost it.
     """
 
-    problem: Problem
+    problem: Objective
     law: NormLaplace
     norms: FloatArray
     gradient: FloatArray
@@ -208,17 +208,21 @@ class _Tangent:
     inverse_error: float
 
     @classmethod
-    def at(cls, problem: Problem, theta: FloatArray, law: NormLaplace) -> "_Tangent":
+    def at(cls, problem: Objective, theta: FloatArray, law: NormLaplace) -> "_Tangent":
         """Two passes over the rows, and one for each row that holds a direction by itself."""
-        n, d = problem.X.shape
+        n, d = problem.held.X.shape
         gradient, value = CompensatedSum((d,)), CompensatedSum()
         norms, slope, slope_error, curvature, leverage = np.empty((5, n))
-        for block in problem.blocks():
-            X, y = problem.X[block], problem.y[block]
+        for block in problem.held.blocks():
+            X, y = problem.held.X[block], problem.held.y[block]
             z = X @ theta
             f1, f2 = problem.loss.derivatives(z, y)
             norms[block], slope[block], curvature[block] = row_norms(X), f1, f2
-            slope_error[block] = problem.slope_error(theta, f1, f2, problem.norms[block])
+            slope_error[block] = problem.constants.slope_error(
+                theta,
+                ScalarDerivatives(slope=f1, curvature=f2, is_classification=True),
+                problem.held.norms[block],
+            )
             value.add(np.sum(problem.loss.value(z, y)))
             gradient.add(f1 @ X)
         penalty = n * problem.penalty
@@ -231,11 +235,11 @@ class _Tangent:
                 " where the noise leaves no minimiser (an unpenalised intercept and few rows of one"
                 " class); no loss can be computed."
             )
-        for block in problem.blocks():
-            leverage[block] = inverse.leverage(problem.X[block])
+        for block in problem.held.blocks():
+            leverage[block] = inverse.leverage(problem.held.X[block])
         alone, alone_error = _held_without(problem, curvature, leverage, inverse.error)
         # Rows come to us clipped and scaled: a few roundings each.
-        rounding = problem.norms @ (slope_error + gamma(n + 4) + 16 * ROUNDOFF)
+        rounding = problem.held.norms @ (slope_error + gamma(n + 4) + 16 * ROUNDOFF)
         size = np.linalg.norm(total) + np.linalg.norm(penalty * theta)
         return cls(
             problem=problem,
@@ -258,7 +262,7 @@ class _Tangent:
     def residual(self, tolerance: float) -> tuple[float, float]:
         """(∥r∥, ∥r∥ in the norm of H⁻¹) at most, whichever of its tests stopped the solver."""
         # The solver measures decreases against max(1, ∣objective∣) of the averaged form.
-        left = math.sqrt(4 * _LEFT * max(abs(self.value), self.problem.rows))
+        left = math.sqrt(4 * _LEFT * max(abs(self.value), self.problem.count))
         far = math.sqrt(self.problem.columns) * tolerance + math.sqrt(self.trace) * left
         # rᵀH⁻¹r for an r whose entries, or whose norm, are bounded.
         entries, norm = float(np.sum(np.abs(self.inverse))), float(np.trace(self.inverse))
@@ -295,7 +299,7 @@ class _Tangent:
     @property
     def noise_loss(self) -> FloatArray:
         """(n,) β(∥g − ∇ℓ∥ − ∥g∥)."""
-        inner = self.slope * (self.problem.X @ self.gradient)
+        inner = self.slope * (self.problem.held.X @ self.gradient)
         return self.law.loss_from(self.norm, inner, self.distance)
 
     def volumes(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -307,24 +311,24 @@ class _Tangent:
         with np.errstate(over="ignore", invalid="ignore"):
             low = np.minimum(self.alone, 1e300) * np.exp(-change)
             high = np.where(self.alone > 0, self.alone, 5e-324) * np.exp(change)
-        penalty = self.problem.rows * self.problem.penalty
+        penalty = self.problem.count * self.problem.penalty
         if np.all(penalty > 0):
-            cap = Logistic.curvature_bound * (self.problem.X**2 @ (1 / penalty)) * (1 + 1e-12)
+            cap = Logistic.curvature_bound * (self.problem.held.X**2 @ (1 / penalty)) * (1 + 1e-12)
             low, high = np.minimum(low, cap), np.minimum(high, cap)
         return np.log1p(low), np.log1p(high)
 
 
-def _hessian(problem: Problem, curvature: FloatArray) -> FloatArray:
+def _hessian(problem: Objective, curvature: FloatArray) -> FloatArray:
     """∇²J of the sum, from the rows' f″."""
-    hessian = np.diag(problem.rows * problem.penalty)
-    for block in problem.blocks():
-        X = problem.X[block]
+    hessian = np.diag(problem.count * problem.penalty)
+    for block in problem.held.blocks():
+        X = problem.held.X[block]
         hessian += (X * curvature[block][:, None]).T @ X
     return hessian
 
 
 def _held_without(
-    problem: Problem, curvature: FloatArray, leverage: FloatArray, error: float
+    problem: Objective, curvature: FloatArray, leverage: FloatArray, error: float
 ) -> tuple[FloatArray, FloatArray]:
     """h = f″xᵀH₋ᵢ⁻¹x of every row, and the log of the factor that rounding may have cost it.
 
@@ -341,6 +345,6 @@ def _held_without(
         others[row] = 0.0
         without = _Inverse.of(_hessian(problem, others))
         if without is not None:
-            alone[row] = curvature[row] * without.leverage(problem.X[row : row + 1])[0]
+            alone[row] = curvature[row] * without.leverage(problem.held.X[row : row + 1])[0]
             lost[row] = 2 * without.error
     return alone, lost

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.labels import signs
 from expost.losses import Logistic, Loss, Squared
 from expost.types import FloatArray
@@ -33,7 +33,7 @@ class ForeignModel:
     """A fitted model's θ and the objective on these rows that it minimises."""
 
     theta: FloatArray
-    problem: Problem
+    problem: Objective
 
 
 def read_foreign(model: Any, X: Any, y: Any) -> ForeignModel | None:
@@ -100,7 +100,7 @@ def _model(
         theta = np.append(theta, float(np.ravel(model.intercept_)[0]))
         penalty = np.append(penalty, 0.0)
     return ForeignModel(
-        theta=theta, problem=Problem(X=features, y=target, loss=loss, penalty=penalty)
+        theta=theta, problem=Objective.of(X=features, y=target, loss=loss, penalty=penalty)
     )
 
 

@@ -38,7 +38,7 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.foreign.fit import PerturbedFit
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.groups.columns import nats
 from expost.labels import signs
 from expost.losses import Logistic
@@ -136,7 +136,7 @@ class PrivateForeign:
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return self.fits[0].problem.rows
+        return self.fits[0].problem.count
 
     def check_rows(self) -> None:
         """Refuse rows that cannot have made θ."""
@@ -260,7 +260,7 @@ def _fits(
     stopped = np.ravel(model.n_iter_) < model.max_iter
     return tuple(
         PerturbedFit(
-            problem=Problem(X=rows, y=y, loss=Logistic(), penalty=how.penalty(columns) / n),
+            problem=Objective.of(X=rows, y=y, loss=Logistic(), penalty=how.penalty(columns) / n),
             theta=theta,
             law=NormLaplace(rate=how.rate, dimension=columns),
             tolerance=n * model.tol / how.stretch if met else math.inf,

@@ -163,7 +163,7 @@ class Checkup:
 
 
 def checkup() -> Checkup:
-    """Look at everything; nothing that is found raises."""
+    """RowSummary at everything; nothing that is found raises."""
     return Checkup(findings=(*_installed(), *_machine()))
 
 

@@ -203,13 +203,15 @@ def _accuracy(found: _Found) -> Accuracy:
     release, near = found.release, found.result.neighbours
     problem = release.problem(found.rows.encoded.X, found.rows.labels)
     exact = minimise(problem).theta if near is None else near.base
-    released, noiseless = (problem.X @ theta for theta in (release.theta, exact))
+    released, noiseless = (problem.held.X @ theta for theta in (release.theta, exact))
     if release.classes is None:
-        spread = float(np.var(problem.y)) or 1.0
-        scores = [1 - float(np.mean((z - problem.y) ** 2)) / spread for z in (released, noiseless)]
+        spread = float(np.var(problem.held.y)) or 1.0
+        scores = [
+            1 - float(np.mean((z - problem.held.y) ** 2)) / spread for z in (released, noiseless)
+        ]
         return Accuracy(measure="R²", released=scores[0], base_rate=0.0, noiseless=scores[1])
-    share = float(np.mean(problem.y > 0))
-    hits = [float(np.mean((z > 0) == (problem.y > 0))) for z in (released, noiseless)]
+    share = float(np.mean(problem.held.y > 0))
+    hits = [float(np.mean((z > 0) == (problem.held.y > 0))) for z in (released, noiseless)]
     return Accuracy(released=hits[0], base_rate=max(share, 1 - share), noiseless=hits[1])
 
 

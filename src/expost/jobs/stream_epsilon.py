@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from expost.data import Encoding, Table, UnitBall
-from expost.data.stream import RowStream
 from expost.engine import Engine, engine_of
 from expost.engine.progress import Progress
 from expost.epsilon.choice import EpsilonChoice
@@ -37,6 +36,7 @@ from expost.jobs.table import table_notices
 from expost.preparing import Facts, facts_of, prepared_stream
 from expost.report import Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
+from expost.rows import RowStream, TableRows
 from expost.types import Audience
 
 __all__ = ["run"]
@@ -82,10 +82,10 @@ class _Work:
         with writing(job.out, _CONTINUE):
             store = self._store()
         estimator = _estimator(job, self.encoding)
-        stream = self._stream(estimator)
-        facts = self._facts(stream)
+        rows = self._rows(estimator)
+        facts = self._facts(rows)
         progress.phase("following every row over epsilon, and models on held-out rows")
-        prepared = prepared_stream(estimator, stream, self.engine, facts, progress)
+        prepared = prepared_stream(estimator, rows, facts)
         with writing(job.out, _CONTINUE):
             choice, parts = choose_epsilon_streamed(prepared, question, self._seeds(), store)
         progress.phase("collecting the report")
@@ -115,17 +115,18 @@ class _Work:
             workspace.take_back(_TABLE, "epsilon")
         return self.run.store("epsilon")
 
-    def _stream(self, estimator: Estimator) -> RowStream:
+    def _rows(self, estimator: Estimator) -> TableRows:
         ball = UnitBall(
             data_norm=self.encoding.data_norm,
             fit_intercept=estimator.fit_intercept,
             intercept_scaling=estimator.intercept_scaling,
         )
-        return RowStream.of(self.table, self.encoding, ball, label_bound=self.job.label_bound)
+        stream = RowStream.of(self.table, self.encoding, ball, label_bound=self.job.label_bound)
+        return TableRows(stream=stream, engine=self.engine, progress=self.progress)
 
-    def _facts(self, stream: RowStream) -> Facts:
+    def _facts(self, rows: TableRows) -> Facts:
         """What one pass says of the rows, which must be those that the run was begun with."""
-        facts = facts_of(stream, self.engine, self.progress)
+        facts = facts_of(rows)
         kept, found = self.run.kept("rows", str), facts.content.hex()
         if kept is None:
             self.run.keep("rows", found)

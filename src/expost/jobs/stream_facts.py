@@ -5,26 +5,21 @@ from dataclasses import asdict
 from typing import Any
 
 from expost.data import Table
-from expost.data.stream import RowStream
-from expost.engine import Engine
-from expost.engine.progress import Progress
 from expost.errors import InvalidInput
 from expost.jobs.runs import Run
 from expost.ledger import Ledger
-from expost.neighbouring.streamed import Look
 from expost.preparing import Facts, facts_of
+from expost.rows import RowSummary, TableRows
 
 __all__ = ["known_facts", "salted"]
 
 
-def known_facts(
-    run: Run, table: Table, stream: RowStream, engine: Engine, progress: Progress
-) -> Facts:
+def known_facts(run: Run, table: Table, rows: TableRows) -> Facts:
     """What is known of the rows; files cannot have changed unnoticed, other rows can."""
     kept = run.kept("facts", _facts_from)
     if kept is not None and table.origin.relation.files:
         return kept
-    facts = facts_of(stream, engine, progress)
+    facts = facts_of(rows)
     if kept is None:
         run.keep("facts", _facts_to(facts))
     elif kept != facts:
@@ -45,7 +40,7 @@ def _facts_to(facts: Facts) -> dict[str, Any]:
 
 
 def _facts_from(kept: Any) -> Facts:
-    content, look = bytes.fromhex(kept["content"]), Look(**kept["look"])
+    content, look = bytes.fromhex(kept["content"]), RowSummary(**kept["look"])
     facts = Facts(**{**kept, "content": content, "look": look})
     counts = (facts.rows, facts.positive, facts.past, facts.clipped, *facts.unknown.values())
     sizes = (facts.largest_label, look.longest, look.label_size, look.common_norm)

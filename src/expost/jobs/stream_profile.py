@@ -9,18 +9,18 @@ profile  the same with ranks, in a folder that appears whole beside the page.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from expost.data import Encoding, Table, UnitBall
-from expost.data.stream import RowStream
 from expost.engine import Engine, engine_of
 from expost.engine.progress import Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
+from expost.glm import Objective
 from expost.jobs.ledger import model_notices
 from expost.jobs.model_file import MODEL, copy_model, drawn_in, store_drawn, store_model
 from expost.jobs.output import writing
@@ -36,9 +36,8 @@ from expost.jobs.profile_asked import (
 from expost.jobs.runs import Run
 from expost.jobs.stream_facts import known_facts, salted
 from expost.jobs.table import table_notices
-from expost.losses import Squared
+from expost.losses import Softmax, Squared
 from expost.mechanisms.output import TOLERANCE
-from expost.neighbouring.streamed import StreamedProblem
 from expost.preparing import Facts, prepared_stream
 from expost.profiles.streamed import Tops, digest, ranked_parts, row_parts, tops_of
 from expost.profiles.streamed_losses import block_losses
@@ -47,7 +46,7 @@ from expost.profiles.target import find_target
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
 from expost.report.rows import MOST_ROWS
-from expost.softmax import Softmax
+from expost.rows import RowStream, TableRows
 from expost.types import Audience
 
 __all__ = ["run"]
@@ -98,7 +97,7 @@ class _Model:
     """The model, its rows, and what is told of both."""
 
     release: Release
-    problem: StreamedProblem
+    problem: Objective
     facts: Facts
     notices: tuple[str, ...]
     noted: int
@@ -141,11 +140,9 @@ class _Work:
 
     # -- the rows ------------------------------------------------------------------------------
 
-    def _stream(self, ball: UnitBall, label_bound: float | None) -> RowStream:
-        return RowStream.of(self.table, self.encoding, ball, label_bound=label_bound)
-
-    def _facts(self, stream: RowStream) -> Facts:
-        return known_facts(self.run, self.table, stream, self.engine, self.progress)
+    def _rows(self, ball: UnitBall, label_bound: float | None) -> TableRows:
+        stream = RowStream.of(self.table, self.encoding, ball, label_bound=label_bound)
+        return TableRows(stream=stream, engine=self.engine, progress=self.progress)
 
     # -- the model -----------------------------------------------------------------------------
 
@@ -181,19 +178,16 @@ class _Work:
             ledger=lister.ledgers[0],
         )
 
-    def _problem(self, release: Release) -> tuple[StreamedProblem, Facts]:
+    def _problem(self, release: Release) -> tuple[Objective, Facts]:
         """The rows as the objective of a model that exists sees them."""
         how = release.mechanism
         bound = how.loss.label_bound if isinstance(how.loss, Squared) else None
-        stream = self._stream(release.ball, bound)
-        facts = self._facts(stream)
-        problem = StreamedProblem(
-            stream=stream,
-            engine=self.engine,
+        rows = self._rows(release.ball, bound)
+        facts = known_facts(self.run, self.table, rows)
+        problem = Objective(
+            rows=replace(rows, summary=facts.look),
             loss=how.loss,
-            penalty=np.full(stream.columns, how.total_regularization),
-            progress=self.progress,
-            seen=facts.look,
+            penalty=np.full(rows.columns, how.total_regularization),
         )
         return problem, facts
 
@@ -206,15 +200,14 @@ class _Work:
             fit_intercept=estimator.fit_intercept,
             intercept_scaling=estimator.intercept_scaling,
         )
-        stream = self._stream(ball, job.label_bound)
-        facts = self._facts(stream)
+        rows = self._rows(ball, job.label_bound)
+        facts = known_facts(self.run, self.table, rows)
         self.progress.phase("fitting the model")
-        prepared = prepared_stream(estimator, stream, self.engine, facts, self.progress)
+        prepared = prepared_stream(estimator, rows, facts)
         release = completed(estimator.release(prepared), self.encoding)
         reading = table_notices(self.table, self.encoding, facts.unknown)
         fitting, lister = self.notes(), lister_of(job, release, salted(facts), self.run)
         store_model(self.run, release, lister, reading=reading, fitting=fitting)
-        assert isinstance(prepared.objective, StreamedProblem)
         return _Model(
             release=Release.load(job.out / MODEL),
             problem=prepared.objective,
@@ -238,7 +231,7 @@ class _Work:
                 else losses.expansion.base.theta
             )
             finished = row_parts(
-                model.problem.stream,
+                model.problem.table.stream,
                 losses,
                 (model.release.theta, base),
                 store,

@@ -6,18 +6,18 @@ part is there.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from expost.data import Encoding, Table
-from expost.data.stream import RowStream
 from expost.engine import Engine, engine_of
 from expost.engine.progress import Progress
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
+from expost.glm import Objective
 from expost.jobs.ledger import model_notices
 from expost.jobs.output import writing
 from expost.jobs.publish_asked import (
@@ -34,7 +34,6 @@ from expost.jobs.runs import Run
 from expost.jobs.stream_facts import known_facts, salted
 from expost.jobs.table import table_notices
 from expost.losses import Squared
-from expost.neighbouring.streamed import StreamedProblem
 from expost.preparing import Facts
 from expost.profiles.streamed_losses import BlockLosses, block_losses
 from expost.profiles.target import find_target
@@ -42,6 +41,7 @@ from expost.publishing.compare import ComparisonFigures
 from expost.publishing.publish import Asked
 from expost.publishing.report import PublishedReport
 from expost.publishing.streamed import compared_parts, figures_of, streamed_report
+from expost.rows import RowStream, TableRows
 from expost.types import Audience
 
 __all__ = ["run"]
@@ -100,22 +100,24 @@ class _Work:
     run: Run
     progress: Progress
 
+    @property
+    def rows(self) -> TableRows:
+        """The rows of the table."""
+        return TableRows(stream=self.stream, engine=self.engine, progress=self.progress)
+
     @cached_property
     def facts(self) -> Facts:
         """One look at all rows."""
-        return known_facts(self.run, self.table, self.stream, self.engine, self.progress)
+        return known_facts(self.run, self.table, self.rows)
 
     @cached_property
-    def problem(self) -> StreamedProblem:
+    def problem(self) -> Objective:
         """The rows as the model's objective sees them."""
         how = self.asked.release.mechanism
-        return StreamedProblem(
-            stream=self.stream,
-            engine=self.engine,
+        return Objective(
+            rows=replace(self.rows, summary=self.facts.look),
             loss=how.loss,
             penalty=np.full(self.stream.columns, how.total_regularization),
-            progress=self.progress,
-            seen=self.facts.look,
         )
 
     @cached_property

@@ -59,15 +59,14 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
-from expost.glm import Minimiser, Objective, minimise
-from expost.losses import Logistic, Loss, Squared
+from expost.glm import Minimiser, Objective
+from expost.losses import Logistic, Loss, Softmax, Squared
 from expost.mechanisms.coupled import logistic_passed, logistic_rate, logistic_scale
 from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
-from expost.softmax import Softmax, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
@@ -281,18 +280,16 @@ class ObjectivePerturbation:
             first, second = (first, above) if added else (above, second)
         return min(rank * (first + second), 1.0)
 
-    def release(
-        self, problem: Objective | SoftmaxProblem, rng: np.random.Generator | None = None
-    ) -> FloatArray:
+    def release(self, problem: Objective, rng: np.random.Generator | None = None) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
-            return _minimised(problem, self.tolerance).theta
+            return problem.minimiser(self.tolerance).theta
         noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
         return self.grid.snap(self.minimiser(problem, noise).theta)
 
-    def minimiser(self, problem: Objective | SoftmaxProblem, noise: FloatArray) -> Minimiser:
+    def minimiser(self, problem: Objective, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
-        return _minimised(problem.with_linear(noise / self.rows), self.tolerance)
+        return problem.with_linear(noise / self.rows).minimiser(self.tolerance)
 
     @cached_property
     def tolerance(self) -> float:
@@ -320,9 +317,3 @@ class ObjectivePerturbation:
         Half a cell of the grid, and the distance that ∥∇J∥ ≤ ``tolerance`` leaves open.
         """
         return self.half_cell + self.tolerance / self.total_regularization
-
-
-def _minimised(problem: Objective | SoftmaxProblem, tolerance: float) -> Minimiser:
-    if isinstance(problem, SoftmaxProblem):
-        return minimise_softmax(problem, tolerance=tolerance)
-    return minimise(problem, tolerance=tolerance)

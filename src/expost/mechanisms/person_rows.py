@@ -25,6 +25,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, gamma, row_norms
+from expost.losses import ScalarDerivatives
 from expost.mechanisms.tangent import Tangent, uncertain_rows
 from expost.neighbouring.removed import chunks, terms
 from expost.types import FloatArray, IntArray
@@ -57,9 +58,11 @@ class PersonRows:
     def of(cls, tangent: Tangent) -> "PersonRows":
         """One pass over the rows."""
         problem, theta, how = tangent.problem, tangent.theta, tangent.mechanism
-        z = problem.X @ theta
-        slope, curvature = problem.loss.derivatives(z, problem.y)
-        rounding = problem.slope_error(theta, slope, curvature, problem.norms)
+        z = problem.held.X @ theta
+        found = problem.loss.at(z, problem.held.y)
+        assert isinstance(found, ScalarDerivatives)
+        slope, curvature = found.slope, found.curvature
+        rounding = problem.constants.slope_error(theta, found, problem.held.norms)
         bound, reach = problem.loss.curvature_bound, how.reach_of_cell
         values = scipy.linalg.eigvalsh(tangent.hessian)
         condition = float(values[-1]) / max(float(values[0]), 1e-12 * how.penalty_sum)
@@ -68,10 +71,14 @@ class PersonRows:
             tangent=tangent,
             slope=slope,
             curvature=curvature,
-            moved=problem.norms * (bound * problem.norms * reach + rounding),
-            curved=bound * problem.norms**2 / how.penalty_sum,
+            moved=problem.held.norms * (bound * problem.held.norms * reach + rounding),
+            curved=bound * problem.held.norms**2 / how.penalty_sum,
             uncertain=uncertain_rows(
-                problem.loss, z, problem.y, problem.norms, reach + problem.margin_error(theta)
+                problem.loss,
+                z,
+                problem.held.y,
+                problem.held.norms,
+                reach + problem.constants.margin_error(theta),
             ),
             shaken=2 * math.sqrt(d * condition) * gamma(d + 8),
         )
@@ -90,7 +97,7 @@ class PersonRows:
             weights += [np.where(self.uncertain, f, self.curvature) for f in (0.0, bound)]
         shift, grams = self._summed(rows, weights)
         distance, norm = row_norms(shift), float(np.linalg.norm(tangent.gradient))
-        size = np.abs(self.slope[rows]) * tangent.problem.norms[rows]
+        size = np.abs(self.slope[rows]) * tangent.problem.held.norms[rows]
         moved = 1.01 * np.sum(self.moved[rows] + gamma(terms(rows, d)) * size, axis=1)
         law = tangent.mechanism.law
         loss = law.loss_from(norm, shift @ tangent.gradient, distance)
@@ -109,7 +116,7 @@ class PersonRows:
         shift = np.zeros((len(rows), d))
         grams: list[Any] = [0.0 for _ in weights]
         for part in [rows] if few else chunks(rows, d):
-            X = problem.X[part]
+            X = problem.held.X[part]
             shift += np.einsum("pk,pkd->pd", self.slope[part], X)
             flat = np.asarray(X.reshape(-1, d).T)
             turned = scipy.linalg.solve_triangular(self.tangent.factor, flat, lower=True)
@@ -126,9 +133,11 @@ class PersonRows:
         curved = self.curved[rows]
         most = np.sum(np.log1p(curved), axis=1)
         most = np.minimum(most, d * np.log1p(np.sum(curved, axis=1) / d))
-        longest = tangent.problem.norms[rows].max(axis=1)
+        longest = tangent.problem.held.norms[rows].max(axis=1)
         # f″ at the exact minimiser, at a predictor that is rounded, and its own rounding.
-        reach = tangent.mechanism.reach_of_cell + tangent.problem.margin_error(tangent.theta)
+        reach = tangent.mechanism.reach_of_cell + tangent.problem.constants.margin_error(
+            tangent.theta
+        )
         own = (tangent.problem.loss.third_ratio or 0.0) * reach * longest + 32 * ROUNDOFF
         rounding = self.shaken + gamma(terms(rows, d) + d)
         return log_volume(grams, rounding=rounding, spread=tangent.spread + own, most=most)

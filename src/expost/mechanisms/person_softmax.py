@@ -13,10 +13,10 @@ import numpy as np
 import scipy.linalg
 
 from expost._numerics import gamma, row_norms
+from expost.losses import SoftmaxDerivatives
 from expost.mechanisms.person_rows import log_volume
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.neighbouring.removed import chunks, terms
-from expost.softmax import Residuals
 from expost.types import FloatArray, IntArray
 
 __all__ = ["SoftmaxPersonRows"]
@@ -52,23 +52,23 @@ class SoftmaxPersonRows:
     def width(self, size: int) -> int:
         """Entries for each person of ``size`` rows: of her vectors, or of a matrix."""
         problem = self.tangent.problem
-        return min(size, problem.columns) * problem.loss.classes * problem.dimension
+        return min(size, problem.columns) * problem.loss.outputs * problem.dimension
 
     def losses(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(loss, its error, ∥G∥) of the persons with these rows (p, k)."""
         tangent, problem, how = self.tangent, self.tangent.problem, self.tangent.mechanism
-        K, dimension, entries = problem.loss.classes, problem.dimension, self.width(1)
+        K, dimension, entries = problem.loss.outputs, problem.dimension, self.width(1)
         few = rows.shape[1] <= problem.columns
         shift, moved, gram = np.zeros((len(rows), dimension)), np.zeros(len(rows)), _NOTHING
         rounding = gamma(terms(rows, entries))
         for part in [rows] if few else chunks(rows, entries):
-            X, norms = problem.X[part], problem.norms[part]
+            X, norms = problem.held.X[part], problem.held.norms[part]
             flat = X.reshape(-1, problem.columns)
             z = flat @ problem.matrix(tangent.theta).T
-            found = Residuals.of(z, problem.codes[part].reshape(-1))
-            u = found.u.reshape(*part.shape, K)
+            found = SoftmaxDerivatives.of(z, problem.held.y[part].reshape(-1).astype(np.int64))
+            u = found.slope.reshape(*part.shape, K)
             shift += np.einsum("pck,pcj->pkj", u, X).reshape(len(rows), dimension)
-            error = problem.slope_error(tangent.theta, found, norms.reshape(-1))
+            error = problem.constants.slope_error(tangent.theta, found, norms.reshape(-1))
             error = (error + rounding * found.length).reshape(part.shape)
             moved += np.sum(norms * (0.5 * norms * how.reach_of_cell + error), axis=1)
             vectors = np.einsum("mac,mj->mcaj", _roots(found), flat).reshape(-1, dimension)
@@ -85,9 +85,9 @@ class SoftmaxPersonRows:
     def _volume(self, rows: IntArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
         """log det(I + H₋⁻¹W) ≤ Σ (K − 1)·log(1 + ∥x∥²/(Kλ)); W has rank (K − 1)d at most."""
         problem, penalty = self.tangent.problem, self.tangent.mechanism.penalty_sum
-        rank = problem.loss.classes - 1
-        norms = problem.norms[rows]
-        curved = norms**2 / (problem.loss.classes * penalty)
+        rank = problem.loss.outputs - 1
+        norms = problem.held.norms[rows]
+        curved = norms**2 / (problem.loss.outputs * penalty)
         most = rank * np.sum(np.log1p(curved), axis=1)
         directions = rank * problem.columns
         most = np.minimum(most, directions * np.log1p(rank * np.sum(curved, axis=1) / directions))
@@ -99,7 +99,7 @@ class SoftmaxPersonRows:
 _NOTHING: Any = 0.0
 
 
-def _roots(found: Residuals) -> FloatArray:
+def _roots(found: SoftmaxDerivatives) -> FloatArray:
     """(m, K, K) R = √P·Π."""
     root = np.sqrt(found.p)
     projection = -root[:, :, None] * root[:, None, :]

@@ -37,7 +37,6 @@ from expost import _checks
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.glm import RowBlock
 from expost.losses import HuberHinge, Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -45,6 +44,7 @@ from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, goe_largest_eigenvalue_quantile
 from expost.risk import GaussianNoise
 from expost.rounding import lower_text, upper_text
+from expost.rows import RowBlock
 from expost.types import FloatArray
 
 __all__ = [
@@ -276,7 +276,7 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     d = tangent.constants.columns
     # Summed anew: taking the others off H would round more than a sum may.
     hessian = CompensatedSum((d, d))
-    for part in objective.fold(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
+    for part in objective.map(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
         hessian.add(part)
     return hessian.value + tangent.mechanism.penalty_sum * np.eye(d)
 

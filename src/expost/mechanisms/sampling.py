@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from expost.glm import Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.tangent import Tangent
@@ -31,7 +31,7 @@ _MODELS = 64
 _SEED = 0
 
 
-def perturbed_minimisers(problem: Problem, linear: FloatArray) -> FloatArray:
+def perturbed_minimisers(problem: Objective, linear: FloatArray) -> FloatArray:
     """(m, d) minimisers of J + c·θ for the rows c of ``linear`` (m, d), averaged form."""
     least = float(np.min(problem.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
@@ -39,7 +39,7 @@ def perturbed_minimisers(problem: Problem, linear: FloatArray) -> FloatArray:
     goal = max(_GRADIENT, 1e-15 * reach * (1 + problem.loss.curvature_bound / least))
     base = minimise(problem, tolerance=_GRADIENT)
     models = np.tile(base.theta, (len(linear), 1))
-    step = max(1, _BLOCK // problem.rows)
+    step = max(1, _BLOCK // problem.count)
     factor = scipy.linalg.cho_factor(_hessian(problem, base))
     for start in range(0, len(linear), step):
         some = slice(start, start + step)
@@ -47,18 +47,18 @@ def perturbed_minimisers(problem: Problem, linear: FloatArray) -> FloatArray:
     return models
 
 
-def _hessian(problem: Problem, base: Minimiser) -> FloatArray:
+def _hessian(problem: Objective, base: Minimiser) -> FloatArray:
     total = np.zeros((problem.columns, problem.columns))
-    for block in problem.blocks():
-        X = problem.X[block]
-        _, curvature = problem.loss.derivatives(X @ base.theta, problem.y[block])
+    for block in problem.held.blocks():
+        X = problem.held.X[block]
+        _, curvature = problem.loss.derivatives(X @ base.theta, problem.held.y[block])
         total += (X * curvature[:, None]).T @ X
-    hessian: FloatArray = total / problem.rows + np.diag(problem.penalty)
+    hessian: FloatArray = total / problem.count + np.diag(problem.penalty)
     return hessian
 
 
 def _chord(
-    problem: Problem,
+    problem: Objective,
     factor: tuple[FloatArray, bool],
     models: FloatArray,
     linear: FloatArray,
@@ -84,13 +84,13 @@ def _chord(
     return models
 
 
-def _gradients(problem: Problem, models: FloatArray, linear: FloatArray) -> FloatArray:
+def _gradients(problem: Objective, models: FloatArray, linear: FloatArray) -> FloatArray:
     total = np.zeros_like(models)
-    for block in problem.blocks():
-        X = problem.X[block]
-        slope, _ = problem.loss.derivatives(models @ X.T, problem.y[block])
+    for block in problem.held.blocks():
+        X = problem.held.X[block]
+        slope, _ = problem.loss.derivatives(models @ X.T, problem.held.y[block])
         total += slope @ X
-    gradient: FloatArray = total / problem.rows + models * problem.penalty + linear
+    gradient: FloatArray = total / problem.count + models * problem.penalty + linear
     return gradient
 
 
@@ -103,12 +103,12 @@ class ObjectiveSampler:
     """
 
     mechanism: ObjectivePerturbation
-    problem: Problem
+    problem: Objective
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return self.problem.rows
+        return self.problem.count
 
     @property
     def description(self) -> str:
@@ -136,14 +136,14 @@ class ObjectiveSampler:
         how, problem = self._at(epsilon)
         return np.stack([Tangent.at(how, problem, theta).row_losses().loss for theta in models])
 
-    def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Problem]:
+    def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Objective]:
         how = replace(self.mechanism, epsilon=epsilon)
         return how, replace(self.problem, penalty=np.full(how.dimension, how.total_regularization))
 
 
 def drawn_losses(
     mechanism: ObjectivePerturbation,
-    problem: Problem,
+    problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     size: int,
@@ -162,13 +162,13 @@ def drawn_losses(
 
 def typical_exposures(
     mechanism: ObjectivePerturbation,
-    problem: Problem,
+    problem: Objective,
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
     persons: Persons | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
-    rows = problem.rows if entering is None else len(entering[0])
+    rows = problem.count if entering is None else len(entering[0])
     if persons is not None:
         rows = len(persons)
     total, squares = np.zeros(rows), np.zeros(rows)

@@ -29,10 +29,11 @@ import scipy.linalg
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms
 from expost.errors import InvalidInput, WrongRows
+from expost.glm import Objective
+from expost.losses import SoftmaxDerivatives
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
-from expost.softmax import Residuals, SoftmaxProblem
-from expost.types import FloatArray, Neighbouring
+from expost.types import FloatArray, IntArray, Neighbouring
 
 __all__ = ["SoftmaxTangent"]
 
@@ -53,7 +54,7 @@ class SoftmaxTangent:
     """
 
     mechanism: ObjectivePerturbation
-    problem: SoftmaxProblem
+    problem: Objective
     theta: FloatArray
     gradient: FloatArray
     rounding: float
@@ -62,23 +63,24 @@ class SoftmaxTangent:
 
     @classmethod
     def at(
-        cls, mechanism: ObjectivePerturbation, problem: SoftmaxProblem, theta: FloatArray
+        cls, mechanism: ObjectivePerturbation, problem: Objective, theta: FloatArray
     ) -> "SoftmaxTangent":
         """One pass over the rows."""
-        K, d = problem.loss.classes, problem.columns
-        gradient, curved = CompensatedSum((K, d)), np.zeros((K, d, K, d))
+        gradient = CompensatedSum((problem.loss.outputs, problem.columns))
+        hessian = np.zeros((problem.dimension, problem.dimension))
         rounding = weight = 0.0
-        for block in problem.blocks():
-            X, norms = problem.X[block], problem.norms[block]
-            found = Residuals.of(X @ problem.matrix(theta).T, problem.codes[block])
-            gradient.add(found.u.T @ X)
-            found.add_curvature(curved, X)
-            error = problem.slope_error(theta, found, norms)
+        for block in problem.held.blocks():
+            X, norms = problem.held.X[block], problem.held.norms[block]
+            found = SoftmaxDerivatives.of(
+                X @ problem.matrix(theta).T, problem.held.y[block].astype(np.int64)
+            )
+            gradient.add(found.slope.T @ X)
+            hessian += found.curvature_sum(X)
+            error = problem.constants.slope_error(theta, found, norms)
             rounding += float(norms @ (error + gamma(len(X) + 4) * found.length))
             weight += float(norms**2 @ found.trace)
         penalty = mechanism.penalty_sum
         total = gradient.value.ravel() + penalty * theta
-        hessian = problem.square(curved)
         hessian[np.diag_indices_from(hessian)] += penalty
         return cls(
             mechanism=mechanism,
@@ -93,7 +95,7 @@ class SoftmaxTangent:
     @cached_property
     def _inverse(self) -> FloatArray:
         """H⁻¹ as (K, d, K, d)."""
-        K, d = self.problem.loss.classes, self.problem.columns
+        K, d = self.problem.loss.outputs, self.problem.columns
         factor = scipy.linalg.cho_factor(self.hessian)
         inverse = scipy.linalg.cho_solve(factor, np.eye(K * d))
         return (0.5 * (inverse + inverse.T)).reshape(K, d, K, d)
@@ -114,9 +116,9 @@ class SoftmaxTangent:
     @cached_property
     def _accumulated(self) -> float:
         """A bound on ∥computed H − H∥ for the p that was computed: rounded sums of S ⊗ x xᵀ."""
-        blocks = list(self.problem.blocks())
+        blocks = list(self.problem.held.blocks())
         longest = max(block.stop - block.start for block in blocks)
-        terms = longest + len(blocks) + 2 * self.problem.loss.classes + 64
+        terms = longest + len(blocks) + 2 * self.problem.loss.outputs + 64
         return gamma(terms) * (self.weight + self.mechanism.penalty_sum)
 
     @property
@@ -125,20 +127,20 @@ class SoftmaxTangent:
 
     def moved(self, norms: FloatArray | float) -> FloatArray:
         """log of the factor by which S of rows so long may differ from the computed one."""
-        reach = self.mechanism.reach_of_cell + self.problem.margin_error(self.theta)
+        reach = self.mechanism.reach_of_cell + self.problem.constants.margin_error(self.theta)
         moved: FloatArray = math.sqrt(2) * np.asarray(norms) * reach + 4 * self._evaluated
         return moved
 
     @property
     def _evaluated(self) -> float:
         """A relative error of p acts like as large a change of z."""
-        return gamma(_EXPONENTIAL + self.problem.loss.classes)
+        return gamma(_EXPONENTIAL + self.problem.loss.outputs)
 
     @cached_property
     def spread(self) -> float:
         """log of the factor by which H at the exact minimiser may differ from the computed one."""
         share = self._accumulated / self._lowest
-        moved = float(self.moved(float(self.problem.norms.max())))
+        moved = float(self.moved(float(self.problem.held.norms.max())))
         return moved + (-math.log1p(-share) if share < 1 else math.inf)
 
     @cached_property
@@ -195,9 +197,9 @@ class SoftmaxTangent:
 
     def removal_losses(self) -> FloatArray:
         """(n,) the losses of removal alone, without their intervals: for simulation."""
-        loss = np.empty(self.problem.rows)
-        for block in self.problem.blocks():
-            part = self._changed(self.problem.X[block], self.problem.y[block])
+        loss = np.empty(self.problem.count)
+        for block in self.problem.held.blocks():
+            part = self._changed(self.problem.held.X[block], self.problem.held.y[block])
             _, inner, distance = self._shift([part], Neighbouring.REMOVE)
             eigenvalues = np.minimum(self._eigenvalues(part), 1 - ROUNDOFF)
             loss[block] = self.mechanism.law.loss_from(_norm(self.gradient), inner, distance)
@@ -209,16 +211,16 @@ class SoftmaxTangent:
     ) -> list[tuple[FloatArray, FloatArray]]:
         """The rows that leave, and those that enter."""
         problem = self.problem
-        changes = [] if relation is Neighbouring.ADD else [(problem.X, problem.y)]
+        changes = [] if relation is Neighbouring.ADD else [(problem.held.X, problem.held.y)]
         if relation is not Neighbouring.REMOVE:
             assert entering is not None
             X, y = entering
             if relation is Neighbouring.REPLACE and len(X) == 1:
-                X, y = np.tile(X, (problem.rows, 1)), np.tile(y, problem.rows)
-            if relation is Neighbouring.REPLACE and len(X) != problem.rows:
+                X, y = np.tile(X, (problem.count, 1)), np.tile(y, problem.count)
+            if relation is Neighbouring.REPLACE and len(X) != problem.count:
                 raise InvalidInput(
                     f"candidates[0] has {len(X)} rows: relation='replace' needs one, or one for"
-                    f" each of the {problem.rows} rows of X."
+                    f" each of the {problem.count} rows of X."
                 )
             changes.append((X, y))
         return changes
@@ -227,8 +229,13 @@ class SoftmaxTangent:
         """Rows that leave or enter, with what the loss needs of them."""
         problem = self.problem
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
-        found = Residuals.of(X @ problem.matrix(self.theta).T, problem.checked(y))
+        found = SoftmaxDerivatives.of(X @ problem.matrix(self.theta).T, self._codes(y))
         return _Changed(X=X, found=found, norms=norms, root=np.sqrt(found.p))
+
+    def _codes(self, y: FloatArray) -> IntArray:
+        """Return labels as classes, checked."""
+        self.problem.loss.check_labels(y)
+        return y.astype(np.int64)
 
     def _shift(
         self, parts: list["_Changed"], relation: Neighbouring
@@ -238,11 +245,11 @@ class SoftmaxTangent:
         sign = np.array(-1.0 if relation is Neighbouring.ADD else 1.0)
         first = parts[0]
         if len(parts) == 1:
-            inner = sign * np.einsum("ij,ij->i", first.found.u, first.X @ G.T)
+            inner = sign * np.einsum("ij,ij->i", first.found.slope, first.X @ G.T)
             return sign, inner, first.found.length * row_norms(first.X)
         second = parts[1]
-        shift = first.found.u[:, :, None] * first.X[:, None, :]
-        shift -= second.found.u[:, :, None] * second.X[:, None, :]
+        shift = first.found.slope[:, :, None] * first.X[:, None, :]
+        shift -= second.found.slope[:, :, None] * second.X[:, None, :]
         flat = shift.reshape(len(shift), -1)
         return sign, flat @ self.gradient, row_norms(flat)
 
@@ -256,14 +263,14 @@ class SoftmaxTangent:
         law, norm = self.mechanism.law, _norm(self.gradient)
         reach, moved = self.mechanism.reach_of_cell, np.zeros_like(distance)
         for part in parts:
-            error = self.problem.slope_error(self.theta, part.found, part.norms)
+            error = self.problem.constants.slope_error(self.theta, part.found, part.norms)
             moved += part.norms * (0.5 * part.norms * reach + error)
         loss = law.loss_from(norm, inner, distance)
         return distance, sign * loss, law.loss_error(norm, distance, moved, self.gradient_error)
 
     def _forms(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """(m, K, K) the forms leftᵀ(H⁻¹)ₐᵦ right of pairs of rows."""
-        K, d = self.problem.loss.classes, self.problem.columns
+        K, d = self.problem.loss.outputs, self.problem.columns
         forms = np.empty((len(left), K, K))
         for a in range(K):
             # Those of a row with itself are symmetric.
@@ -290,7 +297,7 @@ class SoftmaxTangent:
 
     def _slack(self, part: "_Changed") -> FloatArray:
         """How far rounding may have put the eigenvalues of W off."""
-        K = self.problem.loss.classes
+        K = self.problem.loss.outputs
         unit = 0.5 * self._form_error + gamma(16 * K + 64) / self._lowest
         slack: FloatArray = part.norms**2 * unit
         return slack
@@ -330,7 +337,7 @@ class SoftmaxTangent:
             steep = 1 + np.linalg.norm(cross, axis=(1, 2)) / np.maximum(left, 1e-300)
             error = np.where(left > 0, 2 * error * steep**2, np.inf)
         # The first row's p was computed twice: H without it is off by what the two differ in.
-        twice = np.expm1(8 * self._evaluated + 4 * self.problem.margin_error(self.theta))
+        twice = np.expm1(8 * self._evaluated + 4 * self.problem.constants.margin_error(self.theta))
         spread = self.spread + self.moved(second.norms)
         spread = spread + twice * first.norms**2 / self.mechanism.penalty_sum
         entering, entering_error = self._log_volume(+1, v, error, spread, second)
@@ -344,7 +351,7 @@ class SoftmaxTangent:
         In either case it is log det(I + H'⁻¹∇²ℓ) for an H' of other rows, at least λ: it lies
         between 0 and (K − 1)·log(1 + ∥x∥²/(Kλ)).
         """
-        K = self.problem.loss.classes
+        K = self.problem.loss.outputs
         most = (K - 1) * np.log1p(part.norms**2 / (K * self.mechanism.penalty_sum))
 
         def volume(w: FloatArray) -> FloatArray:
@@ -389,7 +396,7 @@ class _Changed:
     """Rows that leave or enter, with p and u; ``root`` is √p."""
 
     X: FloatArray
-    found: Residuals
+    found: SoftmaxDerivatives
     norms: FloatArray
     root: FloatArray
 

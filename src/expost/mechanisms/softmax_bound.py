@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost.losses import Softmax, SoftmaxDerivatives
 from expost.mechanisms.bounds import normal_quantile, upper_norms
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.softmax import Residuals, Softmax
 from expost.types import FloatArray, IntArray
 
 __all__ = ["SoftmaxBound"]
@@ -60,7 +60,7 @@ class SoftmaxBound:
 
     def _block(self, X: FloatArray, codes: IntArray) -> FloatArray:
         norms = upper_norms(X)
-        found = Residuals.of(X @ self.theta.reshape(self._classes, -1).T, codes)
+        found = SoftmaxDerivatives.of(X @ self.theta.reshape(self._classes, -1).T, codes)
         room = gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
         room += self.how.reach_of_cell
         # A relative error of p acts like as large a change of its logarithm.
@@ -82,7 +82,7 @@ class SoftmaxBound:
         return (length**2 / 2 + missed * across) / how.resolution**2
 
 
-def volume_bound(found: Residuals, share: FloatArray) -> FloatArray:
+def volume_bound(found: SoftmaxDerivatives, share: FloatArray) -> FloatArray:
     """log det(I + aS) for a = ``share``, and what rounding can hide of it."""
     scaled = found.p * share[:, None]
     grown = np.log1p(scaled).sum(axis=1)

@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 import scipy.linalg
 
+from expost.glm import Objective, minimise
+from expost.losses import SoftmaxDerivatives
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.neighbouring.persons import Persons
-from expost.softmax import Residuals, SoftmaxProblem, minimise_softmax
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["drawn_softmax_losses", "softmax_minimisers", "typical_softmax_exposures"]
@@ -30,21 +31,23 @@ _MODELS = 64
 _SEED = 0
 
 
-def softmax_minimisers(problem: SoftmaxProblem, linear: FloatArray) -> FloatArray:
+def softmax_minimisers(problem: Objective, linear: FloatArray) -> FloatArray:
     """(m, K·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form.
 
     A model that chord steps do not bring there is minimised on its own.
     """
-    base = minimise_softmax(problem, tolerance=_GRADIENT).theta
-    curved = np.zeros((problem.loss.classes, problem.columns) * 2)
-    for block in problem.blocks():
-        part = problem.X[block]
-        found = Residuals.of(part @ problem.matrix(base).T, problem.codes[block])
-        found.add_curvature(curved, part)
-    hessian = problem.square(curved) / problem.rows
+    base = minimise(problem, tolerance=_GRADIENT).theta
+    curved = np.zeros((problem.dimension, problem.dimension))
+    for block in problem.held.blocks():
+        part = problem.held.X[block]
+        found = SoftmaxDerivatives.of(
+            part @ problem.matrix(base).T, problem.held.y[block].astype(np.int64)
+        )
+        curved += found.curvature_sum(part)
+    hessian = curved / problem.count
     hessian[np.diag_indices_from(hessian)] += problem.penalty
     factor = scipy.linalg.cho_factor(hessian)
-    step = max(1, _BLOCK // (problem.rows * problem.loss.classes))
+    step = max(1, _BLOCK // (problem.count * problem.loss.outputs))
     models = np.tile(base, (len(linear), 1))
     for start in range(0, len(linear), step):
         some = slice(start, start + step)
@@ -53,7 +56,7 @@ def softmax_minimisers(problem: SoftmaxProblem, linear: FloatArray) -> FloatArra
 
 
 def _chord(
-    problem: SoftmaxProblem,
+    problem: Objective,
     factor: tuple[FloatArray, bool],
     models: FloatArray,
     linear: FloatArray,
@@ -72,27 +75,27 @@ def _chord(
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
     for place in np.flatnonzero(~(before <= _GRADIENT)):
         tilted = replace(problem, linear=linear[place])
-        found = minimise_softmax(tilted, tolerance=_GRADIENT, start=models[place])
+        found = minimise(tilted, tolerance=_GRADIENT, start=models[place])
         models[place] = found.theta
     return models
 
 
-def _gradients(problem: SoftmaxProblem, models: FloatArray) -> FloatArray:
+def _gradients(problem: Objective, models: FloatArray) -> FloatArray:
     """(m, K·d) ∇J of the unperturbed objective at each model."""
-    K, d, count = problem.loss.classes, problem.columns, len(models)
+    K, d, count = problem.loss.outputs, problem.columns, len(models)
     total = np.zeros((count * K, d))
-    for block in problem.blocks():
-        X = problem.X[block]
+    for block in problem.held.blocks():
+        X = problem.held.X[block]
         z = (X @ models.reshape(count * K, d).T).reshape(-1, K)
-        u = Residuals.of(z, np.repeat(problem.codes[block], count)).u
+        u = SoftmaxDerivatives.of(z, np.repeat(problem.held.y[block].astype(np.int64), count)).slope
         total += u.reshape(len(X), count * K).T @ X
-    gradient: FloatArray = total.reshape(count, K * d) / problem.rows + problem.penalty * models
+    gradient: FloatArray = total.reshape(count, K * d) / problem.count + problem.penalty * models
     return gradient
 
 
 def drawn_softmax_losses(
     mechanism: ObjectivePerturbation,
-    problem: SoftmaxProblem,
+    problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     size: int,
@@ -113,7 +116,7 @@ def drawn_softmax_losses(
 
 def typical_softmax_exposures(
     mechanism: ObjectivePerturbation,
-    problem: SoftmaxProblem,
+    problem: Objective,
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
     persons: Persons | None = None,

@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
 from expost.errors import WrongRows
-from expost.glm import Constants, Objective, Problem, RowBlock
-from expost.losses import HuberHinge, Loss
+from expost.glm import Constants, Objective
+from expost.losses import HuberHinge, Loss, ScalarDerivatives
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
+from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["Tangent", "uncertain_rows"]
@@ -66,9 +67,9 @@ class Tangent:
         curved = CompensatedSum((problem.columns, problem.columns))
         rounding = loose = 0.0
         # Where the exact minimiser's predictors may be: θ's cell, and their own rounding.
-        reach = mechanism.reach_of_cell + problem.margin_error(theta)
+        reach = mechanism.reach_of_cell + problem.constants.margin_error(theta)
         task = _TangentSums(constants=problem.constants, theta=theta, reach=reach)
-        for part in problem.fold(task):
+        for part in problem.map(task):
             gradient.add(part[0])
             curved.add(part[1])
             rounding += part[2]
@@ -81,7 +82,7 @@ class Tangent:
         values = scipy.linalg.eigvalsh(hessian)
         lowest, highest = float(values[0]), float(values[-1])
         ratio = problem.loss.third_ratio or 0.0
-        spread = ratio * reach * problem.longest
+        spread = ratio * reach * problem.rows.longest
         # What rows at a knot may add to H or take from it.
         jump = problem.loss.curvature_bound * loose / max(lowest, penalty)
         spread += math.inf if not jump < 1 else -math.log1p(-jump)
@@ -123,9 +124,9 @@ class Tangent:
             )
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Objective:
         """The rows, for what needs them all at once."""
-        assert isinstance(self.objective, Problem)
+        assert self.objective is not None
         return self.objective
 
     def block_losses(self, block: RowBlock) -> RowLosses:
@@ -145,7 +146,7 @@ class Tangent:
         problem = self.problem
         changes: list[tuple[FloatArray, FloatArray]] = []
         if relation is not Neighbouring.ADD:
-            changes.append((problem.X, problem.y))
+            changes.append((problem.held.X, problem.held.y))
         if relation is not Neighbouring.REMOVE:
             assert entering is not None
             changes.append(entering)
@@ -164,8 +165,10 @@ class Tangent:
         reach = self.mechanism.reach_of_cell + constants.margin_error(self.theta)
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
         z = X @ self.theta
-        slope, curvature = constants.loss.derivatives(z, y)
-        rounding = constants.slope_error(self.theta, slope, curvature, norms)
+        found = constants.loss.at(z, y)
+        assert isinstance(found, ScalarDerivatives)
+        slope, curvature = found.slope, found.curvature
+        rounding = constants.slope_error(self.theta, found, norms)
         steepest = constants.loss.curvature_bound * norms
         return _Changed(
             X=X,
@@ -246,13 +249,13 @@ class _TangentSums:
         X, y, norms, constants = block.X, block.y, block.norms, self.constants
         # So that a row that is removed changes what no other adds (these sums may be published).
         z = row_products(X, self.theta)
-        slope, curvature = constants.loss.derivatives(z, y)
-        error = constants.slope_error(self.theta, slope, curvature, norms)
+        found = constants.loss.at(z, y)
+        error = constants.slope_error(self.theta, found, norms)
         near = uncertain_rows(constants.loss, z, y, norms, self.reach)
         return (
-            slope @ X,
-            (X * curvature[:, None]).T @ X,
-            float(norms @ (error + gamma(len(X) + 4) * np.abs(slope))),
+            found.slope @ X,
+            found.curvature_sum(X),
+            float(norms @ (error + gamma(len(X) + 4) * found.length)),
             float(np.sum(near * norms**2)),
         )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost._numerics import ROUNDOFF, gamma
-from expost.glm import Constants, Problem
+from expost.glm import Constants, Objective
 from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
@@ -76,10 +76,10 @@ class Knots:
     rounding: float
 
     @classmethod
-    def of(cls, problem: Problem, z: FloatArray, margin_error: float) -> "Knots":
+    def of(cls, problem: Objective, z: FloatArray, margin_error: float) -> "Knots":
         """Sort the rows by how far θ must move until they reach a knot; m = 1."""
-        norms = problem.norms
-        distance, reach = knot_reach(problem.loss, z, problem.y, norms, margin_error)
+        norms = problem.held.norms
+        distance, reach = knot_reach(problem.loss, z, problem.held.y, norms, margin_error)
         order = np.argsort(reach, kind="stable")
         factor = problem.loss.curvature_bound * (1 + 1e-9)
         zero = np.zeros(1)

@@ -211,7 +211,7 @@ class _ChangedRows(Block):
         length = np.linalg.norm(shift, axis=1)
         with np.errstate(over="ignore"):
             error = increment_error(expansion, length)
-        error += gamma(problem.rows + problem.columns + 64) * moved / expansion.rows_after
+        error += gamma(problem.count + problem.columns + 64) * moved / expansion.rows_after
         error += 4 * ROUNDOFF * float(np.max(expansion.penalty_after)) * length
         return expansion.penalty_after * shift + total / expansion.rows_after, error
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from expost._numerics import ROUNDOFF, gamma, row_blocks
 from expost.errors import ConvergenceError
-from expost.glm import Constants, Minimiser, Problem
+from expost.glm import Constants, Minimiser, Objective
 from expost.losses import Logistic, Loss
 from expost.neighbouring.certificate import Knots, point_error
 from expost.types import FloatArray, IntArray
@@ -159,7 +159,7 @@ class Linearised:
     ``second``  Σ f″x xᵀ.
     """
 
-    problem: Problem
+    problem: Objective
     base: Minimiser
     data: Change
     second: FloatArray
@@ -168,19 +168,19 @@ class Linearised:
     def curvature(self) -> Curvature:
         """The same without the rows."""
         problem, data = self.problem, self.data
-        blocks, knots = list(problem.blocks()), None
+        blocks, knots = list(problem.held.blocks()), None
         if problem.loss.third_ratio is None:
-            knots = Knots.of(problem, data.z, problem.margin_error(self.base.theta))
+            knots = Knots.of(problem, data.z, problem.constants.margin_error(self.base.theta))
         return Curvature(
             constants=problem.constants,
-            rows=problem.rows,
+            rows=problem.count,
             terms=blocks[0].stop + len(blocks),
             penalty=problem.penalty,
             base=self.base,
             second=self.second,
             weight=float(data.curvature @ data.norm_squares),
-            longest=problem.longest,
-            common_norm=problem.common_norm,
+            longest=problem.rows.longest,
+            common_norm=problem.rows.common_norm,
             long_rows=self._long_rows,
             residual=float(np.max(np.abs(data.slope) + np.abs(data.y))),
             knots=knots,
@@ -189,13 +189,13 @@ class Linearised:
     @cached_property
     def _long_rows(self) -> FloatArray:
         problem = self.problem
-        common = problem.common_norm
-        long = np.flatnonzero(problem.norms > common)
+        common = problem.rows.common_norm
+        long = np.flatnonzero(problem.held.norms > common)
         extra = np.zeros_like(self.second)
         for block in row_blocks(len(long), problem.columns):
             rows = long[block]
             extra += long_part(
-                problem.X[rows], self.data.curvature[rows], problem.norms[rows], common
+                problem.held.X[rows], self.data.curvature[rows], problem.held.norms[rows], common
             )
         return extra
 
@@ -208,7 +208,7 @@ class Linearised:
     def tensor(self) -> FloatArray:
         """Σ f‴ x⊗x⊗x of the logistic loss, as a (d, d²) matrix."""
         problem = self.problem
-        return third_moments(problem.X, problem.y, self.base.theta, problem.loss)
+        return third_moments(problem.held.X, problem.held.y, self.base.theta, problem.loss)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -282,7 +282,7 @@ class Expansion:
         return self.rows.changes
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Objective:
         """The rows and constants of J."""
         return self.linear.problem
 
@@ -431,34 +431,34 @@ def third_moments(X: FloatArray, y: FloatArray, theta: FloatArray, loss: Loss) -
     return tensor
 
 
-def largest_gram(problem: Problem) -> float:
+def largest_gram(problem: Objective) -> float:
     """The largest eigenvalue of XᵀX, rounded up."""
     gram = np.zeros((problem.columns, problem.columns))
-    for block in problem.blocks():
-        gram += problem.X[block].T @ problem.X[block]
+    for block in problem.held.blocks():
+        gram += problem.held.X[block].T @ problem.held.X[block]
     return float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-10)
 
 
-def linearise(problem: Problem, base: Minimiser) -> Linearised:
+def linearise(problem: Objective, base: Minimiser) -> Linearised:
     """Every row's predictor and derivatives at the base, and Σ f″x xᵀ, in one pass."""
-    n = problem.rows
+    n = problem.count
     z, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     second = np.zeros((problem.columns, problem.columns))
     space: FloatArray | None = None
-    for block in problem.blocks():
-        part = problem.X[block]
+    for block in problem.held.blocks():
+        part = problem.held.X[block]
         z[block] = part @ base.theta
-        slope[block], curvature[block] = problem.loss.derivatives(z[block], problem.y[block])
+        slope[block], curvature[block] = problem.loss.derivatives(z[block], problem.held.y[block])
         if space is None:
             space = np.empty_like(part)
         weighted = np.multiply(part, curvature[block, None], out=space[: len(part)])
         second += weighted.T @ part
     data = Change(
         sign=-1,
-        X=problem.X,
-        y=problem.y,
-        norms=problem.norms,
-        norm_squares=problem.norms * problem.norms,
+        X=problem.held.X,
+        y=problem.held.y,
+        norms=problem.held.norms,
+        norm_squares=problem.held.norms * problem.held.norms,
         z=z,
         slope=slope,
         curvature=curvature,

@@ -78,7 +78,7 @@ class _Removal(Block):
         assert isinstance(problem.loss, Logistic)
         total, data = np.zeros_like(vectors), self.expansion.linear.data
         for part in chunks(self.rows, problem.columns):
-            X = problem.X[part]
+            X = problem.held.X[part]
             third = problem.loss.third(data.z[part], data.y[part])
             along = np.einsum("pkd,pd->pk", X, vectors)
             total -= np.einsum("pk,pkd->pd", third * along**2, X)
@@ -109,7 +109,7 @@ class _Removal(Block):
         with np.errstate(over="ignore"):
             uncertain = increment_error(expansion, length)
         rounding = (
-            gamma(problem.rows + problem.columns + 64) * moved / m
+            gamma(problem.count + problem.columns + 64) * moved / m
             + uncertain
             + self.pull.error
             + 8 * ROUNDOFF * np.linalg.norm(self.pull.value, axis=1)

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from expost._numerics import gamma
-from expost.glm import Objective, RowBlock
+from expost.glm import Objective
 from expost.neighbouring.certificate import knot_reach
 from expost.neighbouring.expansion import Expansion
+from expost.rows import RowBlock
 from expost.types import FloatArray
 
 __all__ = ["BesideKnots", "energies"]
@@ -55,7 +56,7 @@ class BesideKnots:
     def of(cls, objective: Objective, expansion: Expansion, reach: float) -> "BesideKnots":
         """One pass over the rows."""
         held: BesideKnots | None = None
-        for part in objective.fold(_Gather(expansion=expansion, reach=reach)):
+        for part in objective.map(_Gather(expansion=expansion, reach=reach)):
             held = part if held is None else held._with(part)
         assert held is not None
         return replace(held, lowest=held._lowest(expansion))
@@ -156,7 +157,7 @@ class _Gather:
     reach: float
 
     def __call__(self, block: RowBlock) -> BesideKnots:
-        """Look for them."""
+        """RowSummary for them."""
         expansion = self.expansion
         loss, theta = expansion.loss, expansion.base.theta
         z = block.X @ theta

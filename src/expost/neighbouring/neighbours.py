@@ -19,7 +19,7 @@ import numpy as np
 from expost import _checks
 from expost._numerics import ROUNDOFF, gamma, row_norms
 from expost.errors import InvalidInput
-from expost.glm import LONGEST_ROW, Minimiser, Problem, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
 from expost.losses import Loss, Squared, make_loss
 from expost.neighbouring.exact import refine
@@ -30,6 +30,7 @@ from expost.neighbouring.persons import Persons, read_groups
 from expost.neighbouring.shifts import Shifts, SummedShifts
 from expost.results import Displayed
 from expost.rounding import upper_text
+from expost.rows import LONGEST_ROW
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
@@ -74,7 +75,7 @@ class Neighbours(Displayed):
     method: str
     relation: Neighbouring
     shifts: Shifts
-    problem: Problem
+    problem: Objective
     worst_case: Shifts | SummedShifts
     rows_after: int
     persons: Persons | None = None
@@ -187,7 +188,7 @@ def neighbours(
         else:
             target = _checks.vector(y, length=len(X))
     penalty = np.full(X.shape[1], regularization)
-    problem = Problem(X=X, y=target, loss=loss, penalty=penalty)
+    problem = Objective.of(X=X, y=target, loss=loss, penalty=penalty)
     entering = _candidates(candidates, relation, problem, classes)
     base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     return neighbours_of(
@@ -202,7 +203,7 @@ def neighbours(
 
 
 def neighbours_of(
-    problem: Problem,
+    problem: Objective,
     base: Minimiser,
     *,
     method: str = "newton",
@@ -243,7 +244,7 @@ def neighbours_of(
             shifts=found.shifts,
             problem=problem,
             worst_case=found.worst_case,
-            rows_after=problem.rows - persons.largest,
+            rows_after=problem.count - persons.largest,
             persons=persons,
         )
     rows_after, changes = _changes(problem, base, linear.data, relation, entering)
@@ -281,7 +282,7 @@ def neighbours_of(
     )
 
 
-def tight_neighbours(problem: Problem, base: Minimiser, **options: Any) -> Neighbours:
+def tight_neighbours(problem: Objective, base: Minimiser, **options: Any) -> Neighbours:
     """Newton's neighbours, refined where their certificate leaves more than 1e-3 open."""
     near = neighbours_of(problem, base, **options)
     if np.all(near.error_bound <= LOOSE * near.distance):
@@ -299,7 +300,7 @@ def _same_length(y: Any, rows: int, name: str = "y") -> None:
 def _candidates(
     candidates: tuple[Any, Any] | None,
     relation: Neighbouring,
-    problem: Problem,
+    problem: Objective,
     classes: Any,
 ) -> tuple[FloatArray, FloatArray] | None:
     """Check the rows that enter, and give them labels of the inside."""
@@ -323,22 +324,22 @@ def _candidates(
 
 
 def entering_rows(
-    candidates: tuple[FloatArray, FloatArray], relation: Neighbouring, problem: Problem
+    candidates: tuple[FloatArray, FloatArray], relation: Neighbouring, problem: Objective
 ) -> tuple[FloatArray, FloatArray]:
     """The rows that enter, one for each neighbour: a single candidate may replace every row."""
     rows, labels = candidates
     if relation is Neighbouring.REPLACE and len(rows) == 1:
-        rows, labels = np.tile(rows, (problem.rows, 1)), np.tile(labels, problem.rows)
-    if relation is Neighbouring.REPLACE and len(rows) != problem.rows:
+        rows, labels = np.tile(rows, (problem.count, 1)), np.tile(labels, problem.count)
+    if relation is Neighbouring.REPLACE and len(rows) != problem.count:
         raise InvalidInput(
             f"candidates[0] has {len(rows)} rows: relation='replace' needs one, or one for each"
-            f" of the {problem.rows} rows of X."
+            f" of the {problem.count} rows of X."
         )
     return rows, labels
 
 
 def _changes(
-    problem: Problem,
+    problem: Objective,
     base: Minimiser,
     data: Change,
     relation: Neighbouring,
@@ -347,16 +348,16 @@ def _changes(
     """How many rows a neighbour has, and which rows leave (of the ``data``) or enter."""
     match relation:
         case Neighbouring.REMOVE:
-            return problem.rows - 1, (data,)
+            return problem.count - 1, (data,)
         case Neighbouring.ADD:
             assert entering is not None
-            return problem.rows + 1, (_entering(problem, base, *entering),)
+            return problem.count + 1, (_entering(problem, base, *entering),)
         case Neighbouring.REPLACE:
             assert entering is not None
-            return problem.rows, (data, _entering(problem, base, *entering))
+            return problem.count, (data, _entering(problem, base, *entering))
 
 
-def _entering(problem: Problem, base: Minimiser, X: FloatArray, y: FloatArray) -> Change:
+def _entering(problem: Objective, base: Minimiser, X: FloatArray, y: FloatArray) -> Change:
     """Rows that enter, with their predictors and derivatives at the base."""
     norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
     if not norms.max() <= LONGEST_ROW:
@@ -393,7 +394,7 @@ def _worst_case_shifts(expansion: Expansion) -> Shifts:
     )
 
 
-def _curvature_ratio(problem: Problem, entering: FloatArray | None, rows_after: int) -> float:
+def _curvature_ratio(problem: Objective, entering: FloatArray | None, rows_after: int) -> float:
     largest = largest_gram(problem)
     if entering is not None:
         largest += float(np.max(np.einsum("ij,ij->i", entering, entering)))
@@ -473,13 +474,13 @@ def _retrain(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
     return Shifts.dense(shift), distance, error
 
 
-def _neighbour_problem(expansion: Expansion, index: int) -> Problem:
+def _neighbour_problem(expansion: Expansion, index: int) -> Objective:
     """The neighbouring data set itself."""
     problem = expansion.problem
-    X, y = problem.X, problem.y
+    X, y = problem.held.X, problem.held.y
     for change in expansion.changes:
         if change.sign < 0:
             X, y = np.delete(X, index, axis=0), np.delete(y, index)
         else:
             X, y = np.vstack([X, change.X[index]]), np.append(y, change.y[index])
-    return Problem(X=X, y=y, loss=problem.loss, penalty=expansion.penalty_after)
+    return Objective.of(X=X, y=y, loss=problem.loss, penalty=expansion.penalty_after)

@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 
 from expost._numerics import ROUNDOFF, gamma, row_norms
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.neighbouring.expansion import Expansion, Linearised, expand
 from expost.neighbouring.grouped import WithoutPersons
 from expost.neighbouring.persons import Persons
@@ -48,13 +48,13 @@ def person_shifts(
     count = len(persons)
     distance, error = np.empty((2, count))
     shift = np.empty((0 if method == "worst-case" else count, problem.columns))
-    factor, scale, base_error = np.empty(count), np.empty(problem.rows), np.inf
+    factor, scale, base_error = np.empty(count), np.empty(problem.count), np.inf
     find = _METHODS[method]
     for chosen, rows in persons.by_size():
         size = rows.shape[1]
         expansion = expand(
             linear,
-            rows_after=problem.rows - size,
+            rows_after=problem.count - size,
             changed=size,
             keep_total_penalty=keep_total_penalty,
         )
@@ -65,7 +65,7 @@ def person_shifts(
         if method != "worst-case":
             shift[chosen] = found.shift
     worst_case = SummedShifts(
-        direction=linear.base.theta, factor=factor, scale=scale, X=problem.X, persons=persons
+        direction=linear.base.theta, factor=factor, scale=scale, X=problem.held.X, persons=persons
     )
     error[np.isnan(error)] = np.inf
     if warn and method == "exact":
@@ -146,7 +146,7 @@ def _both_ends(sized: _Sized, uncertain: FloatArray) -> FloatArray:
     """What the base's residual and an uncertain pull can do to a shift, each end on its own."""
     expansion = sized.expansion
     problem = expansion.problem
-    eta = expansion.base.gradient_bound * (1 + problem.rows / expansion.rows_after)
+    eta = expansion.base.gradient_bound * (1 + problem.count / expansion.rows_after)
     least = max(min(expansion.floor, float(np.min(problem.penalty))), 1e-300)
     return (eta + uncertain) / least
 
@@ -172,9 +172,9 @@ def _retrain(sized: _Sized, tolerance: float) -> _Found:
     base, problem = sized.expansion.base, sized.expansion.problem
 
     def one(rows: IntArray) -> tuple[FloatArray, float]:
-        rest = Problem(
-            X=np.delete(problem.X, rows, axis=0),
-            y=np.delete(problem.y, rows),
+        rest = Objective.of(
+            X=np.delete(problem.held.X, rows, axis=0),
+            y=np.delete(problem.held.y, rows),
             loss=problem.loss,
             penalty=sized.expansion.penalty_after,
         )

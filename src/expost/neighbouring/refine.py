@@ -227,14 +227,14 @@ def increments(
     """
     problem = expansion.problem
     total, moved = np.zeros_like(shift), np.zeros(len(shift))
-    for block in row_blocks(problem.rows, max(len(shift), problem.columns)):
-        part = problem.X[block]
+    for block in row_blocks(problem.count, max(len(shift), problem.columns)):
+        part = problem.held.X[block]
         z = (part @ expansion.base.theta)[:, None]
-        growth = problem.loss.increment(z, problem.y[block][:, None], part @ shift.T)
+        growth = problem.loss.increment(z, problem.held.y[block][:, None], part @ shift.T)
         if owner is not None:
             growth = np.where(owner[block][:, None] == np.arange(len(shift)), 0.0, growth)
         total += growth.T @ part
-        moved += problem.norms[block] @ np.abs(growth)
+        moved += problem.held.norms[block] @ np.abs(growth)
     return total, moved
 
 
@@ -242,9 +242,9 @@ def increment_error(expansion: Expansion, length: FloatArray) -> FloatArray:
     """Σ∥x∥·(error of f′(z + x·δ) − f′(z))/m from the errors of z and of x·δ."""
     problem = expansion.problem
     loss = problem.loss
-    margin = problem.margin_error(expansion.base.theta)
+    margin = problem.constants.margin_error(expansion.base.theta)
     step = gamma(problem.columns + 2) * length
-    square = float(np.sum(problem.norms**2)) / expansion.rows_after
+    square = float(np.sum(problem.held.norms**2)) / expansion.rows_after
     anywhere = loss.curvature_bound * square * (2 * margin + step)
     if loss.third_ratio is None:
         return anywhere
@@ -367,9 +367,9 @@ def hessian_at(
     """P' + Σ f″x xᵀ/m at θ over the data, or over the rows that are ``present``."""
     problem, m = expansion.problem, expansion.rows_after
     hessian = np.diag(expansion.penalty_after).copy()
-    for block in problem.blocks():
-        part = problem.X[block]
-        weight = problem.loss.curvature(part @ theta, problem.y[block]) / m
+    for block in problem.held.blocks():
+        part = problem.held.X[block]
+        weight = problem.loss.curvature(part @ theta, problem.held.y[block]) / m
         if present is not None:
             weight = weight * present[block]
         hessian += (part * weight[:, None]).T @ part
@@ -381,8 +381,8 @@ def _lowest(expansion: Expansion, hessian: FloatArray, theta: FloatArray) -> flo
     problem, ratio = expansion.problem, expansion.problem.loss.third_ratio
     if ratio is None:
         return None
-    rounding = gamma(problem.rows + 16 * len(hessian)) * float(np.linalg.norm(hessian))
+    rounding = gamma(problem.count + 16 * len(hessian)) * float(np.linalg.norm(hessian))
     # f″ at predictors that are off by the rounding of θ, of the shift and of the product.
-    margin = 2 * problem.margin_error(theta) * expansion.largest_norm
+    margin = 2 * problem.constants.margin_error(theta) * expansion.largest_norm
     rounding += float(np.expm1(min(ratio * margin, 700.0))) * float(np.trace(hessian))
     return max(expansion.floor, float(np.linalg.eigvalsh(hessian)[0]) - 4 * rounding)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost._numerics import ROUNDOFF, UNDERFLOW, CompensatedSum, gamma, row_norms
+from expost.losses import ScalarDerivatives
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.newton import solve_small
 from expost.types import FloatArray, IntArray
@@ -74,8 +75,13 @@ class Pull:
         rounding = gamma(terms(rows, problem.columns))
         for part in chunks(rows, problem.columns):
             slope, curvature, norms = data.slope[part], data.curvature[part], data.norms[part]
-            total.add(np.einsum("pk,pkd->pd", slope, problem.X[part]))
-            error = problem.slope_error(expansion.base.theta, slope, curvature, norms)
+            total.add(np.einsum("pk,pkd->pd", slope, problem.held.X[part]))
+            found = ScalarDerivatives(
+                slope=slope,
+                curvature=curvature,
+                is_classification=problem.loss.is_classification,
+            )
+            error = problem.constants.slope_error(expansion.base.theta, found, norms)
             lost += np.einsum("pk,pk->p", norms, error + rounding * np.abs(slope))
             weight += np.einsum("pk,pk->p", curvature, data.norm_squares[part])
         value = expansion.pull + total.value / m
@@ -120,7 +126,7 @@ class FewRows(Operator):
     @classmethod
     def of(cls, expansion: Expansion, rows: IntArray, weight: FloatArray) -> "FewRows":
         """Prepare the solves without ``rows``."""
-        X = expansion.problem.X[rows]
+        X = expansion.problem.held.X[rows]
         root = np.sqrt(expansion.linear.data.curvature[rows] / expansion.rows_after)
         _, size, columns = X.shape
         images = (X.reshape(-1, columns) @ expansion.inverse).reshape(X.shape)
@@ -192,7 +198,7 @@ class ManyRows(Operator):
         d = problem.columns
         taken = np.zeros((len(rows), d, d))
         for part in chunks(rows, d):
-            X = problem.X[part]
+            X = problem.held.X[part]
             scaled = X * (expansion.linear.data.curvature[part] / m)[:, :, None]
             taken += np.matmul(scaled.transpose(0, 2, 1), X)
         taken = 0.5 * (taken + taken.transpose(0, 2, 1))

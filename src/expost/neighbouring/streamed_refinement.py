@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost.data.stream import RowStream
-from expost.glm import Objective, RowBlock
+from expost.glm import Objective
 from expost.losses import HuberHinge, Logistic, Loss
 from expost.neighbouring.exact import refine_steps
 from expost.neighbouring.expansion import Expansion, third_moments
@@ -27,7 +26,8 @@ from expost.neighbouring.knots import BesideKnots, energies
 from expost.neighbouring.neighbours import LOOSE, sound_error
 from expost.neighbouring.newton import newton_steps
 from expost.neighbouring.shifts import Shifts
-from expost.neighbouring.streamed import StreamedProblem, change_of
+from expost.neighbouring.streamed import change_of
+from expost.rows import RowBlock, RowStream
 from expost.types import FloatArray
 
 __all__ = ["Refinement", "refinement_for", "refinement_of"]
@@ -68,16 +68,16 @@ class Refinement:
         return shifts, distance, sound_error(expansion, (change,), distance, error)
 
 
-def refinement_of(problem: StreamedProblem, expansion: Expansion) -> Refinement:
+def refinement_of(problem: Objective, expansion: Expansion) -> Refinement:
     """What these rows need: the first of them decide, then one pass at most."""
     loss = expansion.loss
     smooth = isinstance(loss, Logistic) and expansion.columns <= _TENSOR_COLUMNS
     if not smooth and not isinstance(loss, HuberHinge):
         return Refinement()
-    task, left = _FirstSteps(problem.stream, expansion), _FIRST
+    task, left = _FirstSteps(problem.table.stream, expansion), _FIRST
     loose, seen, longest = 0, 0, 0.0
-    for item in problem.stream.items():
-        (found,) = problem.engine.map(task, [item])
+    for item in problem.table.stream.items():
+        (found,) = problem.table.engine.map(task, [item])
         for open_rows, energy in found:
             loose += int(np.count_nonzero(open_rows[:left]))
             longest = max(longest, float(np.max(energy[:left], initial=0.0)))
@@ -85,7 +85,7 @@ def refinement_of(problem: StreamedProblem, expansion: Expansion) -> Refinement:
         if not left:
             break
     few = loose <= _FEW * min(seen, _FIRST)
-    costly = smooth and problem.rows * expansion.columns**3 > _COSTLY
+    costly = smooth and problem.count * expansion.columns**3 > _COSTLY
     if not loose or (few and costly):
         return Refinement()
     return refinement_for(problem, expansion, longest)
@@ -99,7 +99,7 @@ def refinement_for(problem: Objective, expansion: Expansion, longest: float) -> 
             return Refinement()
         return Refinement(beside=BesideKnots.of(problem, expansion, reach))
     tensor = np.zeros((expansion.columns, expansion.columns**2))
-    for part in problem.fold(_Moments(loss=expansion.loss, theta=expansion.base.theta)):
+    for part in problem.map(_Moments(loss=expansion.loss, theta=expansion.base.theta)):
         tensor += part
     return Refinement(tensor=tensor)
 

@@ -20,17 +20,16 @@ import pyarrow as pa
 from scipy.special import expit
 
 from expost._order import Sketch
-from expost.data.stream import RowStream
 from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.parts import Part, PartStore
-from expost.glm import RowBlock
 from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.noise.tabulated import Table as ExposureTable
 from expost.profiles.figures import BELIEF
 from expost.profiles.streamed_losses import BlockLosses
 from expost.profiles.streamed_posterior import BeliefDigest
+from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -212,7 +211,7 @@ def row_parts(
         typical = ExposureTable.of(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
-    progress.rows(stream.rows)
+    progress.rows(stream.count)
     progress.advance(sum(part.rows for part in finished.values()))
     parts = dict(finished)
     task = _RowPart(stream=stream, losses=losses, typical=typical, models=models, store=store)
@@ -220,7 +219,7 @@ def row_parts(
     for part in engine.map(task, missing):
         parts[part.index] = part
         progress.advance(part.rows)
-    if sum(part.rows for part in parts.values()) != stream.rows:
+    if sum(part.rows for part in parts.values()) != stream.count:
         raise InvalidInput(
             f"{store.folder}: its parts do not hold every row once; pass --force without --resume"
             " to start again, or name another folder."

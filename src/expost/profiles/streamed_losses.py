@@ -7,7 +7,7 @@ what steps are refined by where they need it, and travels to where the rows are.
 from dataclasses import dataclass, field, replace
 
 from expost.errors import WrongRows
-from expost.glm import RowBlock
+from expost.glm import Objective
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
@@ -18,10 +18,11 @@ from expost.mechanisms import (
 from expost.mechanisms.output import TOLERANCE
 from expost.neighbouring.expansion import Expansion, expand_curvature
 from expost.neighbouring.shifts import Shifts
-from expost.neighbouring.streamed import StreamedProblem, streamed_curvature
+from expost.neighbouring.streamed import streamed_curvature
 from expost.neighbouring.streamed_refinement import Refinement, refinement_of
 from expost.profiles.target import without_noise
 from expost.release import Release
+from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["BlockLosses", "BlockNeighbours", "block_losses"]
@@ -77,12 +78,12 @@ class BlockLosses:
         return plain.row_losses(self.theta, self.neighbours(block))
 
 
-def block_losses(release: Release, problem: StreamedProblem) -> BlockLosses:
+def block_losses(release: Release, problem: Objective) -> BlockLosses:
     """What every block's losses follow from: a few passes over the rows, which are checked."""
     how, theta = release.mechanism, release.theta
-    if problem.rows != how.rows:
+    if problem.count != how.rows:
         raise WrongRows(
-            f"the table has {problem.rows} rows: the model was made from {how.rows}; pass its"
+            f"the table has {problem.count} rows: the model was made from {how.rows}; pass its"
             " training rows."
         )
     if isinstance(how, ObjectivePerturbation) and how.is_private:
@@ -93,7 +94,7 @@ def block_losses(release: Release, problem: StreamedProblem) -> BlockLosses:
     expansion = expand_curvature(
         streamed_curvature(problem, base),
         signs=(-1,),
-        rows_after=problem.rows - 1,
+        rows_after=problem.count - 1,
         keep_total_penalty=how.kind == "objective",
     )
     plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how

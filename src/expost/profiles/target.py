@@ -8,7 +8,8 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
+from expost.losses import Softmax
 from expost.mechanisms import (
     Mechanism,
     ObjectivePerturbation,
@@ -25,7 +26,6 @@ from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.neighbouring.persons import Persons
 from expost.release import Release
 from expost.rounding import upper_text
-from expost.softmax import Softmax, SoftmaxProblem
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["SEEDED", "Target", "find_target", "losses_of", "without_noise"]
@@ -39,7 +39,7 @@ _NAMED = 4
 def losses_of(
     theta: FloatArray,
     how: Mechanism,
-    problem: Problem | SoftmaxProblem,
+    problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     groups: Persons | None = None,
@@ -49,7 +49,7 @@ def losses_of(
     With ``groups`` of every person: all her rows are removed at once.
     """
     persons = None if groups is None or groups.are_rows else groups
-    if isinstance(problem, SoftmaxProblem):
+    if problem.loss.outputs > 1:
         return _softmax_losses(theta, how, problem, relation, entering, persons), None
     if isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
@@ -101,7 +101,7 @@ def without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
 def _softmax_losses(
     theta: FloatArray,
     how: Mechanism,
-    problem: SoftmaxProblem,
+    problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     persons: Persons | None,
@@ -140,9 +140,7 @@ class Target:
     theta: FloatArray
     mechanism: Mechanism
 
-    def bind(
-        self, X: Any, y: Any
-    ) -> tuple[FloatArray, Mechanism, Problem | SoftmaxProblem, tuple[str, ...]]:
+    def bind(self, X: Any, y: Any) -> tuple[FloatArray, Mechanism, Objective, tuple[str, ...]]:
         """θ, its mechanism, and the rows as its objective sees them."""
         if self.release is not None:
             _check_names(self.release, X)
@@ -153,24 +151,24 @@ class Target:
         if rows.shape[1] != width:
             raise InvalidInput(f"X has {rows.shape[1]} columns: the coefficients have {width:g}.")
         target, penalty = _checks.vector(y, length=len(rows)), self.mechanism.total_regularization
-        problem: Problem | SoftmaxProblem
+        problem: Objective
         if isinstance(loss, Softmax):
-            problem = SoftmaxProblem(X=rows, y=target, loss=loss, penalty=penalty)
+            problem = Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
         else:
-            problem = Problem(
+            problem = Objective.of(
                 X=rows, y=target, loss=loss, penalty=np.full(len(self.theta), penalty)
             )
-        if float(problem.norms.max()) > 1 + 1e-9:
+        if float(problem.held.norms.max()) > 1 + 1e-9:
             raise InvalidInput(
                 "X: with bare coefficients its rows must lie in the unit ball; divide them by the"
                 " data norm, or pass the estimator."
             )
-        if isinstance(problem, SoftmaxProblem):
+        if loss.outputs > 1:
             return self.theta, self.mechanism, problem, ()
-        if loss.is_classification and not np.all(np.abs(problem.y) == 1):
+        if loss.is_classification and not np.all(np.abs(problem.held.y) == 1):
             raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
         bound = getattr(loss, "label_bound", np.inf)
-        if not float(np.max(np.abs(problem.y))) <= bound:
+        if not float(np.max(np.abs(problem.held.y))) <= bound:
             raise InvalidInput(
                 f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
             )

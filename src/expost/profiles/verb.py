@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.foreign.models import read_foreign
 from expost.foreign.private import read_private
-from expost.glm import Problem, minimise
+from expost.glm import minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
@@ -146,9 +146,9 @@ def _of_one(
         rows = _transformed(steps, X)
         return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
     theta, how, problem, notices = target.bind(_transformed(steps, X), y)
-    if problem.rows != how.rows:
+    if problem.count != how.rows:
         raise WrongRows(
-            f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
+            f"X has {problem.count} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
     entering = None
@@ -159,8 +159,8 @@ def _of_one(
             )
         # Candidates go through the same preprocessing as the rows.
         others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
-        entering = (others.X, others.y)
-        if isinstance(problem, Problem):
+        entering = (others.held.X, others.held.y)
+        if problem.loss.outputs == 1:
             entering = entering_rows(entering, relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
@@ -168,7 +168,7 @@ def _of_one(
     return PrivacyProfile(
         losses=losses,
         description=target.describe(),
-        rows=problem.rows,
+        rows=problem.count,
         ids=(
             row_keys(ids, len(losses.loss))
             if persons is None
@@ -253,8 +253,8 @@ def _foreign_profile(
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
     return PrivacyProfile(
         losses=losses,
-        description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.rows}",
-        rows=problem.rows,
+        description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.count}",
+        rows=problem.count,
         ids=(
             row_keys(ids, len(losses.loss))
             if persons is None

@@ -9,13 +9,14 @@ from sklearn.pipeline import Pipeline
 
 from expost import _checks
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.glm import two_classes_only
+from expost.losses import Softmax
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.publishing.publishable import check_publishable
 from expost.publishing.report import KINDS, PublishedReport
 from expost.release import Release
-from expost.softmax import Softmax, SoftmaxProblem, two_classes_only
 
 __all__ = ["Asked", "publish"]
 
@@ -201,12 +202,12 @@ def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
                 f" with {', '.join(release.feature_names)}."
             )
     problem, how = release.objective(X, y), release.mechanism
-    if problem.rows != how.rows:
+    if problem.count != how.rows:
         raise WrongRows(
-            f"X has {problem.rows} rows: the model was made from {how.rows}; pass its training"
+            f"X has {problem.count} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
-    if isinstance(how, ObjectivePerturbation) and isinstance(problem, SoftmaxProblem):
+    if isinstance(how, ObjectivePerturbation) and problem.loss.outputs > 1:
         SoftmaxTangent.at(how, problem, release.theta).check_rows()
         return None
     problem = two_classes_only(problem)

@@ -19,7 +19,7 @@ from expost import _checks
 from expost.data import Encoding
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import read_json, write_json
-from expost.losses import Squared
+from expost.losses import Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.bounds import (
     ExposureBound,
@@ -40,7 +40,6 @@ from expost.publishing.publishable import Answer, Spending, check_publishable
 from expost.release import Release
 from expost.results import Displayed
 from expost.rounding import summed_up, upper_text
-from expost.softmax import Softmax
 from expost.types import Audience, FloatArray
 
 __all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
@@ -264,7 +263,7 @@ class PublishedReport(Displayed):
         if single:
             x, y = _checks.array(x, "x")[None, :], [y] if np.ndim(y) == 0 else y
         problem = self.release.objective(x, y)
-        return problem.X, problem.y, single
+        return problem.held.X, problem.held.y, single
 
     def _separations(self, rows: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(μ₂, μ₃) of each row."""

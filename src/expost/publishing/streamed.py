@@ -14,17 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from expost._order import Sketch
-from expost.data.stream import RowStream, StreamBlock
 from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.files.parts import Part, PartStore
-from expost.glm import RowBlock
+from expost.glm import Objective
 from expost.mechanisms.publishing import TangentMechanism, person_costs
-from expost.neighbouring.streamed import StreamedProblem
 from expost.profiles.streamed_losses import BlockLosses
 from expost.publishing.compare import ComparisonFigures, ratios
 from expost.publishing.publish import Asked
 from expost.publishing.report import PublishedReport
+from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
 
 __all__ = ["CostTable", "compared_parts", "figures_of", "streamed_report"]
@@ -35,7 +34,7 @@ _COSTS, _OCTAVES = 4000, 30
 _ROOM = 1 + 1e-6
 
 
-def streamed_report(asked: Asked, losses: BlockLosses, problem: StreamedProblem) -> PublishedReport:
+def streamed_report(asked: Asked, losses: BlockLosses, problem: Objective) -> PublishedReport:
     """The report that was asked for; a data-dependent one draws, and spends.
 
     ``losses``  of the model's rows, by which these have been found to be the right ones.
@@ -91,7 +90,7 @@ class _ComparedPart:
             number, table.replace_schema_metadata({"audience": Audience.FAIL.value})
         )
 
-    def _columns(self, block: StreamBlock) -> Any:
+    def _columns(self, block: RowBlock) -> Any:
         """The columns of a comparison in memory, for one block."""
         loss = self.losses(RowBlock.of(block.X, block.y)).loss
         bound, first, second, everything = self.report.told(block.X, block.y, *self._costs)
@@ -127,7 +126,7 @@ def compared_parts(
 ) -> dict[int, Part]:
     """All rows' bounds beside their losses, as parts of ``store``; those that are there stay."""
     finished = store.finished()
-    progress.rows(stream.rows)
+    progress.rows(stream.count)
     for part in finished.values():
         progress.advance(part.rows)
     task = _ComparedPart(stream=stream, losses=losses, report=report, store=store)

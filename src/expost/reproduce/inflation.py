@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.publishing import PublishingBudget
@@ -154,7 +154,7 @@ def _scores(data: Synthetic, penalty: float, noise: FloatArray) -> tuple[float, 
     """Mean 0-1 loss, its standard error, that of fresh rows, and both mean logistic losses."""
     rows, columns = data.X.shape
     loss = Logistic()
-    problem = Problem(X=data.X, y=data.y, loss=loss, penalty=np.full(columns, penalty / rows))
+    problem = Objective.of(X=data.X, y=data.y, loss=loss, penalty=np.full(columns, penalty / rows))
     models = perturbed_minimisers(problem, noise / rows)
     ours, fresh = models @ data.X.T, models @ data.fresh.T
     each = np.mean(ours * data.y <= 0, axis=1)

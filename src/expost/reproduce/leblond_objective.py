@@ -16,7 +16,7 @@ import numpy as np
 
 from expost.epsilon.choose import choose_epsilon
 from expost.epsilon.sweep import Pair
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.sampling import perturbed_minimisers
@@ -92,9 +92,9 @@ def draw_objective_samples(
     )
 
 
-def _problem(X: FloatArray, y: FloatArray, penalty: float) -> Problem:
+def _problem(X: FloatArray, y: FloatArray, penalty: float) -> Objective:
     """The summed objective over these rows, in the averaged form."""
-    return Problem(X=X, y=y, loss=Logistic(), penalty=np.full(X.shape[1], penalty / len(X)))
+    return Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(X.shape[1], penalty / len(X)))
 
 
 def _released(
@@ -203,7 +203,7 @@ def measure_objective(
     """``samples`` are Figures 8 and 1; ``models`` are sampled at each ε."""
     problem = setting.neighbours.problem
     kept = np.union1d(np.arange(0, setting.rows, _EVERY), [setting.farthest])
-    X, y = problem.X[kept], problem.y[kept]
+    X, y = problem.held.X[kept], problem.held.y[kept]
     first, second = seed.spawn(2)
     choice = choose_epsilon(
         X,

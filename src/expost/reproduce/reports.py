@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from expost.accounting import gaussian_scale
 from expost.datasets import Dataset
-from expost.glm import Problem
+from expost.glm import Objective
 from expost.losses import Logistic, Loss
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.mechanisms.bounds import ObjectiveBound
@@ -243,7 +243,9 @@ def measure_release(
             LEAST if budget is None else regularization_for_publishing(budget, **constants)
         )
     how = ObjectivePerturbation(regularization=regularization, **constants)
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization))
+    problem = Objective.of(
+        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization)
+    )
     theta = how.release(problem, rng)
     tangent = Tangent.at(how, problem, theta)
     true = np.abs(tangent.row_losses().loss)
@@ -349,7 +351,9 @@ def measure_corollary(
         rows=len(X),
         dimension=X.shape[1],
     )
-    problem = Problem(X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization))
+    problem = Objective.of(
+        X=X, y=y, loss=loss, penalty=np.full(X.shape[1], how.total_regularization)
+    )
     theta = how.release(problem, rng)
     formula = Tangent.at(how, problem, theta).row_losses().loss
     whole = _log_density(how, X, y, theta)

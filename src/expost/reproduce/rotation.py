@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import spearmanr
 
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.report.paper_displays import panels
@@ -73,14 +73,14 @@ class Terms:
 def removal_terms(tangent: Tangent, scale: float) -> Terms:
     """The terms of Cor. 7 for the removal of each row, under N(0, ``scale``²I)."""
     problem = tangent.problem
-    slope, curvature = problem.loss.derivatives(problem.X @ tangent.theta, problem.y)
-    roots = scipy.linalg.solve_triangular(tangent.factor, problem.X.T, lower=True)
+    slope, curvature = problem.loss.derivatives(problem.held.X @ tangent.theta, problem.held.y)
+    roots = scipy.linalg.solve_triangular(tangent.factor, problem.held.X.T, lower=True)
     leverage = np.einsum("ij,ij->j", roots, roots)
-    length = slope * np.linalg.norm(problem.X, axis=1)
+    length = slope * np.linalg.norm(problem.held.X, axis=1)
     return Terms(
         volume=-np.log1p(-curvature * leverage),
         square=length**2 / (2 * scale**2),
-        inner=-slope * (problem.X @ tangent.gradient) / scale**2,
+        inner=-slope * (problem.held.X @ tangent.gradient) / scale**2,
     )
 
 
@@ -164,7 +164,7 @@ def _mechanism(epsilon: float) -> ObjectivePerturbation:
 def _turned(
     X: FloatArray, y: FloatArray, how: ObjectivePerturbation, scale: float
 ) -> tuple[Turned, ...]:
-    problem = Problem(X=X, y=y, loss=how.loss, penalty=np.full(2, how.total_regularization))
+    problem = Objective.of(X=X, y=y, loss=how.loss, penalty=np.full(2, how.total_regularization))
     base = minimise(problem).theta
     found = []
     for part in _ANGLES:

@@ -15,7 +15,7 @@ from expost.data import Encoding, open_table
 from expost.datasets import Dataset
 from expost.epsilon.sweep import OutputSweep
 from expost.errors import InvalidInput, PrivacyLeakWarning
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
 from expost.neighbouring.neighbours import Neighbours, neighbours_of, tight_neighbours
@@ -65,7 +65,7 @@ class Setting:
         """The setting of these rows; neighbours to 1e-9 of their distance if ``exact``, or 1e-3."""
         n, d = X.shape
         loss = Logistic()
-        problem = Problem(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
+        problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(d, regularization))
         base = minimise(problem)
         return cls(
             neighbours=(
@@ -114,8 +114,10 @@ class Setting:
     def flattest(self) -> float:
         """The least eigenvalue of the mean loss's Hessian at A(x), the penalty left out."""
         problem = self.neighbours.problem
-        _, curvature = problem.loss.derivatives(problem.X @ self.neighbours.base, problem.y)
-        hessian = (problem.X * curvature[:, None]).T @ problem.X / self.rows
+        _, curvature = problem.loss.derivatives(
+            problem.held.X @ self.neighbours.base, problem.held.y
+        )
+        hessian = (problem.held.X * curvature[:, None]).T @ problem.held.X / self.rows
         return float(np.linalg.eigvalsh(hessian)[0])
 
     def sweep(
@@ -149,7 +151,7 @@ class Setting:
         """A(yᵢ) by brute force: the model fitted again without ``row``."""
         problem = self.neighbours.problem
         kept = np.arange(self.rows) != row
-        return minimise(replace(problem, X=problem.X[kept], y=problem.y[kept])).theta
+        return minimise(replace(problem, rows=problem.held.take(kept))).theta
 
 
 def normalised_rows(adult: Dataset, columns: Sequence[str] = TWO) -> tuple[FloatArray, FloatArray]:

@@ -36,7 +36,7 @@ from expost import _checks
 from expost._numerics import row_blocks
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS, Prepared
-from expost.glm import Problem, minimise
+from expost.glm import Objective, minimise
 from expost.losses import Squared
 from expost.mechanisms import OutputPerturbation
 from expost.mechanisms.output import TOLERANCE
@@ -149,10 +149,10 @@ def select_regularization(
         data_norm=data_norm,
     )
     prepared = estimator.prepared(X, y)
-    _check_enough(prepared.problem.rows, len(values))
+    _check_enough(prepared.problem.count, len(values))
     rng = simulation_generator(random_state)
     _warn(prepared)
-    members = _split(prepared.problem.rows, len(values) + 1, byte_source(rng))
+    members = _split(prepared.problem.count, len(values) + 1, byte_source(rng))
     *training, judging = members
     releases = [
         _release(prepared, how, part, rng)
@@ -265,9 +265,9 @@ def _release(
     Not by the estimator's ``fit``: it refuses rows of one class, which here would give away that
     a part has no other, and a model of them is as good as any other for the choice.
     """
-    problem = Problem(
-        X=prepared.problem.X[part],
-        y=prepared.problem.y[part],
+    problem = Objective.of(
+        X=prepared.problem.held.X[part],
+        y=prepared.problem.held.y[part],
         loss=how.loss,
         penalty=np.full(how.dimension, how.regularization),
     )
@@ -282,9 +282,9 @@ def _release(
     )
 
 
-def _errors(problem: Problem, theta: FloatArray, judging: IntArray) -> int:
+def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
     """Mistakes of the model, or its clipped squared errors in whole units."""
-    predicted, target = _predictions(problem.X[judging], theta), problem.y[judging]
+    predicted, target = _predictions(problem.held.X[judging], theta), problem.held.y[judging]
     if not isinstance(problem.loss, Squared):
         return int(np.count_nonzero((predicted > 0) != (target > 0)))
     with np.errstate(over="ignore"):

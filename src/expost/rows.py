@@ -1,0 +1,459 @@
+"""Encoded rows of the unit ball in one fixed order, visited in blocks as often as asked.
+
+:class:`HeldRows` are arrays in memory. :class:`TableRows` are read from a table in every pass, by
+an engine. Everything that works on rows asks for passes (:meth:`Rows.map`) and does not know the
+source.
+
+The size of a block belongs to the source: it is fixed by the numbers of rows and columns alone, and
+results are combined in the order of the blocks, so that neither files nor workers nor machines
+change a byte.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _checks
+from expost._numerics import gamma, row_blocks, row_norms
+from expost._order import Sketch
+from expost.data.encoding import Encoded, Encoding
+from expost.data.readers import Reader, reader_of
+from expost.data.sources import Table
+from expost.data.unit_ball import UnitBall
+from expost.engine import Engine
+from expost.engine.progress import SILENT, Progress
+from expost.errors import InvalidInput
+from expost.files.digest import LEAF
+from expost.types import FloatArray, IntArray
+
+__all__ = [
+    "LONGEST_ROW",
+    "BlockSummary",
+    "HeldRows",
+    "RowBlock",
+    "RowStream",
+    "RowSummary",
+    "Rows",
+    "TableRows",
+    "block_rows",
+    "held",
+]
+
+T = TypeVar("T")
+
+# Fourth powers of a row's length, over Λ², must not overflow.
+LONGEST_ROW = 1e30
+# A block that is read has at most so many rows, and so many entries of float64: 8 MiB.
+_BLOCK_ROWS = 2**15
+_BLOCK_ENTRIES = 2**20
+# Rows lie in the unit ball; their lengths are rounded up.
+_TOP = 1.001
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RowBlock:
+    """Consecutive rows, as one pass over the data sees them.
+
+    ``start``    the number of the first row, counted from 0.
+    ``norms``    upper bounds on the lengths of the rows.
+    ``ids``      the rows' keys, where the source has them.
+    ``encoded``  the same rows as the table's encoding gives them, before they enter the unit ball;
+                 ``clipped`` of them are longer than the encoding's bound.
+    """
+
+    X: FloatArray
+    y: FloatArray
+    norms: FloatArray
+    start: int = 0
+    ids: NDArray[np.object_] | None = None
+    encoded: Encoded | None = None
+    clipped: int = 0
+
+    @classmethod
+    def of(cls, X: FloatArray, y: FloatArray, **known: Any) -> "RowBlock":
+        """Return the rows with their norms; refuse rows too long for a certificate."""
+        norms = row_norms(X)
+        if not norms.max(initial=0.0) <= LONGEST_ROW:
+            raise InvalidInput(f"X holds a row longer than {LONGEST_ROW:g}: rescale its columns.")
+        # Rounded up: norms are used in bounds.
+        return cls(X=X, y=y, norms=norms * (1 + 2 * gamma(X.shape[1] + 4)), **known)
+
+    def take(self, index: NDArray[Any]) -> "RowBlock":
+        """Return some of the rows, by a mask or by their places in the block."""
+        return RowBlock(X=self.X[index], y=self.y[index], norms=self.norms[index])
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+class Rows(Protocol):
+    """n rows in one fixed order.
+
+    ``is_held``      whether the rows are arrays in memory (:class:`HeldRows`).
+    ``longest``      the largest row norm, rounded up.
+    ``common_norm``  a length that (about) thirty-one rows of thirty-two do not exceed.
+    ``label_size``   the largest ∣y∣.
+    """
+
+    is_held: ClassVar[bool]
+
+    @property
+    def count(self) -> int:
+        """The number n of rows."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        ...
+
+    @property
+    def longest(self) -> float:
+        """The largest row norm, rounded up."""
+        ...
+
+    @property
+    def common_norm(self) -> float:
+        """A length that about thirty-one rows of thirty-two do not exceed."""
+        ...
+
+    @property
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
+        ...
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for every block, in their order.
+
+        A task must not keep a block. It is pickled where the engine runs it in other processes.
+        """
+        ...
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for the first ``count`` rows as one block."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HeldRows:
+    """Rows in memory: arrays X (n, d) and y (n,)."""
+
+    X: FloatArray
+    y: FloatArray
+
+    norms: FloatArray = field(init=False)
+    is_held: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parts = [RowBlock.of(self.X[b], self.y[b]).norms for b in self.blocks()]
+        object.__setattr__(self, "norms", np.concatenate(parts) if parts else np.empty(0))
+
+    @property
+    def count(self) -> int:
+        """The number n of rows."""
+        return len(self.X)
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return int(self.X.shape[1])
+
+    def blocks(self) -> Iterator[slice]:
+        """Yield the places of the rows of each block."""
+        return row_blocks(self.count, self.columns)
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for every block, in their order."""
+        for block in self.blocks():
+            yield task(self._block(block))
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for the first ``count`` rows as one block."""
+        return task(self._block(slice(0, min(count, self.count))))
+
+    def _block(self, block: slice) -> RowBlock:
+        return RowBlock(
+            X=self.X[block], y=self.y[block], norms=self.norms[block], start=block.start
+        )
+
+    def take(self, index: IntArray | NDArray[np.bool_]) -> "HeldRows":
+        """Return some of the rows."""
+        return HeldRows(X=self.X[index], y=self.y[index])
+
+    @cached_property
+    def common_norm(self) -> float:
+        """A length that thirty-one rows of thirty-two do not exceed."""
+        rank = self.count - 1 - self.count // 32
+        return float(np.partition(self.norms, rank)[rank])
+
+    @cached_property
+    def longest(self) -> float:
+        """The largest row norm, rounded up."""
+        return float(self.norms.max())
+
+    @cached_property
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
+        return float(np.max(np.abs(self.y)))
+
+
+def held(rows: Rows, what: str) -> HeldRows:
+    """Return rows that are in memory; ``what`` needs them all at once, and says so otherwise."""
+    if not isinstance(rows, HeldRows):
+        raise InvalidInput(
+            f"{what} needs all rows in memory: pass arrays, or give the table more memory."
+        )
+    return rows
+
+
+# -- rows that are read --------------------------------------------------------------------------
+
+
+def block_rows(columns: int) -> int:
+    """Return the rows of a block: a multiple of a leaf of the data's digest."""
+    return min(_BLOCK_ROWS, max(LEAF, _BLOCK_ENTRIES // max(columns, 1) // LEAF * LEAF))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowStream:
+    """A table as a model sees it, read again in every pass. It is pickled to where it is read.
+
+    ``label_bound``  labels of a regression are clipped to ± this.
+    """
+
+    reader: Reader
+    encoding: Encoding
+    ball: UnitBall
+    label_bound: float | None = None
+    id_column: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        encoding: Encoding,
+        ball: UnitBall,
+        *,
+        label_bound: float | None = None,
+        size: int | None = None,
+    ) -> "RowStream":
+        """Return the rows of ``table`` in blocks of ``size`` rows (None: by the columns)."""
+        table = table.retyped(encoding.kinds)
+        key = table.id_column
+        wanted = [*encoding.kinds, *([] if key is None else [key])]
+        width = len(encoding.feature_names) + ball.fit_intercept
+        size = block_rows(width) if size is None else _checks.whole("size", size, least=1)
+        if size > _BLOCK_ROWS:
+            # The proved bounds on sums count on it.
+            raise InvalidInput(f"size={size}: a block has at most {_BLOCK_ROWS} rows.")
+        reader = reader_of(table, wanted, size)
+        return cls(
+            reader=reader,
+            encoding=encoding,
+            ball=ball,
+            label_bound=label_bound,
+            id_column=key,
+        )
+
+    @classmethod
+    def of_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        ball: UnitBall,
+        *,
+        classes: Sequence[Any] | None = None,
+        label_bound: float | None = None,
+        size: int | None = None,
+    ) -> "RowStream":
+        """Return the rows of Dask arrays X (n, d) and y (n,), whose numbers are taken as they are.
+
+        ``classes``: the labels in y, the first one of two counts as −1; None: y is a number.
+        """
+        from expost.data.dask_rows import array_encoding, array_table
+
+        table = array_table(X, y, text=classes is not None)
+        encoding = array_encoding(X.shape[1], ball, classes)
+        return cls.of(table, encoding, ball, label_bound=label_bound, size=size)
+
+    @property
+    def count(self) -> int:
+        """The number n of rows."""
+        return self.reader.rows
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns, with the intercept's."""
+        return len(self.encoding.feature_names) + self.ball.fit_intercept
+
+    def items(self) -> Iterator[Any]:
+        """Yield what there is to read, in order; see :class:`~expost.data.readers.Reader`."""
+        return self.reader.items()
+
+    def blocks(self, item: Any) -> Iterator[RowBlock]:
+        """Yield the blocks of an item, in order."""
+        for block in self.reader.blocks(item):
+            encoded = self.encoding.encode(block.batch, first_row=block.start + 1)
+            X, clipped = self.ball.rows(encoded.X)
+            y = encoded.y
+            if self.label_bound is not None:
+                y = np.clip(y, -self.label_bound, self.label_bound)
+            ids = None
+            if self.id_column is not None:
+                ids = np.array(block.batch.column(self.id_column).to_pylist(), dtype=object)
+            yield RowBlock.of(X, y, start=block.start, ids=ids, encoded=encoded, clipped=clipped)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockSummary:
+    """The number of rows of a block, their lengths, and the largest ∣y∣."""
+
+    rows: int
+    longest: float
+    label_size: float
+    norms: Sketch
+
+    @classmethod
+    def of(cls, block: RowBlock) -> "BlockSummary":
+        """Summarise the rows of a block."""
+        norms = Sketch(_TOP)
+        norms.add(np.minimum(block.norms, _TOP))
+        return cls(
+            rows=len(block),
+            longest=float(block.norms.max()),
+            label_size=float(np.max(np.abs(block.y))),
+            norms=norms,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSummary:
+    """The longest row, the largest ∣y∣, and a length that most rows do not exceed."""
+
+    longest: float
+    label_size: float
+    common_norm: float
+
+    @classmethod
+    def of(cls, blocks: Iterable[BlockSummary], rows: int) -> "RowSummary":
+        """Combine the blocks of ``rows`` rows; refuse a table whose number of rows changed."""
+        longest = size = 0.0
+        counted = 0
+        norms = Sketch(_TOP)
+        for block in blocks:
+            longest, size = max(longest, block.longest), max(size, block.label_size)
+            counted += block.rows
+            norms.merge(block.norms)
+        if counted != rows:
+            raise InvalidInput(
+                f"the table had {rows} rows and now has {counted}: it changed while it was being"
+                " read; start again."
+            )
+        common = float(norms.at(np.array([rows - rows // 32]))[0])
+        return cls(longest=longest, label_size=size, common_norm=common)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TableRows:
+    """Rows that an engine reads from a table in every pass; a block is held for each worker.
+
+    ``summary``  what is known of all rows; None: one more pass finds it when it is needed.
+    """
+
+    stream: RowStream
+    engine: Engine
+    progress: Progress = SILENT
+    summary: RowSummary | None = None
+
+    is_held: ClassVar[bool] = False
+
+    @property
+    def count(self) -> int:
+        """The number n of rows."""
+        return self.stream.count
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.stream.columns
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for every block, in their order."""
+        return chain.from_iterable(self.map_items(task))
+
+    def map_items(self, task: Callable[[RowBlock], T]) -> Iterator[list[T]]:
+        """Yield the results of ``task`` as a list for each item that the engine works on."""
+        self.progress.rows(self.count)
+        for rows, results in self.engine.map(_Blockwise(self.stream, task), self.stream.items()):
+            self.progress.advance(rows)
+            yield results
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for the first ``count`` rows, computed where they are."""
+        first = tuple(islice(self.stream.items(), -(-count // self.stream.reader.size)))
+        results: list[T] = list(self.engine.map(_OnFirst(self.stream, task, count), [first]))
+        return results[0]
+
+    def with_stream(self, **changes: Any) -> Self:
+        """Return the rows under other settings of the stream."""
+        return replace(self, stream=replace(self.stream, **changes))
+
+    @property
+    def longest(self) -> float:
+        """The largest row norm, rounded up."""
+        return self._summary.longest
+
+    @property
+    def common_norm(self) -> float:
+        """A length that about thirty-one rows of thirty-two do not exceed."""
+        return self._summary.common_norm
+
+    @property
+    def label_size(self) -> float:
+        """The largest ∣y∣."""
+        return self._summary.label_size
+
+    @cached_property
+    def _summary(self) -> RowSummary:
+        if self.summary is not None:
+            return self.summary
+        return RowSummary.of(self.map(BlockSummary.of), self.count)
+
+
+class _Blockwise:
+    """Apply a task to every block of an item, and count its rows."""
+
+    def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any]) -> None:
+        self._stream, self._task = stream, task
+
+    def __call__(self, item: Any) -> tuple[int, list[Any]]:
+        """Return the number of rows and the results, block by block."""
+        rows, results = 0, []
+        for block in self._stream.blocks(item):
+            rows += len(block)
+            results.append(self._task(block))
+        return rows, results
+
+
+class _OnFirst:
+    """Apply a task to the first rows of some items, as one block of whatever size."""
+
+    def __init__(self, stream: RowStream, task: Callable[[RowBlock], Any], count: int) -> None:
+        self._stream, self._task, self._count = stream, task, count
+
+    def __call__(self, items: Sequence[Any]) -> Any:
+        """Return the result."""
+        X, y, read = list[FloatArray](), list[FloatArray](), 0
+        for block in chain.from_iterable(self._stream.blocks(item) for item in items):
+            X.append(block.X)
+            y.append(block.y)
+            read += len(block)
+            if read >= self._count:
+                break
+        rows = np.concatenate(X)[: self._count], np.concatenate(y)[: self._count]
+        return self._task(RowBlock.of(*rows))
