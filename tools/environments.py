@@ -42,7 +42,6 @@ QUICK = (
     "tests/noise/test_noise.py",
     "tests/report/test_displays.py",
     "tests/report/test_json.py",
-    "tests/report/test_snapshots.py",
     "tests/report/test_typed.py",
     "tests/risk/test_calibration.py",
     "tests/test_cli.py",

@@ -16,7 +16,7 @@ from .conftest import HOSTILE, fitted, noiseless, synthetic
 from .epsilon_choices import chosen
 from .results import sweep, transcript
 
-# Not what is installed: a snapshot must not change with that.
+# Not what is installed: a page must not change with that.
 GIVEN = {"versions": {"expost": "1.0", "numpy": "2.0"}, "made": "2026-11-16"}
 OWNER = np.random.default_rng(1).permutation(np.minimum(np.arange(60) // 3, 14))
 

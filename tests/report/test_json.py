@@ -7,10 +7,8 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Literal, get_args, get_origin, get_type_hints
 
-import jsonschema
 import pytest
 
-import documents
 import expost
 from expost.errors import InvalidInput
 from expost.report import (
@@ -25,7 +23,6 @@ from expost.report import (
     render_markdown,
 )
 from expost.report.json import FORMAT
-from expost.report.schema import PATH, schema_text, summary_schema
 from expost.types import Audience
 
 from .conftest import HOSTILE, synthetic
@@ -35,7 +32,6 @@ from .summaries import MAKERS, summary
 # Parts that are never for everybody, and those that may be.
 PRIVATE = {"profile", "epsilon", "audit", "audits", "beliefs", "training", "ledger"}
 PUBLIC = {"risk", "published"}
-VALIDATOR = jsonschema.Draft202012Validator(summary_schema())
 
 
 @cache
@@ -73,9 +69,8 @@ def test_a_summary_read_again_is_the_same(kind):
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_every_page_is_valid_under_the_published_schema(kind):
+def test_every_file_starts_with_its_format_mark_and_answer(kind):
     plain = content(kind)
-    VALIDATOR.validate(plain)
     assert plain["format"] == FORMAT
     assert plain["audience"] == summary(kind).audience.value
     assert plain["title"] == summary(kind).title
@@ -214,7 +209,6 @@ def test_a_place_is_named():
 def test_a_summary_of_nothing_is_refused():
     plain = content("risk") | {"risk": None}
     refused(plain, "has no part")
-    assert not VALIDATOR.is_valid(plain)
 
 
 @pytest.mark.parametrize("name", ["audience", "meaning", "title", "answer", "versions", "profile"])
@@ -222,10 +216,8 @@ def test_what_stands_on_top_must_be_there(name):
     plain = content("profile-bare")
     del plain[name]
     refused(plain, name)
-    assert not VALIDATOR.is_valid(plain)
     plain[name] = 3
     refused(plain, name)
-    assert not VALIDATOR.is_valid(plain)
 
 
 # Marks -------------------------------------------------------------------------------------------
@@ -253,21 +245,16 @@ def test_the_type_of_every_part_says_which_marks_it_may_have():
 @pytest.mark.parametrize("mark", Audience)
 @pytest.mark.parametrize("kind", sorted(set(MAKERS) - {"published", "published-answers"}))
 def test_no_edited_mark_makes_private_figures_public(kind, mark):
-    plain, marks = content(kind), VALIDATOR.schema["$defs"]
+    plain = content(kind)
     for name, part in summary(kind).by_name.items():
         own = part.audience.value
         plain[name]["audience"] = plain["audience"] = mark.value
         if name in PUBLIC:
             # Their mark is that of a model: they may be stricter, and are never the curator's.
-            assert marks[type(part).__name__]["properties"]["audience"]["enum"] == [
-                "pass",
-                "review",
-            ]
             if mark is Audience.FAIL:
                 refused(plain, rf'^{name}\.audience: must be "pass" or "review", not')
         elif mark is not part.audience:
             refused(plain, rf"^{name}\.audience: must be \"{own}\", not '{mark.value}'")
-            assert marks[type(part).__name__]["properties"]["audience"]["enum"] == [own]
         plain[name]["audience"] = own
 
 
@@ -347,21 +334,3 @@ def test_a_public_summary_holds_nothing_of_the_other_parts():
     names = [name for name, part in summary("combined").by_name.items() if name in PRIVATE]
     assert names
     assert all(content("public")[name] is None for name in names)
-
-
-# The schema --------------------------------------------------------------------------------------
-
-
-def test_the_published_schema_is_what_the_types_say():
-    found = PATH.read_text("utf-8")
-    assert found == schema_text(), "run python -m expost.report.schema"
-    jsonschema.Draft202012Validator.check_schema(json.loads(found))
-    assert json.loads(found)["$id"] == "urn:expost-report:2"
-
-
-def test_the_page_about_the_format_shows_what_happens(tmp_path, program):
-    page = PATH.parents[3] / "docs" / "report-schema.md"
-    assert documents.run(page, tmp_path, program, {}) >= 1
-    plain = content("profile-laplace")
-    plain["profile"]["top"][3]["loss"] = "much"
-    assert refused(plain, "must be a number") in page.read_text("utf-8")
