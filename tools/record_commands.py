@@ -37,13 +37,12 @@ OPTIONS = {
     "--max-posterior": ("--max-posterior", "--max-belief"),
     "--posterior": ("--posterior", "--max-posterior", "--belief"),
 }
-# Different in every run, or on every machine: times, checksums, names of files, versions.
+# Different in every run or on every machine (times, versions), or the options of another command.
 IGNORED = re.compile(
-    r"(^|\.|\])(made|time|seconds|versions?|sha256|checksum|salt|run|files?|path|command|format|size"
-    r"|created|date|parts|ledger|source|bytes|data)($|\.|\[)"
+    r"(^|\.|\])(made|time|seconds|versions?|command|format|size|bytes|created|date)($|\.|\[)"
 )
-# A string is recorded if it is one word: sentences may be written anew, and digests and paths vary.
-WORD = re.compile(r"(?![0-9a-f]{16,}$)[^\s/\\]{1,40}")
+# A string is recorded if it is one word: sentences are rewritten; digests, dates and paths vary.
+WORD = re.compile(r"(?![0-9a-f]{16,}$|\d{4}-\d\d)(?!.*\.(json|parquet|html|csv)$)[^\s/\\]{1,40}")
 
 
 def run(*arguments: Any) -> Any:
@@ -66,10 +65,13 @@ def call(words: list[str]) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     argv, sys.argv = sys.argv, ["expost", *words]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                find_name(PROGRAM)()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            find_name(PROGRAM)()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -106,13 +108,15 @@ def unmark_seed(model: Path, copy: Path) -> Path:
 
 
 def flatten(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the key path and the value of every number, boolean, null and word in a document.
+    """Yield the key path and the value of every number, boolean and word in a document.
 
     The entries of a list share one path, ``curve[].score``, unless each has a name of its own:
-    ``choices[epsilon].value``.
+    ``choices[epsilon].value``. A key whose value is null counts as missing.
     """
     if isinstance(document, dict):
         for key, value in document.items():
+            if value is None or (key == "name" and path.endswith(f"[{value}]")):
+                continue
             yield from flatten(value, f"{path}.{key}" if path else str(key))
     elif isinstance(document, list):
         names = [entry.get("name") if isinstance(entry, dict) else None for entry in document]
@@ -210,7 +214,16 @@ OBJECTIVE = ("--mechanism", "objective", "--noise", "gaussian", "--delta", "1e-5
 SEED = ("--seed", "7")
 BLOCKS = ("--engine", "local")
 FIXED = ("--epsilon", "1", "--regularization", "0.05")
-CHOICE = ("--models", "20", "--folds", "2", "--epsilons", "0.1,1,10,100", "--regularization", "0.05")
+CHOICE = (
+    "--models",
+    "20",
+    "--folds",
+    "2",
+    "--epsilons",
+    "0.1,1,10,100",
+    "--regularization",
+    "0.05",
+)
 TREE = ("--estimator", "sklearn.tree.DecisionTreeClassifier:max_depth=3,random_state=0")
 PERSON = ("--set", "age=39", "--set", "city=Oslo", "--set", "hours=41")
 
