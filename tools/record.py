@@ -49,6 +49,8 @@ AGAINST = 1e-12
 STORED_TOLERANCE = 1e-9
 # Of a digest: as many entries of an array, evenly spaced.
 ENTRIES = 8
+# Differences that are printed, the largest first.
+SHOWN = 40
 
 Record = dict[str, list[Any]]
 
@@ -198,11 +200,13 @@ def report(verdicts: list[Verdict], tolerance: float) -> int:
         explained = len(differing) - len(unexplained)
         print(f"{part:12} {identical:10} {within:10} {explained:10} {len(unexplained)}")
         failed += len(unexplained)
-    for verdict in sorted(verdicts, key=lambda verdict: -verdict.difference)[:40]:
-        if verdict.outcome == "differing":
-            why = explanation(verdict.key)
-            mark = "differs" if why is None else f"explained ({why})"
-            print(f"{mark}: {verdict.key}: {verdict.reason} (relative {verdict.difference:.2g})")
+    differing = [verdict for verdict in verdicts if verdict.outcome == "differing"]
+    for verdict in sorted(differing, key=lambda verdict: -verdict.difference)[:SHOWN]:
+        why = explanation(verdict.key)
+        mark = "differs" if why is None else f"explained ({why})"
+        print(f"{mark}: {verdict.key}: {verdict.reason} (relative {verdict.difference:.2g})")
+    if len(differing) > SHOWN:
+        print(f"and {len(differing) - SHOWN} more, which differ by less")
     largest = max(
         (verdict for verdict in verdicts if verdict.outcome == "within"),
         key=lambda verdict: verdict.difference,
