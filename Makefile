@@ -106,7 +106,7 @@ lint: .venv/.dev
 types: .venv/.dev
 	$(BIN)/mypy
 
-# What small problems and every command compute, compared with tests/recorded/core.json: 40 seconds.
+# What small problems and every command compute, compared with tests/recorded/core.json: 60 seconds.
 # A number that is meant to change: `python tools/record.py --against main`, then `... store`.
 record: .venv/.dev
 	$(BIN)/python tools/record.py check

@@ -330,45 +330,84 @@ def neighbour_values() -> dict[str, Values]:
 # --- Tables processed in blocks -----------------------------------------------------------------
 
 
-def block_values(run: Callable[..., Any]) -> dict[str, Values]:
-    """Return the values of tables processed in blocks.
+# Blocks have at most 32,768 rows: only the last two tables need more than one.
+LONG = (40_000, 3)
 
-    ``run(*arguments)`` runs the program, which fits the model in blocks; then the model is
-    profiled again in blocks from Python.
+
+def block_problems() -> Iterator[Problem]:
+    """Yield the problems that are also processed in blocks."""
+    number = 0
+    for loss in ESTIMATORS:
+        for mechanism in ("output", "objective"):
+            for noise in ("laplace", "gaussian"):
+                number += 1
+                rows, columns = SHAPES[1 + number % 2]
+                yield Problem(
+                    loss=loss,
+                    relation="remove",
+                    mechanism=mechanism,
+                    noise=noise,
+                    regularization=PENALTIES[1 + number % (len(PENALTIES) - 1)],
+                    rows=rows,
+                    columns=columns,
+                )
+    for loss, mechanism in (("logistic", "output"), ("huber-hinge", "objective")):
+        yield Problem(
+            loss=loss,
+            relation="remove",
+            mechanism=mechanism,
+            noise="laplace",
+            regularization=1e-3,
+            rows=LONG[0],
+            columns=LONG[1],
+        )
+
+
+def block_values(run: Callable[..., Any]) -> dict[str, Values]:
+    """Return the values of tables processed in blocks, by two routes.
+
+    ``run(*arguments)`` runs the program, which fits the model in blocks: the first route. The
+    second one profiles the model again, in blocks, from Python.
     """
     values: dict[str, Values] = {}
-    number = 0
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for loss in ESTIMATORS:
-            for mechanism in ("output", "objective"):
-                for noise in ("laplace", "gaussian"):
-                    number += 1
-                    penalty = PENALTIES[1 + number % (len(PENALTIES) - 1)]
-                    rows, columns = (120, 7) if number % 2 else (300, 12)
-                    key = f"blocks/{loss}/remove/{mechanism}/{noise}/{penalty:g}/{rows}x{columns}"
-                    folder = Path(name) / str(number)
-                    folder.mkdir()
-                    table = write_table(folder, loss, rows, columns)
-                    arguments = ["profile", table, "--target", "label", "--out", folder / "first"]
-                    arguments += ["--loss", loss, "--mechanism", mechanism, "--noise", noise]
-                    arguments += ["--epsilon", 1, "--regularization", penalty, "--engine", "local"]
-                    arguments += ["--encoding", folder / "encoding.json", "--seed", number]
-                    if noise == "gaussian":
-                        arguments += ["--delta", DELTA]
-                    if loss == "squared":
-                        arguments += ["--label-bound", LABEL_BOUND]
-                    run(*arguments)
-                    model = folder / "first" / "model.json"
-                    theta = numbers(json.loads(model.read_text())["theta"])
-                    profile_in_blocks(model, table, folder / "second")
-                    for route in ("first", "second"):
-                        read = read_rows(folder / route)
-                        values[f"{key}/{route}"] = {"theta": theta} | {
-                            field: numbers(read.column(find_column(read, spellings)))
-                            for field, spellings in COLUMNS.items()
-                        }
+        for problem in block_problems():
+            key = problem.key.replace("memory/", "blocks/", 1)
+            with tempfile.TemporaryDirectory() as name:
+                for route, found in profile_table(problem, Path(name), run):
+                    values[f"{key}/{route}"] = found
     return values
+
+
+def profile_table(
+    problem: Problem, folder: Path, run: Callable[..., Any]
+) -> Iterator[tuple[str, Values]]:
+    """Yield the name and the values of each route through the blocks of one table."""
+    table = write_table(folder, problem.loss, problem.rows, problem.columns)
+    arguments = ["profile", table, "--target", "label", "--out", folder / "first"]
+    arguments += ["--loss", problem.loss, "--mechanism", problem.mechanism]
+    arguments += ["--noise", problem.noise, "--epsilon", problem.epsilon]
+    arguments += ["--regularization", problem.regularization, "--engine", "local"]
+    arguments += ["--encoding", folder / "encoding.json", "--seed", seed_of(problem.key)]
+    if problem.noise == "gaussian":
+        arguments += ["--delta", DELTA]
+    if problem.loss == "squared":
+        arguments += ["--label-bound", LABEL_BOUND]
+    run(*arguments)
+    model = folder / "first" / "model.json"
+    theta = numbers(json.loads(model.read_text())["theta"])
+    profile_in_blocks(model, table, folder / "second")
+    for route in ("first", "second"):
+        read = read_rows(folder / route)
+        yield (
+            route,
+            {"theta": theta}
+            | {
+                field: numbers(read.column(find_column(read, spellings)))
+                for field, spellings in COLUMNS.items()
+            },
+        )
 
 
 def find_column(table: pyarrow.Table, spellings: tuple[str, ...]) -> str:
@@ -385,7 +424,7 @@ def write_table(folder: Path, loss: str, rows: int, columns: int) -> Path:
     names = [f"x{column}" for column in range(columns)]
     label: Any = y if loss == "squared" else np.where(y > 0, "yes", "no")
     table = pyarrow.table({**dict(zip(names, X.T, strict=True)), "label": label})
-    pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=64)
+    pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=max(64, rows // 3))
     encoding: dict[str, Any] = {
         "columns": {name: {"mean": 0.0, "scale": 1.0} for name in names},
         "data_norm": DATA_NORM,
