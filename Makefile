@@ -15,7 +15,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs screenshots bench bench-scale clean
+.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -96,7 +96,7 @@ environments:
 	$(MAKE) --no-print-directory test-pythons RECORD=--record
 
 check: .venv/.dev
-	$(MAKE) --no-print-directory -j 2 lint types docs
+	$(MAKE) --no-print-directory -j 2 lint types docs record
 
 lint: .venv/.dev
 	$(BIN)/ruff check src tests bench tools
@@ -105,6 +105,11 @@ lint: .venv/.dev
 
 types: .venv/.dev
 	$(BIN)/mypy
+
+# What small problems and every command compute, compared with tests/recorded/core.json: 60 seconds.
+# A number that is meant to change: `python tools/record.py --against main`, then `... store`.
+record: .venv/.dev
+	$(BIN)/python tools/record.py check
 
 # The theme's notice about its own future is known (docs/dependencies.md) and not a warning of ours.
 docs: .venv/.dev
