@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.data.stream import RowStream, StreamBlock
 from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
@@ -42,13 +42,13 @@ class BlockLook:
     rows: int
     longest: float
     label_size: float
-    norms: Sketch
+    norms: Histogram
 
     @classmethod
     def of(cls, block: StreamBlock) -> "BlockLook":
         """Look at the rows."""
         rows = RowBlock.of(block.X, block.y)
-        norms = Sketch(_TOP)
+        norms = Histogram(_TOP)
         norms.add(np.minimum(rows.norms, _TOP))
         return cls(
             rows=len(rows),
@@ -71,7 +71,7 @@ class Look:
         """What the blocks of ``rows`` rows have together."""
         longest = size = 0.0
         counted = 0
-        norms = Sketch(_TOP)
+        norms = Histogram(_TOP)
         for block in blocks:
             longest, size = max(longest, block.longest), max(size, block.label_size)
             counted += block.rows

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from expost._order import rank_numbers, ranking
 from expost.files.atomic import write_bytes
 from expost.groups.columns import printable
 from expost.groups.exposure import Explanation, Grouping, explain_exposure, group_exposure
@@ -76,7 +77,7 @@ class PrivacyProfile(RowTable):
     @cached_property
     def ranking(self) -> IntArray:
         """(n,) row indices, most exposed first; equal exposures by distance, then by index."""
-        return np.lexsort((np.arange(len(self.loss)), -self.distance, -self.exposure))
+        return ranking(self.exposure, self.distance)
 
     @property
     def ranked(self) -> FloatArray:
@@ -237,15 +238,13 @@ class PrivacyProfile(RowTable):
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""
-        rank = np.empty(len(self), dtype=np.int64)
-        rank[self.ranking] = np.arange(1, len(self) + 1)
         columns: dict[str, Any] = {self._noun: np.arange(len(self))}
         if self.ids is not None:
             columns["id"] = list(self.ids)
         if self.sizes is not None:
             columns["rows"] = self.sizes
         columns |= {
-            "rank": rank,
+            "rank": rank_numbers(self.ranking),
             "loss": self.loss,
             "loss_low": self.loss_low,
             "loss_high": self.loss_high,

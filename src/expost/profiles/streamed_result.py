@@ -3,7 +3,7 @@
 Conventions
 -----------
 largest figures, counts   exact, and the ranks of the rows in ``most``;
-quantiles                 from a sketch (:mod:`expost._order`): rounded towards more exposed, to
+quantiles                 from a histogram (:mod:`expost._order`): rounded towards more exposed, to
                           within 2⁻⁹ of themselves;
 ranks in the parts        ± their own ``rank_error``.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
 from expost.groups.columns import printable
@@ -30,7 +30,7 @@ from expost.types import Audience, FloatArray, IntArray, Neighbouring
 __all__ = ["QUANTILE_ERROR", "StreamedProfile"]
 
 # How much larger a quantile may be told than it is, relative.
-QUANTILE_ERROR = 2 * Sketch.RELATIVE_ERROR
+QUANTILE_ERROR = 2 * Histogram.RELATIVE_ERROR
 _FORMAT = "expost-profile-parts/1"
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _NAMED = 20
