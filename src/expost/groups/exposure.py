@@ -22,6 +22,7 @@ from scipy.stats import rankdata
 from expost import _checks
 from expost._order import Sorted, top_weights
 from expost.errors import InvalidInput
+from expost.files.sealed import plain
 from expost.groups.columns import Parts, printable, read_column, read_columns
 from expost.groups.tree import grow
 from expost.results import Displayed
@@ -59,9 +60,8 @@ class Group:
         return self.rows if self.persons is None else self.persons
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name; JSON has no infinity, so it is a word."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: "infinity" if value == math.inf else value for name, value in values.items()}
+        """Return every figure by name, as strict JSON."""
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)
