@@ -16,7 +16,7 @@ def program(monkeypatch, capsys):
     def call(*arguments: object) -> Ran:
         monkeypatch.setattr(sys, "argv", ["expost", *map(str, arguments)])
         with pytest.raises(SystemExit) as left:
-            main.main()
+            main()
         out, err = capsys.readouterr()
         return Ran(code=left.value.code, out=out, err=err)
 

@@ -224,10 +224,10 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     out = tmp_path / "killed"
     script = (
         "import os, signal, sys\n"
-        "from expost import cli\n"
+        "from expost.cli import main\n"
         "from expost.jobs import profile\n"
         "profile.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "cli.main()\n"
+        "main.main()\n"
     )
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
     done = finished([sys.executable, "-c", script, *asked])

@@ -132,7 +132,7 @@ def test_without_its_libraries_the_program_says_so_and_the_doctor_works(tmp_path
 
 
 def test_the_module_has_an_app_and_nothing_else_by_chance():
-    from expost.cli.main import main
+    from expost.cli import main
 
     assert main.app is app
     with pytest.raises(AttributeError):

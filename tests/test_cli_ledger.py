@@ -131,14 +131,14 @@ def test_a_process_killed_once_it_has_listed_leaves_no_release(people_csv, tmp_p
     out = tmp_path / "o"
     script = (
         "import os, signal\n"
-        "from expost import cli\n"
+        "from expost.cli import main\n"
         "from expost.jobs import ledger\n"
         "real = ledger.append\n"
         "def dying(*arguments):\n"
         "    real(*arguments)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "ledger.append = dying\n"
-        "cli.main()\n"
+        "main.main()\n"
     )
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
     done = finished([sys.executable, "-c", script, *asked])

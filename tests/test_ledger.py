@@ -19,6 +19,7 @@ from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
 from expost.files import atomic
 from expost.ledger import (
     NAME,
+    Entry,
     Ledger,
     append,
     entries_of,
@@ -26,7 +27,6 @@ from expost.ledger import (
     ledger_path,
     list_release,
 )
-from expost.ledger_entries import Entry
 from expost.mechanisms.publishing import PublishingBudget
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from program import mode, names

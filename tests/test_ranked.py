@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.epsilon import ranked
 from expost.epsilon.ranked import RankedProfiles, rank_averages, sketched_ranks
 from expost.neighbouring.shifts import Shifts
@@ -168,10 +168,10 @@ def test_the_sketch_agrees_with_the_sort(monkeypatch, noise, d):
     exact = run(shifts, plain, law, draws)
     monkeypatch.setattr(ranked, "MOST_ROWS", 2499)
     found = run(shifts, plain, law, draws)
-    assert found.resolution == Sketch.RELATIVE_ERROR
+    assert found.resolution == Histogram.RELATIVE_ERROR
     assert len(found.ranks) < 2500
     at = exact.mean[:, found.ranks - 1]
-    slack = (found.resolution + ROUNDED) * at + Sketch.ABSOLUTE_ERROR * exact.mean[:, -1:] * 1e3
+    slack = (found.resolution + ROUNDED) * at + Histogram.ABSOLUTE_ERROR * exact.mean[:, -1:] * 1e3
     assert np.all(np.abs(found.mean - at) <= slack)
     largest = exact.mean.max(axis=1, keepdims=True)
     assert np.all(np.abs(found.error - exact.error[:, found.ranks - 1]) <= 2**-9 * largest)

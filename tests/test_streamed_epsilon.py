@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import chi2
 
 import expost
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.data import Encoding, UnitBall, open_table
 from expost.engine import LocalEngine
 from expost.engine.progress import SILENT
@@ -152,7 +152,7 @@ def test_the_answer_is_that_of_rows_in_memory(parquet, engine, tmp_path, loss, n
     for name in ("low", "epsilon_for_belief", "recommended"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=2 * slack), name
     # No sooner than in memory, and later by a bucket at most.
-    width = 2 * Sketch.RELATIVE_ERROR
+    width = 2 * Histogram.RELATIVE_ERROR
     assert expected.high * (1 - slack) <= found.high
     assert found.high <= expected.high * (1 + 2 * width + 2 * slack)
     assert found.sweep.share == 0.5
@@ -201,18 +201,18 @@ def test_what_the_page_says_is_what_it_says_in_memory(parquet, engine, tmp_path)
     for one, other in zip(found.critical, expected.critical, strict=True):
         assert one.share == other.share
         # Rows leave no later than is said; the first and the last one just then.
-        bucket = 0.0 if one.share in (0, 1) else 2.1 * Sketch.RELATIVE_ERROR
+        bucket = 0.0 if one.share in (0, 1) else 2.1 * Histogram.RELATIVE_ERROR
         assert other.epsilon * (1 - bucket) <= one.epsilon <= other.epsilon
     for one, other in zip(found.table, expected.table, strict=True):
         assert one.mark == other.mark
         assert one.largest == other.largest
         # More exposed than it is, if at all.
-        assert other.middle <= one.middle <= other.middle * (1 + 4.1 * Sketch.RELATIVE_ERROR)
+        assert other.middle <= one.middle <= other.middle * (1 + 4.1 * Histogram.RELATIVE_ERROR)
     assert found.slider.exact.farthest == expected.slider.exact.farthest
     apart = np.array(found.slider.exact.distances) / np.array(expected.slider.exact.distances)
-    assert np.all((apart >= 1) & (apart <= 1 + 2.001 * Sketch.RELATIVE_ERROR))
+    assert np.all((apart >= 1) & (apart <= 1 + 2.001 * Histogram.RELATIVE_ERROR))
     assert np.any(apart > 1)
-    assert expected.slider.exact.error < 1e-9 < Sketch.RELATIVE_ERROR < found.slider.exact.error
+    assert expected.slider.exact.error < 1e-9 < Histogram.RELATIVE_ERROR < found.slider.exact.error
 
 
 def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path):
@@ -281,7 +281,7 @@ def test_counted_distances_err_to_the_safe_side(seed):
     for part in [*parts[:3], *parts[4:]]:
         total = total.merged(part)
     ranks = np.array([1, 2, 3, 40, 2_000, 2_001, 3_000, 4_001])
-    width = 2 * Sketch.RELATIVE_ERROR
+    width = 2 * Histogram.RELATIVE_ERROR
     for found in (one, total):
         for name in ("rows", "farthest", "largest", "least"):
             assert getattr(found, name) == getattr(every, name), name

@@ -10,7 +10,7 @@ import pytest
 
 import expost
 import streams
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput
 from expost.files.parts import PartStore
@@ -115,7 +115,7 @@ def test_the_digest_of_parts_is_that_of_all_rows(tmp_path, engine, noiseless):
     assert found.farthest == np.max(distance + error)
     assert found.nearest == np.min(distance)
     assert (found.unproved, found.infinite) == (0, 0)
-    assert len(found.scores) == len(found.distance) == 807
+    assert found.scores.count == found.distance.count == 807
     assert (found.typical is None) is noiseless
 
 
@@ -233,7 +233,7 @@ def test_quantiles_are_rounded_to_the_exposed_side(made):
 
 def test_infinite_exposures_are_infinite(made):
     *_, found = made
-    scores = Sketch(1.0)
+    scores = Histogram(1.0)
     scores.add(np.array([0.1] * 398 + [np.inf] * 2))
     infinite = replace(found, digest=replace(found.digest, scores=scores, infinite=2))
     assert infinite.largest == math.inf

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from expost import PrivateLinearSVC, PrivateLogisticRegression, profile
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.data import Encoding, open_table
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput, WrongRows
@@ -211,7 +211,7 @@ def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_pa
         assert np.isclose(getattr(figures, name), getattr(exact, name), rtol=1e-4), name
     for name in ("median_exposure", "median_bound", "median_ratio"):
         # One bucket and what the losses themselves differ by.
-        error = Sketch.RELATIVE_ERROR * 1.01
+        error = Histogram.RELATIVE_ERROR * 1.01
         assert np.isclose(getattr(figures, name), getattr(exact, name), rtol=error, atol=0), name
         assert not np.isclose(getattr(figures, name), 1.01 * getattr(exact, name), rtol=error)
 
@@ -262,8 +262,10 @@ def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, 
         naive = [np.median(exposure), np.max(exposure), np.median(bound), np.max(bound)]
         mine = [found.median_exposure, found.largest_exposure]
         mine += [found.median_bound, found.largest_bound]
-        assert np.allclose(mine, naive, rtol=Sketch.RELATIVE_ERROR, atol=0)
-        assert np.isclose(found.median_ratio, np.median(ratio), rtol=Sketch.RELATIVE_ERROR, atol=0)
+        assert np.allclose(mine, naive, rtol=Histogram.RELATIVE_ERROR, atol=0)
+        assert np.isclose(
+            found.median_ratio, np.median(ratio), rtol=Histogram.RELATIVE_ERROR, atol=0
+        )
         assert found.failures == np.count_nonzero(exposure > bound)
         json.dumps(found.summary(), allow_nan=False)
         assert len(found.lines()) == 4
@@ -311,7 +313,7 @@ def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path
     value = json.loads((tmp_path / "s" / FIGURES).read_text())
     assert value["table"] == TABLE
     assert value["summary"]["rows"] == ROWS
-    assert value["summary"]["median error"] == Sketch.RELATIVE_ERROR
+    assert value["summary"]["median error"] == Histogram.RELATIVE_ERROR
     assert isinstance(found.comparison, ComparisonFigures)
     assert value["summary"] == found.comparison.summary()
     assert all(path.exists() for path in found.files.values())

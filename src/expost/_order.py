@@ -1,13 +1,24 @@
-"""Order statistics of a stream, to a stated relative error and without a sort.
+"""Order statistics, exact or counted, and the one rule by which rows are ranked.
 
-The upper bits of a positive float64 are the integer part of a piecewise linear logarithm: shifting
-43 bits away leaves the exponent and nine bits of the mantissa, a bucket number that never falls
-as the value grows. Counting bucket numbers is one shift and one ``bincount`` a block; counts of
-two streams add up to those of both.
+:class:`OrderStatistics` is what a result needs to know of a column of all rows. :class:`Sorted`
+holds the values. :class:`Histogram` counts them and needs the same memory for any number of rows.
+
+Conventions
+-----------
+ranks      of values count from 1, the smallest; ranks of rows count from 1, the most exposed.
+shares     the quantile at a share is the ``inverted_cdf`` one: the least value that at least this
+           share of the values do not exceed.
+rounding   ``at_most``, ``quantile`` and ``median`` are never less than the exact statistic and
+           ``at_least`` is never more, so that an exposure is never understated.
+
+The histogram. The upper bits of a positive float64 are the integer part of a piecewise linear
+logarithm: shifting 43 bits away leaves the exponent and nine bits of the mantissa, a bucket number
+that never falls as the value grows. Counting bucket numbers is one shift and one ``bincount`` a
+block, and the counts of two streams add up to those of both.
 """
 
 import math
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +26,185 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
-__all__ = ["Sketch"]
+__all__ = [
+    "Histogram",
+    "OrderStatistics",
+    "Sorted",
+    "rank_numbers",
+    "ranking",
+    "share_ranks",
+    "top_weights",
+]
 
 _MANTISSA = 9
 _SHIFT = 52 - _MANTISSA
 # Below the largest by this many powers of two a value counts as 0.
 _OCTAVES = 40
+# The least top that a histogram is made with, for values that are all 0.
+_LEAST_TOP = 1e-200
 
 
-class Sketch:
-    """Counts of the values ≥ 0 of a stream, none of them above ``top``.
+def ranking(score: FloatArray, distance: FloatArray) -> IntArray:
+    """Return the row indices (n,), the most exposed row first.
+
+    Rows are ordered by ``score``, the largest first; equal scores by ``distance``, the largest
+    first; rows equal in both keep their order. A score or distance that is not a number counts as
+    infinite. Every ranking of rows in the package is this one.
+    """
+    keys = [-np.where(np.isnan(values), np.inf, values) for values in (distance, score)]
+    return np.lexsort(keys)
+
+
+def rank_numbers(order: IntArray) -> IntArray:
+    """Return the rank of each row (n,), 1 for the first of ``order``, a permutation of the rows."""
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.arange(1, len(order) + 1)
+    return numbers
+
+
+def share_ranks(count: int, shares: FloatArray) -> IntArray:
+    """Return the ranks, 1 for the least, of the ``inverted_cdf`` quantiles of ``count`` values."""
+    ranks: IntArray = np.maximum(np.ceil(count * shares - 1) + 1, 1).astype(np.int64)
+    return ranks
+
+
+def top_weights(statistics: "OrderStatistics", values: FloatArray, places: int) -> FloatArray:
+    """Return how much of each of the ``values`` is among the ``places`` largest: from 0 to 1.
+
+    Values that tie at the edge (values of one bucket of a histogram) share the places that are
+    left, so that no weight depends on the order of the rows. Weights of all values add up to
+    ``places``.
+    """
+    least, most = statistics.ranks(values)
+    return np.clip((places + 1 - least) / (most + 1 - least), 0.0, 1.0)
+
+
+class OrderStatistics(Protocol):
+    """Order statistics of a multiset of numbers, which may be infinite but not NaN.
 
     Formal guarantees
     -----------------
-    :meth:`at` answers the r-th smallest value to within ``RELATIVE_ERROR`` = 2⁻¹⁰ of itself, or,
-    where it lies below 2⁻⁴⁰·top, to within that. It is a function of the multiset of values alone:
-    neither their order nor how they were split into blocks and merged matters. Memory: 20,482
-    counts, whatever the number of values.
+    With v₍ᵣ₎ the r-th smallest value: ``at_least([r])`` ≤ v₍ᵣ₎ ≤ ``at_most([r])``, and these are
+    within ``error`` of one another, relative (a histogram adds 2⁻⁴⁰ of its top). The smallest and
+    the largest are exact. All are functions of the multiset alone: neither the order of the values
+    nor how they were split into blocks and merged matters.
+    """
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+
+    @property
+    def smallest(self) -> float:
+        """The smallest value; ∞ if there is none."""
+
+    @property
+    def largest(self) -> float:
+        """The largest value; −∞ if there is none."""
+
+    @property
+    def least_positive(self) -> float:
+        """The smallest value > 0; ∞ if there is none."""
+
+    @property
+    def error(self) -> float:
+        """The relative error of ``at_most``, ``at_least``, ``quantile`` and ``median``."""
+
+    def at(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), to the nearest."""
+
+    def at_least(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), rounded down."""
+
+    def at_most(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), rounded up."""
+
+    def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the (least, most) rank of each of the counted ``values``, 1 for the largest.
+
+        Values that tie share their ranks: least is one more than the number of larger values, most
+        counts the value itself and its ties too. Values of one bucket of a histogram tie.
+        """
+
+    def merge(self, other: Self) -> None:
+        """Include the values of ``other``, which stays as it is."""
+
+    def quantile(self, shares: FloatArray) -> FloatArray:
+        """Return what at least these ``shares`` of the values do not exceed, rounded up."""
+        return self.at_most(share_ranks(self.count, np.asarray(shares)))
+
+    @property
+    def median(self) -> float:
+        """The median, the mean of the two middle values where their number is even, rounded up."""
+        middle = np.array([self.count // 2 + 1, (self.count + 1) // 2])
+        return float(np.mean(self.at_most(middle)))
+
+
+class Sorted(OrderStatistics):
+    """Exact order statistics of values that are held in memory."""
+
+    error = 0.0
+
+    def __init__(self, values: FloatArray) -> None:
+        if np.any(np.isnan(values)):
+            raise ArithmeticError("a value is not a number")
+        self._ascending: FloatArray = np.sort(values)
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return len(self._ascending)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest value; ∞ if there is none."""
+        return float(self._ascending[0]) if self.count else math.inf
+
+    @property
+    def largest(self) -> float:
+        """The largest value; −∞ if there is none."""
+        return float(self._ascending[-1]) if self.count else -math.inf
+
+    @property
+    def least_positive(self) -> float:
+        """The smallest value > 0; ∞ if there is none."""
+        place = int(np.searchsorted(self._ascending, 0.0, side="right"))
+        return float(self._ascending[place]) if place < self.count else math.inf
+
+    def at(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), exactly."""
+        _check_ranks(ranks, self.count)
+        return self._ascending[ranks - 1]
+
+    at_least = at
+    at_most = at
+
+    def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the (least, most) rank of each of the held ``values``, 1 for the largest."""
+        larger = self.count - np.searchsorted(self._ascending, values, side="right")
+        return larger + 1, self.count - np.searchsorted(self._ascending, values, side="left")
+
+    def merge(self, other: "Sorted") -> None:
+        """Include the values of ``other``."""
+        self._ascending = np.sort(np.concatenate([self._ascending, other._ascending]))
+
+
+class Histogram(OrderStatistics):
+    """Counts of the values ≥ 0 of a stream in buckets of a piecewise linear logarithm.
+
+    ``top``  a bound on the finite values. Larger ones count, and are not told apart.
+
+    Formal guarantees
+    -----------------
+    :meth:`at` returns the r-th smallest value to within ``RELATIVE_ERROR`` = 2⁻¹⁰ of itself, or,
+    where it lies below 2⁻⁴⁰·top, to within that; ``at_least`` and ``at_most`` are the ends of its
+    bucket. Memory: 20,482 counts, whatever the number of values.
     """
 
     RELATIVE_ERROR = 2.0 ** -(_MANTISSA + 1)
     ABSOLUTE_ERROR = 2.0**-_OCTAVES
+
+    error = 2 * RELATIVE_ERROR
 
     def __init__(self, top: float) -> None:
         if not 1e-250 < top < math.inf:
@@ -44,63 +213,124 @@ class Sketch:
         self._size = (_OCTAVES << _MANTISSA) + 2
         self._first = _buckets(np.array([top]))[0] - self._size + 1
         self._counts = np.zeros(self._size, dtype=np.int64)
+        self._infinite = 0
+        self._smallest = self._least_positive = math.inf
+        self._largest_finite = -math.inf
 
-    def __len__(self) -> int:
+    @classmethod
+    def of(cls, values: FloatArray, top: float) -> "Histogram":
+        """Count ``values``; where all of them are 0, ``top`` may be 0 too."""
+        made = cls(max(top, _LEAST_TOP))
+        made.add(values)
+        return made
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
         return int(self._counts.sum())
 
+    @property
+    def smallest(self) -> float:
+        """The smallest value, exactly; ∞ if there is none."""
+        return self._smallest
+
+    @property
+    def largest(self) -> float:
+        """The largest value, exactly; −∞ if there is none."""
+        return math.inf if self._infinite else self._largest_finite
+
+    @property
+    def least_positive(self) -> float:
+        """The smallest value > 0, exactly; ∞ if there is none."""
+        return self._least_positive
+
+    @property
+    def infinite(self) -> int:
+        """How many values are infinite."""
+        return self._infinite
+
     def add(self, values: FloatArray) -> None:
-        """Count a block of values; NaN or one below 0 is refused."""
+        """Count a block of values; NaN and values below 0 are refused."""
         if not np.all(values >= 0):
             raise ArithmeticError("a value is not a number of at least 0")
+        if not len(values):
+            return
         places = _buckets(values)
         places -= self._first
-        # The roundings by which a value may pass its bound do not matter.
+        # Infinite values, and those past the top, count in the last bucket.
         np.clip(places, 0, self._size - 1, out=places)
         self._counts += np.bincount(places, minlength=self._size)
+        smallest, largest = float(values.min()), float(values.max())
+        self._smallest = min(self._smallest, smallest)
+        positive = smallest if smallest > 0 else _least_positive(values)
+        self._least_positive = min(self._least_positive, positive)
+        if largest == math.inf:
+            finite = values[values < math.inf]
+            self._infinite += len(values) - len(finite)
+            largest = float(np.max(finite, initial=-math.inf))
+        self._largest_finite = max(self._largest_finite, largest)
 
-    def merge(self, other: "Sketch") -> None:
-        """Count what another sketch with the same top has counted."""
+    def merge(self, other: "Histogram") -> None:
+        """Include the values that another histogram with the same top has counted."""
         if other._first != self._first:
             raise InvalidInput("other: must have the same top; make both with one bound.")
         self._counts += other._counts
+        self._infinite += other._infinite
+        self._smallest = min(self._smallest, other._smallest)
+        self._least_positive = min(self._least_positive, other._least_positive)
+        self._largest_finite = max(self._largest_finite, other._largest_finite)
 
     def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
-        """(least, most) rank that each of the counted ``values`` can have, 1 for the largest.
-
-        Values of one bucket are not told apart: least is one more than the number of values in
-        larger buckets, and most counts those of its own bucket too.
-        """
+        """Return the (least, most) rank of each of the counted ``values``, 1 for the largest."""
         places = np.clip(_buckets(values) - self._first, 0, self._size - 1)
         above = np.cumsum(self._counts[::-1])[::-1]
         larger = np.append(above[1:], 0)
         return larger[places] + 1, above[places]
 
     def at(self, ranks: IntArray) -> FloatArray:
-        """The values at ``ranks`` (r,), 1 for the smallest: the middles of their buckets."""
+        """Return the values at ``ranks`` (r,): the middles of their buckets."""
         places, edges, width = self._places(ranks)
         middle: FloatArray = edges + 0.5 * width
-        return np.where(places == 0, 0.0, middle)
+        return self._with_infinite(ranks, np.where(places == 0, 0.0, middle))
 
     def at_least(self, ranks: IntArray) -> FloatArray:
-        """What the values at ``ranks`` are no less than: the lower ends of their buckets."""
+        """Return what the values at ``ranks`` are no less than: the lower ends of their buckets."""
         places, edges, _ = self._places(ranks)
-        return np.where(places == 0, 0.0, edges)
+        least = np.maximum(np.where(places == 0, 0.0, edges), self._smallest)
+        last = ranks == self.count - self._infinite
+        return self._with_infinite(ranks, np.where(last, self._largest_finite, least))
 
     def at_most(self, ranks: IntArray) -> FloatArray:
-        """What the values at ``ranks`` are no more than: the upper ends of their buckets."""
-        _, edges, width = self._places(ranks)
-        most: FloatArray = edges + width
-        return most
+        """Return what the values at ``ranks`` are no more than: the upper ends of their buckets."""
+        places, edges, width = self._places(ranks)
+        most = edges + width
+        # The first bucket holds nothing but zeros where no positive value lies in it.
+        most = np.where((places == 0) & (self._least_positive > most), 0.0, most)
+        past = (places == self._size - 1) | (most > self._largest_finite)
+        most = np.where(past, self._largest_finite, most)
+        return self._with_infinite(ranks, np.where(ranks == 1, self._smallest, most))
+
+    def _with_infinite(self, ranks: IntArray, values: FloatArray) -> FloatArray:
+        """Return ``values`` with ∞ at the ranks of infinite values."""
+        return np.where(ranks > self.count - self._infinite, np.inf, values)
 
     def _places(self, ranks: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The buckets at ``ranks``, their lower ends, and how wide they are."""
-        if np.any((ranks < 1) | (ranks > len(self))):
-            raise InvalidInput(f"ranks: must lie between 1 and {len(self)}.")
+        """Return the buckets at ``ranks``, their lower ends, and their widths."""
+        _check_ranks(ranks, self.count)
         places = np.searchsorted(np.cumsum(self._counts), ranks, side="left")
         edges = ((places + self._first) << _SHIFT).view(np.float64)
         # Within an octave a bucket is as wide as 2⁻⁹ of the octave's start.
         octave = np.ldexp(1.0, np.frexp(edges)[1] - 1)
         return places, edges, octave * (2 * self.RELATIVE_ERROR)
+
+
+def _check_ranks(ranks: IntArray, count: int) -> None:
+    if np.any((ranks < 1) | (ranks > count)):
+        raise InvalidInput(f"ranks: must lie between 1 and {count}.")
+
+
+def _least_positive(values: FloatArray) -> float:
+    return float(np.min(values[values > 0], initial=math.inf))
 
 
 def _buckets(values: FloatArray) -> NDArray[Any]:

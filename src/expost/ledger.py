@@ -4,49 +4,150 @@ Each release spends its ε anew, whether or not anybody liked the model: to draw
 pleases, and to show only the last one, spends all of them. So whoever makes a release lists it
 *before* it can be seen, in a file that only grows.
 
+A release is known by the checksum that its own file holds, so that a copy, or the same file in
+other white space, is the same release. The document of a release returns its own entries
+(:class:`Listable`); the ledger imports none of them.
+
 The file holds a salted digest of the rows behind each release, by which releases of other rows are
 recognised. A digest answers guesses about the rows, so that the file is for the curator only.
 """
 
 import hashlib
-import json
 import math
 import os
+import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
+import numpy as np
+
+from expost import _checks
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import listed_by, read_json, settle, write_json
 from expost.files.digest import content_of
-from expost.ledger_entries import Entry, entries_of, now
+from expost.files.sealed import Sealed, from_fields, to_fields
+from expost.mechanisms.output import NOISES
 from expost.results import Displayed
+from expost.risk import Guarantee
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
 from expost.rounding import summed_up
 from expost.types import Audience
 
-__all__ = [
-    "FORMAT",
-    "NAME",
-    "Entry",
-    "Ledger",
-    "append",
-    "entries_of",
-    "ledger_notice",
-    "ledger_path",
-    "list_release",
-    "now",
-]
+__all__ = ["NAME", "Entry", "Ledger", "Listable", "append", "entries_of", "ledger_notice"]
+__all__ += ["ledger_path", "list_release", "now"]
 
-FORMAT = "expost-ledger/1"
 NAME = Audience.FAIL.file_name("ledger", "json")
+KINDS = ("model", "report")
+# The documents that release something, by their format. They lie above the ledger and are imported
+# when a file of theirs is read.
+DOCUMENTS = {
+    "expost-model/1": ("expost.release", "Release"),
+    "expost-report/1": ("expost.publishing.report", "PublishedReport"),
+}
+_MECHANISMS = ("output", "objective", "gradient and Hessian")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_MOST = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ledger(Displayed):
+class Entry:
+    """A release: a model, or the gradient and Hessian that a published report added to one.
+
+    ``release``         the checksum of its file.
+    ``made``            when it was listed, in UTC.
+    ``name``            the file as it was named.
+    ``epsilon``, ``delta``  what was asked for; ``guarantee`` is what is promised, which may be
+                        less (∞: nothing) and is never more.
+    ``dimension``, ``rows``  d and n.
+    ``seeded``          whether its noise can be taken off by whoever knows the seed.
+    ``read_from_data``  how many of its bounds were read from the data, which no ε counts.
+    ``data``            the salted digest of its rows, or None where they were not at hand.
+    ``run``             identifies the run that made it; None where that is not known.
+    """
+
+    release: str
+    kind: str
+    made: str
+    name: str
+    mechanism: str
+    noise: str
+    epsilon: float
+    delta: float
+    guarantee: Guarantee
+    dimension: int
+    rows: int
+    seeded: bool
+    read_from_data: int
+    data: str | None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        # The name of a file may hold bytes that are no text, and the ledger is text.
+        name = self.name.encode("utf-8", "backslashreplace").decode()
+        object.__setattr__(self, "name", name)
+        for field in ("release", "data", "run"):
+            digits = getattr(self, field)
+            if digits is None and field != "release":
+                continue
+            if not isinstance(digits, str) or not _DIGEST.fullmatch(digits):
+                raise InvalidInput(f"{field}: must be 64 hexadecimal digits.")
+        _checks.one_of("kind", self.kind, KINDS)
+        _checks.one_of("mechanism", self.mechanism, _MECHANISMS)
+        _checks.one_of("noise", self.noise, NOISES)
+        _checks.positive("epsilon", self.epsilon, finite=False)
+        if self.delta != 0:
+            _checks.probability("delta", self.delta)
+        for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
+            if _checks.whole(field, getattr(self, field), least=least) > _MOST:
+                raise InvalidInput(f"{field}: must be a whole number of at most 2**53.")
+        _date(self.made)
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        if self.kind == "report":
+            return "report: gradient and Hessian, gaussian"
+        noise = self.noise if np.isfinite(self.epsilon) else "no noise"
+        return f"model: {self.mechanism}, {noise}"
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether anything is promised: no constant of the guarantee is infinite."""
+        return "infinity" not in self.guarantee.to_json().values()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of this line."""
+        return to_fields(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Entry":
+        """Invert :meth:`to_json`; refuse every value that it could not have written."""
+        entry = from_fields(cls, value)
+        if entry.to_json() != value:
+            raise InvalidInput("an entry holds fields that do not belong there; it was edited.")
+        return entry
+
+
+def _date(text: Any) -> None:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except (TypeError, ValueError):
+        raise InvalidInput("made: must be a moment in UTC, as 2026-01-31T12:00:00Z.") from None
+
+
+def now() -> str:
+    """Return this moment in UTC, as a ledger writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger(Sealed, Displayed):
     """Every release of a data set that was listed, each once. For the curator only.
 
     ``salt``     32 random bytes in hexadecimal digits, made with the ledger.
@@ -58,6 +159,8 @@ class Ledger(Displayed):
     salt: str
     entries: tuple[Entry, ...] = ()
 
+    FORMAT = "expost-ledger/1"
+    NOUN = "a whole ledger"
     audience = Audience.FAIL
 
     def __post_init__(self) -> None:
@@ -131,45 +234,48 @@ class Ledger(Displayed):
 
     # -- the file ----------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """What the file holds; the checksum finds an edit that all other checks would let by."""
-        fields = {
-            "format": FORMAT,
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
-            "salt": self.salt,
-            "entries": [entry.to_json() for entry in self.entries],
-        }
-        return {**fields, "sha256": _checksum(fields)}
+    def content(self) -> dict[str, Any]:
+        """Return the salt and the entries."""
+        return {"salt": self.salt, "entries": [entry.to_json() for entry in self.entries]}
 
     @classmethod
-    def from_json(cls, value: Any) -> "Ledger":
-        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
-        found = value.get("format") if isinstance(value, dict) else None
-        if not isinstance(value, dict) or found != FORMAT:
-            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
-        theirs = {name: field for name, field in value.items() if name != "sha256"}
-        if value.get("sha256") != _checksum(theirs):
-            raise InvalidInput("sha256: does not fit the other fields; the file was edited.")
-        try:
-            entries = tuple(Entry.from_json(entry) for entry in value["entries"])
-            ledger = cls(salt=value["salt"], entries=entries)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, ExpostError):
-                raise
-            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
-        if ledger.to_json() != value:
-            raise InvalidInput("its fields do not agree with each other; it was edited.")
-        return ledger
+    def from_content(cls, value: dict[str, Any]) -> Self:
+        """Return the ledger with this salt and these entries."""
+        return cls(salt=value["salt"], entries=tuple(map(Entry.from_json, value["entries"])))
+
+
+class Listable(Protocol):
+    """The document of a release, as :class:`expost.Release`."""
 
     @classmethod
-    def load(cls, path: str | Path) -> "Ledger":
-        """Read a ledger, strictly."""
-        value = read_json(path)
-        try:
-            return cls.from_json(value)
-        except ExpostError as error:
-            raise InvalidInput(f"{path}: is not a whole ledger ({error})") from None
+    def from_json(cls, value: Any) -> Self:
+        """Return the document that was written as ``value``, or raise :class:`InvalidInput`."""
+
+    def entries(
+        self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
+    ) -> tuple[Entry, ...]:
+        """Return what the document ``written`` releases, a line each.
+
+        The lines take their checksums from ``written``: of a document from another machine the
+        derived fields, and so the checksum, may be others here.
+        """
+
+
+def entries_of(path: Path, *, data: str | None = None) -> tuple[Entry, ...]:
+    """Return what a model.json or a report.json releases: the model, and what the report added."""
+    value = read_json(path)
+    found = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(found, str) or found not in DOCUMENTS:
+        raise InvalidInput(
+            f"{path}: is neither a released model nor a published report nor a ledger; name a"
+            " model.json, a report.json, a ledger, or their folder."
+        )
+    module, name = DOCUMENTS[found]
+    document: type[Listable] = getattr(import_module(module), name)
+    try:
+        return document.from_json(value).entries(value, name=str(path), made=now(), data=data)
+    except ExpostError as error:
+        raise InvalidInput(f"{path}: is damaged ({error})") from None
 
 
 def ledger_path(path: str | Path) -> Path:
@@ -304,7 +410,3 @@ def _bytes_of(digits: str) -> bytes:
         return bytes.fromhex(digits)
     except ValueError:
         raise InvalidInput("salt: must be 64 hexadecimal digits.") from None
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

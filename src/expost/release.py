@@ -4,21 +4,22 @@ It holds nothing else of the data, so it is marked ``pass``, unless a bound was 
 then it is ``review``, and says which.
 """
 
-import hashlib
-import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expost import _checks
 from expost.data import UnitBall
-from expost.errors import ExpostError, InvalidInput
-from expost.files.atomic import read_json, write_json
+from expost.errors import InvalidInput
+from expost.files.atomic import write_json
+from expost.files.sealed import Sealed, number, plain
 from expost.glm import Minimiser, Objective, two_classes_only
 from expost.labels import class_codes, signs
+from expost.ledger import Entry
 from expost.losses import HuberHinge, Loss, Softmax, Squared, make_loss
 from expost.mechanisms.base import Mechanism
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -27,13 +28,11 @@ from expost.results import Displayed
 from expost.rounding import upper_text
 from expost.types import Audience, FloatArray
 
-__all__ = ["FORMAT", "Release"]
-
-FORMAT = "expost-model/1"
+__all__ = ["Release"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release(Displayed):
+class Release(Sealed, Displayed):
     """A released model.
 
     ``theta``           (d,) in the coordinates of the unit ball, the intercept last; for K > 2
@@ -54,6 +53,9 @@ class Release(Displayed):
     encoding: dict[str, Any] | None = None
     read_from_data: tuple[str, ...] = ()
     seeded: bool = False
+
+    FORMAT = "expost-model/1"
+    NOUN = "a released model"
 
     def __post_init__(self) -> None:
         mechanism = self.mechanism
@@ -146,22 +148,15 @@ class Release(Displayed):
             f" noise={noise!r}{seeded})"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """What model.json holds; the checksum finds an edit that all other checks would let by."""
-        fields = self._fields()
-        return {**fields, "sha256": _checksum(fields)}
-
-    def _fields(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """Return what model.json holds."""
         mechanism = self.mechanism
         return {
-            "format": FORMAT,
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
-            "theta": [float(value) for value in self.theta],
+            "theta": plain(self.theta),
             "mechanism": {
                 "kind": mechanism.kind,
                 "noise": mechanism.noise,
-                "epsilon": _or_infinite(mechanism.epsilon),
+                "epsilon": plain(mechanism.epsilon),
                 "delta": mechanism.delta,
                 **_calibration(mechanism),
                 **mechanism.derived,
@@ -170,7 +165,7 @@ class Release(Displayed):
             "n": mechanism.rows,
             "regularization": mechanism.regularization,
             "unit_ball": self.ball.to_json(),
-            "classes": None if self.classes is None else [_plain(c) for c in self.classes],
+            "classes": None if self.classes is None else [_label(c) for c in self.classes],
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "encoding": self.encoding,
             "read_from_data": list(self.read_from_data),
@@ -181,41 +176,22 @@ class Release(Displayed):
         """Write model.json: whole or not at all."""
         return write_json(path, self.audience, self.to_json())
 
-    @classmethod
-    def load(cls, path: str | Path) -> "Release":
-        """Read model.json, strictly."""
-        value = read_json(path)
-        try:
-            return cls.from_json(value)
-        except ExpostError as error:
-            raise InvalidInput(f"{path}: is not a released model ({error})") from None
+    def derived(self) -> Iterable[tuple[str, str]]:
+        """Return the paths of the constants that follow from others."""
+        return (("mechanism", name) for name in self.mechanism.derived)
 
     @classmethod
-    def from_json(cls, value: Any) -> "Release":
-        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            found = value.get("format") if isinstance(value, dict) else None
-            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
-        try:
-            release = cls._from_fields(value)
-            _check_unedited(release, value)
-            return release
-        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
-            if isinstance(error, ExpostError):
-                raise
-            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
-
-    @classmethod
-    def _from_fields(cls, value: dict[str, Any]) -> "Release":
+    def from_content(cls, value: dict[str, Any]) -> Self:
+        """Return the release with these fields."""
         how = value["mechanism"]
         kind = _checks.one_of("mechanism.kind", how["kind"], tuple(_KINDS))
-        theta = np.array([_float(entry) for entry in value["theta"]])
+        theta = np.array([number(entry, "theta") for entry in value["theta"]])
         constants: dict[str, Any] = {
-            "epsilon": np.inf if how["epsilon"] == "infinity" else _float(how["epsilon"]),
+            "epsilon": number(how["epsilon"], "mechanism.epsilon", infinite=True),
             "delta": how["delta"],
             "noise": how["noise"],
             "loss": _loss_from_json(value["loss"]),
-            "regularization": _float(value["regularization"]),
+            "regularization": number(value["regularization"], "regularization"),
             "rows": value["n"],
             "dimension": len(theta),
         }
@@ -235,6 +211,29 @@ class Release(Displayed):
             seeded=bool(value["seeded"]),
         )
 
+    def entries(
+        self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
+    ) -> tuple[Entry, ...]:
+        """Return the line of this model in a ledger (:class:`expost.ledger.Listable`)."""
+        mechanism = self.mechanism
+        entry = Entry(
+            release=written["sha256"],
+            kind="model",
+            made=made,
+            name=name,
+            mechanism=mechanism.kind,
+            noise=mechanism.noise,
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta or 0.0,
+            guarantee=mechanism.guarantee,
+            dimension=mechanism.dimension,
+            rows=mechanism.rows,
+            seeded=self.seeded,
+            read_from_data=len(self.read_from_data),
+            data=data,
+        )
+        return (entry,)
+
 
 _KINDS: dict[str, type[Mechanism]] = {
     "output": OutputPerturbation,
@@ -248,52 +247,20 @@ def _calibration(mechanism: Mechanism) -> dict[str, str]:
     return {}
 
 
-def _checksum(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _check_unedited(release: "Release", value: dict[str, Any]) -> None:
-    """One comparison finds every field that was edited, added or left out.
-
-    What follows from other constants by floating-point work may differ by an ulp between machines.
-    """
-    theirs = {name: field for name, field in value.items() if name != "sha256"}
-    if value.get("sha256") != _checksum(theirs):
-        raise InvalidInput("sha256: does not fit the other fields; the file was edited or damaged.")
-    mine = release._fields()
-    for name in release.mechanism.derived:
-        written = _float(value["mechanism"][name])
-        if not abs(written - mine["mechanism"][name]) <= 1e-9 * abs(written):
-            raise InvalidInput(f"mechanism.{name}: is not what its own constants give.")
-        mine["mechanism"][name] = value["mechanism"][name]
-    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
-        raise InvalidInput("its fields do not agree with each other; it was edited.")
-
-
 def _object_or_none(value: Any) -> dict[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise InvalidInput("encoding: must be an object, or null.")
     return value
 
 
-def _or_infinite(number: float) -> float | str:
-    return number if np.isfinite(number) else "infinity"
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{value!r}: must be a number.")
-    return float(value)
-
-
-def _plain(label: Any) -> str | int | float | bool:
-    """A label as JSON knows it."""
-    plain = label.item() if isinstance(label, np.generic) else label
-    if not isinstance(plain, str | int | float | bool):
+def _label(label: Any) -> str | int | float | bool:
+    """Return a label as JSON knows it."""
+    found = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(found, str | int | float | bool):
         raise InvalidInput(
-            f"classes: labels of type {type(plain).__name__} cannot be saved; use text or numbers."
+            f"classes: labels of type {type(found).__name__} cannot be saved; use text or numbers."
         )
-    return plain
+    return found
 
 
 def _loss_to_json(loss: Loss) -> dict[str, Any]:
@@ -314,6 +281,6 @@ def _loss_from_json(value: dict[str, Any]) -> Loss:
     bound = value.get("label_bound")
     return make_loss(
         value["name"],
-        label_bound=None if bound is None else _float(bound),
-        width=_float(value.get("width", 0.5)),
+        label_bound=None if bound is None else number(bound, "loss.label_bound"),
+        width=number(value.get("width", 0.5), "loss.width"),
     )

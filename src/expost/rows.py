@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from expost import _checks
 from expost._numerics import gamma, row_blocks, row_norms
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.data.encoding import Encoded, Encoding
 from expost.data.readers import Reader, reader_of
 from expost.data.sources import Table
@@ -316,12 +316,12 @@ class BlockSummary:
     rows: int
     longest: float
     label_size: float
-    norms: Sketch
+    norms: Histogram
 
     @classmethod
     def of(cls, block: RowBlock) -> "BlockSummary":
         """Summarise the rows of a block."""
-        norms = Sketch(_TOP)
+        norms = Histogram(_TOP)
         norms.add(np.minimum(block.norms, _TOP))
         return cls(
             rows=len(block),
@@ -344,7 +344,7 @@ class RowSummary:
         """Combine the blocks of ``rows`` rows; refuse a table whose number of rows changed."""
         longest = size = 0.0
         counted = 0
-        norms = Sketch(_TOP)
+        norms = Histogram(_TOP)
         for block in blocks:
             longest, size = max(longest, block.longest), max(size, block.label_size)
             counted += block.rows

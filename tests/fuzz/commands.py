@@ -56,7 +56,7 @@ def run(command: Command) -> None:
         contextlib.redirect_stderr(err),
     ):
         try:
-            main.main()
+            main()
         except SystemExit as left:
             code = left.code
     said = err.getvalue()

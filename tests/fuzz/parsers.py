@@ -20,8 +20,7 @@ from expost.data._reading import Given
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
 from expost.files.parts import PartStore
-from expost.ledger import Ledger, entries_of
-from expost.ledger_entries import Entry
+from expost.ledger import Entry, Ledger, entries_of
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.report import PublishedReport
 from expost.release import Release
@@ -123,15 +122,16 @@ def reports() -> tuple[PublishedReport, ...]:
 @functools.cache
 def ledger() -> Ledger:
     """Four releases."""
+    made = "2026-01-31T12:00:00Z"
     entries = [
-        Entry.of_model(
-            release, f"{place:064x}", name="model.json", made="2026-01-31T12:00:00Z", data=None
-        )
+        entry
         for place, release in enumerate(releases()[:3])
+        for entry in release.entries(
+            {"sha256": f"{place:064x}"}, name="model.json", made=made, data=None
+        )
     ]
-    spent = Entry.of_report(
-        reports()[0], "f" * 64, name="report.json", made="2026-01-31T12:00:00Z", data="0" * 64
-    )
+    written = {"sha256": "f" * 64, "model": {"sha256": "e" * 64}}
+    *_, spent = reports()[0].entries(written, name="report.json", made=made, data="0" * 64)
     return Ledger(salt="0123456789abcdef" * 4, entries=(*entries, spent))
 
 

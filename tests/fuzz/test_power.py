@@ -8,8 +8,8 @@ import pytest
 
 from expost.data import _csv, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning
+from expost.files import sealed
 from expost.jobs import pages, report
-from expost.mechanisms import release
 from expost.release import Release
 
 from . import harness, long_run
@@ -89,7 +89,7 @@ def test_a_parser_that_lets_a_key_error_through_is_found(monkeypatch):
     """As the reader of models would, did it not catch what its fields raise."""
     whole = run(TARGETS["model"], range(60), Tally())
     monkeypatch.setattr(
-        Release, "from_json", classmethod(lambda cls, value: cls._from_fields(value))
+        Release, "from_json", classmethod(lambda cls, value: cls.from_content(value))
     )
     broken = run(TARGETS["model"], range(60), Tally())
     assert whole.faults == []
@@ -97,7 +97,7 @@ def test_a_parser_that_lets_a_key_error_through_is_found(monkeypatch):
 
 
 def test_a_model_that_is_taken_with_an_edited_field_is_found(monkeypatch):
-    monkeypatch.setattr(release, "_check_unedited", lambda *_: None)
+    monkeypatch.setattr(sealed, "_agree", lambda *_: True)
     broken = run(TARGETS["model"], range(150), Tally())
     assert sum("AssertionError" in fault for fault in broken.faults) >= 3
 

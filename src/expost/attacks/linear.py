@@ -72,7 +72,7 @@ class LinearGradients:
         regularization: float | None = None,
         members: int | None = None,
     ) -> "LinearGradients":
-        """From plain arrays: θ as :mod:`expost.glm` and :mod:`expost.softmax` have it.
+        """From plain arrays: θ as :mod:`expost.glm` and :mod:`expost.losses` have it.
 
         ``regularization``  Λ and ``members`` n of the averaged objective that θ minimises, where
                             that is known.

@@ -18,6 +18,7 @@ from expost.attacks.roc import AttackFigures, Roc, roc
 from expost.attacks.told_apart import ToldApart
 from expost.audits.disparity import Disparity
 from expost.files.atomic import write_bytes
+from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.results import RowTable
 from expost.risk import Guarantee
@@ -280,11 +281,11 @@ class Audit(RowTable):
         }
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """All of it as JSON text, or written to a CURATOR-ONLY file; NaN is null."""
+        """All of it as JSON text, or written to a CURATOR-ONLY file; a missing value is null."""
         value = self.aggregate() | {
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
-            "rows": {name: _listed(values) for name, values in self.columns().items()},
+            "rows": plain(self.columns(), missing=True),
         }
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if path is None:
@@ -316,10 +317,3 @@ def _correlation(
     spread = norm.ppf((1 + confidence) / 2) * math.sqrt((1 + value**2 / 2) / (rows - 3))
     middle = math.atanh(np.clip(value, -1 + 1e-15, 1 - 1e-15))
     return Correlation(what, value, math.tanh(middle - spread), math.tanh(middle + spread), rows)
-
-
-def _listed(values: Any) -> list[Any]:
-    array = values if isinstance(values, list) else np.asarray(values).tolist()
-    return [
-        None if isinstance(value, float) and not math.isfinite(value) else value for value in array
-    ]

@@ -14,6 +14,7 @@ from expost.epsilon.recommend import Recommendation
 from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair, Sweep
 from expost.epsilon.utility import Utility
 from expost.files.atomic import write_bytes
+from expost.files.sealed import plain
 from expost.results import RowTable
 from expost.rounding import lower_text, upper_text
 from expost.types import Audience, FloatArray, IntArray
@@ -197,25 +198,20 @@ class EpsilonChoice(RowTable):
             "model": self.description,
             "recommended": self.recommended,
             "reasons": list(self.reasons),
-            "low": _plain(self.low),
-            "high": _plain(self.high),
+            "low": plain(self.low, missing=True),
+            "high": plain(self.high, missing=True),
             "measure": self.sweep.measure,
-            "epsilon_for_belief": _plain(self.epsilon_for_belief),
+            "epsilon_for_belief": plain(self.epsilon_for_belief, missing=True),
             "max_belief": self.bound.largest,
             "prior": self.bound.prior,
             "quantile": self.bound.quantile,
             "epsilons": self.epsilons.tolist(),
             "belief": self.belief.tolist(),
-            "one_sidedness": {
-                name: [_plain(value) for value in values.tolist()]
-                for name, values in self.one_sidedness._asdict().items()
-            },
+            "one_sidedness": plain(self.one_sidedness._asdict(), missing=True),
             "utility": None if self.utility is None else _utility_fields(self.utility),
             # Of a stream it is in the parts of the table alone.
             "critical_epsilon": (
-                [_plain(value) for value in self.critical_epsilon.tolist()]
-                if self.is_held
-                else None
+                plain(self.critical_epsilon, missing=True) if self.is_held else None
             ),
             "notices": list(self.notices),
         }
@@ -234,13 +230,6 @@ def _utility_fields(utility: Utility) -> dict[str, Any]:
             for name, curve in utility.curves.items()
         },
     }
-
-
-def _plain(number: float) -> float | str | None:
-    """Strict JSON has neither NaN nor infinity."""
-    if math.isnan(number):
-        return None
-    return number if math.isfinite(number) else "infinity"
 
 
 def _short(epsilon: float) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
 from expost.types import FloatArray, IntArray
@@ -214,7 +214,7 @@ def _sketched_profiles(
     moments = [_Moments(len(ranks)) for _ in sweep.resolutions]
     tops = [sweep.largest(place) for place in range(len(moments))]
     for models in _slices(len(sweep.draws), _SKETCHED_MODELS):
-        sketches = [[Sketch(top) for _ in sweep.draws[models]] for top in tops]
+        sketches = [[Histogram(top) for _ in sweep.draws[models]] for top in tops]
         for block in _slices(rows, _SKETCHED_ROWS):
             inner = sweep.shifts.inners(sweep.draws[models], block)
 
@@ -223,7 +223,7 @@ def _sketched_profiles(
                 models: slice = models,
                 block: slice = block,
                 inner: FloatArray = inner,
-                sketches: list[list[Sketch]] = sketches,
+                sketches: list[list[Histogram]] = sketches,
             ) -> None:
                 exposures = sweep.exposures(place, models, inner, block)
                 for sketch, exposure in zip(sketches[place], exposures, strict=True):
@@ -232,7 +232,7 @@ def _sketched_profiles(
             each(count)
         for moment, drawn in zip(moments, sketches, strict=True):
             moment.add(np.stack([sketch.at(ranks) for sketch in drawn]))
-    return _collected(moments, ranks, Sketch.RELATIVE_ERROR)
+    return _collected(moments, ranks, Histogram.RELATIVE_ERROR)
 
 
 def _slices(total: int, step: int) -> Iterator[slice]:

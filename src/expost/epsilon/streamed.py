@@ -3,7 +3,7 @@
 One pass writes each row's distance and critical ε as parts; their digest answers what
 :class:`expost.epsilon.sweep.LawSweep` asks of all rows together. What depends on the farthest row
 alone (``low``, the ε of a belief, every belief that is promised) is as exact as in memory; order
-statistics come from sketches and are rounded to the safe side: the transition ends no sooner, and
+statistics come from histograms and are rounded to the safe side: the transition ends no sooner, and
 rows leave their plateau no later, than is said.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.choose import description_of, notices_of
 from expost.epsilon.question import Question, ends_of, values_around
@@ -41,7 +41,7 @@ from expost.types import FloatArray, IntArray
 
 __all__ = ["SketchedDistances", "StreamedSweep", "check_streamed", "choose_epsilon_streamed"]
 
-# What order statistics are rounded by: a bucket of the sketch, 2⁻⁹.
+# What order statistics are rounded by: a bucket of the histogram, 2⁻⁹.
 _NOTICE = (
     "The rows were read in blocks: where the transition ends, when a share of the rows leaves its"
     " plateau, and what is said of a middle row come from a sketch of the rows' distances, right to"
@@ -68,7 +68,7 @@ class SketchedDistances:
     ``top``      a bound on distances, by which they are counted; what is larger counts as that.
     ``nearest``  the least upper end.
 
-    ``counts, lower, upper``  sketches of the distances and of their two ends.
+    ``counts, lower, upper``  histograms of the distances and of their two ends.
 
     Order statistics of ``lower`` are rounded down and all others up: by 2⁻⁹ of themselves at most,
     or by 2⁻⁴⁰ of ``top``.
@@ -80,18 +80,18 @@ class SketchedDistances:
     largest: float
     least: float
     nearest: float
-    counts: Sketch
-    lower: Sketch
-    upper: Sketch
+    counts: Histogram
+    lower: Histogram
+    upper: Histogram
 
-    error = 2 * Sketch.RELATIVE_ERROR
+    error = 2 * Histogram.RELATIVE_ERROR
 
     @classmethod
     def of(cls, distance: FloatArray, error: FloatArray, top: float) -> "SketchedDistances":
         """Count some rows."""
         # A bound that is not a number proves nothing.
         error = np.where(np.isnan(error), np.inf, error)
-        counts, lower, upper = Sketch(top), Sketch(top), Sketch(top)
+        counts, lower, upper = Histogram(top), Histogram(top), Histogram(top)
         counts.add(distance)
         lower.add(np.maximum(distance - error, 0.0))
         upper.add(distance + error)

@@ -33,7 +33,6 @@ __all__ = [
     "Pair",
     "RowDistances",
     "Sweep",
-    "share_ranks",
 ]
 
 
@@ -142,12 +141,6 @@ class Distances(Protocol):
 
     def far(self, ranks: IntArray) -> FloatArray:
         """At least the largest upper ends of these ranks."""
-
-
-def share_ranks(rows: int, shares: FloatArray) -> IntArray:
-    """The ranks, from 1 for the least, of the ``inverted_cdf`` quantiles of ``rows`` values."""
-    ranks: IntArray = np.maximum(np.ceil(rows * shares - 1) + 1, 1).astype(np.int64)
-    return ranks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

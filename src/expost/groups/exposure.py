@@ -20,7 +20,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from expost import _checks
+from expost._order import Sorted, top_weights
 from expost.errors import InvalidInput
+from expost.files.sealed import plain
 from expost.groups.columns import Parts, printable, read_column, read_columns
 from expost.groups.tree import grow
 from expost.results import Displayed
@@ -58,9 +60,8 @@ class Group:
         return self.rows if self.persons is None else self.persons
 
     def to_json(self) -> dict[str, Any]:
-        """Every figure by name; JSON has no infinity, so it is a word."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: "infinity" if value == math.inf else value for name, value in values.items()}
+        """Return every figure by name, as strict JSON."""
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,21 +262,12 @@ def _checked(scores: Any) -> FloatArray:
     return array
 
 
-def _top_weights(scores: FloatArray) -> FloatArray:
-    """(n,) how much of each row is among the most exposed 1 %: 1, 0, or its part of a tie."""
-    places = math.ceil(_TOP * len(scores))
-    edge = np.partition(scores, len(scores) - places)[len(scores) - places]
-    above, tied = scores > edge, scores == edge
-    left = places - np.count_nonzero(above)
-    return np.where(above, 1.0, np.where(tied, left / np.count_nonzero(tied), 0.0))
-
-
 def _groups(scores: FloatArray, parts: Parts, owner: IntArray | None) -> tuple[Group, ...]:
     """The figures of every part that has rows."""
     persons = None if owner is None else _persons(parts, owner)
     order = np.argsort(parts.codes, kind="stable")
     counts = np.bincount(parts.codes, minlength=len(parts.labels))
-    weights = _top_weights(scores)
+    weights = top_weights(Sorted(scores), scores, math.ceil(_TOP * len(scores)))
     held = np.bincount(parts.codes, weights=weights, minlength=len(parts.labels)) / weights.sum()
     ends = np.cumsum(counts)
     found = []

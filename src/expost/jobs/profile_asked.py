@@ -171,11 +171,11 @@ def lister_of(
 ) -> Lister:
     """Lists the release; to be called when all of it is on the disk, and before it appears, so
     that no crash leaves a release that is not listed."""
-    path, checksum = job.out / MODEL, release.to_json()["sha256"]
+    path, written = job.out / MODEL, release.to_json()
 
     def entries(data: str) -> tuple[Entry, ...]:
-        entry = Entry.of_model(release, checksum, name=str(path), made=now(), data=data)
-        return (replace(entry, run=run.identity),)
+        lines = release.entries(written, name=str(path), made=now(), data=data)
+        return tuple(replace(line, run=run.identity) for line in lines)
 
     return Lister(ledgers_for(job.out, job.ledger), digest, entries)
 

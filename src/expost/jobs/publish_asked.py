@@ -121,12 +121,11 @@ def lister_of(
     job: PublishJob, report: PublishedReport, digest: Callable[[Ledger], str], run: Run
 ) -> Lister:
     """Lists a report that spends of the data, with its model; to be called before it appears."""
-    checksum, path = report.to_json()["sha256"], job.out / REPORT
+    path, written = job.out / REPORT, report.to_json()
 
     def entries(data: str) -> tuple[Entry, ...]:
-        named = {"name": str(path), "made": now(), "data": data}
-        entry = Entry.of_report(report, checksum, **named)
-        return (*entries_of(job.model, data=data), replace(entry, run=run.identity))
+        *_, line = report.entries(written, name=str(path), made=now(), data=data)
+        return (*entries_of(job.model, data=data), replace(line, run=run.identity))
 
     return Lister(ledgers_of(job), digest, entries)
 

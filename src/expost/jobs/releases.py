@@ -11,7 +11,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
 from expost.groups.columns import printable
-from expost.ledger import FORMAT, NAME, Entry, Ledger, append, entries_of, ledger_path
+from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
 from expost.risk import Guarantee
 from expost.risk.composition import CompositionComparison, compare_compositions
 from expost.risk.wording import belief_sentence
@@ -23,7 +23,7 @@ __all__ = ["Line", "Listing", "add", "listing"]
 _DELTA = 1e-5
 # What a folder of results may hold.
 _RELEASES = ("model.json", "report.json")
-_ANY_LEDGER = FORMAT.partition("/")[0] + "/"
+_ANY_LEDGER = Ledger.FORMAT.partition("/")[0] + "/"
 _LONGEST_NAME = 60
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -22,6 +22,7 @@ from expost.errors import AlreadyFinished, ExpostError, InvalidInput
 from expost.files.atomic import read_json
 from expost.files.directory import RUN
 from expost.files.parts import Part, PartStore
+from expost.files.sealed import checksum
 from expost.jobs.output import (
     RELEASES,
     STATE,
@@ -214,7 +215,7 @@ def _new(workspace: Workspace, task: Mapping[str, Any], blocks: bool) -> Run:
         "task": dict(task),
     }
     with writing(workspace.out, "free some space, or name another folder"):
-        workspace.write_step(STATE, {**state, "sha256": _state_checksum(state)})
+        workspace.write_step(STATE, {**state, "sha256": checksum(state)})
     return run
 
 
@@ -245,7 +246,7 @@ def read_state(out: Path) -> dict[str, Any]:
         not isinstance(state, dict)
         or set(state) != names
         or state["format"] != _FORMAT
-        or state.pop("sha256") != _state_checksum(state)
+        or state.pop("sha256") != checksum(state)
         or not isinstance(state["made"], str)
         or not isinstance(state["salt"], str)
         or re.fullmatch("[0-9a-f]{64}", state["salt"]) is None
@@ -254,10 +255,6 @@ def read_state(out: Path) -> dict[str, Any]:
     ):
         raise InvalidInput(f"{path}: is not one that this expost wrote; name another folder.")
     return state
-
-
-def _state_checksum(state: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(dict(state), sort_keys=True).encode()).hexdigest()
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:

@@ -3,7 +3,7 @@
 Of a row with u = p − e_y and S = diag p − ppᵀ, the noise meets ∥u∥² = 1 − 2p_y + ∥p∥² and the
 determinants tr S = 1 − ∥p∥²: not both are large. With s = ∥x∥ ≤ 1 and r = K − 1 the determinants'
 part of a removal is at most D = log det(I + s²S/λ), which is at most s²·tr S/λ, and at most
-c₁ = r·log(1 + 1/(Kλ)) (:mod:`expost.softmax`). A share w of it is bounded by the first, the rest by
+c₁ = r·log(1 + 1/(Kλ)) (:mod:`expost.losses`). A share w of it is bounded by the first, the rest by
 the second.
 
 gaussian  D + s²∥u∥²/(2σ²) + (s/σ)u·Z ≤ (1 − w)c₁ + [w·s²(1 − ∥p∥²)/λ + s²∥u∥²/(2σ²) + (s/σ)u·Z].

@@ -29,7 +29,7 @@ laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − ln
 logistic  f″ = p(1 − p) where ∣f′∣ = p, so that both are never at their bounds together. That makes
           the noise smaller under either law: :mod:`expost.mechanisms.coupled`.
 softmax   K classes: with r = K − 1 a removal changes log det H by at most r·log(1 + c/λ), c = 1/K,
-          r·c = sup tr ∇²ℓ = 1 − 1/K (:mod:`expost.softmax`), and L = √2. Gaussian: ∇ℓ = u ⊗ x with
+          r·c = sup tr ∇²ℓ = 1 − 1/K (:mod:`expost.losses`), and L = √2. Gaussian: ∇ℓ = u ⊗ x with
           u in the convex hull of 0 and the r vectors eₖ − e_y, and of b it meets Z ~ N(0, I_K),
           σ⁻¹b's component along x; a²∥u∥²/2 + a·u·Z, convex in au, is largest at a vertex:
 

@@ -1,6 +1,6 @@
 """The losses of all rows of a softmax regression under objective perturbation (R&W Thm 6).
 
-Conventions (those of :mod:`expost.softmax` and :mod:`expost.mechanisms.tangent`)
+Conventions (those of :mod:`expost.losses` and :mod:`expost.mechanisms.tangent`)
 ---------------------------------------------------------------------------------
 g, H  ∇J(θ; D) and ∇²J(θ; D) of the summed objective at the released θ, so that b = −g.
 M     (K, K) of a row: M[a, b] = xᵀ(H⁻¹)ₐᵦx, with (H⁻¹)ₐᵦ the (d, d) block of two classes.

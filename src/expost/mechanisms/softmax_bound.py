@@ -1,6 +1,6 @@
 """The data-independent bound of a person's exposure for more than two classes.
 
-Conventions are those of :mod:`expost.mechanisms.bounds` and :mod:`expost.softmax`: ∇ℓ = u ⊗ x with
+Conventions are those of :mod:`expost.mechanisms.bounds` and :mod:`expost.losses`: ∇ℓ = u ⊗ x with
 u = p − e_y, ∇²ℓ = S ⊗ x xᵀ, and g = −b as a matrix G (K, d).
 
 volume    removing: −log det(I − H⁻¹∇²ℓ) = log det(I + H₋⁻¹∇²ℓ) with H₋ = H − ∇²ℓ ≽ λI; adding:

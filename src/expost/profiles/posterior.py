@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from expost import _checks
+from expost._order import rank_numbers, ranking
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.groups.columns import printable
@@ -148,8 +149,7 @@ class RowIdentifiability(RowTable):
     def ranking(self) -> IntArray:
         """(n,) row indices by the upper end of the belief, the highest first, then by distance."""
         # Losses keep the order of beliefs that are all 1 in float64.
-        order = (np.arange(len(self)), -self.losses.distance, -self._highest_loss)
-        return np.lexsort(order)
+        return ranking(self._highest_loss, self.losses.distance)
 
     @property
     def row(self) -> int:
@@ -327,13 +327,11 @@ class RowIdentifiability(RowTable):
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""
-        rank = np.empty(len(self), dtype=np.int64)
-        rank[self.ranking] = np.arange(1, len(self) + 1)
         keys = {} if self.ids is None else {"id": list(self.ids)}
         return {
             self.unit: np.arange(len(self)),
             **keys,
-            "rank": rank,
+            "rank": rank_numbers(self.ranking),
             "belief": self.belief,
             "belief_low": self.belief_low,
             "belief_high": self.belief_high,

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from expost._order import rank_numbers, ranking
 from expost.files.atomic import write_bytes
+from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.groups.exposure import Explanation, Grouping, explain_exposure, group_exposure
 from expost.mechanisms import RowLosses
@@ -76,7 +78,7 @@ class PrivacyProfile(RowTable):
     @cached_property
     def ranking(self) -> IntArray:
         """(n,) row indices, most exposed first; equal exposures by distance, then by index."""
-        return np.lexsort((np.arange(len(self.loss)), -self.distance, -self.exposure))
+        return ranking(self.exposure, self.distance)
 
     @property
     def ranked(self) -> FloatArray:
@@ -237,15 +239,13 @@ class PrivacyProfile(RowTable):
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""
-        rank = np.empty(len(self), dtype=np.int64)
-        rank[self.ranking] = np.arange(1, len(self) + 1)
         columns: dict[str, Any] = {self._noun: np.arange(len(self))}
         if self.ids is not None:
             columns["id"] = list(self.ids)
         if self.sizes is not None:
             columns["rows"] = self.sizes
         columns |= {
-            "rank": rank,
+            "rank": rank_numbers(self.ranking),
             "loss": self.loss,
             "loss_low": self.loss_low,
             "loss_high": self.loss_high,
@@ -267,23 +267,12 @@ class PrivacyProfile(RowTable):
             "model": self.description,
             "relation": self.losses.relation.value,
             "unit": self._noun,
-            "worst_case": _finite(self.worst_case),
+            "worst_case": plain(self.worst_case),
             "promise_broken": self.promise_broken,
             "notices": list(self.notices),
-            "rows": {name: _listed(values) for name, values in self.columns().items()},
+            "rows": plain(self.columns()),
         }
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if path is None:
             return text
         return write_bytes(self.audience.path(path), self.audience, text.encode())
-
-
-def _finite(number: float) -> float | str:
-    if np.isnan(number):
-        raise ArithmeticError("a figure is not a number")
-    return float(number) if np.isfinite(number) else ("infinity" if number > 0 else "-infinity")
-
-
-def _listed(values: Any) -> list[Any]:
-    array = values if isinstance(values, list) else np.asarray(values).tolist()
-    return [_finite(value) if isinstance(value, float) else value for value in array]

@@ -3,7 +3,7 @@
 Three steps, of which only the first one goes over the rows:
 
 losses   every worker works out the losses of its rows and writes them as a part;
-digest   each part's counts are added up: quantiles and ranks follow from a sketch;
+digest   each part's counts are added up: quantiles and ranks follow from a histogram;
 ranks    every part is written again with each row's rank among all.
 
 A part is the same bytes whoever made it, and a part that is there is not made again. What a worker
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
-from expost._order import Sketch
+from expost._order import Histogram, ranking
 from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
@@ -100,7 +100,7 @@ def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tops:
-    """The largest finite figures of some rows, by which sketches know where to begin.
+    """The largest finite figures of some rows, by which histograms know where to begin.
 
     ``loss``  of either end of a loss's interval, in size;  ``fits`` of the models.
     """
@@ -274,9 +274,9 @@ class Digest:
     outer: float
     farthest: float
     nearest: float
-    scores: Sketch
-    typical: Sketch | None
-    distance: Sketch
+    scores: Histogram
+    typical: Histogram | None
+    distance: Histogram
     beliefs: BeliefDigest | None
 
     def merged(self, other: "Digest") -> "Digest":
@@ -326,7 +326,7 @@ class _DigestOf:
         least = np.maximum(np.maximum(low, -high), 0.0)
         typical = None
         if "typical" in table.column_names and not self.noiseless:
-            typical = _sketch(table.column("typical").to_numpy(), self.tops.typical)
+            typical = Histogram.of(table.column("typical").to_numpy(), self.tops.typical)
         return Digest(
             rows=len(loss),
             inside=int(np.count_nonzero(loss > 0)),
@@ -341,18 +341,13 @@ class _DigestOf:
             outer=float(np.max(np.maximum(np.abs(low), np.abs(high)))),
             farthest=float(np.max(distance + error)),
             nearest=float(np.min(distance[distance > 0], initial=np.inf)),
-            scores=_sketch(scores, self.tops.distance if self.noiseless else self.tops.exposure),
+            scores=Histogram.of(
+                scores, self.tops.distance if self.noiseless else self.tops.exposure
+            ),
             typical=typical,
-            distance=_sketch(distance, self.tops.distance),
+            distance=Histogram.of(distance, self.tops.distance),
             beliefs=None if self.noiseless else BeliefDigest.of(table, self.tops.loss),
         )
-
-
-def _sketch(values: FloatArray, top: float) -> Sketch:
-    # Where all are 0 any top serves.
-    sketch = Sketch(max(top, 1e-200))
-    sketch.add(values)
-    return sketch
 
 
 def digest(
@@ -385,7 +380,7 @@ class _RankedPart:
 
     source: PartStore
     store: PartStore
-    scores: Sketch
+    scores: Histogram
     noiseless: bool
     most: int
 
@@ -413,9 +408,9 @@ class _RankedPart:
 
 def most_exposed(table: Any, most: int, *, noiseless: bool) -> Any:
     """The ``most`` most exposed rows, in order; equal ones by distance, then as in the table."""
-    loss, distance, row = (table.column(name).to_numpy() for name in ("loss", "distance", "row"))
+    loss, distance = (table.column(name).to_numpy() for name in ("loss", "distance"))
     exposure = np.zeros(len(loss)) if noiseless else np.abs(loss)
-    order = np.lexsort((row, -distance, -exposure))[:most]
+    order = ranking(exposure, distance)[:most]
     return table.replace_schema_metadata(None).take(order).combine_chunks()
 
 
@@ -423,7 +418,7 @@ def ranked_parts(
     source: PartStore,
     parts: Mapping[int, Part],
     store: PartStore,
-    scores: Sketch,
+    scores: Histogram,
     engine: Engine,
     *,
     noiseless: bool,

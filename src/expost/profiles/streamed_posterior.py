@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from expost._order import Sketch
+from expost._order import Histogram, ranking
 from expost.mechanisms import Mechanism, OutputPerturbation, RowLosses
 from expost.profiles.posterior import RowIdentifiability, belief_levels
 from expost.types import FloatArray, IntArray, Neighbouring
@@ -58,8 +58,8 @@ class BeliefDigest:
     surest: Extreme
     least: Extreme
     farthest: Extreme
-    raised: Sketch
-    lowered: Sketch
+    raised: Histogram
+    lowered: Histogram
     certain: int
     top: float
 
@@ -69,8 +69,8 @@ class BeliefDigest:
         low, high, distance, error = (table.column(name).to_numpy() for name in _COLUMNS[1:])
         high = np.where(np.isnan(high), np.inf, high)
         low = np.where(np.isnan(low), -np.inf, low)
-        order = np.lexsort((np.arange(len(high)), -distance, -high))
-        raised, lowered = Sketch(max(top, 1e-200)), Sketch(max(top, 1e-200))
+        order = ranking(high, distance)
+        raised, lowered = Histogram(max(top, 1e-200)), Histogram(max(top, 1e-200))
         raised.add(high[high >= 0])
         lowered.add(-high[high < 0])
         return cls(
@@ -103,14 +103,14 @@ class BeliefDigest:
 
     def at_most(self, ranks: IntArray) -> FloatArray:
         """The upper ends of the losses at ``ranks``, 1 for the least: no less than they are."""
-        below = len(self.lowered)
+        below = self.lowered.count
         found = np.full(len(ranks), np.inf)
         negative, positive = ranks <= below, ranks > below
         if np.any(negative):
             found[negative] = -self.lowered.at_least(below + 1 - ranks[negative])
         if np.any(positive):
             found[positive] = np.minimum(self.raised.at_most(ranks[positive] - below), self.top)
-        return np.where(ranks > below + len(self.raised) - self.certain, np.inf, found)
+        return np.where(ranks > below + self.raised.count - self.certain, np.inf, found)
 
     def extremes(
         self, how: Mechanism, *, description: str, notices: tuple[str, ...]

@@ -3,7 +3,7 @@
 Conventions
 -----------
 largest figures, counts   exact, and the ranks of the rows in ``most``;
-quantiles                 from a sketch (:mod:`expost._order`): rounded towards more exposed, to
+quantiles                 from a histogram (:mod:`expost._order`): rounded towards more exposed, to
                           within 2⁻⁹ of themselves;
 ranks in the parts        ± their own ``rank_error``.
 """
@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
+from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.profiles.figures import ProfileFigures
 from expost.profiles.streamed import Digest, Tops
@@ -30,7 +31,7 @@ from expost.types import Audience, FloatArray, IntArray, Neighbouring
 __all__ = ["QUANTILE_ERROR", "StreamedProfile"]
 
 # How much larger a quantile may be told than it is, relative.
-QUANTILE_ERROR = 2 * Sketch.RELATIVE_ERROR
+QUANTILE_ERROR = 2 * Histogram.RELATIVE_ERROR
 _FORMAT = "expost-profile-parts/1"
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _NAMED = 20
@@ -175,30 +176,21 @@ class StreamedProfile(Displayed):
             "rows": len(self),
             "table": self.store.folder.name,
             "measure": "distance" if self.is_noiseless else "exposure",
-            "worst_case": _finite(self.worst_case),
+            "worst_case": plain(self.worst_case),
             "promise_broken": self.figures.promise_broken,
             "quantiles": [
                 {
                     "share": share,
-                    "at_most": _finite(float(scores[place])),
-                    "typical": None if typical is None else _finite(float(typical[place])),
+                    "at_most": plain(scores[place]),
+                    "typical": None if typical is None else plain(typical[place]),
                 }
                 for place, share in enumerate(_SHARES)
             ],
             "quantile_error": QUANTILE_ERROR,
-            "precision": _finite(self.digest.half_width),
+            "precision": plain(self.digest.half_width),
             "unproved": self.digest.unproved,
             "evidence_in": self.digest.inside / len(self),
-            "top": [{name: _finite(cell) for name, cell in row.items()} for row in self.top],
+            "top": plain(self.top),
             "notices": list(self.notices),
         }
         return write_json(self.audience.path(path), self.audience, value)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity, so it is a word."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    if math.isnan(value):
-        raise ArithmeticError("a figure is not a number")
-    return "infinity" if value > 0 else "-infinity"

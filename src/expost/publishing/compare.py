@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from expost.files.atomic import write_bytes
+from expost.files.sealed import plain
 from expost.groups.columns import nats
 from expost.profiles.profile import PrivacyProfile
 from expost.publishing.report import PublishedReport
@@ -48,16 +49,16 @@ class ComparisonFigures:
             "fails_with": self.fails_with,
             "median exposure": self.median_exposure,
             "largest exposure": self.largest_exposure,
-            "median bound": _finite(self.median_bound),
-            "largest bound": _finite(self.largest_bound),
-            "median ratio": _finite(self.median_ratio),
+            "median bound": plain(self.median_bound),
+            "largest bound": plain(self.largest_bound),
+            "median ratio": plain(self.median_ratio),
         }
         return figures | ({"median error": self.median_error} if self.median_error else {})
 
     def lines(self) -> list[str]:
         """A few readable lines."""
         failed = "no row loses" if not self.failures else f"{self.failures} rows lose"
-        ratio = _finite(self.median_ratio)
+        ratio = plain(self.median_ratio)
         return [
             f"Beside the exact losses of {self.rows} rows (for the curator only)",
             f"exact        median {upper_text(self.median_exposure, 3)}, largest"
@@ -164,7 +165,7 @@ class Comparison(RowTable):
         """Write the table by columns to a CURATOR-ONLY file."""
         value = {
             **self.figures.to_json(self.profile.description),
-            "rows": {name: _listed(values) for name, values in self.columns().items()},
+            "rows": plain(self.columns()),
         }
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         return write_bytes(self.audience.path(path), self.audience, text.encode())
@@ -174,14 +175,3 @@ def ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:
     """bound/exposure, infinite where nothing is lost."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(exposure > 0, bound / np.where(exposure > 0, exposure, 1), np.inf)
-
-
-def _listed(values: Any) -> list[Any]:
-    array = values if isinstance(values, list) else np.asarray(values).tolist()
-    return [_finite(value) if isinstance(value, float) else value for value in array]
-
-
-def _finite(number: float) -> float | str:
-    if np.isnan(number):
-        raise ArithmeticError("a figure is not a number")
-    return number if np.isfinite(number) else "infinity"

@@ -18,7 +18,7 @@ from expost.errors import InvalidInput
 from expost.release import Release
 from expost.types import FloatArray
 
-__all__ = ["Form", "number"]
+__all__ = ["Form", "form_number"]
 
 # So many levels are listed in a note.
 _LISTED = 20
@@ -64,7 +64,7 @@ class Form:
             if name in self.unused
         ]
         if self.encoding is None:
-            return np.array([number(name, values[name]) for name in self.names]), tuple(notes)
+            return np.array([form_number(name, values[name]) for name in self.names]), tuple(notes)
         cells: dict[str, Any] = {}
         for entry in self.encoding.entries:
             value, tokens = values[entry.name], self.encoding.missing
@@ -99,7 +99,7 @@ class Form:
             raise InvalidInput(f"{', '.join(absent)}: must be given as well, each a value{empty}.")
 
 
-def number(name: str, value: Any) -> float:
+def form_number(name: str, value: Any) -> float:
     """``value``, a number or its text, as a finite float."""
     is_number = isinstance(value, int | float | np.integer | np.floating)
     if isinstance(value, str) or (is_number and not isinstance(value, bool)):
@@ -124,7 +124,7 @@ def _numeric_cell(
 ) -> tuple[float | None, str | None]:
     """The cell, None for a missing one, and a note."""
     if not _is_missing(value, tokens):
-        return number(entry.name, value), None
+        return form_number(entry.name, value), None
     if entry.fill is None:
         raise InvalidInput(f"{entry.name}: must have a value: the model knows no missing ones.")
     return None, f"{entry.name!r} has no value: it counts as missing, as it would have in training."

@@ -5,20 +5,20 @@ released model, how often the bound may fail, and for a data-dependent report th
 Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from expost import _checks
 from expost.data import Encoding
-from expost.errors import ExpostError, InvalidInput
-from expost.files.atomic import read_json, write_json
+from expost.errors import InvalidInput
+from expost.files.atomic import write_json
+from expost.files.sealed import Sealed, number, plain
+from expost.ledger import Entry
 from expost.losses import Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation
 from expost.mechanisms.bounds import (
@@ -35,23 +35,22 @@ from expost.mechanisms.publishing import (
     person_costs,
 )
 from expost.mechanisms.softmax_bound import SoftmaxBound
-from expost.publishing.lookup import Form, number
+from expost.publishing.lookup import Form, form_number
 from expost.publishing.publishable import Answer, Spending, check_publishable
 from expost.release import Release
 from expost.results import Displayed
 from expost.rounding import summed_up, upper_text
 from expost.types import Audience, FloatArray
 
-__all__ = ["FORMAT", "KINDS", "Answer", "PublishedReport", "Spending"]
+__all__ = ["KINDS", "Answer", "PublishedReport", "Spending"]
 
-FORMAT = "expost-report/1"
 KINDS = ("data-independent", "data-dependent")
 # The least ε at δ of Gaussian mechanisms with these μ, rounded up.
 RowCosts = Callable[[FloatArray, float], FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PublishedReport(Displayed):
+class PublishedReport(Sealed, Displayed):
     """A function from a row to a bound of its exposure. May be published, as its model may.
 
     ``release``             the one released model: θ and public constants.
@@ -63,6 +62,10 @@ class PublishedReport(Displayed):
     failure_probability: float
     budget: PublishingBudget | None = None
     released: NoisyTangent | None = None
+
+    FORMAT = "expost-report/1"
+    NOUN = "a published report"
+    INNER = ("model",)
 
     def __post_init__(self) -> None:
         check_publishable(self.release)
@@ -219,7 +222,7 @@ class PublishedReport(Displayed):
         if classes is None:
             if label is None:
                 raise InvalidInput("label: must be given, for the model predicts a number.")
-            return (number("label", label),)
+            return (form_number("label", label),)
         known = classes.tolist()
         if label is None:
             return tuple(known)
@@ -370,16 +373,9 @@ class PublishedReport(Displayed):
 
     # -- report.json ---------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """What report.json holds; the checksum finds an edit that all other checks would let by."""
-        fields = self._fields()
-        return {**fields, "sha256": _checksum(fields)}
-
-    def _fields(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """Return what report.json holds."""
         return {
-            "format": FORMAT,
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
             "kind": self.kind,
             "statements": list(self.statements),
             "failure_probability": self.failure_probability,
@@ -392,13 +388,13 @@ class PublishedReport(Displayed):
         if self.tangent is None or self.released is None or self.budget is None:
             return None
         d = self.release.mechanism.dimension
-        lower = [[float(value) for value in self.released.hessian[i, : i + 1]] for i in range(d)]
+        lower = [plain(self.released.hessian[i, : i + 1]) for i in range(d)]
         return {
             "delta": self.budget.delta,
             "epsilon_gradient": self.budget.epsilon_gradient,
             "epsilon_hessian": self.budget.epsilon_hessian,
             "scales": dict(self.tangent.derived),
-            "gradient": [float(value) for value in self.released.gradient],
+            "gradient": plain(self.released.gradient),
             "hessian_lower_triangle": lower,
         }
 
@@ -406,43 +402,22 @@ class PublishedReport(Displayed):
         """Write report.json: whole or not at all."""
         return write_json(path, self.audience, self.to_json())
 
-    @classmethod
-    def load(cls, path: str | Path) -> "PublishedReport":
-        """Read report.json, strictly."""
-        value = read_json(path)
-        try:
-            return cls.from_json(value)
-        except ExpostError as error:
-            raise InvalidInput(f"{path}: is not a published report ({error})") from None
+    def derived(self) -> Iterable[tuple[str, ...]]:
+        """Return the paths of the scales of the noise, which follow from the budget."""
+        scales = () if self.tangent is None else self.tangent.derived
+        return (("released", "scales", name) for name in scales)
 
     @classmethod
-    def from_json(cls, value: Any) -> "PublishedReport":
-        """The inverse of :meth:`to_json`; anything that it could not have written is refused."""
-        found = value.get("format") if isinstance(value, dict) else None
-        if not isinstance(value, dict) or found != FORMAT:
-            raise InvalidInput(f"format={found!r}: must be {FORMAT!r}; is it from a newer expost?")
-        theirs = {name: field for name, field in value.items() if name != "sha256"}
-        if value.get("sha256") != _checksum(theirs):
-            raise InvalidInput("sha256: does not fit the other fields; the file was cut or edited.")
-        try:
-            report = cls._from_fields(value)
-            _check_agreement(report._fields(), theirs)
-            return report
-        except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as error:
-            if isinstance(error, ExpostError):
-                raise
-            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
-
-    @classmethod
-    def _from_fields(cls, value: dict[str, Any]) -> "PublishedReport":
-        rho = _number(value["failure_probability"])
+    def from_content(cls, value: dict[str, Any]) -> Self:
+        """Return the report with these fields."""
+        rho = number(value["failure_probability"])
         release, released = Release.from_json(value["model"]), value["released"]
         if released is None:
             return cls(release=release, failure_probability=rho)
         budget = PublishingBudget(
-            epsilon_gradient=_number(released["epsilon_gradient"]),
-            epsilon_hessian=_number(released["epsilon_hessian"]),
-            delta=_number(released["delta"]),
+            epsilon_gradient=number(released["epsilon_gradient"]),
+            epsilon_hessian=number(released["epsilon_hessian"]),
+            delta=number(released["delta"]),
             failure_probability=rho,
         )
         return cls(
@@ -450,10 +425,37 @@ class PublishedReport(Displayed):
             failure_probability=rho,
             budget=budget,
             released=NoisyTangent(
-                gradient=np.array([_number(entry) for entry in released["gradient"]]),
+                gradient=np.array([number(entry) for entry in released["gradient"]]),
                 hessian=_symmetric(released["hessian_lower_triangle"], len(release.theta)),
             ),
         )
+
+    def entries(
+        self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
+    ) -> tuple[Entry, ...]:
+        """Return the line of the model, and that of what was released beyond it
+        (:class:`expost.ledger.Listable`)."""
+        model = self.release.entries(written["model"], name=name, made=made, data=data)
+        if self.tangent is None or self.budget is None:
+            return model
+        mechanism, budget = self.release.mechanism, self.budget
+        entry = Entry(
+            release=written["sha256"],
+            kind="report",
+            made=made,
+            name=name,
+            mechanism="gradient and Hessian",
+            noise="gaussian",
+            epsilon=budget.epsilon_gradient + budget.epsilon_hessian,
+            delta=min(2 * budget.delta, 1 - 2.0**-53),
+            guarantee=self.tangent.guarantee,
+            dimension=mechanism.dimension,
+            rows=mechanism.rows,
+            seeded=False,
+            read_from_data=0,
+            data=data,
+        )
+        return (*model, entry)
 
 
 def _is_clipped(release: Release, x: FloatArray) -> bool:
@@ -468,33 +470,6 @@ def _symmetric(lower: Any, dimension: int) -> FloatArray:
         )
     matrix = np.zeros((dimension, dimension))
     for place, row in enumerate(lower):
-        matrix[place, : place + 1] = [_number(entry) for entry in row]
+        matrix[place, : place + 1] = [number(entry) for entry in row]
         matrix[: place + 1, place] = matrix[place, : place + 1]
     return matrix
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < np.inf:
-        raise InvalidInput("a field that must be a finite number is none.")
-    return float(value)
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _check_agreement(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """One comparison finds every field that was edited, added or left out.
-
-    What follows from other constants by floating-point work may differ by an ulp between machines.
-    """
-    if mine["released"] is not None:
-        for name, scale in mine["released"]["scales"].items():
-            written = _number(theirs["released"]["scales"][name])
-            if not abs(written - scale) <= 1e-9 * abs(written):
-                raise InvalidInput(f"scales.{name}: is not what its own constants give.")
-            mine["released"]["scales"][name] = theirs["released"]["scales"][name]
-    # The model has checked itself, with its own checksum.
-    mine = {**mine, "model": theirs["model"]}
-    if json.dumps(mine, sort_keys=True) != json.dumps(theirs, sort_keys=True):
-        raise InvalidInput("its fields do not agree with each other; it was edited.")

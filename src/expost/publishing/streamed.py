@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost._order import Sketch
+from expost._order import Histogram
 from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.files.parts import Part, PartStore
@@ -197,22 +197,22 @@ class _TopsOf:
 class _CountsOf:
     """The counts of one part: of exposures, of bounds, and of exposure/bound.
 
-    Not of the ratio itself, of which a row that loses next to nothing has any size: a sketch tells
-    values apart within forty powers of two below the largest.
+    Not of the ratio itself, of which a row that loses next to nothing has any size: a histogram
+    tells values apart within forty powers of two below the largest.
     """
 
     store: PartStore
     tops: _Tops
 
-    def __call__(self, part: Part) -> tuple[Sketch, Sketch, Sketch]:
+    def __call__(self, part: Part) -> tuple[Histogram, Histogram, Histogram]:
         """Read it, and count."""
         exposure, bound = _read(self.store, part)
         return (
-            _sketch(exposure, self.tops.exposure[1]),
-            _sketch(bound, self.tops.bound[1]),
+            Histogram.of(exposure, self.tops.exposure[1]),
+            Histogram.of(bound, self.tops.bound[1]),
             # Shares past 2 are told apart no more: the median is not among them, or bounds are
             # worth nothing.
-            _sketch(np.minimum(_shares(exposure, bound), 2.0), 2.0),
+            Histogram.of(np.minimum(_shares(exposure, bound), 2.0), 2.0),
         )
 
 
@@ -231,13 +231,6 @@ def _shares(exposure: FloatArray, bound: FloatArray) -> FloatArray:
         return 1 / ratio
 
 
-def _sketch(values: FloatArray, top: float) -> Sketch:
-    # Where all are 0 any top serves.
-    sketch = Sketch(max(top, 1e-200))
-    sketch.add(values)
-    return sketch
-
-
 def figures_of(
     store: PartStore, parts: Mapping[int, Part], report: PublishedReport, engine: Engine
 ) -> ComparisonFigures:
@@ -248,7 +241,7 @@ def figures_of(
     """
     ordered = [parts[number] for number in sorted(parts)]
     tops = reduce(_Tops.merged, engine.map(_TopsOf(store=store), ordered))
-    counts: tuple[Sketch, ...] | None = None
+    counts: tuple[Histogram, ...] | None = None
     for found in engine.map(_CountsOf(store=store, tops=tops), ordered):
         if counts is None:
             counts = found
@@ -263,17 +256,16 @@ def figures_of(
         rows=tops.rows,
         failures=tops.failures,
         fails_with=report.fails_with,
-        median_exposure=float(np.mean(_middle(exposure, tops.exposure[2]))),
+        median_exposure=float(np.mean(_middle(exposure))),
         largest_exposure=tops.exposure[0],
-        median_bound=float(np.mean(_middle(bound, tops.bound[2]))),
+        median_bound=float(np.mean(_middle(bound))),
         largest_bound=tops.bound[0],
         median_ratio=ratio,
-        median_error=Sketch.RELATIVE_ERROR,
+        median_error=Histogram.RELATIVE_ERROR,
     )
 
 
-def _middle(sketch: Sketch, infinite: int = 0) -> FloatArray:
-    """The two values in the middle, whose mean ``numpy.median`` is; the largest may be infinite."""
-    rows = len(sketch)
-    ranks = np.array([(rows + 1) // 2, rows // 2 + 1])
-    return np.where(ranks > rows - infinite, np.inf, sketch.at(ranks))
+def _middle(counts: Histogram) -> FloatArray:
+    """Return the two values in the middle, whose mean is the median."""
+    rows = counts.count
+    return counts.at(np.array([(rows + 1) // 2, rows // 2 + 1]))

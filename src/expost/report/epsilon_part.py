@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.sweep import BeliefBound, LawSweep, Sweep, share_ranks
+from expost.epsilon.sweep import BeliefBound, LawSweep, Sweep
 from expost.epsilon.utility import Utility
 from expost.errors import InvalidInput
 from expost.groups.exposure import printable

@@ -15,9 +15,10 @@ from typing import Protocol
 
 import numpy as np
 
+from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import LawSweep, RowDistances, share_ranks
+from expost.epsilon.sweep import LawSweep, RowDistances
 from expost.errors import InvalidInput
 from expost.mechanisms import Mechanism, OutputPerturbation
 from expost.profiles.profile import PrivacyProfile

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expost.epsilon.sweep import share_ranks
+from expost._order import share_ranks
 from expost.groups.exposure import printable
 from expost.profiles.streamed_result import QUANTILE_ERROR, StreamedProfile
 from expost.report.beliefs_part import BeliefQuantile, BeliefsPart, collect_beliefs

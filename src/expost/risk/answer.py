@@ -18,6 +18,7 @@ from typing import Any
 
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
+from expost.files.sealed import plain
 from expost.results import Displayed
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves, risk_curves
@@ -283,7 +284,7 @@ class Identifiability(Displayed):
                 figure.name: {
                     "label": figure.label,
                     "sentence": figure.sentence,
-                    "values": {key: _plain(value) for key, value in figure.by.items()},
+                    "values": plain(figure.by),
                 }
                 for figure in self.figures
             },
@@ -296,13 +297,6 @@ class Identifiability(Displayed):
         if path is None:
             return json.dumps(self.fields(), indent=1, ensure_ascii=False, allow_nan=False)
         return write_json(self.audience.path(path), self.audience, self.fields())
-
-
-def _plain(number: float) -> float | str:
-    """Strict JSON has no infinity."""
-    if math.isnan(number):
-        raise ArithmeticError("a figure is not a number")
-    return number if math.isfinite(number) else "infinity"
 
 
 def _wrapped(lines: list[str], width: int) -> list[str]:

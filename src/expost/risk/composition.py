@@ -24,6 +24,7 @@ from expost.accounting.rdp import (
     tight_epsilon,
 )
 from expost.errors import InvalidInput
+from expost.files.sealed import plain
 from expost.results import Displayed
 from expost.risk._arguments import extended, level, rate, up
 from expost.risk.dpsgd import DPSGD, checked, gaussian_loss
@@ -279,11 +280,11 @@ class CompositionComparison(Displayed):
             "rows": [
                 {
                     "name": row.name,
-                    "epsilon": _plain(row.epsilon),
-                    "loss": _plain(row.loss),
+                    "epsilon": plain(row.epsilon),
+                    "loss": plain(row.loss),
                     "belief": row.belief,
                     "advantage": row.advantage,
-                    "times": _plain(row.times),
+                    "times": plain(row.times),
                     "note": row.note,
                 }
                 for row in self.rows
@@ -434,7 +435,3 @@ def _share(value: float, *, certain: bool) -> str:
 
 def _shown(value: float) -> str:
     return "infinite" if value == math.inf else upper_text(value, 4)
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else "infinity"

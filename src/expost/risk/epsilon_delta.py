@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.special import expit
 
 from expost._numerics import ROUNDOFF
+from expost.errors import InvalidInput
+from expost.files.sealed import number, plain
 from expost.risk._arguments import down, extended, level, rate, short_of_one, up
 from expost.risk.guarantee import Guarantee
 from expost.rounding import upper_text
@@ -32,9 +35,21 @@ class EpsilonDelta(Guarantee):
     promised_epsilon: float
     promised_delta: float
 
+    LAW = "epsilon-delta"
+
     def __init__(self, *, epsilon: float, delta: float = 0.0) -> None:
         object.__setattr__(self, "promised_epsilon", extended("epsilon", epsilon))
         object.__setattr__(self, "promised_delta", level("delta", delta))
+
+    def _constants(self) -> dict[str, Any]:
+        return {"epsilon": plain(self.promised_epsilon), "delta": self.promised_delta}
+
+    @classmethod
+    def _from_constants(cls, constants: dict[str, Any]) -> "EpsilonDelta":
+        if constants.keys() != {"epsilon", "delta"}:
+            raise InvalidInput("guarantee: must have an epsilon and a delta, and nothing else.")
+        epsilon = number(constants["epsilon"], "guarantee.epsilon", infinite=True)
+        return cls(epsilon=epsilon, delta=number(constants["delta"], "guarantee.delta"))
 
     def __repr__(self) -> str:
         return f"EpsilonDelta(epsilon={self.promised_epsilon!r}, delta={self.promised_delta!r})"

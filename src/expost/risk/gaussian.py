@@ -28,6 +28,8 @@ class GaussianNoise(Guarantee):
 
     mu: float
 
+    LAW = "gaussian"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", extended("mu", self.mu))
 

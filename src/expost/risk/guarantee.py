@@ -18,9 +18,11 @@ Every figure is an upper bound, rounded up: a promise is never shown stronger th
 import math
 import sys
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 from expost import _checks
 from expost.errors import InvalidInput
+from expost.files.sealed import from_fields, to_fields
 from expost.risk._arguments import down, short_of_one, up
 
 __all__ = ["Guarantee"]
@@ -34,7 +36,16 @@ class Guarantee(ABC):
     For every pair of neighbours and every attacker: ``delta`` is nonincreasing in ε,
     ``epsilon`` in δ, ``loss`` in δ; ``true_positive_rate`` is nondecreasing and concave in the
     false-positive rate and never below it. NaN and values out of range raise.
+
+    ``LAW``  the name of the guarantee in JSON; None where it cannot be listed in a ledger.
     """
+
+    LAW: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "LAW" in vars(cls) and cls.LAW is not None:
+            _LAWS[cls.LAW] = cls
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
@@ -83,6 +94,32 @@ class Guarantee(ABC):
         """
         prior = _checks.probability("prior", prior)
         return one_in_after(prior, self.loss(delta))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name of the law and its constants, as a ledger lists them."""
+        if self.LAW is None:
+            raise InvalidInput(f"guarantee: a ledger knows no {type(self).__name__}.")
+        return {"law": self.LAW, **self._constants()}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Guarantee":
+        """Invert :meth:`to_json`, for a law of any name."""
+        law = value.get("law") if isinstance(value, dict) else None
+        if not isinstance(law, str) or law not in _LAWS:
+            raise InvalidInput(f"guarantee.law={law!r}: is not known; is it from a newer expost?")
+        constants = {name: constant for name, constant in value.items() if name != "law"}
+        return _LAWS[law]._from_constants(constants)
+
+    def _constants(self) -> dict[str, Any]:
+        return to_fields(self)
+
+    @classmethod
+    def _from_constants(cls, constants: dict[str, Any]) -> "Guarantee":
+        return from_fields(cls, constants)
+
+
+# The guarantees that a ledger can list, by the name of their law.
+_LAWS: dict[str, type[Guarantee]] = {}
 
 
 def one_in_after(prior: float, loss: float) -> float:

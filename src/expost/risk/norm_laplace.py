@@ -42,6 +42,8 @@ class NormLaplaceNoise(Guarantee):
     separation: float
     dimension: int
 
+    LAW = "norm-laplace"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "separation", extended("separation", self.separation))
         object.__setattr__(self, "dimension", count("dimension", self.dimension))

@@ -1,0 +1,211 @@
+"""Sealed JSON documents: a format, an audience and a checksum around fields, loaded strictly.
+
+A sealed document is refused unless it is what its class would write: the class reads the fields,
+writes them again, and the two must agree. An edited, additional or missing field is found by this
+one comparison, whatever the class checks by itself; the checksum finds the edits that leave the
+fields in agreement. Strict JSON has no infinity and no NaN: infinities are the words ``"infinity"``
+and ``"-infinity"``.
+"""
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
+
+import numpy as np
+
+from expost.errors import ExpostError, InvalidInput
+from expost.files.atomic import read_json
+from expost.types import Audience
+
+__all__ = ["Sealed", "checksum", "from_fields", "number", "plain", "to_fields"]
+
+_Record = TypeVar("_Record")
+# Relative difference of a number that follows from other fields: more than an ulp of another
+# machine's floating-point work, less than any edit that matters.
+_ULPS = 1e-9
+
+
+class Sealed(ABC):
+    """A document that is kept as sealed JSON.
+
+    ``FORMAT``  the name and version of the format.
+    ``NOUN``    the document in messages, as "a released model".
+    ``INNER``   fields that are sealed documents themselves; their own classes check them.
+    """
+
+    FORMAT: ClassVar[str]
+    NOUN: ClassVar[str]
+    INNER: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def audience(self) -> Audience:
+        """Return the people who may see the document."""
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """Return the fields between the header and the checksum, as strict JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_content(cls, value: dict[str, Any]) -> Self:
+        """Return the document with these fields. Whatever they raise is reported as a refusal."""
+
+    def derived(self) -> Iterable[tuple[str, ...]]:
+        """Return the paths of numbers that follow from other fields, which may differ by an ulp."""
+        return ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sealed document."""
+        value = self._unsealed()
+        return {**value, "sha256": checksum(value)}
+
+    def _unsealed(self) -> dict[str, Any]:
+        audience = self.audience
+        header = {"format": self.FORMAT, "audience": audience.value, "meaning": audience.meaning}
+        return header | self.content()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read the document at ``path``, strictly."""
+        value = read_json(path)
+        try:
+            return cls.from_json(value)
+        except ExpostError as error:
+            raise InvalidInput(f"{path}: is not {cls.NOUN} ({error})") from None
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Invert :meth:`to_json`; refuse every value that it could not have written."""
+        found = value.get("format") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or found != cls.FORMAT:
+            raise InvalidInput(
+                f"format={found!r}: must be {cls.FORMAT!r}; is it from a newer expost?"
+            )
+        theirs = {name: field for name, field in value.items() if name != "sha256"}
+        if value.get("sha256") != checksum(theirs):
+            raise InvalidInput(
+                "sha256: does not fit the other fields; the file was edited or damaged."
+            )
+        try:
+            document = cls.from_content(value)
+            mine = document._unsealed()
+            for path in document.derived():
+                _settle(mine, theirs, path)
+            mine |= {name: theirs[name] for name in cls.INNER}
+        except ExpostError:
+            raise
+        except (LookupError, TypeError, AttributeError, OverflowError, ValueError) as error:
+            raise InvalidInput(f"a field is missing or has the wrong type: {error!r}.") from None
+        if not _agree(mine, theirs):
+            raise InvalidInput("its fields do not agree with each other; it was edited.")
+        return document
+
+
+def _settle(mine: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Take over the number at ``path`` as it was written, if it is the same but for an ulp."""
+    *outer, last = path
+    for name in outer:
+        mine, theirs = mine[name], theirs[name]
+    written = number(theirs[last])
+    if not abs(written - mine[last]) <= _ULPS * abs(written):
+        raise InvalidInput(f"{'.'.join(path)}: is not what its own constants give.")
+    mine[last] = theirs[last]
+
+
+def _agree(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    # As text: 1, 1.0 and True are equal in Python, and different fields.
+    return _canonical(mine) == _canonical(theirs)
+
+
+def checksum(value: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a JSON object, whatever the order of its names, in hexadecimal."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+# -- fields of dataclasses -----------------------------------------------------------------------
+
+
+def to_fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON; a field that is None by default is left out."""
+    values = {field: getattr(record, field.name) for field in fields(record)}
+    return {
+        field.name: value.to_json() if hasattr(value, "to_json") else plain(value)
+        for field, value in values.items()
+        if not (value is None and field.default is None)
+    }
+
+
+def from_fields(cls: type[_Record], value: Any) -> _Record:
+    """Invert :func:`to_fields`: exactly the fields of ``cls``, each of the type it declares."""
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+    if not isinstance(value, dict) or not value.keys() <= known.keys():
+        raise InvalidInput(f"{cls.__name__}: must be an object of {', '.join(known)}; was edited.")
+    if missing := [name for name in known.keys() - value if known[name].default is MISSING]:
+        raise InvalidInput(f"{cls.__name__}: {min(missing)} is missing.")
+    hints = get_type_hints(cls)
+    return cls(**{name: _read(name, hints[name], field) for name, field in value.items()})
+
+
+def _read(name: str, kind: Any, value: Any) -> Any:
+    """Return a field as its declared type: a plain one, or one that has ``from_json``."""
+    if kind is float:
+        return number(value, name, infinite=True)
+    if hasattr(kind, "from_json"):
+        return kind.from_json(value)
+    # bool is a subclass of int, and True is no number here.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidInput(f"{name}: has the wrong type.")
+    return value
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def number(value: Any, name: str = "a field", *, infinite: bool = False) -> float:
+    """Return a JSON number as a finite float; infinity, a word, only where it may be one."""
+    if infinite and value == "infinity":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"{name}: must be a number.")
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not abs(found) < math.inf:
+        raise InvalidInput(f"{name}: must be a finite number.")
+    return found
+
+
+def plain(value: Any, *, missing: bool = False) -> Any:
+    """Return numbers, arrays, sequences and mappings as strict JSON.
+
+    Infinities become words. NaN becomes null where values may be ``missing``, and elsewhere raises
+    ArithmeticError: a figure that is not a number is a fault of the program.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        # The most common column of a large table, and the longest.
+        whole = value.dtype.kind == "f" and np.all(np.isfinite(value))
+        value = value.tolist()
+        if whole:
+            return value
+    if isinstance(value, float) and not math.isfinite(value):
+        if not math.isnan(value):
+            return "infinity" if value > 0 else "-infinity"
+        if not missing:
+            raise ArithmeticError("a figure is not a number")
+        return None
+    if isinstance(value, list | tuple):
+        return [plain(entry, missing=missing) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: plain(entry, missing=missing) for name, entry in value.items()}
+    return value
