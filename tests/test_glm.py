@@ -198,7 +198,7 @@ def test_norms_are_rounded_up():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(50, 7)) * 10.0 ** rng.integers(-300, 20, size=(50, 1))
     X[3] = 0
-    norms = problem_of(X, np.ones(50), Logistic(), 1.0).norms
+    norms = problem_of(X, np.ones(50), Logistic(), 1.0).held.norms
     for row, norm in zip(X, norms, strict=True):
         exact = mp.sqrt(mp.fsum(mp.mpf(float(v)) ** 2 for v in row))
         assert exact <= mp.mpf(float(norm)) <= exact * (1 + mp.mpf("1e-13"))

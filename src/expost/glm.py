@@ -163,9 +163,9 @@ class Objective:
         """Return J under another linear term c."""
         return replace(self, linear=linear)
 
-    @cached_property
+    # Not a cached property: those of Python 3.11 share one lock, which a worker would wait for.
     def start(self) -> FloatArray:
-        """Where the search for the minimiser begins: 0, or the minimiser over the first rows.
+        """Return where a search begins: 0, or the minimiser over the first rows of a table.
 
         It saves passes over rows that are read, and is found where they are.
         """
@@ -257,7 +257,7 @@ def minimise(
     their gradient in extended precision. Raises :class:`ConvergenceError` if the bound cannot be
     reached and ``require`` is set: no result is passed off as the minimiser that is not.
     """
-    theta = (objective.start if start is None else start).copy()
+    theta = (objective.start() if start is None else start).copy()
     state = _evaluate(objective, theta)
     for iteration in range(200):
         if state.gradient_bound <= tolerance:

@@ -13,7 +13,8 @@ import expost
 from conformance import exact
 from conformance.line import Line, divergence, largest_ratio, pair, passing
 from conformance.perturbed import Perturbed, points
-from expost.glm import Minimiser, Objective, minimise
+from expost import glm
+from expost.glm import Minimiser, minimise
 from expost.losses import make_loss
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
@@ -152,7 +153,7 @@ class OutputTrial:
     def minimiser(self, X: FloatArray, y: FloatArray) -> Minimiser:
         how = self.mechanism
         penalty = np.full(X.shape[1], how.regularization)
-        return minimise(Objective.of(X=X, y=y, loss=how.loss, penalty=penalty))
+        return minimise(glm.Objective.of(X=X, y=y, loss=how.loss, penalty=penalty))
 
     @cached_property
     def base(self) -> Minimiser:
@@ -289,17 +290,17 @@ class ObjectiveTrial:
             return max(asked, 2 * curvature / how.epsilon)
         return max(asked, curvature / float(np.expm1(how.epsilon / 2)))
 
-    def problem(self, X: FloatArray, y: FloatArray) -> Objective:
+    def problem(self, X: FloatArray, y: FloatArray) -> glm.Objective:
         """The averaged objective of any rows under D's public constants."""
         penalty = np.full(X.shape[1], self.penalty_sum / len(X))
-        return Objective.of(X=X, y=y, loss=self.mechanism.loss, penalty=penalty)
+        return glm.Objective.of(X=X, y=y, loss=self.mechanism.loss, penalty=penalty)
 
     @cached_property
-    def own(self) -> Objective:
+    def own(self) -> glm.Objective:
         """As the product poses it."""
         how = self.mechanism
         penalty = np.full(how.dimension, how.total_regularization)
-        return Objective.of(X=self.data.X, y=self.data.y, loss=how.loss, penalty=penalty)
+        return glm.Objective.of(X=self.data.X, y=self.data.y, loss=how.loss, penalty=penalty)
 
     @cached_property
     def centre(self) -> FloatArray:

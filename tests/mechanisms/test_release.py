@@ -456,7 +456,7 @@ def test_rows_come_as_the_objective_saw_them():
     assert np.all(problem.penalty == 1.0)
     svc = fitted("huber").release_
     assert svc.mechanism.loss == HuberHinge(width=0.25)
-    assert np.array_equal(svc.problem(X, LABELS).y, np.where(LABELS == "yes", 1.0, -1.0))
+    assert np.array_equal(svc.problem(X, LABELS).held.y, np.where(LABELS == "yes", 1.0, -1.0))
     for bad_X, bad_y in (
         (X[:, :2], LABELS),
         (X, LABELS[:5]),
