@@ -342,7 +342,7 @@ def test_a_report_that_was_spoilt(program, simple, tmp_path):
     spoilt = tmp_path / "spoilt.json"
     for text, words in (
         (content[:-40], "is not a whole JSON file"),
-        (content.replace('"fails_with": 1e-06', '"fails_with": 1e-09'), "cut or edited"),
+        (content.replace('"fails_with": 1e-06', '"fails_with": 1e-09'), "edited or damaged"),
         (content.replace("expost-report/1", "expost-report/2"), "newer expost"),
         (content.replace('"fails_with": 1e-06', '"fails_with": NaN'), "NaN"),
     ):

@@ -36,7 +36,7 @@ def _import_everything() -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot
 
-    from expost import _cli_app  # noqa: F401 (what a process would begin with)
+    from expost.cli import app  # noqa: F401 (what a process would begin with)
     from expost.data import readers, stream
     from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.report.html import environment
