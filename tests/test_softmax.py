@@ -46,7 +46,7 @@ def exact_gradient(case, theta):
     K, d = case.loss.classes, case.columns
     Theta = [[mpmath.mpf(theta[k * d + j]) for j in range(d)] for k in range(K)]
     total = [[mpmath.mpf(0)] * d for _ in range(K)]
-    for x, code in zip(case.X, case.codes, strict=True):
+    for x, code in zip(case.held.X, case.held.y.astype(int), strict=True):
         p = probabilities([mpmath.fdot(row, x) for row in Theta])
         p[code] -= 1
         for k in range(K):
@@ -54,7 +54,7 @@ def exact_gradient(case, theta):
                 total[k][j] += p[k] * mpmath.mpf(x[j])
     tilt = np.zeros(K * d) if case.linear is None else case.linear
     return [
-        total[k][j] / case.rows + mpmath.mpf(case.penalty) * Theta[k][j] + mpmath.mpf(tilt[k * d + j])
+        total[k][j] / case.count + mpmath.mpf(case.penalty[0]) * Theta[k][j] + mpmath.mpf(tilt[k * d + j])
         for k in range(K)
         for j in range(d)
     ]  # fmt: skip
@@ -177,7 +177,7 @@ def test_the_rounding_of_u_is_bounded(z, code):
         # 1 − p as the sum of the others, which needs no more digits.
         rest = [mpmath.fsum(p[:k] + p[k + 1 :]) for k in range(K)]
         exact = [-rest[k] if k == code % K else p[k] for k in range(K)]
-        error = mpmath.norm([a - mpmath.mpf(b) for a, b in zip(exact, found.u[0], strict=True)])
+        error = mpmath.norm([a - mpmath.mpf(b) for a, b in zip(exact, found.slope[0], strict=True)])
         assert error <= found.rounding(ROUNDOFF)[0] + 1e-300
         trace = float(mpmath.fdot(p, rest))
     assert found.trace[0] == pytest.approx(trace, rel=1e-11, abs=1e-300)
@@ -303,9 +303,10 @@ def test_what_works_on_two_classes_refuses_more():
     assert two_classes_only(binary) is binary
     with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
         two_classes_only(Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=1.0))
-    # One predictor a row, as generalised linear models have it.
-    with pytest.raises(InvalidInput, match="has 3 classes: only models of two classes"):
-        minimise(Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=np.ones(2)))
+    with pytest.raises(InvalidInput, match="one number ≥ 0 for each coefficient"):
+        Objective.of(X=np.eye(2), y=np.arange(2.0), loss=loss, penalty=np.ones(2))
+    with pytest.raises(InvalidInput, match="an array of 3 predictors for each row"):
+        loss.at(np.zeros(2), np.arange(2.0))
 
 
 # Labels.

@@ -120,10 +120,9 @@ class Objective:
         linear: FloatArray | None = None,
     ) -> "Objective":
         """Return J over arrays in memory; a number as ``penalty`` is that of every coefficient."""
-        whole = np.broadcast_to(np.asarray(penalty, dtype=float), (loss.outputs * X.shape[1],))
-        if isinstance(penalty, np.ndarray):
-            whole = penalty
-        return cls(rows=HeldRows(X=X, y=y), loss=loss, penalty=whole, linear=linear)
+        if not isinstance(penalty, np.ndarray):
+            penalty = np.full(loss.outputs * X.shape[1], penalty)
+        return cls(rows=HeldRows(X=X, y=y), loss=loss, penalty=penalty, linear=linear)
 
     @property
     def count(self) -> int:
@@ -270,7 +269,7 @@ def minimise(
     if require and not bound <= tolerance:
         raise ConvergenceError(
             f"the minimiser was found only to a gradient of {bound:.2g}, not {tolerance:.2g}:"
-            " raise regularization or rescale the columns."
+            " raise regularization or epsilon, or rescale the columns."
         )
     return Minimiser(theta=theta, gradient_bound=bound, iterations=iteration)
 

@@ -24,6 +24,7 @@ from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.release import Release
+from expost.rows import HeldRows
 from expost.types import Neighbouring
 
 LAPLACE, GAUSSIAN = "output-laplace-logistic", "output-gaussian-logistic"
@@ -617,7 +618,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         if relation is not Neighbouring.ADD:
             return row_losses(self, relation, entering)
         X, y = entering
-        problem = replace(self.problem, X=X, y=y)
+        problem = replace(self.problem, rows=HeldRows(X=X, y=y))
         return row_losses(replace(self, objective=problem))
 
     patch.setattr(Tangent, "row_losses", wrong)

@@ -316,7 +316,7 @@ class ObjectiveTrial:
     def releases_from_neighbour(self, row: int, count: int, rng: np.random.Generator) -> FloatArray:
         neighbour = self.problem(*self.data.neighbour(self.relation, row))
         noise = self.mechanism.law.sample(count, rng)
-        return perturbed_minimisers(neighbour, noise / neighbour.rows)
+        return perturbed_minimisers(neighbour, noise / neighbour.count)
 
     def noise_of(self, theta: FloatArray) -> tuple[FloatArray, float]:
         gradient, hessian = self.exact(self.data.X, self.data.y).tangent(points(theta))
