@@ -139,8 +139,8 @@ def test_a_streamed_profile_is_that_of_rows_in_memory(source, tmp_path, options)
     for name in ("released", "noiseless"):
         assert getattr(mine.accuracy, name) == pytest.approx(getattr(theirs.accuracy, name))
     _check_beliefs(streamed, found)
-    if "typical" in found and not whole.is_noiseless:
-        np.testing.assert_allclose(found["typical"], whole.typical, rtol=1e-2)
+    if "expected" in found and not whole.is_noiseless:
+        np.testing.assert_allclose(found["expected"], whole.expected, rtol=1e-2)
 
 
 def _check_beliefs(streamed, found):
