@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 import stat
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,7 @@ from expost.errors import (
 from expost.losses import Logistic, Squared
 from expost.mechanisms import OutputPerturbation, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.profiles.digest import FIGURES
 from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
 
@@ -487,6 +490,14 @@ def same_table(table, found):
     assert table["loss"] == found.loss.tolist()
     assert table["expected"] == found.expected.tolist()
     assert [table["rank"][row] for row in found.ranking] == list(range(1, N + 1))
+
+
+def test_the_docs_list_every_column(found):
+    text = (Path(__file__).parents[1] / "docs" / "api" / "results.md").read_text()
+    listed = re.findall(
+        r"`([a-z_]+)`", text[text.index("| column |") : text.index("EpsilonChoice")]
+    )
+    assert listed[: len(FIGURES)] == list(FIGURES)
 
 
 def test_to_arrow_and_frames(found):
