@@ -70,14 +70,14 @@ def test_the_same_seed_gives_the_same_audit(released, found):
 def test_exposures_stand_beside_the_attacks(released, found):
     profile = expost.profile(released, X[:120], y[:120])
     assert np.array_equal(found.exposures.loss, profile.loss)
-    assert np.array_equal(found.exposures.typical, profile.typical)
+    assert np.array_equal(found.exposures.typical, profile.expected)
     assert found.advantage_bound == released.release_.mechanism.guarantee.advantage
     of_loss, of_typical, of_apart = found.correlations
     best = found.scores[found.best][:120]
     assert of_loss.value == pytest.approx(spearmanr(profile.loss, best).statistic)
-    assert of_typical.value == pytest.approx(spearmanr(profile.typical, best).statistic)
+    assert of_typical.value == pytest.approx(spearmanr(profile.expected, best).statistic)
     apart = found.told_apart.value[:120]
-    assert of_apart.value == pytest.approx(spearmanr(profile.typical, apart).statistic)
+    assert of_apart.value == pytest.approx(spearmanr(profile.expected, apart).statistic)
     for one in found.correlations:
         assert one.low < one.value < one.high
         assert one.rows == 120

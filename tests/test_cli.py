@@ -79,7 +79,7 @@ def profiled(ask, tmp_path) -> Path:
 
 
 def rows_of(folder: Path) -> dict[str, list]:
-    return json.loads((folder / "profile.CURATOR-ONLY.json").read_text())["rows"]
+    return json.loads((folder / "profile.CURATOR-ONLY.json").read_text())["table"]
 
 
 def model_of(folder: Path) -> dict:

@@ -279,7 +279,7 @@ def test_randomness_that_repeats_or_fails_is_needed(monkeypatch):
 
 def test_no_file_locks(monkeypatch):
     assert machine()["file locks"].status is Status.OK
-    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setattr("filelock.has_fcntl", False)
     found = machine()["file locks"]
     assert (found.status, found.harms) == (Status.MISSING, True)
 

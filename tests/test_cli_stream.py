@@ -139,8 +139,8 @@ def test_a_streamed_profile_is_that_of_rows_in_memory(source, tmp_path, options)
     for name in ("released", "noiseless"):
         assert getattr(mine.accuracy, name) == pytest.approx(getattr(theirs.accuracy, name))
     _check_beliefs(streamed, found)
-    if "typical" in found and not whole.is_noiseless:
-        np.testing.assert_allclose(found["typical"], whole.typical, rtol=1e-2)
+    if "expected" in found and not whole.is_noiseless:
+        np.testing.assert_allclose(found["expected"], whole.expected, rtol=1e-2)
 
 
 def _check_beliefs(streamed, found):
@@ -202,7 +202,7 @@ def test_what_is_left_is_the_results_and_nothing_else(undisturbed):
         assert path.stat().st_mode & 0o077 == 0
     value = read_json(out / "profile.CURATOR-ONLY.json")
     assert (value["rows"], value["table"], value["audience"]) == (400, TABLE, "fail")
-    assert value["quantiles"][-1]["at_most"] == outcome.profile.largest
+    assert value["quantiles"][-1]["at_most"] == outcome.profile.scores.largest
     assert len(value["top"]) == 20
 
 
@@ -217,7 +217,7 @@ def test_the_program_says_the_same_in_both_ways(program, source, tmp_path):
     assert first[:2] == second[:2]
     assert first[5:7] == second[5:7]
     assert first[8:11] == second[8:11]
-    assert "rank in the table has its own error beside it" in streamed.out
+    assert "states the error of each rank" in streamed.out
 
 
 # When it is streamed -----------------------------------------------------------------------------

@@ -371,9 +371,9 @@ def test_typical_exposures_are_means_over_models():
     draws = [LogisticRegression(**settings).fit(X, Y, rng=rng) for _ in range(225)]
     exposures = np.abs([brute_force(model, X, Y, model.thetas) for model in draws])
     found = profile(draws[0], X, Y)
-    error = np.hypot(found.typical_error, exposures.std(axis=0) / 15)
-    assert np.max(np.abs(found.typical - exposures.mean(axis=0)) / error) < 4.5
-    assert np.max(np.abs(1.5 * found.typical - exposures.mean(axis=0)) / error) > 4.5
+    error = np.hypot(found.expected_error, exposures.std(axis=0) / 15)
+    assert np.max(np.abs(found.expected - exposures.mean(axis=0)) / error) < 4.5
+    assert np.max(np.abs(1.5 * found.expected - exposures.mean(axis=0)) / error) > 4.5
     assert "typical" in str(found)
 
 
@@ -388,7 +388,7 @@ def test_a_noise_past_the_rows_of_one_class_leaves_no_minimiser():
     noise = direction[:, -1] / np.linalg.norm(direction, axis=1) * rng.gamma(4, scale, 100_000)
     share = float(notice.partition(" in ")[2].partition("%")[0]) / 100
     assert share == pytest.approx(np.mean(np.abs(noise) >= 6), abs=0.03)
-    assert np.all(np.isfinite(found.typical))
+    assert np.all(np.isfinite(found.expected))
     # One that ran off is refused.
     model.intercept_ = np.array([4e3])
     with pytest.raises(InvalidInput, match="run off"):

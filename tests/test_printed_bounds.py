@@ -19,7 +19,7 @@ import pytest
 from scipy.special import expit
 
 import expost
-from expost import PrivacyProfile
+from expost import Profile
 from expost._counts import Share
 from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import Interval
@@ -176,7 +176,7 @@ def profile_of(seed):
         worst_case=epsilon,
         worst_case_passed=float(rng.uniform(0, 0.1)) if seed % 3 == 0 else 0.0,
     )
-    return PrivacyProfile(losses=losses, description="a model", rows=rows)
+    return Profile(losses=losses, description="a model", rows=rows)
 
 
 def test_of_a_profile(tally):
@@ -196,12 +196,12 @@ def test_of_a_profile(tally):
                     rf"exposure +median ({NUMBER}), 99 % ({NUMBER}), largest ({NUMBER}) nats?", line
                 )
                 for text, value in zip(
-                    shown.groups(), (told.middle, told.late, told.largest), strict=True
+                    shown.groups(), (told.median, told.late, told.largest), strict=True
                 ):
                     tally.figure(text, [value], up=True, where=line)
         summary = collect(profile)
         part = summary.profile
-        scores = [told.worst_case, told.middle, told.late, told.largest]
+        scores = [told.worst_case, told.median, told.late, told.largest]
         scores += [np.max(profile.loss_high), -np.min(profile.loss_low)]
         values = [*scores, *expit(scores)]
         for sentence in (*summary.answer, *summary.lead(part)):

@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 import stat
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,7 @@ from expost.errors import (
 from expost.losses import Logistic, Squared
 from expost.mechanisms import OutputPerturbation, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.profiles.digest import FIGURES
 from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
 
@@ -105,9 +108,9 @@ def test_views_of_the_one_vector(found):
     by_hand = sorted(range(N), key=lambda row: (-abs(found.loss[row]), -found.distance[row], row))
     assert found.ranking.tolist() == by_hand
     assert np.array_equal(found.exposure[found.ranking], found.ranked[::-1])
-    assert np.allclose(found.belief, 1 / (1 + np.exp(-found.loss)), rtol=1e-14)
-    assert np.allclose(found.confidence, 1 / (1 + np.exp(-np.abs(found.loss))), rtol=1e-14)
-    assert np.all(found.confidence >= 0.5)
+    assert np.allclose(found.posterior, 1 / (1 + np.exp(-found.loss)), rtol=1e-14)
+    assert np.allclose(found.certainty, 1 / (1 + np.exp(-np.abs(found.loss))), rtol=1e-14)
+    assert np.all(found.certainty >= 0.5)
     assert found.worst_case == 5.0
     assert np.all(found.exposure <= found.worst_case)
     assert not found.is_noiseless
@@ -126,10 +129,10 @@ def test_typical_is_what_simulated_releases_average_to(noise):
         [how.law.loss_from(np.linalg.norm(b), near.shifts.inner(b), near.distance) for b in noises]
     )
     mean, error = losses.mean(), losses.mean(axis=1).std() / np.sqrt(3000)
-    assert abs(mean - found.typical.mean()) <= 5 * error
-    assert abs(mean - 1.1 * found.typical.mean()) > 5 * error
+    assert abs(mean - found.expected.mean()) <= 5 * error
+    assert abs(mean - 1.1 * found.expected.mean()) > 5 * error
     each = 5 * losses.std(axis=0) / np.sqrt(3000)
-    assert np.all(np.abs(losses.mean(axis=0) - found.typical) <= each)
+    assert np.all(np.abs(losses.mean(axis=0) - found.expected) <= each)
 
 
 def test_equal_exposures_rank_by_distance_then_by_index():
@@ -143,7 +146,7 @@ def test_equal_exposures_rank_by_distance_then_by_index():
         law=None,
         worst_case=3.0,
     )
-    ranked = expost.PrivacyProfile(losses=losses, description="", rows=5)
+    ranked = expost.Profile(losses=losses, description="", rows=5)
     assert ranked.ranking.tolist() == [2, 1, 0, 3, 4]
 
 
@@ -154,13 +157,13 @@ def test_without_noise_everything_is_infinite_and_ranks_by_distance():
     assert found.is_noiseless
     assert np.all(found.loss == np.inf)
     assert np.all(found.loss_low == np.inf)
-    assert np.all(found.typical == np.inf)
-    assert np.all(found.belief == 1.0)
+    assert np.all(found.expected == np.inf)
+    assert np.all(found.posterior == 1.0)
     assert found.worst_case == np.inf
     assert np.array_equal(found.ranking, np.argsort(-apart, kind="stable"))
     assert any("no noise" in notice for notice in found.notices)
     assert "No noise" in str(found)
-    assert json.loads(found.to_json())["rows"]["loss"] == ["infinity"] * N
+    assert json.loads(found.to_json())["table"]["loss"] == ["infinity"] * N
     assert json.loads(found.to_json())["worst_case"] == "infinity"
 
 
@@ -474,9 +477,9 @@ COLUMNS = [
     "loss_low",
     "loss_high",
     "exposure",
-    "belief",
-    "confidence",
-    "typical",
+    "posterior",
+    "certainty",
+    "expected",
     "distance",
     "distance_error",
 ]
@@ -485,8 +488,16 @@ COLUMNS = [
 def same_table(table, found):
     assert table["row"] == list(range(N))
     assert table["loss"] == found.loss.tolist()
-    assert table["typical"] == found.typical.tolist()
+    assert table["expected"] == found.expected.tolist()
     assert [table["rank"][row] for row in found.ranking] == list(range(1, N + 1))
+
+
+def test_the_docs_list_every_column(found):
+    text = (Path(__file__).parents[1] / "docs" / "api" / "results.md").read_text()
+    listed = re.findall(
+        r"`([a-z_]+)`", text[text.index("| column |") : text.index("EpsilonChoice")]
+    )
+    assert listed[: len(FIGURES)] == list(FIGURES)
 
 
 def test_to_arrow_and_frames(found):
@@ -522,12 +533,13 @@ def test_to_parquet(found, tmp_path, given, expected):
 
 def test_to_json(found, tmp_path):
     value = json.loads(found.to_json())
-    assert value["format"] == "expost-profile/1"
+    assert value["format"] == "expost-profile/2"
     assert value["audience"] == "fail"
     assert value["relation"] == "remove"
     assert value["worst_case"] == 5.0
-    assert list(value["rows"]) == COLUMNS
-    same_table(value["rows"], found)
+    assert value["rows"] == N
+    assert list(value["table"]) == COLUMNS
+    same_table(value["table"], found)
     path = found.to_json(str(tmp_path / "profile.json"))
     assert path.name == "profile.CURATOR-ONLY.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -553,7 +565,7 @@ def test_ids_key_every_result(fitted, found, tmp_path, ids):
     first = keyed.key(int(keyed.ranking[0]))
     assert str(first) in str(keyed)
     assert found.key(3) == 3
-    assert list(json.loads(keyed.to_json())["rows"])[:2] == ["row", "id"]
+    assert list(json.loads(keyed.to_json())["table"])[:2] == ["row", "id"]
     assert len(keyed.to_arrow()["id"]) == N
     assert len(keyed.to_frame()["id"]) == N
     assert len(keyed.to_frame("polars")["id"]) == N
@@ -683,15 +695,15 @@ def test_objective_typical_is_what_releases_average_to(relation):
     }[relation]
     found = profile(model, X, Y, relation=relation, candidates=candidates)
     exposures = simulated(model.release_.mechanism, relation, candidates)
-    error = np.hypot(found.typical_error, exposures.std(axis=0) / 20)
-    assert np.all(found.typical_error > 0)
-    assert np.all(np.abs(found.typical - exposures.mean(axis=0)) <= 5 * error)
+    error = np.hypot(found.expected_error, exposures.std(axis=0) / 20)
+    assert np.all(found.expected_error > 0)
+    assert np.all(np.abs(found.expected - exposures.mean(axis=0)) <= 5 * error)
     pooled = exposures.mean(axis=1)
     slack = 5 * pooled.std() * np.sqrt(1 / 64 + 1 / 400)
-    assert abs(1.3 * found.typical.mean() - pooled.mean()) > slack
+    assert abs(1.3 * found.expected.mean() - pooled.mean()) > slack
     # Drawn from a fixed seed: another look gives the same figures.
     again = profile(model, X, Y, relation=relation, candidates=candidates)
-    assert again.typical.tobytes() == found.typical.tobytes()
+    assert again.expected.tobytes() == found.expected.tobytes()
 
 
 def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
@@ -704,7 +716,7 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
     found = profile(model, X, Y)
     assert len(found.loss) == N
     with pytest.raises(AssertionError, match="sampled"):
-        _ = found.typical
+        _ = found.expected
 
 
 def test_ten_lines_of_an_objective_release(objective):
@@ -714,8 +726,8 @@ def test_ten_lines_of_an_objective_release(objective):
     assert all(0 < len(line) <= 120 for line in lines)
     assert "objective perturbation" in lines[1]
     value = json.loads(found.to_json())
-    assert value["rows"]["loss"] == found.loss.tolist()
-    assert value["rows"]["typical"] == found.typical.tolist()
+    assert value["table"]["loss"] == found.loss.tolist()
+    assert value["table"]["expected"] == found.expected.tolist()
 
 
 def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():

@@ -105,7 +105,7 @@ def test_the_law_of_a_person_is_that_of_her_distance(noise):
     shift = found.neighbours.shift
     losses = np.array([law.loss(b, np.broadcast_to(s, b.shape)) for s in shift])
     mean, error = np.abs(losses).mean(axis=1), np.abs(losses).std(axis=1) / math.sqrt(len(b))
-    assert np.all(np.abs(mean - found.typical) <= 4.5 * error)
+    assert np.all(np.abs(mean - found.expected) <= 4.5 * error)
     # Law 2: E exp(−loss) = 1; a scale 1.2 times off is seen.
     tilt, doubt = np.exp(-losses).mean(axis=1), np.exp(-losses).std(axis=1) / math.sqrt(len(b))
     assert np.all(np.abs(tilt - 1) <= 4.5 * doubt)
@@ -119,7 +119,7 @@ def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
     fitted = fit(kind, mechanism=mechanism, noise="laplace", regularization=1.0)
     plain = profile(fitted, X, Y)
     found = profile(fitted, X, Y, groups=range(N))
-    for name in ("loss", "loss_low", "loss_high", "distance", "typical"):
+    for name in ("loss", "loss_low", "loss_high", "distance", "expected"):
         assert getattr(found, name).tobytes() == getattr(plain, name).tobytes()
     assert found.worst_case == plain.worst_case
     assert found.losses.worst_case_passed == plain.losses.worst_case_passed
@@ -186,7 +186,7 @@ def test_three_classes():
     fitted = fit(noise="gaussian", delta=1e-4, regularization=1.0, **options)
     found = profile(fitted, X, y, groups=WHO)
     assert len(found) == len(NAMES)
-    assert np.all(found.typical > 0)
+    assert np.all(found.expected > 0)
     with pytest.raises(InvalidInput, match="more than two classes without noise"):
         profile(fit(epsilon=math.inf, noise="laplace", **options), X, y, groups=WHO)
 
@@ -210,12 +210,12 @@ def test_tables_and_files_say_persons(tmp_path):
     assert "row" not in columns
     read = json.loads(found.to_json())
     assert read["unit"] == "person"
-    assert read["rows"]["id"] == NAMES
+    assert read["table"]["id"] == NAMES
     table = pyarrow.parquet.read_table(found.to_parquet(tmp_path / "profile.parquet"))
     assert table.column("id").to_pylist() == NAMES
     text = str(found)
     assert text.startswith("Privacy profile of 14 persons with 60 rows (remove)")
-    assert repr(found).startswith("PrivacyProfile(14 persons")
+    assert repr(found).startswith("Profile(14 persons")
     assert "sure of any person" in text
     assert "% of persons show" in text
     top = NAMES[int(np.argmax(found.exposure))]

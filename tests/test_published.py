@@ -164,7 +164,7 @@ def test_no_training_value_and_no_exact_loss_is_in_it(tmp_path, kind):
     ):
         assert not found_in_text(said)
     result = profile(model, CANARIES, CANARY_LABELS)
-    exact = [result.loss, result.exposure, result.loss_low, result.loss_high, result.belief]
+    exact = [result.loss, result.exposure, result.loss_low, result.loss_high, result.posterior]
     exact += [result.distance, *report.bound(CANARIES, CANARY_LABELS)[:1]]
     problem = model.release_.problem(CANARIES, CANARY_LABELS)
     tangent = Tangent.at(model.release_.mechanism, problem, model.release_.theta)

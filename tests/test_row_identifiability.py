@@ -56,7 +56,7 @@ def made(loss, width=0.0, **changes):
 
 def view(losses, **options):
     rows = len(losses.loss)
-    return expost.PrivacyProfile(losses=losses, description="a model", rows=rows).identifiability(
+    return expost.Profile(losses=losses, description="a model", rows=rows).identifiability(
         **options
     )
 
@@ -190,12 +190,13 @@ def test_beliefs_follow_from_the_losses():
     for prior in (0.5, 0.001, 0.9):
         found = view(made(loss, 0.1), prior=prior)
         for row in range(5):
-            for name, value in (("belief", 0.0), ("belief_low", -0.1), ("belief_high", 0.1)):
+            ends = (("posterior", 0.0), ("posterior_low", -0.1), ("posterior_high", 0.1))
+            for name, value in ends:
                 odds = prior / (1 - prior) * math.exp(loss[row] + value)
                 assert getattr(found, name)[row] == pytest.approx(odds / (1 + odds), rel=1e-13)
-            sure = max(found.belief[row], 1 - found.belief[row])
-            assert found.confidence[row] == sure
-            assert found.confidence_high[row] >= sure
+            sure = max(found.posterior[row], 1 - found.posterior[row])
+            assert found.certainty[row] == sure
+            assert found.certainty_high[row] >= sure
         assert found.row == 3
         assert found.ranking.tolist() == [3, 4, 0, 2, 1]
 
@@ -213,7 +214,7 @@ def test_shares_are_counted_on_the_exposed_end():
     middle = view(made(loss)).rows_above(0.6)
     assert middle < found.rows_above(0.6)
     for level in (-0.1, 1.1, math.nan):
-        with pytest.raises(InvalidInput, match="belief"):
+        with pytest.raises(InvalidInput, match="posterior"):
             found.share_above(level)
     for prior in (0.0, 1.0, math.nan, "a"):
         with pytest.raises(InvalidInput, match="prior"):
@@ -223,8 +224,8 @@ def test_shares_are_counted_on_the_exposed_end():
 def test_what_is_not_known_counts_as_identified():
     bad = made([0.1, math.nan, 0.2])
     found = view(replace(bad, high=np.array([0.1, math.nan, math.inf])))
-    assert found.belief[1] == 1
-    assert found.belief_high.tolist()[1:] == [1, 1]
+    assert found.posterior[1] == 1
+    assert found.posterior_high.tolist()[1:] == [1, 1]
     assert found.rows_above(0.9) == 2
     # Neither a law nor draws: nothing is known of the advantage.
     assert np.all(found.advantage == 1)
@@ -267,11 +268,11 @@ def test_without_noise_everybody_who_moves_the_model_is_identified():
         np.array([0.0, 1.0, 0.0]), np.array([0.0, 1e-9, 1e-9]), Neighbouring.REMOVE
     )
     found = view(losses)
-    assert found.belief.tolist() == [0.5, 1, 1]
+    assert found.posterior.tolist() == [0.5, 1, 1]
     assert found.advantage.tolist() == [0, 1, 1]
     assert found.row == 1
     worst = found.worst_case
-    assert (worst.belief, worst.advantage, worst.true_positive_rate) == (1, 1, 1)
+    assert (worst.posterior, worst.advantage, worst.true_positive_rate) == (1, 1, 1)
     assert "can be certain" in str(found)
 
 
@@ -279,12 +280,12 @@ def test_the_worst_case_is_what_the_promise_allows():
     promise = EpsilonDelta(epsilon=2.0, delta=1e-3)
     losses = made([0.1], guarantee=promise, worst_case=2.5, worst_case_passed=1e-2)
     worst = view(losses, prior=0.2).worst_case
-    assert worst.belief == pytest.approx(0.25 * math.exp(2.5) / (1 + 0.25 * math.exp(2.5)))
+    assert worst.posterior == pytest.approx(0.25 * math.exp(2.5) / (1 + 0.25 * math.exp(2.5)))
     assert worst.failure == 1e-2
     assert worst.advantage == promise.advantage
     assert worst.true_positive_rate == promise.true_positive_rate(0.01)
     silent = view(made([0.1], worst_case=math.inf)).worst_case
-    assert (silent.belief, silent.advantage, silent.true_positive_rate) == (1, 1, 1)
+    assert (silent.posterior, silent.advantage, silent.true_positive_rate) == (1, 1, 1)
     assert "nothing is promised" in str(view(made([0.1], worst_case=math.inf)))
 
 
@@ -304,7 +305,7 @@ def test_what_happened_stays_within_what_was_promised(mechanism, noise):
     assert worst.advantage < 1
     assert 0.01 < worst.true_positive_rate < 1
     if noise == "laplace":
-        assert np.max(found.belief_high) <= worst.belief * (1 + 1e-12)
+        assert np.max(found.posterior_high) <= worst.posterior * (1 + 1e-12)
         assert worst.failure == 0
     else:
         assert worst.failure > 0
@@ -320,10 +321,10 @@ def test_the_lines_are_upper_bounds():
         assert "nan" not in text
         largest = re.search(r"largest (<?) ?([\d.]+) %", text)
         shown = float(largest[2]) / 100
-        assert shown >= np.max(found.belief_high)
-        assert shown <= np.max(found.belief_high) + 0.0011 or largest[1]
+        assert shown >= np.max(found.posterior_high)
+        assert shown <= np.max(found.posterior_high) + 0.0011 or largest[1]
         sure = re.search(r"either way   at most (<?) ?([\d.]+) %", text)
-        assert float(sure[2]) / 100 >= np.max(found.confidence_high)
+        assert float(sure[2]) / 100 >= np.max(found.certainty_high)
         assert ("100 %" in text) <= (largest[1] == "<" or "advantage of 1" in text)
         for count, level in re.findall(r"([\d.]+) %: (\d+)", text):
             assert found.rows_above(float(count) / 100) == int(level)
@@ -331,7 +332,7 @@ def test_the_lines_are_upper_bounds():
 
 def test_a_table_for_the_curator_only(tmp_path):
     losses = made([0.2, -0.3, 1.0], 0.1)
-    profile = expost.PrivacyProfile(
+    profile = expost.Profile(
         losses=losses, description="<b>", rows=3, ids=("ann", "bob", "<i>"), notices=("see",)
     )
     found = profile.identifiability(0.25)
@@ -345,7 +346,7 @@ def test_a_table_for_the_curator_only(tmp_path):
     assert content["surest"] == "<i>"
     assert content["audience"] == "fail"
     assert content["notices"] == ["see"]
-    assert content["rows"]["belief"] == found.belief.tolist()
+    assert content["table"]["posterior"] == found.posterior.tolist()
     path = found.to_parquet(tmp_path / "rows.parquet")
     assert path.name == "rows.CURATOR-ONLY.parquet"
     assert mode(path) == 0o600
@@ -357,7 +358,7 @@ def test_a_table_for_the_curator_only(tmp_path):
 
 def test_persons_are_called_so():
     losses = made([0.2, -0.3], 0.1)
-    profile = expost.PrivacyProfile(
+    profile = expost.Profile(
         losses=losses, description="a model", rows=5, owner=np.array([0, 0, 1, 1, 1])
     )
     found = profile.identifiability()

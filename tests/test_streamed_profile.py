@@ -15,10 +15,15 @@ from expost.engine import LocalEngine
 from expost.errors import InvalidInput
 from expost.files.parts import PartStore
 from expost.jobs.profile import run
-from expost.profiles.streamed import Fits, Tops, digest, most_exposed, ranked_parts, tops_of
-from expost.profiles.streamed_result import QUANTILE_ERROR, StreamedProfile
+from expost.profiles.digest import FIGURES, FitScores, Maxima, Terms
+from expost.profiles.parts import (
+    digest_of_parts,
+    maxima_of_parts,
+    most_exposed,
+    ranked_parts,
+)
 from expost.rows import RowBlock
-from expost.types import Audience
+from expost.types import Audience, Neighbouring
 
 RNG = np.random.default_rng(3)
 
@@ -44,28 +49,37 @@ def figures(rows, start=0, ties=False):
             "loss_low": loss - width,
             "loss_high": loss + width,
             "exposure": np.abs(loss),
-            "typical": distance / 10,
+            "expected": distance / 10,
             "distance": distance,
             "distance_error": distance * RNG.choice([1e-6, 1e-2], rows),
         }
     )
 
 
-def stored(folder, tables, **tops):
+def stored(folder, tables):
     store = PartStore.at(folder)
     parts = {}
     for index, table in enumerate(tables):
         columns = {name: table.column(name).to_numpy() for name in table.column_names}
-        own = Tops(
+        own = Maxima(
             exposure=float(np.max(columns["exposure"])),
             loss=1.0,
-            typical=float(np.max(columns["typical"])),
+            expected=float(np.max(columns["expected"])),
             distance=float(np.max(columns["distance"])),
-            **tops,
         )
         about = table.replace_schema_metadata({"expost": own.to_json()})
         parts[index] = store.write(index, about)
     return store, parts
+
+
+def terms(worst_case=1.0, *, noiseless=False):
+    return Terms(
+        relation=Neighbouring.REMOVE,
+        noiseless=noiseless,
+        worst_case=np.inf if noiseless else worst_case,
+        worst_case_passed=0.0,
+        guarantee=None,
+    )
 
 
 # -- what adds up ----------------------------------------------------------------------------------
@@ -74,10 +88,10 @@ def stored(folder, tables, **tops):
 def test_fits_of_blocks_add_up_to_those_of_all_rows():
     X, y = RNG.normal(size=(90, 3)), RNG.normal(5, 2, 90)
     models = (RNG.normal(size=3), RNG.normal(size=3))
-    total = Fits()
+    total = FitScores()
     for start in (0, 20, 25):
         stop = {0: 20, 20: 25, 25: 90}[start]
-        total = total.merged(Fits.of(RowBlock.of(X[start:stop], y[start:stop]), models))
+        total = total.merged(FitScores.of(RowBlock.of(X[start:stop], y[start:stop]), models))
     z = [X @ theta for theta in models]
     assert total.rows == 90
     assert total.right == tuple(int(np.sum((one > 0) == (y > 0))) for one in z)
@@ -86,37 +100,38 @@ def test_fits_of_blocks_add_up_to_those_of_all_rows():
 
 
 def test_what_a_part_says_of_itself_keeps_every_digit():
-    fits = Fits(rows=3, right=(1, 2), errors=(0.1, 1 / 3), mean=math.pi, spread=1e-300)
-    tops = Tops(exposure=0.1, loss=0.2, typical=1 / 3, distance=1e-17, fits=fits)
-    assert Tops.from_json(tops.to_json().encode()) == tops
+    scores = FitScores(rows=3, right=(1, 2), errors=(0.1, 1 / 3), mean=math.pi, spread=1e-300)
+    maxima = Maxima(exposure=0.1, loss=0.2, expected=1 / 3, distance=1e-17, scores=scores)
+    assert Maxima.from_json(maxima.to_json().encode()) == maxima
 
 
 @pytest.mark.parametrize("noiseless", [False, True])
 def test_the_digest_of_parts_is_that_of_all_rows(tmp_path, engine, noiseless):
     tables = [figures(rows, start) for rows, start in ((500, 0), (300, 500), (7, 800))]
     store, parts = stored(tmp_path, tables)
-    tops = tops_of(store, parts, engine)
+    maxima = maxima_of_parts(store, parts, engine)
     worst = np.inf if noiseless else 0.2
-    found = digest(store, parts, tops, engine, worst_case=worst, noiseless=noiseless)
+    given = terms(worst, noiseless=noiseless)
+    found = digest_of_parts(store, parts, maxima, given, engine)
     table = pa.concat_tables(tables)
     loss, low, high, exposure, distance, error = (
         table.column(name).to_numpy()
         for name in ("loss", "loss_low", "loss_high", "exposure", "distance", "distance_error")
     )
-    assert found.rows == 807
+    assert found.count == 807
     assert found.inside == np.sum(loss > 0)
     assert found.loose == np.sum(error > 1e-3 * distance)
     assert 300 < found.loose < 500
     assert found.past_promise == (0 if noiseless else np.sum(exposure > 0.2))
-    assert found.past_belief == np.sum(exposure > np.log(3)) == 0
+    assert found.past_posterior == np.sum(exposure > np.log(3)) == 0
     assert found.proved_past == np.sum(np.maximum(low, -high) > worst)
     assert found.half_width == (0 if noiseless else np.max((high - low) / 2))
     assert found.outer == np.max(np.maximum(np.abs(low), np.abs(high)))
     assert found.farthest == np.max(distance + error)
-    assert found.nearest == np.min(distance)
-    assert (found.unproved, found.infinite) == (0, 0)
+    assert found.distance.least_positive == np.min(distance)
+    assert found.unproved == 0
     assert found.scores.count == found.distance.count == 807
-    assert (found.typical is None) is noiseless
+    assert (found.expected is None) is noiseless
 
 
 def test_a_figure_that_is_not_a_number_is_no_exposure(tmp_path, engine):
@@ -125,7 +140,7 @@ def test_a_figure_that_is_not_a_number_is_no_exposure(tmp_path, engine):
     store, parts = stored(tmp_path, [table])
     store, parts = store, {0: store.write(0, broken)}
     with pytest.raises(ArithmeticError, match="not a number"):
-        digest(store, parts, Tops(exposure=1.0), engine, worst_case=1.0, noiseless=False)
+        digest_of_parts(store, parts, Maxima(exposure=1.0), terms(), engine)
 
 
 # -- ranks -----------------------------------------------------------------------------------------
@@ -136,11 +151,10 @@ def test_a_figure_that_is_not_a_number_is_no_exposure(tmp_path, engine):
 def test_ranks_lie_within_their_error_and_the_top_is_exact(tmp_path, engine, ties, most):
     tables = [figures(rows, start, ties) for rows, start in ((500, 0), (300, 500), (7, 800))]
     store, parts = stored(tmp_path / "losses", tables)
-    tops = tops_of(store, parts, engine)
-    found = digest(store, parts, tops, engine, worst_case=1.0, noiseless=False)
+    maxima = maxima_of_parts(store, parts, engine)
+    found = digest_of_parts(store, parts, maxima, terms(), engine)
     target = PartStore.at(tmp_path / "ranked")
-    options = {"noiseless": False, "most": most}
-    made, top = ranked_parts(store, parts, target, found.scores, engine, **options)
+    made, top = ranked_parts(store, parts, target, found, terms(), engine, most=most)
     whole = pa.concat_tables(tables)
     exposure, distance, row = (
         whole.column(name).to_numpy() for name in ("exposure", "distance", "row")
@@ -159,7 +173,7 @@ def test_ranks_lie_within_their_error_and_the_top_is_exact(tmp_path, engine, tie
         assert np.mean(error) < 3
     # Once more: nothing is written again, and the same rows are found.
     before = {path.name: path.stat().st_mtime_ns for path in target.folder.iterdir()}
-    again, same = ranked_parts(store, parts, target, found.scores, engine, **options)
+    again, same = ranked_parts(store, parts, target, found, terms(), engine, most=most)
     assert again == made
     assert same.equals(top)
     assert {path.name: path.stat().st_mtime_ns for path in target.folder.iterdir()} == before
@@ -167,7 +181,7 @@ def test_ranks_lie_within_their_error_and_the_top_is_exact(tmp_path, engine, tie
 
 def test_without_noise_rows_rank_by_distance():
     table = figures(50).set_column(1, "loss", pa.array([np.inf] * 50))
-    found = most_exposed(table, 10, noiseless=True).column("distance").to_numpy()
+    found = most_exposed(table, 10).column("distance").to_numpy()
     assert list(found) == sorted(table.column("distance").to_numpy(), reverse=True)[:10]
 
 
@@ -191,22 +205,25 @@ def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     found = expost.profile_stream(
         out / "model.json", source, out=tmp_path / "o", id_column="number", engine="local:1"
     )
-    assert isinstance(found, StreamedProfile)
+    assert isinstance(found, expost.Profile)
+    assert not found.is_held
     assert str(found) == str(first)
     assert found.lines()[0] == "Privacy profile of 400 rows (remove)"
-    assert repr(found).startswith("StreamedProfile(400 rows, logistic by output perturbation")
+    assert repr(found).startswith("Profile(400 rows, logistic by output perturbation")
     assert (len(found), found.audience) == (400, Audience.FAIL)
-    assert [path.name for path in found.parts] == [path.name for path in first.parts]
+    names = [[path.name for path in sorted(p.parts.store.folder.iterdir())] for p in (found, first)]
+    assert names[0] == names[1]
     rows = pa.concat_tables(found.batches())
     assert len(rows) == 400
-    assert found.top[0]["id"] in found.lines()[8]
-    assert len(found.top) == 20
+    top = found.most(20).to_pylist()
+    assert top[0]["id"] in found.lines()[8]
+    assert len(top) == 20
     exposure = rows.column("exposure").to_numpy()
-    assert found.largest == np.max(exposure) == found.quantile(1.0)
+    assert found.scores.largest == np.max(exposure) == found.quantile(1.0)
     # A release in memory serves as well, and rows that are no file.
     again = expost.profile_stream(found.release, streams.table(), out=tmp_path / "again")
     assert not again.keyed
-    assert again.figures.middle == found.figures.middle
+    assert again.figures.median == found.figures.median
     with pytest.raises(InvalidInput, match="is not empty"):
         expost.profile_stream(found.release, source, out=tmp_path / "o")
 
@@ -219,46 +236,178 @@ def test_the_verb_refuses_what_knows_no_table(made, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
+def test_arrays_of_rows_that_are_not_held_are_refused(made):
+    *_, found = made
+    names = (*FIGURES, "loss", "expected_error", "ranking", "ranked")
+    for name in names:
+        if name != "distance_error":
+            with pytest.raises(InvalidInput, match="processed in blocks"):
+                getattr(found, name)
+    for method in (found.columns, found.to_arrow, found.to_frame):
+        with pytest.raises(InvalidInput, match="batches"):
+            method()
+    posterior = found.identifiability()
+    for name in ("posterior", "certainty_high", "ranking", "advantage"):
+        with pytest.raises(InvalidInput, match="processed in blocks"):
+            getattr(posterior, name)
+
+
 def test_quantiles_are_rounded_to_the_exposed_side(made):
     *_, found = made
-    exposure = np.sort(pa.concat_tables(found.batches()).column("exposure").to_numpy())
+    table = pa.concat_tables(found.batches())
+    exposure = np.sort(table.column("exposure").to_numpy())
     ranks = np.arange(1, 401)
-    told = found.scores_of(ranks)
+    told = found.scores.at_most(ranks)
     assert np.all(told >= exposure)
-    assert np.all(told <= exposure * (1 + QUANTILE_ERROR) + 2**-39 * exposure[-1])
+    assert np.all(told <= exposure * (1 + found.scores.error) + 2**-39 * exposure[-1])
     assert np.any(told > exposure)
-    typical = np.sort(pa.concat_tables(found.batches()).column("typical").to_numpy())
-    assert np.all(found.typical_of(ranks) >= typical)
+    expected = np.sort(table.column("expected").to_numpy())
+    assert np.all(found.expected_scores.at_most(ranks) >= expected)
+
+
+def with_digest(found, **changes):
+    parts = replace(found.parts, digest=replace(found.digest, **changes))
+    return replace(found, parts=parts)
 
 
 def test_infinite_exposures_are_infinite(made):
     *_, found = made
-    scores = Histogram(1.0)
-    scores.add(np.array([0.1] * 398 + [np.inf] * 2))
-    infinite = replace(found, digest=replace(found.digest, scores=scores, infinite=2))
-    assert infinite.largest == math.inf
-    assert infinite.quantile(0.99) < 0.11
-    assert infinite.quantile(1.0) == math.inf
-    assert infinite.figures.largest == math.inf
+    scores = Histogram.of(np.array([0.1] * 398 + [np.inf] * 2), 1.0)
+    infinite = with_digest(found, scores=scores)
+    assert infinite.quantile(0.99) == 0.1
+    assert infinite.quantile(1.0) == infinite.figures.largest == math.inf
 
 
 def test_a_broken_promise_is_the_first_thing_that_is_said(made):
     *_, found = made
-    broken = replace(found, digest=replace(found.digest, proved_past=3, least=1.5))
+    broken = with_digest(found, proved_past=3, least_exposure=1.5)
+    assert broken.promise_broken
     assert broken.lines()[0] == (
         "PROMISE BROKEN: 3 of 400 rows (remove) lose more than the 1 nat that was promised, one of"
         " them at least 1.5"
     )
-    loose = replace(found, digest=replace(found.digest, unproved=1))
+    loose = with_digest(found, unproved=1)
     assert "precision    every loss is proved to within inf nats" in loose.lines()
 
 
-def test_the_json_file_says_where_the_rows_are(made, tmp_path):
-    *_, found = made
-    value = json.loads(found.to_json(tmp_path / "x.json").read_text())
-    assert value["format"] == "expost-profile-parts/1"
-    assert value["table"] == "profile.CURATOR-ONLY.parquet"
-    assert value["quantile_error"] == QUANTILE_ERROR == 2**-9
-    assert [entry["share"] for entry in value["quantiles"]] == [0.5, 0.9, 0.99, 0.999, 1.0]
-    assert value["top"] == found.top
-    assert (tmp_path / "x.CURATOR-ONLY.json").stat().st_mode & 0o077 == 0
+# -- in memory and in blocks -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[1.0, math.inf], ids=["noise", "noiseless"])
+def both(request, tmp_path_factory):
+    """The profiles of one model: of the rows in memory, and of the rows in blocks."""
+    folder = tmp_path_factory.mktemp("both")
+    source = streams.write(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        streams.small_blocks(patch)
+        blocks = run(streams.job(source, folder / "o", epsilon=request.param)).profile
+    memory = streams.job(source, folder / "m", engine=None, seed=None, drop=None)
+    made = run(replace(memory, model=folder / "o" / "model.json"))
+    return made.profile, blocks
+
+
+def test_one_profile_whatever_the_source_of_the_rows(both):
+    held, blocks = both
+    assert (held.is_held, blocks.is_held) == (True, False)
+    mine, theirs = (profile.figures for profile in both)
+    exact = ("count", "rows", "relation", "noiseless", "worst_case", "past_promise", "inside")
+    for name in (*exact, "worst_case_passed", "proved_past", "past_posterior", "top"):
+        assert getattr(mine, name) == getattr(theirs, name), name
+    for name in ("largest", "least_exposure", "outer"):
+        assert getattr(theirs, name) == pytest.approx(getattr(mine, name), rel=1e-6), name
+    assert [len(profile) for profile in both] == [400, 400]
+    assert [len(list(profile.batches())) for profile in both] == [
+        1,
+        len(blocks.parts.store.parts()),
+    ]
+
+
+def test_medians_are_the_same_figure_and_never_less_in_blocks(both):
+    """Defect 1: np.median in memory, and the order statistic below it in blocks, at ε = ∞."""
+    held, blocks = both
+    scores = np.sort(held.distance if held.is_noiseless else held.exposure)
+    # The figure is a row's own: the 200th of 400.
+    assert held.figures.median == scores[199]
+    for name in ("median", "late"):
+        one, other = (getattr(profile.figures, name) for profile in (held, blocks))
+        assert one * (1 - 1e-6) <= other <= one * (1 + 2**-9 + 1e-6)
+    if not held.is_noiseless:
+        one, other = (profile.figures.expected for profile in (held, blocks))
+        assert one[0] == np.sort(held.expected)[199]
+        assert one[0] * (1 - 1e-6) <= other[0] <= one[0] * (1 + 2**-9 + 1e-6)
+        assert other[1] == pytest.approx(one[1], rel=1e-6)
+
+
+def test_widths_are_the_same_figure(both):
+    """Defect 2: ∞ − ∞ is no number in memory, and was 0 in blocks, at ε = ∞."""
+    held, blocks = both
+    if held.is_noiseless:
+        assert held.figures.width == blocks.figures.width == 0.0
+    else:
+        assert 0 < held.figures.width < math.inf
+        assert 0 < blocks.figures.width < math.inf
+    unknown = replace(held.losses, noiseless=False, high=np.full(400, np.inf), worst_case=1.0)
+    if not held.is_noiseless:
+        assert replace(held, losses=unknown).figures.width == math.inf
+
+
+def test_one_schema_of_the_json_file(both, tmp_path):
+    """Defect 3: two formats that shared three keys."""
+    held, blocks = both
+    values = [json.loads(profile.to_json()) for profile in both]
+    assert [value["format"] for value in values] == ["expost-profile/2"] * 2
+    assert list(values[0]) == list(values[1])
+    for name in ("figures", "quantiles", "top"):
+        entries = [value[name] if name == "figures" else value[name][0] for value in values]
+        assert list(entries[0]) == list(entries[1]), name
+        kinds = [{key: type(cell) for key, cell in entry.items()} for entry in entries]
+        assert kinds[0] == kinds[1], name
+    for value in values:
+        assert value["rows"] == value["figures"]["count"] == 400
+        assert [entry["share"] for entry in value["quantiles"]] == [0.5, 0.9, 0.99, 0.999, 1.0]
+        assert value["quantiles"][0]["at_most"] == value["figures"]["median"]
+        assert len(value["top"]) == 20
+    assert list(values[0]["table"]) == list(held.columns())
+    assert values[1]["table"] == "profile.CURATOR-ONLY.parquet"
+    assert [value["quantile_error"] for value in values] == [0.0, 2**-9]
+    path = blocks.to_json(tmp_path / "x.json")
+    assert path == tmp_path / "x.CURATOR-ONLY.json"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_one_table_of_figures(both):
+    held, blocks = both
+    columns = [name for name in blocks.batches().__next__().column_names if name != "rank_error"]
+    assert columns == list(held.columns())
+    assert columns[-len(FIGURES) :] == list(FIGURES)
+    rows = pa.concat_tables(blocks.batches())
+    for name in ("loss", "exposure", "distance", "posterior"):
+        mine, theirs = held.columns()[name], rows.column(name).to_numpy()
+        np.testing.assert_allclose(theirs, mine, rtol=1e-6, err_msg=name)
+    names = ("loss", "distance")
+    most = [profile.most(20, names).to_pydict() for profile in both]
+    assert most[0]["id"] == most[1]["id"]
+    for name in names:
+        np.testing.assert_allclose(most[1][name], most[0][name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.1])
+def test_posteriors_are_the_same_in_blocks(both, prior):
+    held, _ = both
+    mine, theirs = (profile.identifiability(prior) for profile in both)
+    assert len(mine) == len(theirs) == 400
+    for level in mine.levels:
+        assert mine.rows_above(level) == theirs.rows_above(level)
+    for level in mine.doubt_levels:
+        assert mine.rows_doubted(level) == theirs.rows_doubted(level)
+    assert mine.digest.surest.key == theirs.digest.surest.key
+    assert mine.digest.least.key == theirs.digest.least.key
+    for name in ("surest_advantage", "largest_advantage"):
+        one, other = getattr(mine, name), getattr(theirs, name)
+        assert one.key == other.key
+        assert other.high == pytest.approx(one.high, rel=1e-6)
+    for one, other in zip(mine.lines(), theirs.lines(), strict=True):
+        assert one.split()[:2] == other.split()[:2]
+    if not held.is_noiseless:
+        with pytest.raises(InvalidInput, match="processed in blocks"):
+            theirs.rows_above(0.777)

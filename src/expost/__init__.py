@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from expost.noise.coverage import Coverage, empirical_coverage
     from expost.profiles.identifiability import identifiability
     from expost.profiles.posterior import RowIdentifiability
-    from expost.profiles.profile import PrivacyProfile
-    from expost.profiles.streamed_result import StreamedProfile
+    from expost.profiles.profile import Profile
     from expost.profiles.verb import profile
     from expost.publishing.publish import publish
     from expost.publishing.report import PublishedReport
@@ -59,7 +58,7 @@ _CONTENTS = {
     "Neighbours": "neighbouring.neighbours",
     "ObjectivePerturbation": "mechanisms",
     "OutputPerturbation": "mechanisms",
-    "PrivacyProfile": "profiles.profile",
+    "Profile": "profiles.profile",
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
     "PrivateRidge": "estimators",
@@ -70,7 +69,6 @@ _CONTENTS = {
     "SampledMechanism": "epsilon.sampled",
     "SelectedRegularization": "selection.tuning",
     "SelectionCost": "selection.private",
-    "StreamedProfile": "profiles.streamed_result",
     "audit": "audits.audit",
     "audit_arrays": "audits.audit",
     "audit_sweep": "audits.sweep",
@@ -119,10 +117,10 @@ __all__ = [
     "Neighbours",
     "ObjectivePerturbation",
     "OutputPerturbation",
-    "PrivacyProfile",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
+    "Profile",
     "PublishedReport",
     "PublishingBudget",
     "Release",
@@ -130,7 +128,6 @@ __all__ = [
     "SampledMechanism",
     "SelectedRegularization",
     "SelectionCost",
-    "StreamedProfile",
     "audit",
     "audit_arrays",
     "audit_sweep",

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LONE", "array", "is_missing", "is_text", "matrix", "one_of", "positive"]
-__all__ += ["probability", "regularization", "vector", "whole"]
+__all__ = ["LONE", "array", "finite", "is_missing", "is_text", "levels", "matrix", "nonnegative"]
+__all__ += ["numbers", "one_of", "points", "positive", "probability", "regularization", "spread"]
+__all__ += ["triple", "vector", "whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
@@ -211,3 +212,79 @@ def _numeric(values: Any, name: str) -> FloatArray:
             " in magnitude; drop, fill or rescale them."
         )
     return found
+
+
+# -- arguments of the noises and their laws: numbers and arrays of any shape ----------------------
+
+
+def numbers(name: str, values: Any) -> FloatArray:
+    """Return ``values`` as a float64 array of any shape, infinities allowed."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{name} is not numeric: must be a number or an array of numbers."
+        ) from None
+    if np.any(np.isnan(found)):
+        raise InvalidInput(f"{name} holds NaN: every entry must be a number.")
+    return found
+
+
+def finite(name: str, values: Any) -> FloatArray:
+    """Return ``values`` as a finite float64 array of any shape."""
+    found = numbers(name, values)
+    if not np.all(np.isfinite(found)):
+        raise InvalidInput(f"{name} holds infinite values: every entry must be finite.")
+    return found
+
+
+def nonnegative(name: str, values: Any) -> FloatArray:
+    """Return ``values`` as a read-only float64 array of numbers ≥ 0, infinity allowed."""
+    found = numbers(name, values).copy()
+    if not np.all(found >= 0):
+        raise InvalidInput(f"{name} has negative entries: every entry must be at least 0.")
+    found.setflags(write=False)
+    return found
+
+
+def levels(probability: Any) -> FloatArray:
+    """Return ``probability`` as an array with entries in [0, 1]."""
+    found = numbers("probability", probability)
+    if not np.all((found >= 0) & (found <= 1)):
+        raise InvalidInput("probability has entries outside [0, 1]: every entry must lie in it.")
+    return found
+
+
+def points(name: str, values: Any, dimension: int) -> FloatArray:
+    """Return ``values`` as finite float64 vectors of length ``dimension`` along the last axis."""
+    found = finite(name, values)
+    if found.ndim == 0 or found.shape[-1] != dimension:
+        raise InvalidInput(
+            f"{name} has shape {found.shape}: its last axis must have the noise's"
+            f" dimension={dimension}."
+        )
+    return found
+
+
+def spread(**named: Any) -> tuple[FloatArray, ...]:
+    """Broadcast nonnegative arguments, infinity allowed, against each other."""
+    return _aligned(**{name: nonnegative(name, values) for name, values in named.items()})
+
+
+def _aligned(**arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Broadcast ``arrays`` against each other."""
+    try:
+        return np.broadcast_arrays(*arrays.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InvalidInput(f"{shapes}: the shapes must agree, one entry a row.") from None
+
+
+def triple(noise_norm: Any, inner: Any, distance: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Broadcast ∥b∥ ≥ 0, b·s and ∥s∥ ≥ 0, all finite, against each other."""
+    norm, product, apart = _aligned(
+        noise_norm=nonnegative("noise_norm", finite("noise_norm", noise_norm)),
+        inner=finite("inner", inner),
+        distance=nonnegative("distance", finite("distance", distance)),
+    )
+    return norm, product, apart

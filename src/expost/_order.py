@@ -18,6 +18,7 @@ block, and the counts of two streams add up to those of both.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from expost.types import FloatArray, IntArray
 __all__ = [
     "Histogram",
     "OrderStatistics",
+    "SignedHistogram",
     "Sorted",
     "rank_numbers",
     "ranking",
@@ -42,6 +44,7 @@ _SHIFT = 52 - _MANTISSA
 _OCTAVES = 40
 # The least top that a histogram is made with, for values that are all 0.
 _LEAST_TOP = 1e-200
+_Lookup = Callable[[IntArray], FloatArray]
 
 
 def ranking(score: FloatArray, distance: FloatArray) -> IntArray:
@@ -322,6 +325,75 @@ class Histogram(OrderStatistics):
         # Within an octave a bucket is as wide as 2⁻⁹ of the octave's start.
         octave = np.ldexp(1.0, np.frexp(edges)[1] - 1)
         return places, edges, octave * (2 * self.RELATIVE_ERROR)
+
+
+class SignedHistogram(OrderStatistics):
+    """Counts of values of either sign: a histogram of those ≥ 0 and one of the others' sizes.
+
+    ``top``  a bound on the sizes of the finite values.
+    """
+
+    error = Histogram.error
+
+    def __init__(self, values: FloatArray, top: float) -> None:
+        if np.any(np.isnan(values)):
+            raise ArithmeticError("a value is not a number")
+        self._raised = Histogram.of(values[values >= 0], top)
+        self._lowered = Histogram.of(-values[values < 0], top)
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return self._raised.count + self._lowered.count
+
+    @property
+    def smallest(self) -> float:
+        """The smallest value, exactly; ∞ if there is none."""
+        return -self._lowered.largest if self._lowered.count else self._raised.smallest
+
+    @property
+    def largest(self) -> float:
+        """The largest value, exactly; −∞ if there is none."""
+        return self._raised.largest if self._raised.count else -self._lowered.smallest
+
+    @property
+    def least_positive(self) -> float:
+        """The smallest value > 0, exactly; ∞ if there is none."""
+        return self._raised.least_positive
+
+    def at(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), to the nearest."""
+        return self._at(ranks, self._lowered.at, self._raised.at)
+
+    def at_least(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), rounded down."""
+        return self._at(ranks, self._lowered.at_most, self._raised.at_least)
+
+    def at_most(self, ranks: IntArray) -> FloatArray:
+        """Return the values at ``ranks`` (r,), rounded up."""
+        return self._at(ranks, self._lowered.at_least, self._raised.at_most)
+
+    def ranks(self, values: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the (least, most) rank of each of the counted ``values``, 1 for the largest."""
+        least, most = self._raised.ranks(np.maximum(values, 0.0))
+        first, last = self._lowered.ranks(np.maximum(-values, 0.0))
+        behind, below = self.count + 1, values < 0
+        return np.where(below, behind - last, least), np.where(below, behind - first, most)
+
+    def merge(self, other: "SignedHistogram") -> None:
+        """Include the values that another one with the same top has counted."""
+        self._raised.merge(other._raised)
+        self._lowered.merge(other._lowered)
+
+    def _at(self, ranks: IntArray, lowered: _Lookup, raised: _Lookup) -> FloatArray:
+        """Return the values at ``ranks`` from whichever histogram holds them."""
+        _check_ranks(ranks, self.count)
+        below = self._lowered.count
+        negative = ranks <= below
+        values = np.empty(len(ranks))
+        values[negative] = -lowered(below + 1 - ranks[negative])
+        values[~negative] = raised(ranks[~negative] - below)
+        return values
 
 
 def _check_ranks(ranks: IntArray, count: int) -> None:

@@ -31,6 +31,7 @@ from expost import _checks
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import listed_by, read_json, settle, write_json
 from expost.files.digest import content_of
+from expost.files.locks import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
 from expost.mechanisms.output import NOISES
 from expost.results import Displayed
@@ -362,21 +363,22 @@ def _start(path: Path, ledger: Ledger) -> bool:
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
     """Hold the ledger at ``path`` alone; False where it is no longer the file that was opened."""
-    try:
-        import fcntl
-    except ImportError:
-        raise InvalidInput(
-            f"ledger={str(path)!r}: this system has no file locks, and two programs could lose an"
-            " entry; release on Linux or macOS."
-        ) from None
+    problem = InvalidInput(
+        f"ledger={str(path)!r}: this system has no file locks, and two programs could lose an"
+        " entry; release on Linux or macOS, on a local disk."
+    )
+    if not can_replace_locked():
+        raise problem
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         yield False
         return
     try:
-        # Let go of by the system if the process dies.
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            lock(handle, wait=True)
+        except OSError:
+            raise problem from None
         try:
             same = os.path.samestat(os.fstat(handle), path.stat())
         except FileNotFoundError:

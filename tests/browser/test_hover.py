@@ -48,7 +48,7 @@ def test_keys_move_along_the_ranks(open_page, shelf):
         assert found["row"] == IDS[row]
         assert number(found["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
         belief = number(found["belief that it was in"])
-        assert belief == pytest.approx(100 * profile.belief[row], abs=0.051)
+        assert belief == pytest.approx(100 * profile.posterior[row], abs=0.051)
         assert found["proved to within"].startswith("±")
         assert chart.get_attribute("aria-valuenow") == str(rank)
         assert IDS[row] in chart.get_attribute("aria-valuetext")
@@ -109,10 +109,10 @@ def test_the_typical_exposure_of_the_row_follows_the_slider(open_page, shelf):
     release, _, _, profile = fitted()
     page.get_by_role("slider", name="row by rank").focus()
     row = profile.ranking[0]
-    assert number(facts(page)["typical at ε = 2"]) == pytest.approx(profile.typical[row], rel=5e-3)
+    assert number(facts(page)["typical at ε = 2"]) == pytest.approx(profile.expected[row], rel=5e-3)
     page.get_by_label("ε =", exact=True).fill("4")
     expect(page.locator("[data-readout]")).to_contain_text("typical at ε = 4")
-    assert number(facts(page)["typical at ε = 4"]) > 1.9 * profile.typical[row]
+    assert number(facts(page)["typical at ε = 4"]) > 1.9 * profile.expected[row]
     assert number(facts(page)["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
     assert release.mechanism.epsilon == 2
 

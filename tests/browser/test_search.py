@@ -61,7 +61,7 @@ def test_a_number_finds_its_row_first_and_then_those_that_begin_alike(open_page,
         less = np.mean(profile.exposure < profile.exposure[row])
         assert float(line["more exposed than"].split()[0]) == pytest.approx(100 * less, abs=0.051)
         belief = float(line["belief that it was in"].split()[0])
-        assert belief == pytest.approx(100 * profile.belief[row], abs=0.051)
+        assert belief == pytest.approx(100 * profile.posterior[row], abs=0.051)
     assert page.locator("[data-search-status]").inner_text() == "11 rows match."
 
 
@@ -123,7 +123,7 @@ def test_results_follow_the_slider(open_page, shelf):
     page = open_page(shelf("search-slider", lambda: page_of(profile, release=release)))
     page.get_by_label("Number of the row").fill("3")
     before = float(results(page)[0]["typical exposure at ε = 2"])
-    assert before == pytest.approx(profile.typical[3], rel=5e-3)
+    assert before == pytest.approx(profile.expected[3], rel=5e-3)
     page.get_by_label("ε =", exact=True).fill("4")
     expect(page.locator("[data-search-results] thead")).to_contain_text("ε = 4")
     assert float(results(page)[0]["typical exposure at ε = 4"]) > 1.9 * before

@@ -164,7 +164,7 @@ class OutputTrial:
         return {}
 
     @cached_property
-    def profile(self) -> expost.PrivacyProfile:
+    def profile(self) -> expost.Profile:
         """Of one release, for its neighbours: what ``expost.profile`` works with."""
         candidates = None if self.relation is REMOVE else self.data.entering
         return expost.profile(

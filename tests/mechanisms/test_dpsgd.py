@@ -209,15 +209,15 @@ class TestTypical:
             found.add_hidden(np.arange(5), 0.0, lengths**2, s, q)
             found.end_step()
         profile = transcript_profile(found)
-        assert profile.typical[0] == 0
-        assert np.all(np.diff(profile.typical) > 0)
-        assert np.all(profile.typical_error[1:] > 0)
+        assert profile.expected[0] == 0
+        assert np.all(np.diff(profile.expected) > 0)
+        assert np.all(profile.expected_error[1:] > 0)
         assert "typical      median" in str(profile)
         # The sum of four terms at most as far from 0 as four lone ones.
         z = np.random.default_rng(0).standard_normal(200_000)
         m = CLIP / s
         one = np.abs(hidden_term(m * z + ((np.arange(200_000) % 5 < 2) - 0.5) * m**2, q)).mean()
-        assert one < profile.typical[-1] < 4 * one
+        assert one < profile.expected[-1] < 4 * one
         sure = profile.identifiability()
         assert np.all((sure.advantage >= 0) & (sure.advantage < 1))
         assert np.all(np.diff(sure.advantage) > 0)
@@ -228,7 +228,7 @@ class TestTypical:
         found.add_hidden_replaced([0], [0.4], [1.0], [0.1], [1.0], [0.5], s, q)
         found.end_step()
         profile = transcript_profile(found)
-        np.testing.assert_array_equal(profile.typical, profile.exposure)
+        np.testing.assert_array_equal(profile.expected, profile.exposure)
         assert "typical  " not in str(profile)
         assert any("has no law for a hidden coin" in notice for notice in profile.notices)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost import PrivacyProfile
+from expost import Profile
 from expost.errors import SeededReleaseWarning
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
@@ -50,7 +50,7 @@ def synthetic(rows, *, epsilon=1.0, ids=None, seed=0):
         law=noise.law(distance),
         worst_case=epsilon,
     )
-    return PrivacyProfile(losses=losses, description="a model", rows=rows, ids=ids)
+    return Profile(losses=losses, description="a model", rows=rows, ids=ids)
 
 
 def noiseless(rows=50, *, seed=0):
@@ -60,7 +60,7 @@ def noiseless(rows=50, *, seed=0):
     distance[0] = 0
     error = np.where(distance > 0, 1e-9, 0.0)
     losses = RowLosses.without_noise(distance, error, Neighbouring.REMOVE)
-    return PrivacyProfile(losses=losses, description="no noise", rows=rows)
+    return Profile(losses=losses, description="no noise", rows=rows)
 
 
 @pytest.fixture(scope="session")

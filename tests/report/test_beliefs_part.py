@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost import PrivacyProfile
+from expost import Profile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.noise import GaussianLaw
@@ -205,7 +205,7 @@ def test_an_advantage_that_must_be_sampled_is_left_out_beside_a_profile():
         raise AssertionError("nothing is sampled for a page")
 
     losses = losses_of(LOSS, law=None, far_law=None, draw=draw)
-    profile = PrivacyProfile(losses=losses, description="d", rows=len(LOSS))
+    profile = Profile(losses=losses, description="d", rows=len(LOSS))
     summary = collect(profile)
     assert summary.beliefs.advantage is None
     assert "not computed for this page" in Page(render_html(summary)).text

@@ -42,7 +42,7 @@ def test_the_profile_curve(laplace):
     ax = ProfileDisplay.from_profile(profile).plot().ax_
     ax.figure.canvas.draw()
     np.testing.assert_array_equal(line(ax, "this model").get_ydata(), np.sort(profile.exposure))
-    np.testing.assert_array_equal(line(ax, "typical").get_ydata(), np.sort(profile.typical))
+    np.testing.assert_array_equal(line(ax, "typical").get_ydata(), np.sort(profile.expected))
     assert line(ax, "worst case").get_ydata()[0] == 2.0
     assert ax.get_yscale() == "log"
     assert "nats" in ax.get_ylabel()
@@ -64,7 +64,7 @@ def test_a_profile_of_zeros_can_be_drawn():
     losses = expost.mechanisms.RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
     ax = (
         ProfileDisplay.from_profile(
-            expost.PrivacyProfile(losses=losses, description="", rows=len(profile))
+            expost.Profile(losses=losses, description="", rows=len(profile))
         )
         .plot()
         .ax_

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from expost import PrivacyProfile
+from expost import Profile
 from expost.groups.exposure import group_exposure
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, Choice, Origin, collect, collect_profile, render_html
@@ -203,7 +203,7 @@ def test_the_smallest_profiles(profile):
 def test_nothing_exposed_draws_no_chart():
     zero = np.zeros(3)
     losses = RowLosses.without_noise(zero, zero, Neighbouring.REMOVE)
-    summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
+    summary = collect(Profile(losses=losses, description="m", rows=3))
     assert profile_chart(summary.profile) is None
     assert "polyline" not in Page(render_html(summary)).tags
     assert "every distance is 0" in Page(render_html(summary)).text
@@ -250,9 +250,7 @@ def test_a_few_tiny_exposures_do_not_flatten_the_rest():
     losses = synthetic(1000).losses
     loss = losses.loss.copy()
     loss[:3] = [0.0, 1e-300, 1e-17]
-    profile = PrivacyProfile(
-        losses=dataclasses.replace(losses, loss=loss), description="", rows=1000
-    )
+    profile = Profile(losses=dataclasses.replace(losses, loss=loss), description="", rows=1000)
     chart = profile_chart(collect_profile(profile))
     x, y = coordinates(chart.scores).T
     assert np.all(np.isfinite(y))

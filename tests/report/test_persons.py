@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost import PrivacyProfile
+from expost import Profile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, collect, render_html, render_json, render_markdown
@@ -37,7 +37,7 @@ def made_up(persons, sizes, **changes):
     profile = synthetic(persons)
     owner = np.repeat(np.arange(persons), sizes)
     losses = dataclasses.replace(profile.losses, **changes)
-    return PrivacyProfile(losses=losses, description="m", rows=len(owner), owner=owner)
+    return Profile(losses=losses, description="m", rows=len(owner), owner=owner)
 
 
 def reported(parts, **options):
@@ -267,7 +267,7 @@ def test_charts_are_of_persons(report, laplace):
 
 def test_names_of_persons_are_escaped():
     losses = noiseless(3).losses
-    profile = PrivacyProfile(
+    profile = Profile(
         losses=losses,
         description="m",
         rows=4,
@@ -288,5 +288,5 @@ def test_errors_without_a_bound_are_counted_by_person():
     assert "but for 2 persons whose error has no bound" in text
     zero = np.zeros(6)
     still = RowLosses.without_noise(zero, zero, Neighbouring.REMOVE)
-    profile = PrivacyProfile(losses=still, description="m", rows=6, owner=np.arange(6))
+    profile = Profile(losses=still, description="m", rows=6, owner=np.arange(6))
     assert "No person is exposed at all" in Page(render_html(collect(profile))).text

@@ -40,6 +40,7 @@ from .results import RESULTS
 MODULES = ("expost", "expost.risk", "expost.attacks", "expost.data", "expost.mechanisms")
 # What functions and results give away that is no result of its own, and why.
 NO_RESULTS = {
+    "Advantage": "of one row of `RowIdentifiability`",
     "Arrays": "what an attack is given",
     "Composition": "a promise",
     "CompositionRow": "a line of a comparison",
@@ -104,7 +105,7 @@ def test_no_result_is_forgotten():
     records = {one.__name__ for one in found if is_record(one) and not issubclass(one, Displayed)}
     assert records == set(NO_RESULTS)
     displayed = {one.__name__ for one in found if issubclass(one, Displayed)}
-    assert displayed >= {"PrivacyProfile", "RowIdentifiability", "Ledger", "Answer", "Roc"}
+    assert displayed >= {"Profile", "RowIdentifiability", "Ledger", "Answer", "Roc"}
 
 
 def subclasses(kind):
@@ -241,7 +242,7 @@ def test_what_is_drawn_is_what_the_result_holds():
     """One figure of each generic display, against the arrays themselves."""
     found = RESULTS["row identifiability"]()
     drawn = line(found.plot().ax_, "belief").get_ydata()
-    np.testing.assert_array_equal(drawn, found.belief[found.ranking])
+    np.testing.assert_array_equal(drawn, found.posterior[found.ranking])
     own = RESULTS["individual epsilon"]()
     drawn = line(own.plot().ax_, "the row's own").get_ydata()
     np.testing.assert_array_equal(drawn, np.sort(own.epsilon)[::-1])

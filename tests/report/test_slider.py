@@ -131,7 +131,7 @@ def test_a_profile_at_another_epsilon_is_that_of_another_mechanism(options):
         assert figures.advantage == pytest.approx(far.advantage[0], abs=1e-9)
         assert figures.wrong == pytest.approx(2 / (1 - far.advantage[0]), rel=1e-6)
     # At the model's own ε it says what the profile says.
-    own = np.quantile(profile.typical, SHARES, method="inverted_cdf")
+    own = np.quantile(profile.expected, SHARES, method="inverted_cdf")
     np.testing.assert_allclose(slider.figures(slider.start).typical, own, rtol=1e-9)
     assert slider.figures(2 * slider.start).typical[-1] > 1.5 * own[-1]
 

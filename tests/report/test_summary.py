@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost import PrivacyProfile
+from expost import Profile
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.report import Accuracy, Choice, Origin, collect, collect_profile
@@ -25,7 +25,7 @@ def test_the_curve_is_thinned_and_true(rows):
     profile = synthetic(rows)
     summary = collect_profile(profile)
     exposure = sorted(map(abs, profile.loss.tolist()), reverse=True)
-    typical = sorted(profile.typical.tolist(), reverse=True)
+    typical = sorted(profile.expected.tolist(), reverse=True)
     assert len(summary.curve) <= 400
     assert (summary.curve[0].rank, summary.curve[-1].rank) == (1, rows)
     ranks = [point.rank for point in summary.curve]
@@ -47,7 +47,7 @@ def test_quantiles_hold_their_share_of_the_rows(rows):
         less = np.mean(profile.exposure < quantile.score)
         assert below >= quantile.share > less or math.isclose(less, quantile.share)
         assert quantile.score in profile.exposure
-        assert np.mean(profile.typical <= quantile.typical) >= quantile.share
+        assert np.mean(profile.expected <= quantile.typical) >= quantile.share
 
 
 def test_the_most_exposed_rows_come_with_their_figures():
@@ -62,7 +62,7 @@ def test_the_most_exposed_rows_come_with_their_figures():
         assert shown.belief == pytest.approx(sigmoid(profile.loss[row]))
         assert (shown.low, shown.high) == (profile.loss_low[row], profile.loss_high[row])
         assert shown.precision == pytest.approx(1e-7)
-        assert shown.typical == profile.typical[row]
+        assert shown.typical == profile.expected[row]
     assert summary.keyed
     assert not collect_profile(synthetic(3)).keyed
     assert [row.key for row in collect_profile(synthetic(3)).top] == [
@@ -123,9 +123,7 @@ def test_rows_without_a_proof_are_counted():
     losses = synthetic(10).losses
     high = losses.high.copy()
     high[3] = math.inf
-    profile = PrivacyProfile(
-        losses=dataclasses.replace(losses, high=high), description="m", rows=10
-    )
+    profile = Profile(losses=dataclasses.replace(losses, high=high), description="m", rows=10)
     summary = collect_profile(profile)
     assert summary.unproved == 1
     assert summary.precision == pytest.approx(1e-7)
@@ -136,9 +134,7 @@ def test_what_is_not_a_number_is_an_error():
     loss = losses.loss.copy()
     loss[2] = math.nan
     with pytest.raises(ArithmeticError):
-        collect(
-            PrivacyProfile(losses=dataclasses.replace(losses, loss=loss), description="", rows=4)
-        )
+        collect(Profile(losses=dataclasses.replace(losses, loss=loss), description="", rows=4))
 
 
 def test_what_it_was_made_from_is_kept(laplace):
@@ -230,7 +226,7 @@ def test_accuracy_must_be_a_number():
 def test_exact_losses_of_zero_are_fine():
     zero = np.zeros(3)
     losses = RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
-    summary = collect(PrivacyProfile(losses=losses, description="m", rows=3))
+    summary = collect(Profile(losses=losses, description="m", rows=3))
     assert "0 of its 3 rows" in summary.answer[1]
 
 

@@ -54,7 +54,7 @@ def test_a_run_from_the_system_is_a_profile():
     assert any("upper view on average, not for every single run" in n for n in profile.notices)
     assert training.beliefs.shape == (2, 8)
     np.testing.assert_allclose(training.beliefs[-1], expit(training.losses), rtol=1e-6)
-    np.testing.assert_allclose(profile.belief, expit(training.losses))
+    np.testing.assert_allclose(profile.posterior, expit(training.losses))
     # Fresh noise each time, and none of it in what is shown.
     assert not np.array_equal(train(module, X, Y, **PLAIN).losses, training.losses)
     assert "simulation" not in repr(training)

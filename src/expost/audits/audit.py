@@ -27,7 +27,7 @@ from expost.audits.disparity import disparity
 from expost.audits.game import both, enough, known, play, white_box
 from expost.audits.result import Audit, Exposures
 from expost.errors import InvalidInput
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.results import row_keys
 from expost.risk import GaussianNoise, Guarantee
 from expost.types import FloatArray
@@ -52,7 +52,7 @@ def audit(
     references: int = 64,
     groups: Mapping[str, Any] | None = None,
     ids: Sequence[Any] | None = None,
-    exposure: PrivacyProfile | None = None,
+    exposure: Profile | None = None,
     coins: bool = False,
     delta: float = 1e-5,
     confidence: float = 0.95,
@@ -336,7 +336,7 @@ def _check_kinds(population: Any, groups: Any, exposure: Any) -> None:
         raise InvalidInput("population: must be a pair (rows, labels).")
     if groups is not None and not isinstance(groups, Mapping):
         raise InvalidInput("groups: must be columns by their names, {name: cells}.")
-    if exposure is not None and not isinstance(exposure, PrivacyProfile):
+    if exposure is not None and not isinstance(exposure, Profile):
         raise InvalidInput(
             f"exposure: is a {type(exposure).__name__}; must be what expost.profile gives of the"
             " members."

@@ -17,7 +17,7 @@ from expost.attacks.linear import gradient_scores
 from expost.attacks.targets import EstimatorTarget, ReleaseTarget, Target
 from expost.audits.result import Exposures
 from expost.errors import ExpostError, InvalidInput
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.target import SEEDED
 from expost.profiles.verb import profile
 from expost.release import Release
@@ -168,14 +168,14 @@ class Known:
     notices: tuple[str, ...] = ()
 
 
-def known(game: Game, exposure: PrivacyProfile | None) -> Known:
+def known(game: Game, exposure: Profile | None) -> Known:
     """Of an expost model its members' losses and its promise; of others what is given."""
     described = game.description
     if exposure is not None:
         return Known(
             description=exposure.description,
             exposures=_exposures(game, exposure),
-            guarantee=exposure.losses.guarantee,
+            guarantee=exposure.terms.guarantee,
             notices=exposure.notices,
         )
     release = game.release
@@ -216,13 +216,13 @@ def _learns(step: Any) -> bool:
         return True
 
 
-def _exposures(game: Game, found: PrivacyProfile) -> Exposures:
+def _exposures(game: Game, found: Profile) -> Exposures:
     members = int(np.count_nonzero(game.truth))
     if len(found) != members:
         raise InvalidInput(
             f"exposure: is of {len(found)} rows, must be of the {members} members in their order."
         )
-    return Exposures(loss=found.loss, typical=found.typical, distance=found.distance)
+    return Exposures(loss=found.loss, typical=found.expected, distance=found.distance)
 
 
 def both(first: Any, second: Any) -> NDArray[Any]:

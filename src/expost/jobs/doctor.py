@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from expost.files.locks import can_replace_locked, lock
 from expost.jobs.requirements import Requirement, parse_requirement, satisfies
 
 __all__ = ["PREVENTS", "Checkup", "Finding", "Status", "checkup"]
@@ -326,12 +327,10 @@ def _randomness() -> tuple[Status, str]:
 
 
 def _locks() -> tuple[Status, str]:
-    try:
-        import fcntl
-    except ImportError:
+    if not can_replace_locked():
         return Status.MISSING, "the ledger cannot be kept, so that nothing is released; use Linux"
     with tempfile.TemporaryFile() as file:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file.fileno(), wait=False)
     return Status.OK, "two programs can keep one ledger"
 
 

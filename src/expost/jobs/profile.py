@@ -43,7 +43,7 @@ from expost.jobs.profile_asked import (
 from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
 from expost.jobs.table import Rows, noted
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.verb import profile
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
@@ -111,7 +111,7 @@ def _in_memory(
     progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
     result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
     progress.phase("averaging over the models it might have been")
-    _ = result.typical
+    _ = result.expected
     progress.phase("collecting the report")
     found = _Found(rows=rows, release=release, result=result)
     noticed = [*listed, *fitting, *notes()[before if loaded is None else 0 :]]
@@ -146,7 +146,7 @@ class _Found:
 
     rows: Rows
     release: Release
-    result: PrivacyProfile
+    result: Profile
 
 
 def _summary(job: ProfileJob, found: _Found, notes: list[str], made: str) -> Summary:
@@ -215,9 +215,7 @@ def _accuracy(found: _Found) -> Accuracy:
     return Accuracy(released=hits[0], base_rate=max(share, 1 - share), noiseless=hits[1])
 
 
-def _write(
-    out: Path, encoding: Encoding, result: PrivacyProfile, summary: Summary
-) -> dict[str, Path]:
+def _write(out: Path, encoding: Encoding, result: Profile, summary: Summary) -> dict[str, Path]:
     """The curator's files, each whole or absent."""
     page = render_html(summary).encode()
     with writing(out, "free some space, and continue with --resume"):

@@ -26,8 +26,7 @@ from expost.jobs.table import (
     refuse_fixed,
 )
 from expost.ledger import Entry, Ledger, now
-from expost.profiles.profile import PrivacyProfile
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report import Choice, Origin, Summary
 
@@ -78,7 +77,7 @@ class Outcome:
     """What came of it: the results, and the files that hold them."""
 
     release: Release
-    profile: PrivacyProfile | StreamedProfile
+    profile: Profile
     summary: Summary
     files: dict[str, Path]
 

@@ -13,7 +13,7 @@ from expost.jobs.output import check_place
 from expost.jobs.profile_asked import ProfileJob, opened_for, running_profile
 from expost.jobs.streaming import Streaming
 from expost.jobs.table import noted
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.release import Release
 
 __all__ = ["profile_stream"]
@@ -28,7 +28,7 @@ def profile_stream(
     engine: Any = "local",
     resume: bool = False,
     force: bool = False,
-) -> StreamedProfile:
+) -> Profile:
     """How much ``model`` gives each row of a table away that need not fit into memory.
 
     ``model``      a released model that was made from a table (``expost profile``), or the path of
@@ -72,7 +72,6 @@ def profile_stream(
         opened = opened_for(job, release) if given is None else given
         with running_profile(job, release, opened[0], blocks=True) as begun:
             outcome = stream_profile.run(job, release, opened, begun, notes, SILENT)
-    assert isinstance(outcome.profile, StreamedProfile)
     return outcome.profile
 
 

@@ -39,9 +39,16 @@ from expost.jobs.table import table_notices
 from expost.losses import Softmax, Squared
 from expost.mechanisms.output import TOLERANCE
 from expost.preparing import Facts, prepared_stream
-from expost.profiles.streamed import Tops, digest, ranked_parts, row_parts, tops_of
+from expost.profiles.digest import Terms
+from expost.profiles.parts import (
+    RowParts,
+    digest_of_parts,
+    maxima_of_parts,
+    ranked_parts,
+    row_parts,
+)
+from expost.profiles.profile import Profile
 from expost.profiles.streamed_losses import block_losses
-from expost.profiles.streamed_result import StreamedProfile
 from expost.profiles.target import find_target
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
@@ -243,19 +250,12 @@ class _Work:
         self.run.check_rows(finished, self.table.rows)
         return finished
 
-    def _ranked(self, model: _Model, parts: dict[int, Part]) -> StreamedProfile:
+    def _ranked(self, model: _Model, parts: dict[int, Part]) -> Profile:
         """Rank the rows, and let the table appear."""
         release = model.release
-        source, noiseless = self.run.store("losses"), not release.mechanism.is_private
-        tops = tops_of(source, parts, self.engine)
-        total = digest(
-            source,
-            parts,
-            tops,
-            self.engine,
-            worst_case=np.inf if noiseless else release.mechanism.worst_case,
-            noiseless=noiseless,
-        )
+        source, terms = self.run.store("losses"), Terms.of_removal(release.mechanism)
+        maxima = maxima_of_parts(source, parts, self.engine)
+        digest = digest_of_parts(source, parts, maxima, terms, self.engine)
         # What has appeared is looked through once more.
         self.run.workspace.take_back(_TABLE, "profile")
         store = self.run.store("profile")
@@ -263,9 +263,9 @@ class _Work:
             source,
             parts,
             store,
-            total.scores,
+            digest,
+            terms,
             self.engine,
-            noiseless=noiseless,
             most=MOST_ROWS,
             progress=self.progress,
         )
@@ -274,36 +274,41 @@ class _Work:
         description = target.describe()
         self.run.check_rows(ranked, self.table.rows)
         store.finish(ranked, {"model": description, "relation": "remove", "unit": "row"})
-        return StreamedProfile(
+        return Profile(
             release=release,
             description=description,
-            digest=total,
-            tops=tops,
-            most=most,
-            store=self.run.workspace.place(store, _TABLE),
+            rows=self.table.rows,
+            parts=RowParts(
+                store=self.run.workspace.place(store, _TABLE),
+                terms=terms,
+                maxima=maxima,
+                digest=digest,
+                most=most,
+            ),
             notices=target.notices,
         )
 
     # -- the page ------------------------------------------------------------------------------
 
-    def _summary(self, model: _Model, result: StreamedProfile, notices: tuple[str, ...]) -> Summary:
+    def _summary(self, model: _Model, result: Profile, notices: tuple[str, ...]) -> Summary:
         return collect(
             result,
             source=self.job.name,
             made=self.run.made,
             choices=choices_of(self.job, self.encoding, model.release),
-            accuracy=_accuracy(model, result.tops),
+            accuracy=_accuracy(model, result),
             notices=notices,
         )
 
-    def _write(self, result: StreamedProfile, summary: Summary) -> dict[str, Path]:
+    def _write(self, result: Profile, summary: Summary) -> dict[str, Path]:
         """The curator's files, each whole or absent."""
         out, encoding = self.job.out, self.encoding
+        assert result.parts is not None
         page = render_html(summary).encode()
         return {
             "encoding": encoding.save(out / encoding.audience.file_name("encoding", "json")),
-            "profile": result.to_json(out / "profile.json"),
-            "table": result.store.folder,
+            "profile": Path(result.to_json(out / "profile.json")),
+            "table": result.parts.store.folder,
             "summary": write_summary(out, summary),
             "report": write_bytes(
                 out / summary.audience.file_name("report", "html"), summary.audience, page
@@ -311,9 +316,11 @@ class _Work:
         }
 
 
-def _accuracy(model: _Model, tops: Tops) -> Accuracy:
+def _accuracy(model: _Model, result: Profile) -> Accuracy:
     """How good the released model is on these rows, beside knowing nothing and beside ε = ∞."""
-    fits, rows = tops.fits, tops.fits.rows
+    assert result.parts is not None
+    fits = result.parts.maxima.scores
+    rows = fits.rows
     if model.release.classes is None:
         spread = fits.spread / rows or 1.0
         scores = [1 - error / rows / spread for error in fits.errors]

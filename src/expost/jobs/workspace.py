@@ -25,6 +25,7 @@ from typing import Any
 from expost.errors import InvalidInput
 from expost.files.atomic import drafts, listed_by, read_json, settle, write_json
 from expost.files.directory import RUN, Directory, is_own, kind_of
+from expost.files.locks import lock
 from expost.files.parts import MANIFEST as PARTS
 from expost.files.parts import PartStore, check_store, holds_its_parts, remove_store
 from expost.jobs.output import MANIFEST, RESULTS, STATE, check_page_folder, check_place
@@ -409,13 +410,13 @@ def _locked(out: Path) -> Iterator[Workspace]:
         try:
             out.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(Directory.open(out))
-            run, lock, made = _lock(folder)
+            run, handle, made = _lock(folder)
         except OSError as error:
             raise InvalidInput(
                 f"out={str(out)!r}: cannot be written to ({error.strerror or error}); free some"
                 " space, or name another folder."
             ) from None
-        stack.callback(os.close, lock)
+        stack.callback(os.close, handle)
         stack.enter_context(run)
         try:
             workspace = Workspace(out, folder, run)
@@ -472,14 +473,15 @@ def _lock(folder: Directory) -> tuple[Directory, int, bool]:
             run.close()
             raise
         try:
-            _acquire(handle)
-        except OSError:
+            if not lock(handle, wait=False):
+                raise InvalidInput(
+                    f"out={str(folder.path)!r}: another process is at work here; wait for its end,"
+                    " or name another folder."
+                )
+        except (InvalidInput, OSError):
             os.close(handle)
             run.close()
-            raise InvalidInput(
-                f"out={str(folder.path)!r}: another process is at work here; wait for its end, or"
-                " name another folder."
-            ) from None
+            raise
         # It must be the lock of the folder that is there now.
         status = folder.status(RUN)
         held = run.status(_LOCK)
@@ -492,15 +494,3 @@ def _lock(folder: Directory) -> tuple[Directory, int, bool]:
             return run, handle, made
         os.close(handle)
         run.close()
-
-
-def _acquire(handle: int) -> None:
-    """Lock an open file, or raise OSError where another process holds it."""
-    try:
-        import fcntl
-    except ImportError:
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]  # Windows alone
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

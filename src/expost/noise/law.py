@@ -22,9 +22,9 @@ import numpy as np
 from scipy.special import erf, logit, ndtr, ndtri
 
 from expost import _checks
+from expost._checks import levels, nonnegative, numbers
 from expost._numerics import row_blocks
 from expost.noise._angle import FoldedAngle
-from expost.noise._checks import levels, nonnegative, numbers
 from expost.noise._exposure import (
     BLOCK_WIDTH,
     belief,

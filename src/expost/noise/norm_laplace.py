@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaln
 
 from expost import _checks
+from expost._checks import nonnegative, points, spread, triple
 from expost.noise import _secure
 from expost.noise._ball import Radial, ball_probability
-from expost.noise._checks import nonnegative, points, spread, triple
 from expost.noise.base import rounding_of
 from expost.noise.law import NormLaplaceLaw
 from expost.types import FloatArray

@@ -10,7 +10,7 @@ from typing import Any, overload
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.profiles.posterior import RowIdentifiability
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.risk._arguments import count
 from expost.risk.answer import Identifiability
@@ -24,7 +24,7 @@ __all__ = ["Identifiability", "RowIdentifiability", "identifiability"]
 
 
 @overload
-def identifiability(subject: PrivacyProfile, *, prior: float = 0.5) -> RowIdentifiability: ...
+def identifiability(subject: Profile, *, prior: float = 0.5) -> RowIdentifiability: ...
 
 
 @overload
@@ -109,7 +109,7 @@ def identifiability(
         "one_in": one_in,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    if isinstance(subject, PrivacyProfile):
+    if isinstance(subject, Profile):
         others = (*given.values(), delta, sampling_rate, steps, relation, exceeded)
         if any(value is not None for value in others) or releases != 1:
             raise InvalidInput(

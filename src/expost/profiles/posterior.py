@@ -1,13 +1,14 @@
-"""What an attacker can tell of each row: what happened beside what the promise allows (D5.3).
+"""What an attacker learns of each row: what happened, and what the guarantee allows (D5.3).
 
 Conventions
 -----------
-The attacker knows every other row and how the model was made, and holds ``prior`` for the
-probability that the row was there. With ℓ the row's loss her belief afterwards is
+The attacker knows every other row and how the model was made. ``prior`` is the probability that the
+attacker assigns to the presence of the row beforehand. With ℓ the row's loss, the posterior is
 sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 """
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.groups.columns import printable
 from expost.mechanisms import RowLosses
+from expost.profiles.digest import PosteriorDigest, RowFigures, figure_columns, posterior_levels
 from expost.results import RowTable
 from expost.risk.wording import (
     advantage_sentence,
@@ -32,12 +34,10 @@ from expost.risk.wording import (
 from expost.rounding import at_most, certainty_at_most, percent_at_most
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
-__all__ = ["RowIdentifiability", "WorstCase", "belief_levels"]
+__all__ = ["Advantage", "RowIdentifiability", "WorstCase"]
 
 # Of the worst case: one in a hundred who are not in the data may be taken for members.
 _FALSE_POSITIVES = 0.01
-# Beliefs whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided.
-_RAISED_ODDS = (1.5, 3.0, 9.0, 99.0)
 # Models behind an advantage without a closed form, and their seed: the same profile twice is one.
 _MODELS = 256
 _SEED = 0
@@ -45,23 +45,37 @@ _SEED = 0
 _LAW_ERROR = 1e-11
 
 
-class _Advantage(NamedTuple):
+class _Advantages(NamedTuple):
     value: FloatArray
     high: FloatArray
     error: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorstCase:
-    """What the promise allows against any row of any data.
+class Advantage:
+    """The advantage of the Bayes adversary against one row, by its key.
 
-    ``belief``     may be passed with probability ``failure`` at most.
+    ``high``   the upper end of its certified interval.
+    ``error``  its standard error, 0 where nothing is sampled.
+    """
+
+    key: Any
+    value: float
+    high: float
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstCase:
+    """What the guarantee allows against any row of any data.
+
+    ``posterior``  may be passed with probability ``failure`` at most.
     ``advantage``  of the Bayes adversary.
     ``true_positive_rate``  at ``false_positive_rate``.
     """
 
     promise: str
-    belief: float
+    posterior: float
     failure: float
     advantage: float
     true_positive_rate: float
@@ -70,18 +84,21 @@ class WorstCase:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RowIdentifiability(RowTable):
-    """What an attacker can tell of each row from this one model. For the curator only.
+    """What an attacker learns of each row from this one model. For the curator only.
 
-    ``losses``  what the mechanism says of each row.
-    ``prior``   how probable the attacker holds it beforehand that a row was there.
-    ``ids``     the rows' keys, or None: rows are then counted from 0.
-    ``unit``    "row", or "person" where all rows of a person are removed at once: every figure is
-                then one of a person.
+    ``losses``   the losses of all rows; where rows are processed in blocks, of those rows that no
+                 other passes, which set every maximum.
+    ``counted``  what is known of all rows together, where they are processed in blocks; else None.
+    ``prior``    the attacker's probability beforehand that a row was in the data.
+    ``ids``      the keys of the rows of ``losses``, or None: rows are then counted from 0.
+    ``unit``     "row", or "person" where all rows of a person are removed at once: every figure is
+                 then one of a person.
 
-    What is not known counts as identified: beliefs and advantages are then 1.
+    What is not known counts as identified: posteriors and advantages are then 1.
     """
 
     losses: RowLosses
+    counted: PosteriorDigest | None = None
     prior: float = 0.5
     description: str
     ids: tuple[Any, ...] | None = None
@@ -93,68 +110,102 @@ class RowIdentifiability(RowTable):
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", _checks.probability("prior", self.prior))
 
-    @cached_property
-    def belief(self) -> FloatArray:
-        """(n,) sigmoid(logit(prior) + loss): that the row was there, after seeing this model."""
-        return self._belief(_known(self.losses.loss, np.inf))
+    @property
+    def is_held(self) -> bool:
+        """Whether every row's figures are held in memory."""
+        return self.counted is None
 
     @cached_property
-    def belief_low(self) -> FloatArray:
-        """(n,) the lower end of its proved interval."""
-        return self._belief(self._lowest_loss)
+    def digest(self) -> PosteriorDigest:
+        """What is known of all rows together."""
+        if self.counted is not None:
+            return self.counted
+        columns = figure_columns(RowFigures(losses=self.losses))
+        return PosteriorDigest.of(columns, prior=self.prior, ids=self.ids)
 
     @cached_property
-    def belief_high(self) -> FloatArray:
-        """(n,) the upper end of its proved interval."""
-        return self._belief(self._highest_loss)
+    def posterior(self) -> FloatArray:
+        """(n,) sigmoid(logit(prior) + loss): P(row was in the data ∣ this model)."""
+        return self._posterior(_known(self._held.loss, np.inf))
+
+    @cached_property
+    def posterior_low(self) -> FloatArray:
+        """(n,) the lower end of its certified interval."""
+        return self._posterior(_known(self._held.low, -np.inf))
+
+    @cached_property
+    def posterior_high(self) -> FloatArray:
+        """(n,) the upper end of its certified interval."""
+        return self._posterior(_known(self._held.high, np.inf))
 
     @property
-    def confidence(self) -> FloatArray:
-        """(n,) how sure the attacker is, in or out: the larger of belief and 1 − belief."""
-        return np.maximum(self.belief, 1 - self.belief)
+    def certainty(self) -> FloatArray:
+        """(n,) the larger of posterior and 1 − posterior."""
+        return np.maximum(self.posterior, 1 - self.posterior)
 
     @property
-    def confidence_high(self) -> FloatArray:
-        """(n,) the upper end of its proved interval."""
-        return np.maximum(self.belief_high, 1 - self.belief_low)
+    def certainty_high(self) -> FloatArray:
+        """(n,) the upper end of its certified interval."""
+        return np.maximum(self.posterior_high, 1 - self.posterior_low)
 
-    def share_above(self, belief: float) -> float:
-        """The share of rows whose belief may pass ``belief`` (the upper end of its interval)."""
-        return self.rows_above(belief) / max(len(self), 1)
+    @property
+    def _held(self) -> RowLosses:
+        """The losses of all rows."""
+        if not self.is_held:
+            raise InvalidInput(
+                "rows: are processed in blocks and not held; use lines(), or the columns of the"
+                " profile's batches()."
+            )
+        return self.losses
 
-    def rows_above(self, belief: float) -> int:
-        """How many rows that are."""
-        if not 0 <= belief <= 1:
-            raise InvalidInput(f"belief={belief!r}: must lie between 0 and 1.")
-        return int(np.count_nonzero(self.belief_high > belief))
+    def share_above(self, posterior: float) -> float:
+        """Return the share of rows whose posterior may pass ``posterior``."""
+        return self.rows_above(posterior) / max(len(self), 1)
+
+    def rows_above(self, posterior: float) -> int:
+        """Return the number of rows whose posterior may pass ``posterior``.
+
+        The upper end of its interval counts. Of rows in blocks ``levels`` are counted.
+        """
+        if not 0 <= posterior <= 1:
+            raise InvalidInput(f"posterior={posterior!r}: must lie between 0 and 1.")
+        if posterior in self.levels:
+            return self.digest.above[self.levels.index(posterior)]
+        return int(np.count_nonzero(self.posterior_high > posterior))
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Beliefs whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided."""
-        return belief_levels(self.prior)
+        """Posteriors whose rows are counted: 60, 75, 90 and 99 % for an undecided attacker."""
+        return posterior_levels(self.prior)
 
     @property
     def doubt_levels(self) -> tuple[float, ...]:
-        """The same of 1 − belief, in a row that the model speaks against."""
-        return belief_levels(1 - self.prior)
+        """The same of 1 − posterior: how probable the absence of a row is."""
+        return posterior_levels(1 - self.prior)
 
     def rows_doubted(self, doubt: float) -> int:
-        """How many rows' 1 − belief may pass ``doubt`` (the lower end of the belief's interval)."""
+        """Return the number of rows whose 1 − posterior may pass ``doubt``.
+
+        The lower end of the posterior's interval counts. Of rows in blocks ``doubt_levels`` are
+        counted.
+        """
         if not 0 <= doubt <= 1:
             raise InvalidInput(f"doubt={doubt!r}: must lie between 0 and 1.")
-        against = expit(-float(logit(self.prior)) - self._lowest_loss)
-        return int(np.count_nonzero(against > doubt))
+        if doubt in self.doubt_levels:
+            return self.digest.doubted[self.doubt_levels.index(doubt)]
+        absence = expit(-float(logit(self.prior)) - _known(self._held.low, -np.inf))
+        return int(np.count_nonzero(absence > doubt))
 
     @cached_property
     def ranking(self) -> IntArray:
-        """(n,) row indices by the upper end of the belief, the highest first, then by distance."""
-        # Losses keep the order of beliefs that are all 1 in float64.
-        return ranking(self._highest_loss, self.losses.distance)
+        """(n,) row indices by the upper end of the posterior, the highest first."""
+        # Losses keep the order of posteriors that are all 1 in float64.
+        return ranking(_known(self._held.high, np.inf), self._held.distance)
 
     @property
     def row(self) -> int:
-        """The row that sets the maximum: whose presence the attacker can be surest of."""
-        return int(self.ranking[0])
+        """The number of the row whose presence the attacker can be most certain of."""
+        return self.digest.surest.row
 
     @property
     def advantage(self) -> FloatArray:
@@ -164,90 +215,106 @@ class RowIdentifiability(RowTable):
         law, at a distance known to 1e-3 (``advantage_high`` is on the safe side). Else
         E[(1 − e^(−ℓ))₊] over sampled releases.
         """
-        return self._advantage.value
+        _ = self._held
+        return self._advantages.value
 
     @property
     def advantage_high(self) -> FloatArray:
-        """(n,) the same at the far end of each distance's proved interval: never less."""
-        return self._advantage.high
+        """(n,) the same at the far end of each distance's certified interval: never less."""
+        _ = self._held
+        return self._advantages.high
 
     @property
     def advantage_error(self) -> FloatArray:
         """(n,) the standard error of ``advantage``: of sampling, 0 where nothing is sampled."""
-        return self._advantage.error
+        _ = self._held
+        return self._advantages.error
+
+    @property
+    def surest_advantage(self) -> Advantage:
+        """The advantage against the row whose presence the attacker can be most certain of."""
+        return self._advantage_at(0 if self.counted is not None else self.row)
+
+    @property
+    def largest_advantage(self) -> Advantage:
+        """The advantage against the row where it may be largest."""
+        return self._advantage_at(int(ranking(self._advantages.high, self.losses.distance)[0]))
+
+    def _advantage_at(self, place: int) -> Advantage:
+        """Return the advantage against the row at ``place`` of ``losses``."""
+        value, high, error = (float(values[place]) for values in self._advantages)
+        return Advantage(key=self.key(place), value=value, high=high, error=error)
 
     @cached_property
-    def _advantage(self) -> _Advantage:
-        losses, zeros = self.losses, np.zeros(len(self))
+    def _advantages(self) -> _Advantages:
+        losses, zeros = self.losses, np.zeros(len(self.losses.loss))
         if losses.noiseless:
             # The model itself gives every row away that can move it.
             same = (losses.distance == 0) & (losses.distance_error == 0)
             apart = np.where(same, 0.0, 1.0)
-            return _Advantage(apart, apart, zeros)
+            return _Advantages(apart, apart, zeros)
         if losses.law is not None:
             value = np.asarray(losses.law.advantage)
             # Total variation grows with the distance; without its far end anything is possible.
             high = zeros + 1 if losses.far_law is None else np.asarray(losses.far_law.advantage)
             high = np.minimum(high * (1 + _LAW_ERROR), 1.0)
-            return _Advantage(value, np.maximum(high, value), zeros)
+            return _Advantages(value, np.maximum(high, value), zeros)
         if losses.draw is not None:
             return self._sampled_advantage()
-        return _Advantage(zeros + 1, zeros + 1, zeros)
+        return _Advantages(zeros + 1, zeros + 1, zeros)
 
-    def _sampled_advantage(self) -> _Advantage:
+    def _sampled_advantage(self) -> _Advantages:
         """TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; the releases of ADD are drawn without the row, from Q."""
         assert self.losses.draw is not None
         sign = -1.0 if self.losses.relation is Neighbouring.ADD else 1.0
-        total, squares = np.zeros(len(self)), np.zeros(len(self))
+        total, squares = np.zeros(len(self.losses.loss)), np.zeros(len(self.losses.loss))
         for loss in self.losses.draw(_MODELS, np.random.default_rng(_SEED)):
             gain = -np.expm1(-np.maximum(_known(sign * loss, np.inf), 0.0))
             total += gain
             squares += gain**2
         mean = total / _MODELS
         variance = np.maximum(squares / _MODELS - mean**2, 0.0)
-        return _Advantage(mean, mean, np.sqrt(variance / (_MODELS - 1)))
+        return _Advantages(mean, mean, np.sqrt(variance / (_MODELS - 1)))
 
     @cached_property
     def worst_case(self) -> WorstCase:
         """What the mechanism's promise allows; without one, everything."""
         losses, found = self.losses, self.losses.guarantee
-        belief = float(self._belief(np.array([losses.worst_case]))[0])
+        posterior = float(self._posterior(np.array([losses.worst_case]))[0])
         if found is None:
             return WorstCase(
                 promise="nothing",
-                belief=belief,
+                posterior=posterior,
                 failure=losses.worst_case_passed,
                 advantage=1.0,
                 true_positive_rate=1.0,
             )
         return WorstCase(
             promise=found.describe(),
-            belief=belief,
+            posterior=posterior,
             failure=losses.worst_case_passed,
             advantage=found.advantage,
             true_positive_rate=found.true_positive_rate(_FALSE_POSITIVES),
         )
 
-    @property
-    def _highest_loss(self) -> FloatArray:
-        return _known(self.losses.high, np.inf)
-
-    @property
-    def _lowest_loss(self) -> FloatArray:
-        return _known(self.losses.low, -np.inf)
-
-    def _belief(self, loss: FloatArray) -> FloatArray:
+    def _posterior(self, loss: FloatArray) -> FloatArray:
         return expit(float(logit(self.prior)) + loss)
 
     def _log_odds(self, loss: float) -> float:
         return float(logit(self.prior)) + loss
 
     def __len__(self) -> int:
-        return len(self.losses.loss)
+        return len(self.losses.loss) if self.counted is None else self.counted.highest.count
 
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""
         return row if self.ids is None else self.ids[row]
+
+    @property
+    def lowest_loss(self) -> float:
+        """The least lower end of a loss's interval."""
+        least = self.digest.least.loss_low
+        return -math.inf if math.isnan(least) else least
 
     def __repr__(self) -> str:
         units = f"{len(self)} {self.unit}s"
@@ -257,9 +324,9 @@ class RowIdentifiability(RowTable):
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """A few readable lines; no row's values, but keys and beliefs: curator only."""
-        surest = float(np.max(self._highest_loss))
-        either = max(self._log_odds(surest), -self._log_odds(float(np.min(self._lowest_loss))))
+        """A few readable lines; no row's values, but keys and posteriors: curator only."""
+        surest, least = self.digest.highest.largest, self.lowest_loss
+        either = max(self._log_odds(surest), -self._log_odds(least))
         return [
             f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",
             f"model        {self.description}",
@@ -273,7 +340,7 @@ class RowIdentifiability(RowTable):
         ]
 
     def _headline(self, surest: float) -> str:
-        # The attacker may be surest of all that a row was not there: her belief only fell.
+        # The attacker may be surest of all that a row was absent: every posterior fell.
         if surest < 0:
             return (
                 f"No {self.unit}'s presence is any more probable after seeing what was released"
@@ -283,12 +350,12 @@ class RowIdentifiability(RowTable):
         return belief_sentence(prior=self.prior, loss=surest, seen="what was released", known=known)
 
     def _belief_line(self) -> str:
-        # Of losses, and no means of two of them: beliefs are all 1 in float64 past some loss.
-        quantiles = np.quantile(self._highest_loss, [0.5, 0.99, 1.0], method="higher")
+        # Of losses, and no means of two of them: posteriors are all 1 in float64 past some loss.
+        quantiles = self.digest.highest.quantile(np.array([0.5, 0.99, 1.0]))
         middle, late, most = (certainty_at_most(self._log_odds(float(loss))) for loss in quantiles)
         return (
             f"median {middle}, 99 % of {self.unit}s up to {late}, largest {most}"
-            f" ({self.unit} {printable(self.key(self.row))})"
+            f" ({self.unit} {printable(self.digest.surest.key)})"
         )
 
     def _share_line(self) -> str:
@@ -301,16 +368,14 @@ class RowIdentifiability(RowTable):
         return f"a belief of {', '.join(parts)} of {len(self)} {self.unit}s"
 
     def _advantage_line(self) -> str:
-        value, high = self._advantage.value[self.row], float(self.advantage_high[self.row])
-        error, most = float(self.advantage_error[self.row]), int(np.argmax(self.advantage_high))
-        if error > 0:
-            shown = f"{value:.3g} ± {at_most(error, 2)} from {_MODELS} sampled models"
+        surest, most = self.surest_advantage, self.largest_advantage
+        if surest.error > 0:
+            error = at_most(surest.error, 2)
+            shown = f"{surest.value:.3g} ± {error} from {_MODELS} sampled models"
         else:
-            often = advantage_sentence(high).partition("guesses right ")[2].partition(", ")[0]
-            shown = f"{at_most(high)} (right {often})"
-        other = (
-            f"{at_most(float(self.advantage_high[most]))} ({self.unit} {printable(self.key(most))})"
-        )
+            often = advantage_sentence(surest.high).partition("guesses right ")[2].partition(", ")
+            shown = f"{at_most(surest.high)} (right {often[0]})"
+        other = f"{at_most(most.high)} ({self.unit} {printable(most.key)})"
         return f"{shown}, against that {self.unit} over all models it might be; largest {other}"
 
     def _worst_case_line(self) -> str:
@@ -332,11 +397,11 @@ class RowIdentifiability(RowTable):
             self.unit: np.arange(len(self)),
             **keys,
             "rank": rank_numbers(self.ranking),
-            "belief": self.belief,
-            "belief_low": self.belief_low,
-            "belief_high": self.belief_high,
-            "confidence": self.confidence,
-            "confidence_high": self.confidence_high,
+            "posterior": self.posterior,
+            "posterior_low": self.posterior_low,
+            "posterior_high": self.posterior_high,
+            "certainty": self.certainty,
+            "certainty_high": self.certainty_high,
             "advantage": self.advantage,
             "advantage_high": self.advantage_high,
             "advantage_error": self.advantage_error,
@@ -346,17 +411,18 @@ class RowIdentifiability(RowTable):
         """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
         worst = self.worst_case
         value = {
-            "format": "expost-row-identifiability/1",
+            "format": "expost-row-identifiability/2",
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
             "model": self.description,
             "relation": self.losses.relation.value,
             "unit": self.unit,
             "prior": self.prior,
-            "surest": self.key(self.row),
+            "surest": self.digest.surest.key,
             "worst_case": {name: getattr(worst, name) for name in worst.__dataclass_fields__},
             "notices": list(self.notices),
-            "rows": {
+            "rows": len(self),
+            "table": {
                 name: values if isinstance(values, list) else values.tolist()
                 for name, values in self.columns().items()
             },
@@ -370,16 +436,3 @@ class RowIdentifiability(RowTable):
 def _known(values: FloatArray, unknown: float) -> FloatArray:
     """``values`` with what is not a number taken for the exposed end."""
     return np.where(np.isnan(values), unknown, values)
-
-
-def belief_levels(prior: float) -> tuple[float, ...]:
-    """Beliefs whose rows are counted."""
-    return tuple(_round_level(prior, odds) for odds in _RAISED_ODDS)
-
-
-def _round_level(prior: float, odds: float) -> float:
-    """The belief whose odds are so many times those of the prior, as round as it is shown."""
-    share, rest = odds * prior, 1 - prior
-    if share > rest:
-        return 1 - float(f"{rest / (share + rest):.2g}")
-    return float(f"{share / (share + rest):.2g}")

@@ -1,79 +1,342 @@
-"""The privacy profile: how much one released model gives each row away (LeBlond 4.3).
+"""The privacy profile: the privacy loss of each row under one released model (LeBlond 4.3).
 
-A set of views of the one vector that the mechanism gives.
+Every figure of a row follows from the one vector of losses that the mechanism gives. Every figure
+of all rows together follows from their digest (:mod:`expost.profiles.digest`), in memory and for
+rows that were processed in blocks alike.
+
+Conventions
+-----------
+maxima, counts     exact, and so are the ranks of the most exposed rows;
+quantiles          exact in memory; of rows in blocks rounded up, by 2⁻⁹ of themselves at most;
+ranks in parts     ± their own ``rank_error``.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
-from expost._order import rank_numbers, ranking
+from expost._order import OrderStatistics, Sorted, rank_numbers, ranking
+from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
-from expost.groups.columns import printable
+from expost.groups.columns import nats, printable
 from expost.groups.exposure import Explanation, Grouping, explain_exposure, group_exposure
-from expost.mechanisms import RowLosses
+from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.neighbouring.neighbours import Neighbours
-from expost.profiles.figures import BELIEF, ProfileFigures
+from expost.noise import LossLaw
+from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
+from expost.profiles.parts import RowParts
 from expost.profiles.posterior import RowIdentifiability
+from expost.release import Release
 from expost.results import RowTable
-from expost.types import Audience, FloatArray, IntArray
+from expost.rounding import certainty_at_most, lower_text, upper_text
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
-__all__ = ["PrivacyProfile"]
+__all__ = ["Profile", "ProfileFigures"]
+
+_FORMAT = "expost-profile/2"
+_SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
+_TOP_ROWS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileFigures:
+    """The aggregate figures that sentences about a profile are made of.
+
+    ``count``           the number of rows, candidates or persons; ``rows`` of the table.
+    ``most_rows``       the largest number of rows of a person; None where rows are on their own.
+    ``median``, ``late``  the median score and its 99th percentile, each the score of a row.
+    ``largest``         the largest score.
+    ``expected``        the median and the largest expected exposure, where they are known.
+    ``least_exposure``  the largest lower end of an exposure's certified interval.
+    ``outer``           the largest upper end.
+    ``width``           the widest certified interval of a loss; ∞ where a row has none, and 0
+                        without noise.
+    ``past_promise``, ``proved_past``  how many exposures pass the worst case, and provably.
+    ``past_posterior``  of how many an undecided attacker may be more certain than ``POSTERIOR``.
+    ``inside``          of how many the loss is > 0.
+    ``top``             the keys of the most exposed, as they are shown.
+
+    Scores are exposures, or distances where there is no noise.
+    """
+
+    description: str
+    relation: Neighbouring
+    count: int
+    rows: int
+    most_rows: int | None
+    noiseless: bool
+    median: float
+    late: float
+    largest: float
+    expected: tuple[float, float] | None
+    worst_case: float
+    worst_case_passed: float
+    least_exposure: float
+    outer: float
+    width: float
+    past_promise: int
+    proved_past: int
+    past_posterior: int
+    inside: int
+    top: tuple[str, ...]
+
+    audience = Audience.FAIL
+
+    @property
+    def unit(self) -> str:
+        """What every figure is of."""
+        return "row" if self.most_rows is None else "person"
+
+    @property
+    def rows_past_promise(self) -> int:
+        """How many are proved to pass an ε that was promised without exception."""
+        return 0 if self.worst_case_passed > 0 else self.proved_past
+
+    @property
+    def promise_broken(self) -> bool:
+        """Whether any are."""
+        return self.rows_past_promise > 0
+
+    def lines(self) -> list[str]:
+        """Ten readable lines; no row's values, but ranks and exposures: curator only."""
+        of_rows = "" if self.most_rows is None else f" with {self.rows} rows"
+        title = f"Privacy profile of {self.count} {self.unit}s{of_rows} ({self.relation.value})"
+        return [
+            self._broken if self.promise_broken else title,
+            f"model        {self.description}",
+            *(self._noiseless if self.noiseless else self._noisy),
+            f"most exposed {', '.join(self.top)}",
+            f"mark         {self.audience.value}: {self.audience.meaning}",
+        ]
+
+    @property
+    def _broken(self) -> str:
+        promised = nats(upper_text(self.worst_case))
+        verb = "was" if promised == "1 nat" else "were"
+        return (
+            f"PROMISE BROKEN: {self.rows_past_promise} of {self.count} {self.unit}s"
+            f" ({self.relation.value}) lose more than the {promised} that {verb} promised, one of"
+            f" them at least {lower_text(self.least_exposure, 3)}"
+        )
+
+    @property
+    def _noiseless(self) -> list[str]:
+        return [
+            f"No noise: every loss is infinite, so {self.unit}s are ranked by how far they move θ.",
+            f"distance     median {upper_text(self.median, 3)}, largest"
+            f" {upper_text(self.largest, 3)}",
+        ]
+
+    @property
+    def _noisy(self) -> list[str]:
+        risk = self.worst_case_passed
+        passed = f", except with probability {upper_text(risk, 3)}" if risk > 0 else ""
+        return [
+            f"exposure     median {upper_text(self.median, 3)}, 99 % {upper_text(self.late, 3)},"
+            f" largest {nats(upper_text(self.largest, 3))}",
+            *self._expected,
+            f"worst case   at most {nats(upper_text(self.worst_case, 3))} promised, {self._anyone},"
+            f" any data{passed}"
+            if self.worst_case < np.inf
+            else "worst case   none is promised",
+            f"confidence   an undecided attacker is at most {self._certainty} sure of any"
+            f" {self.unit}",
+            f"direction    {self.inside / self.count:.0%} of {self.unit}s show evidence that they"
+            " were in the data, the others that they were not",
+            f"precision    every loss is proved to within {upper_text(self._half, 2)} nats",
+        ]
+
+    @property
+    def _half(self) -> float:
+        """Half of the widest interval."""
+        return self.width / 2
+
+    @property
+    def _certainty(self) -> str:
+        """How sure an undecided attacker gets of any of them, at most."""
+        return certainty_at_most(self.outer)
+
+    @property
+    def _expected(self) -> list[str]:
+        if self.expected is None:
+            return []
+        median, largest = self.expected
+        return [
+            f"typical      median {upper_text(median, 3)}, largest {nats(upper_text(largest, 3))},"
+            " the mean over all models it might be"
+        ]
+
+    @property
+    def _anyone(self) -> str:
+        if self.most_rows is None:
+            return "any row"
+        return f"any person of up to {self.most_rows} row{'s' if self.most_rows > 1 else ''}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PrivacyProfile(RowTable):
-    """How much one released model gives each row away. For the curator only.
+class Profile(RowTable):
+    """The privacy loss of every row under one released model. For the curator only.
 
-    ``losses``      what the mechanism says of each row (see :class:`~expost.mechanisms.RowLosses`).
+    ``losses``      what the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`),
+                    where all rows are held in memory; else None.
+    ``parts``       the rows that were processed in blocks and lie on the disk; else None.
     ``description`` the model in one line.
+    ``rows``        the number of rows of the table.
     ``ids``         the rows' keys, or None: rows are then counted from 0.
     ``owner``       (rows,) the person of each row, where all rows of a person are removed at once:
                     every figure is then one of a person. None: rows are on their own.
     ``notices``     what the reader must know: choices read from the data, missing noise.
+    ``release``     the model, where it is known.
+
+    The arrays with one figure for each row, and :meth:`columns`, exist where :attr:`is_held`;
+    :meth:`batches`, :meth:`most`, the figures of all rows and the files exist always.
     """
 
-    losses: RowLosses
+    losses: RowLosses | None = None
+    parts: RowParts | None = None
     description: str
     rows: int
     ids: tuple[Any, ...] | None = None
     owner: IntArray | None = None
     notices: tuple[str, ...] = ()
     neighbours: Neighbours | None = field(default=None)
+    release: Release | None = None
 
     audience = Audience.FAIL
+
+    def __post_init__(self) -> None:
+        if (self.losses is None) == (self.parts is None):
+            raise InvalidInput("losses, parts: give the losses in memory or the parts on the disk.")
+
+    # -- all rows together ---------------------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether every row's figures are held in memory."""
+        return self.losses is not None
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the mechanism guarantees about each row."""
+        return Terms.of(self._held) if self.parts is None else self.parts.terms
+
+    @cached_property
+    def digest(self) -> Digest:
+        """What is known of all rows together, but for expected exposures of rows in memory."""
+        if self.parts is not None:
+            return self.parts.digest
+        columns = figure_columns(RowFigures(losses=self._held))
+        return Digest.of(columns, self.terms, ids=self.ids)
+
+    @property
+    def scores(self) -> OrderStatistics:
+        """The order statistics of exposures, or of distances where there is no noise."""
+        return self.digest.scores
+
+    @cached_property
+    def expected_scores(self) -> OrderStatistics | None:
+        """The order statistics of expected exposures; None without noise or if not known."""
+        if self.parts is not None:
+            return self.parts.digest.expected
+        return None if self.is_noiseless else Sorted(self.expected)
+
+    @property
+    def relation(self) -> Neighbouring:
+        """The neighbouring relation."""
+        return self.terms.relation
+
+    @property
+    def worst_case(self) -> float:
+        """The exposure that the mechanism guarantees (pure ε), or its ε at δ."""
+        return self.terms.worst_case
+
+    @property
+    def is_noiseless(self) -> bool:
+        """Whether the model carries no noise, so that rows are compared by distance."""
+        return self.terms.noiseless
+
+    @property
+    def promise_broken(self) -> bool:
+        """Whether an exposure is proved to pass an ε that was guaranteed without exception."""
+        return self.rows_past_promise > 0
+
+    @property
+    def rows_past_promise(self) -> int:
+        """The number of such rows; 0 where ε may be passed with some probability."""
+        return 0 if self.terms.worst_case_passed > 0 else self.digest.proved_past
+
+    def quantile(self, share: float) -> float:
+        """Return the least score that at least this ``share`` of the rows do not exceed."""
+        return float(self.scores.quantile(np.array([share]))[0])
+
+    @property
+    def unit(self) -> str:
+        """What every figure is of: "row" or "person"."""
+        return "row" if self.owner is None else "person"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows have ids; else they are counted from 0."""
+        if self.parts is not None:
+            return "id" in self.parts.most.column_names
+        return self.ids is not None
+
+    # -- one figure for each row ---------------------------------------------------------------
 
     @property
     def loss(self) -> FloatArray:
         """(n,) log p(θ ∣ D) − log p(θ ∣ D₋ᵢ), in nats; > 0: evidence that the row was there."""
-        return self.losses.loss
+        return self._figure("loss")
 
     @property
     def loss_low(self) -> FloatArray:
-        """(n,) the lower end of each loss's proved interval."""
-        return self.losses.low
+        """(n,) the lower end of each loss's certified interval."""
+        return self._figure("loss_low")
 
     @property
     def loss_high(self) -> FloatArray:
-        """(n,) the upper end of each loss's proved interval."""
-        return self.losses.high
+        """(n,) the upper end of each loss's certified interval."""
+        return self._figure("loss_high")
 
     @property
     def distance(self) -> FloatArray:
         """(n,) how far removing the row moves the minimiser (objective perturbation: ∇J at θ)."""
-        return self.losses.distance
+        return self._figure("distance")
 
     @property
     def exposure(self) -> FloatArray:
         """(n,) ∣loss∣ (LeBlond Eq. 2)."""
-        return np.abs(self.loss)
+        return self._figure("exposure")
+
+    @property
+    def posterior(self) -> FloatArray:
+        """(n,) sigmoid(loss): an undecided attacker's P(row was in the data ∣ θ)."""
+        return self._figure("posterior")
+
+    @property
+    def certainty(self) -> FloatArray:
+        """(n,) sigmoid(exposure): the larger of posterior and 1 − posterior (D5.3 Lemma 1)."""
+        return self._figure("certainty")
+
+    @property
+    def expected(self) -> FloatArray:
+        """(n,) E∣loss∣ over θ ~ p(· ∣ D) (LeBlond 4.4).
+
+        By quadrature of the exact law; under objective perturbation from sampled releases.
+        """
+        return self._figure("expected")
+
+    @property
+    def expected_error(self) -> FloatArray:
+        """(n,) the standard error of ``expected``: of sampling, 0 where nothing is sampled."""
+        return self._expected[1]
 
     @cached_property
     def ranking(self) -> IntArray:
@@ -85,80 +348,52 @@ class PrivacyProfile(RowTable):
         """(n,) exposures ascending: the paper's privacy profile."""
         return np.sort(self.exposure)
 
-    @property
-    def belief(self) -> FloatArray:
-        """(n,) sigmoid(loss): an undecided attacker's belief that the row was in the data."""
-        return expit(self.loss)
-
-    @property
-    def confidence(self) -> FloatArray:
-        """(n,) sigmoid(exposure): how sure that attacker is, in or out (D5.3 Lemma 1)."""
-        return expit(self.exposure)
-
-    @property
-    def typical(self) -> FloatArray:
-        """(n,) E∣loss∣ over θ ~ p(· ∣ D) (LeBlond 4.4).
-
-        By quadrature of the exact law; under objective perturbation from sampled releases.
-        """
-        return self._typical[0]
-
-    @property
-    def typical_error(self) -> FloatArray:
-        """(n,) the standard error of ``typical``: of sampling, 0 where nothing is sampled."""
-        return self._typical[1]
-
-    @cached_property
-    def _typical(self) -> tuple[FloatArray, FloatArray]:
-        if self.losses.sampled is not None:
-            return self.losses.sampled()
-        exact = self.exposure if self.losses.law is None else self.losses.law.expected_exposure
-        return exact, np.zeros(len(self))
-
     @cached_property
     def sizes(self) -> IntArray | None:
-        """How many rows each person has; None where rows are on their own."""
+        """The number of rows of each person; None where rows are on their own."""
         return None if self.owner is None else np.bincount(self.owner, minlength=len(self))
 
-    @property
-    def worst_case(self) -> float:
-        """The exposure that the mechanism promises (pure ε), or its ε at δ."""
-        return self.losses.worst_case
+    @cached_property
+    def _expected(self) -> tuple[FloatArray, FloatArray]:
+        losses = self._held
+        if losses.sampled is not None:
+            return losses.sampled()
+        exact = self.exposure if losses.law is None else losses.law.expected_exposure
+        return exact, np.zeros(len(self))
 
     @property
-    def promise_broken(self) -> bool:
-        """Whether a row's exposure is proved to pass an ε that was promised without exception."""
-        return self.rows_past_promise > 0
+    def _held(self) -> RowLosses:
+        """The losses of all rows in memory."""
+        if self.losses is None:
+            raise InvalidInput(
+                "profile: its rows were processed in blocks and are not held in memory; read them"
+                " with batches()."
+            )
+        return self.losses
 
     @property
-    def rows_past_promise(self) -> int:
-        """How many rows do; never any where ε may be passed with some probability."""
-        if self.losses.worst_case_passed > 0:
-            return 0
-        return int(np.count_nonzero(self._least_exposure > self.worst_case))
+    def _row_figures(self) -> RowFigures:
+        return RowFigures(losses=self._held, expected=lambda: self._expected[0])
 
-    @property
-    def _least_exposure(self) -> FloatArray:
-        """(n,) the lower end of each exposure's proved interval."""
-        return np.maximum(np.maximum(self.loss_low, -self.loss_high), 0.0)
+    def _figure(self, name: str) -> FloatArray:
+        values = FIGURES[name](self._row_figures)
+        assert values is not None
+        return values
 
-    @property
-    def is_noiseless(self) -> bool:
-        """Whether the model carries no noise, so that only distances tell rows apart."""
-        return self.losses.noiseless
+    # -- views ---------------------------------------------------------------------------------
 
     def by(self, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
-        """The exposures by the levels, or the quantile bins, of a column with a cell a row.
+        """Return the exposures by the levels, or the quantile bins, of a column of cells.
 
-        Of persons: each row counts with its person's exposure (rows of exposed persons). A cell a
-        person is spread over her rows by ``cells[profile.owner]``.
+        Of persons: each row counts with its person's exposure (rows of exposed persons). A cell for
+        each person is spread over the rows by ``cells[profile.owner]``.
         """
         return group_exposure(self._scores, column, name=name, bins=bins, owner=self.owner)
 
     def explain(
         self, X: Any, *, feature_names: Sequence[str] | None = None, depth: int = 3
     ) -> Explanation:
-        """The groups that hold the exposed rows, as a shallow decision tree over ``X`` (n, …).
+        """Return the groups of exposed rows, as a shallow decision tree over ``X`` (n, …).
 
         Of persons: the rows of exposed persons, as in ``by``.
         """
@@ -167,25 +402,53 @@ class PrivacyProfile(RowTable):
         )
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
-        """What an attacker who held ``prior`` beforehand can tell of each row (D5.3)."""
-        return RowIdentifiability(
-            losses=self.losses,
-            prior=prior,
-            description=self.description,
-            ids=self.ids,
-            notices=self.notices,
-            unit=self._noun,
+        """Return what an attacker with this ``prior`` learns of each row (D5.3)."""
+        shared: dict[str, Any] = {"description": self.description, "notices": self.notices}
+        if self.parts is None:
+            return RowIdentifiability(
+                losses=self._held, prior=prior, ids=self.ids, unit=self.unit, **shared
+            )
+        counted = self.digest.posterior
+        if counted is None or counted.prior != prior:
+            counted = self.parts.posterior(prior)
+        rows = counted.extremes
+        names = ("loss", "loss_low", "loss_high", "distance", "distance_error")
+        loss, low, high, distance, error = (
+            np.array([getattr(row, name) for row in rows]) for name in names
         )
+        losses = RowLosses(
+            loss=loss,
+            low=low,
+            high=high,
+            distance=distance,
+            distance_error=error,
+            relation=self.relation,
+            law=self._law(distance),
+            far_law=self._law(distance + error),
+            noiseless=self.is_noiseless,
+            worst_case=self.worst_case,
+            worst_case_passed=self.terms.worst_case_passed,
+            guarantee=self.terms.guarantee,
+        )
+        keys = tuple(row.key for row in rows)
+        return RowIdentifiability(losses=losses, counted=counted, prior=prior, ids=keys, **shared)
+
+    def _law(self, distance: FloatArray) -> LossLaw | None:
+        """Return the law of the losses at ``distance``, which they depend on alone, if known."""
+        how = None if self.release is None else self.release.mechanism
+        if not isinstance(how, OutputPerturbation) or not how.is_private:
+            return None
+        return how.law.law(distance)
 
     @property
     def _scores(self) -> FloatArray:
         return self.distance if self.is_noiseless else self.exposure
 
     def __len__(self) -> int:
-        return len(self.loss)
+        return self.digest.count if self.losses is None else len(self.losses.loss)
 
     def __repr__(self) -> str:
-        return f"PrivacyProfile({len(self)} {self._noun}s, {self.description})"
+        return f"Profile({len(self)} {self.unit}s, {self.description})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -196,83 +459,152 @@ class PrivacyProfile(RowTable):
 
     @cached_property
     def figures(self) -> ProfileFigures:
-        """What is said of all rows together."""
-        scores, exposure = self._scores, self.exposure
-        # As on the page: so many rows are exposed by at most that.
-        middle, late = np.quantile(scores, (0.5, 0.99), method="inverted_cdf")
-        known = self.losses.law is not None or self.losses.sampled is not None
-        ends = np.maximum(np.abs(self.loss_low), np.abs(self.loss_high))
-        with np.errstate(invalid="ignore"):
-            width = float(np.max(self.loss_high - self.loss_low))
+        """The aggregate figures of all rows."""
+        digest, terms = self.digest, self.terms
+        median, late = self.scores.quantile(np.array([0.5, 0.99]))
         return ProfileFigures(
             description=self.description,
-            relation=self.losses.relation,
+            relation=terms.relation,
             count=len(self),
             rows=self.rows,
             most_rows=None if self.sizes is None else int(np.max(self.sizes)),
-            noiseless=self.is_noiseless,
-            middle=float(np.median(scores)) if self.is_noiseless else float(middle),
+            noiseless=terms.noiseless,
+            median=float(median),
             late=float(late),
-            largest=float(np.max(scores)),
-            typical=(float(np.median(self.typical)), float(np.max(self.typical)))
-            if known
-            else None,
-            worst_case=self.worst_case,
-            worst_case_passed=self.losses.worst_case_passed,
-            least_exposure=float(np.max(self._least_exposure)),
-            outer=float(np.max(ends)),
-            width=width,
-            past_promise=int(np.count_nonzero(exposure > self.worst_case)),
-            proved_past=int(np.count_nonzero(self._least_exposure > self.worst_case)),
-            past_belief=int(np.count_nonzero(self.confidence > BELIEF)),
-            inside=int(np.count_nonzero(self.loss > 0)),
-            top=tuple(printable(self.key(int(row))) for row in self.ranking[:5]),
+            largest=self.scores.largest,
+            expected=self._expected_figures,
+            worst_case=terms.worst_case,
+            worst_case_passed=terms.worst_case_passed,
+            least_exposure=digest.least_exposure,
+            outer=digest.outer,
+            width=math.inf if digest.unproved else 2 * digest.half_width,
+            past_promise=digest.past_promise,
+            proved_past=digest.proved_past,
+            past_posterior=digest.past_posterior,
+            inside=digest.inside,
+            top=tuple(printable(key) for key in self._keys(5)),
         )
 
     @property
-    def _noun(self) -> str:
-        return "row" if self.sizes is None else "person"
+    def _expected_figures(self) -> tuple[float, float] | None:
+        """The median and the largest expected exposure, where there is a law of the losses."""
+        losses = self.losses
+        if losses is not None and losses.law is None and losses.sampled is None:
+            return None
+        expected = self.expected_scores
+        if expected is None:
+            return None
+        return float(expected.quantile(np.array([0.5]))[0]), expected.largest
 
     def key(self, row: int) -> Any:
-        """The id of a row, or its index."""
+        """Return the id of a row in memory, or its index."""
+        _ = self._held
         return row if self.ids is None else self.ids[row]
 
+    def _keys(self, count: int) -> list[Any]:
+        """Return the keys of the most exposed rows."""
+        table = self.most(count, ())
+        keys: list[Any] = table.column("id" if self.keyed else self.unit).to_pylist()
+        return keys
+
+    # -- tables and files ----------------------------------------------------------------------
+
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
-        columns: dict[str, Any] = {self._noun: np.arange(len(self))}
+        """Return every per-row figure by name: keys, rank, and the figures of the docs' table."""
+        _ = self._held
+        columns: dict[str, Any] = {self.unit: np.arange(len(self))}
         if self.ids is not None:
             columns["id"] = list(self.ids)
         if self.sizes is not None:
             columns["rows"] = self.sizes
-        columns |= {
-            "rank": rank_numbers(self.ranking),
-            "loss": self.loss,
-            "loss_low": self.loss_low,
-            "loss_high": self.loss_high,
-            "exposure": self.exposure,
-            "belief": self.belief,
-            "confidence": self.confidence,
-            "typical": self.typical,
-            "distance": self.distance,
-            "distance_error": self.losses.distance_error,
-        }
-        return columns
+        columns["rank"] = rank_numbers(self.ranking)
+        return columns | figure_columns(self._row_figures)
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the table in its order, as pyarrow tables: one for each part, or one in memory."""
+        if self.parts is None:
+            yield self.to_arrow()
+        else:
+            yield from self.parts.store.tables()
+
+    def most(
+        self,
+        count: int = _TOP_ROWS,
+        names: Sequence[str] = ("loss", "loss_low", "loss_high", "expected", "distance"),
+    ) -> Any:
+        """Return the ``count`` most exposed rows in order, as a pyarrow table.
+
+        It holds the rows' numbers, ids and, of persons, numbers of rows, and the figures ``names``
+        as far as they are known. Of rows in blocks the 100,000 most exposed are kept.
+        """
+        import pyarrow as pa
+
+        if self.parts is not None:
+            table = self.parts.most.slice(0, count)
+            return table.select([n for n in ("row", "id", *names) if n in table.column_names])
+        chosen = self.ranking[:count]
+        columns: dict[str, Any] = {self.unit: chosen}
+        if self.ids is not None:
+            columns["id"] = [self.ids[row] for row in chosen.tolist()]
+        if self.sizes is not None:
+            columns["rows"] = self.sizes[chosen]
+        return pa.table(columns | {name: self._figure(name)[chosen] for name in names})
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
-        value = {
-            "format": "expost-profile/1",
-            "audience": self.audience.value,
-            "meaning": self.audience.meaning,
-            "model": self.description,
-            "relation": self.losses.relation.value,
-            "unit": self._noun,
-            "worst_case": plain(self.worst_case),
-            "promise_broken": self.promise_broken,
-            "notices": list(self.notices),
-            "rows": plain(self.columns()),
-        }
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        """Return the profile as JSON text, or write it to a CURATOR-ONLY file.
+
+        ``table`` holds the columns of rows in memory, or names the folder of the parts.
+        """
+        text = json.dumps(self._document(), allow_nan=False, ensure_ascii=False)
         if path is None:
             return text
         return write_bytes(self.audience.path(path), self.audience, text.encode())
+
+    def _document(self) -> dict[str, Any]:
+        """Return what the JSON file holds."""
+        figures, digest, shares = self.figures, self.digest, np.array(_SHARES)
+        scores = self.scores.quantile(shares)
+        expected = self.expected_scores
+        usual = None if expected is None else expected.quantile(shares)
+        median, largest = figures.expected or (None, None)
+        table: Any = self.columns() if self.parts is None else self.parts.store.folder.name
+        value = {
+            "format": _FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "model": self.description,
+            "relation": self.relation.value,
+            "unit": self.unit,
+            "rows": self.rows,
+            "measure": self.terms.measure,
+            "worst_case": self.worst_case,
+            "promise_broken": self.promise_broken,
+            "figures": {
+                "count": figures.count,
+                "median": figures.median,
+                "largest": figures.largest,
+                "median_expected": median,
+                "largest_expected": largest,
+                "least_exposure": figures.least_exposure,
+                "precision": digest.half_width,
+                "unproved": digest.unproved,
+                "past_promise": figures.past_promise,
+                "proved_past": figures.proved_past,
+                "past_posterior": figures.past_posterior,
+                "evidence_in": figures.inside / figures.count,
+            },
+            "quantiles": [
+                {
+                    "share": share,
+                    "at_most": scores[place],
+                    "expected": None if usual is None else usual[place],
+                }
+                for place, share in enumerate(_SHARES)
+            ],
+            "quantile_error": self.scores.error,
+            "top": self.most().to_pylist(),
+            "table": table,
+            "notices": list(self.notices),
+        }
+        document: dict[str, Any] = plain(value)
+        return document

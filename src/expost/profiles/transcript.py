@@ -21,7 +21,7 @@ from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.mechanisms.hidden_coin import UNSEEN_FAILS
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.results import RowTable, row_keys
 from expost.rounding import upper_text
 from expost.types import Audience, FloatArray, Neighbouring
@@ -53,7 +53,7 @@ def transcript_profile(
     notices: Sequence[str] = (),
     delta: float = 1e-5,
     promised: bool = True,
-) -> PrivacyProfile:
+) -> Profile:
     """The profile of a run; ``delta`` and ``promised`` as in :meth:`Transcript.row_losses`."""
     how, n = transcript.mechanism, transcript.mechanism.rows
     known = transcript.adversary is Adversary.KNOWN_BATCHES
@@ -68,7 +68,7 @@ def transcript_profile(
         )
     if not promised:
         said.append(NO_PROMISE)
-    return PrivacyProfile(
+    return Profile(
         losses=transcript.row_losses(delta=delta, promised=promised),
         description=description or f"{how.describe()}, {transcript.steps} steps, n={n}",
         rows=n,

@@ -18,7 +18,7 @@ from expost.mechanisms.combined import check_distinct, combine
 from expost.neighbouring.neighbours import entering_rows, tight_neighbours
 from expost.neighbouring.persons import Persons, read_groups
 from expost.notices import warn
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.target import Target, find_target, losses_of
 from expost.results import row_keys
 from expost.types import Neighbouring
@@ -36,7 +36,7 @@ def profile(
     mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
     groups: Any = None,
     ids: Sequence[Any] | None = None,
-) -> PrivacyProfile:
+) -> Profile:
     """How much ``model`` gives each of its training rows away, or each person who has several.
 
     ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
@@ -82,7 +82,7 @@ def _together(
     y: Any,
     mechanism: Mechanism | Sequence[Mechanism | None] | None,
     options: dict[str, Any],
-) -> PrivacyProfile:
+) -> Profile:
     """What independent releases of the same rows give away to whoever sees them all."""
     if not models:
         raise InvalidInput("model: is an empty list; pass at least one release.")
@@ -107,7 +107,7 @@ def _together(
     shared = [notice for found in each for notice in found.notices]
     return replace(
         each[0],
-        losses=combine([found.losses for found in each]),
+        losses=combine([found.losses for found in each if found.losses is not None]),
         description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
         notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
         neighbours=None,
@@ -135,7 +135,7 @@ def _of_one(
     mechanism: Mechanism | None,
     groups: Any,
     ids: Sequence[Any] | None,
-) -> PrivacyProfile:
+) -> Profile:
     persons = _persons(groups, X, relation, ids)
     unlisted = _unlisted(model)
     steps: Any = None
@@ -165,7 +165,7 @@ def _of_one(
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
     losses, near = losses_of(theta, how, problem, relation, entering, persons)
-    return PrivacyProfile(
+    return Profile(
         losses=losses,
         description=target.describe(),
         rows=problem.count,
@@ -213,7 +213,7 @@ def _foreign_profile(
     candidates: tuple[Any, Any] | None,
     persons: Persons | None,
     ids: Sequence[Any] | None,
-) -> PrivacyProfile:
+) -> Profile:
     """Losses of the rows of another library's private model, or distances of scikit-learn's."""
     private = read_private(model, X, y)
     foreign = read_foreign(model, X, y) if private is None else None
@@ -231,7 +231,7 @@ def _foreign_profile(
                 "groups: models of diffprivlib are profiled row by row; leave groups out."
             )
         private.check_rows()
-        return PrivacyProfile(
+        return Profile(
             losses=private.row_losses(),
             description=private.description,
             rows=private.rows,
@@ -251,7 +251,7 @@ def _foreign_profile(
         problem, base, relation=relation, persons=persons, keep_total_penalty=True
     )
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
-    return PrivacyProfile(
+    return Profile(
         losses=losses,
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.count}",
         rows=problem.count,

@@ -10,7 +10,7 @@ import numpy as np
 from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
 from expost.groups.columns import nats
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.publishing.report import PublishedReport
 from expost.results import RowTable
 from expost.rounding import upper_text
@@ -88,7 +88,7 @@ class Comparison(RowTable):
     ``everything``  (n,) its bound for θ and the report's own releases together.
     """
 
-    profile: PrivacyProfile
+    profile: Profile
     bound: FloatArray
     epsilon_gradient: FloatArray
     epsilon_hessian: FloatArray
@@ -98,7 +98,7 @@ class Comparison(RowTable):
     audience = Audience.FAIL
 
     @classmethod
-    def of(cls, report: PublishedReport, profile: PrivacyProfile, X: Any, y: Any) -> "Comparison":
+    def of(cls, report: PublishedReport, profile: Profile, X: Any, y: Any) -> "Comparison":
         """The report's bounds for the rows that were profiled."""
         bound, first, second = report.bound(X, y)
         return cls(

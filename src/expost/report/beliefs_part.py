@@ -14,7 +14,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, logit
 
+from expost._order import OrderStatistics
 from expost.groups.exposure import printable
+from expost.profiles.digest import ExtremeRow
 from expost.profiles.posterior import RowIdentifiability
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import (
@@ -29,7 +31,7 @@ from expost.report.wording import (
 from expost.report.wording import share as share_text
 from expost.risk.wording import chance, one_in_text
 from expost.rounding import at_least, decimal
-from expost.types import Audience, FloatArray, Neighbouring
+from expost.types import Audience, Neighbouring
 
 __all__ = [
     "AdvantageFigures",
@@ -211,15 +213,12 @@ def collect_beliefs(
                         longer than the profile itself.
     """
     context = context or Context()
-    losses, prior = found.losses, float(logit(found.prior))
-    # What is not known counts as exposed.
-    most = prior + np.where(np.isnan(losses.high), np.inf, losses.high)
-    least = prior + np.where(np.isnan(losses.low), -np.inf, losses.low)
-    surest = _row(found, found.row, most, least)
-    doubted = _row(found, int(np.argmin(least)), most, least)
-    either = max(float(np.max(most)), -float(np.min(least)))
+    losses, prior, digest = found.losses, float(logit(found.prior)), found.digest
+    surest, doubted = _row(digest.surest, prior), _row(digest.least, prior)
+    either = max(prior + digest.highest.largest, -(prior + found.lowest_loss))
     worst = _worst(found, prior)
-    is_sampled = losses.law is None and losses.draw is not None
+    # Without a law it is sampled, which needs every row.
+    is_sampled = losses.law is None and (losses.draw is not None or not found.is_held)
     return BeliefsPart(
         model=one_line(found.description),
         headline=Headline() if beside_profile else _headline(found, surest, either, worst),
@@ -229,7 +228,7 @@ def collect_beliefs(
         relation=losses.relation,
         prior=found.prior,
         levels=tuple(_levels(found)),
-        quantiles=tuple(_quantiles(most)),
+        quantiles=tuple(_quantiles(digest.highest, prior)),
         surest=surest,
         least=doubted,
         either_way=either,
@@ -239,14 +238,15 @@ def collect_beliefs(
     )
 
 
-def _row(found: RowIdentifiability, row: int, most: FloatArray, least: FloatArray) -> BeliefRow:
-    loss = found.losses.loss[row]
-    middle = float(most[row]) if np.isnan(loss) else float(logit(found.prior)) + float(loss)
+def _row(row: ExtremeRow, prior: float) -> BeliefRow:
+    # What is not known counts as exposed.
+    low = -math.inf if math.isnan(row.loss_low) else row.loss_low
+    high = math.inf if math.isnan(row.loss_high) else row.loss_high
     return BeliefRow(
-        key=printable(found.key(row)),
-        log_odds=middle,
-        low=float(least[row]),
-        high=float(most[row]),
+        key=printable(row.key),
+        log_odds=prior + (high if math.isnan(row.loss) else row.loss),
+        low=prior + low,
+        high=prior + high,
     )
 
 
@@ -260,21 +260,21 @@ def _levels(found: RowIdentifiability) -> Iterator[BeliefLevel]:
         )
 
 
-def _quantiles(log_odds: FloatArray) -> Iterator[BeliefQuantile]:
+def _quantiles(highest: OrderStatistics, prior: float) -> Iterator[BeliefQuantile]:
     for share in _SHARES:
         # With few rows the outer quantiles are the largest one again.
-        if share == 1 or len(log_odds) * (1 - share) >= 1:
-            at = np.quantile(log_odds, share, method="inverted_cdf")
-            yield BeliefQuantile(share=share, log_odds=float(at))
+        if share == 1 or highest.count * (1 - share) >= 1:
+            at = float(highest.quantile(np.array([share]))[0])
+            yield BeliefQuantile(share=share, log_odds=prior + at)
 
 
 def _advantage(found: RowIdentifiability) -> AdvantageFigures:
-    row, most = found.row, int(np.argmax(found.advantage_high))
+    surest, largest = found.surest_advantage, found.largest_advantage
     return AdvantageFigures(
-        surest=float(found.advantage_high[row]),
-        error=float(found.advantage_error[row]),
-        largest=float(found.advantage_high[most]),
-        key=printable(found.key(most)),
+        surest=surest.high,
+        error=surest.error,
+        largest=largest.high,
+        key=printable(largest.key),
     )
 
 

@@ -12,8 +12,7 @@ from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
 from expost.groups.exposure import Explanation, Grouping
 from expost.profiles.posterior import RowIdentifiability
-from expost.profiles.profile import PrivacyProfile
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.publishing.publishable import Answer
 from expost.publishing.report import PublishedReport
 from expost.release import Release
@@ -27,7 +26,6 @@ from expost.report.profile_collect import collect_profile
 from expost.report.profile_part import Accuracy
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
-from expost.report.stream_collect import collect_stream, collect_stream_beliefs
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
@@ -97,9 +95,9 @@ def collect(
     return Summary.of(parts, versions)
 
 
-def _profiles(results: Sequence[Any]) -> list[PrivacyProfile]:
+def _profiles(results: Sequence[Any]) -> list[Profile]:
     """The profile of a training goes with it, where it was not given."""
-    if any(isinstance(result, PrivacyProfile) for result in results):
+    if any(isinstance(result, Profile) for result in results):
         return []
     return [run_profile(result) for result in results if transcript_of(result) is not None]
 
@@ -107,32 +105,26 @@ def _profiles(results: Sequence[Any]) -> list[PrivacyProfile]:
 def _is_of_run(results: Sequence[Any]) -> bool:
     """Whether there are a training and its own profile."""
     runs = [run.loss for each in results if (run := transcript_of(each)) is not None]
-    profiles = [each.loss for each in results if isinstance(each, PrivacyProfile)]
+    profiles = [each.loss for each in results if isinstance(each, Profile) and each.is_held]
     return any(np.array_equal(run, profile) for run in runs for profile in profiles)
 
 
 def _beliefs(results: Sequence[Any]) -> dict[str, Part]:
     """What a profile says of beliefs goes with it, where it was not given."""
     for result in results:
-        if isinstance(result, PrivacyProfile) and not result.is_noiseless:
+        if isinstance(result, Profile) and not result.is_noiseless:
             found = result.identifiability()
             return {"beliefs": collect_beliefs(found, beside_profile=True)}
-        if isinstance(result, StreamedProfile):
-            beliefs = collect_stream_beliefs(result)
-            return {} if beliefs is None else {"beliefs": beliefs}
     return {}
 
 
 def _parts(result: Any, context: Context, **options: Any) -> dict[str, Part]:
     """The parts that one result brings, by the names they have in a summary."""
     match result:
-        case PrivacyProfile():
+        case Profile():
             names = ("release", "groups", "explanation", "accuracy")
             own = {name: options[name] for name in names}
             return {"profile": collect_profile(result, context=context, **own)}
-        case StreamedProfile():
-            told = options["accuracy"]
-            return {"profile": collect_stream(result, accuracy=told, context=context)}
         case EpsilonChoice():
             command = options["command"]
             return {"epsilon": collect_epsilon(result, command=command, context=context)}

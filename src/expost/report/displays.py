@@ -14,8 +14,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms import RowLosses
 from expost.neighbouring.neighbours import Neighbours
-from expost.profiles.profile import PrivacyProfile
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, Display, drawn_places
 from expost.report.slider import curve_ranks
 from expost.rounding import upper_text
@@ -46,32 +45,19 @@ class ProfileDisplay(Display):
     is_marked = True
 
     @classmethod
-    def from_stream(cls, profile: StreamedProfile) -> "ProfileDisplay":
-        """The curves of a profile whose rows lie on the disk, at a few hundred ranks."""
-        ranks = np.sort(len(profile) + 1 - curve_ranks(len(profile)))
+    def from_profile(cls, profile: Profile) -> "ProfileDisplay":
+        """Return the curves of a profile; of rows in blocks at a few hundred ranks."""
+        at = np.arange(1, len(profile) + 1)
+        if not profile.is_held:
+            at = np.sort(len(profile) + 1 - curve_ranks(len(profile)))
+        expected = profile.expected_scores
         return cls(
-            scores=profile.scores_of(ranks),
-            typical=profile.typical_of(ranks),
+            scores=profile.scores.at_most(at),
+            typical=None if expected is None else expected.at_most(at),
             worst_case=None if profile.is_noiseless else profile.worst_case,
-            measure="distance" if profile.is_noiseless else "exposure",
-            ranks=ranks,
-        )
-
-    @classmethod
-    def from_profile(cls, profile: PrivacyProfile) -> "ProfileDisplay":
-        """The curves of a profile."""
-        unit = "row" if profile.owner is None else "person"
-        if profile.is_noiseless:
-            distances = np.sort(profile.distance)
-            return cls(
-                scores=distances, typical=None, worst_case=None, measure="distance", unit=unit
-            )
-        return cls(
-            scores=profile.ranked,
-            typical=np.sort(profile.typical),
-            worst_case=profile.worst_case,
-            measure="exposure",
-            unit=unit,
+            measure=profile.terms.measure,
+            unit=profile.unit,
+            ranks=None if profile.is_held else at,
         )
 
     def _draw(self, ax: Any) -> None:

@@ -15,8 +15,7 @@ from expost.audits.sweep import AuditSweep
 from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
 from expost.profiles.posterior import RowIdentifiability
-from expost.profiles.profile import PrivacyProfile
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.publishing.report import PublishedReport
 from expost.report.audit_collect import collect_audit
 from expost.report.audits_part import collect_audits
@@ -30,7 +29,6 @@ from expost.report.plots import audience_of
 from expost.report.profile_collect import collect_profile
 from expost.report.published_part import collect_published
 from expost.report.risk_part import collect_risk
-from expost.report.stream_collect import collect_stream
 from expost.report.summary import Summary
 from expost.report.training_part import collect_training, run_profile, transcript_of
 from expost.risk.answer import Identifiability
@@ -43,10 +41,9 @@ PARTS: Mapping[type, tuple[str, Callable[[Any], Part], tuple[str, ...]]] = {
     AuditSweep: ("audits", collect_audits, ("audits.html",)),
     EpsilonChoice: ("epsilon", collect_epsilon, ("epsilon_charts.html", "epsilon_reasons.html")),
     Identifiability: ("risk", collect_risk, ("risk.html",)),
-    PrivacyProfile: ("profile", collect_profile, ("profile.html", "top.html")),
+    Profile: ("profile", collect_profile, ("profile.html", "top.html")),
     PublishedReport: ("published", collect_published, ("published.html",)),
     RowIdentifiability: ("beliefs", collect_beliefs, ("beliefs.html",)),
-    StreamedProfile: ("profile", collect_stream, ("profile.html", "top.html")),
 }
 # Where an id stands or is pointed at. Text from outside has no quotes left: Jinja escapes them.
 _ID = re.compile(r'(?<![\w-])(id|for|href|aria-labelledby|aria-describedby|clip-path)="([^"]*)"')

@@ -27,8 +27,7 @@ from expost.mechanisms.dpsgd import Transcript
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise.coverage import Coverage
 from expost.profiles.posterior import RowIdentifiability
-from expost.profiles.profile import PrivacyProfile
-from expost.profiles.streamed_result import StreamedProfile
+from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon
 from expost.publishing.compare import Comparison
 from expost.publishing.publishable import Answer
@@ -39,7 +38,6 @@ from expost.report.audit_displays import ExposureDisplay, RocDisplay
 from expost.report.audit_part import CurvePoint
 from expost.report.audit_sweep_display import AuditSweepDisplay
 from expost.report.display import BLUE, GREY, INK, ORANGE, Display, PanelsDisplay
-from expost.report.displays import ProfileDisplay
 from expost.report.group_displays import ComparisonDisplay, GroupsDisplay, LedgerDisplay
 from expost.report.paper_displays import Curve, CurvesDisplay
 from expost.report.risk_displays import RiskDisplay
@@ -158,7 +156,7 @@ PLOTS: Mapping[type, Maker] = {
     Ledger: _ledger,
     LowerBound: plots_named.lower_bound,
     Neighbours: plots_rows.neighbours,
-    PrivacyProfile: plots_rows.privacy_profile,
+    Profile: plots_rows.privacy_profile,
     PublishedReport: plots_named.published_report,
     Release: plots_named.release,
     RiskCurves: lambda found: RiskDisplay(curves=found, audience=found.audience),
@@ -168,7 +166,6 @@ PLOTS: Mapping[type, Maker] = {
     SelectedRegularization: plots_named.selected_regularization,
     SelectionCost: plots_named.selection_cost,
     Snapshots: plots_training.snapshots,
-    StreamedProfile: ProfileDisplay.from_stream,
     Transcript: plots_training.transcript,
 }
 

@@ -9,7 +9,7 @@ from expost.groups.columns import nats
 from expost.mechanisms import RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.profiles.posterior import RowIdentifiability
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon
 from expost.report.display import GREY, INK, Display
 from expost.report.displays import ProfileDisplay, WorstCaseDisplay
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def privacy_profile(found: PrivacyProfile) -> Display:
+def privacy_profile(found: Profile) -> Display:
     """Exposures, typical ones and the promise."""
     return ProfileDisplay.from_profile(found)
 
@@ -39,12 +39,12 @@ def row_identifiability(found: RowIdentifiability) -> Display:
     worst, order = found.worst_case, found.ranking
     levels = [Guide(at=found.prior, axis="y", style=":", colour=GREY, label="held beforehand")]
     if worst.promise != "nothing":
-        words = f"allowed by the promise: {percent_up(worst.belief)}"
-        levels.append(Guide(at=worst.belief, axis="y", style="--", colour=INK, label=words))
+        words = f"allowed by the promise: {percent_up(worst.posterior)}"
+        levels.append(Guide(at=worst.posterior, axis="y", style="--", colour=INK, label=words))
     return RanksDisplay(
-        values=found.belief[order],
-        low=found.belief_low[order],
-        high=found.belief_high[order],
+        values=found.posterior[order],
+        low=found.posterior_low[order],
+        high=found.posterior_high[order],
         levels=tuple(levels),
         label="belief after seeing the model",
         xlabel=f"rank of the {found.unit}, the surest first (log scale)",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost.groups.columns import nats
-from expost.profiles.figures import BELIEF, ProfileFigures
+from expost.profiles.digest import POSTERIOR
+from expost.profiles.profile import ProfileFigures
 from expost.release import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
@@ -46,11 +47,11 @@ class ProfileAnswer:
         if profile.noiseless:
             return (
                 f"{self._noun.capitalize()}s can only be told apart by how far the model moves"
-                f" without them: half of them move it by at most {number_up(profile.middle)}, the"
+                f" without them: half of them move it by at most {number_up(profile.median)}, the"
                 " one"
                 f" that moves it most by {number_up(profile.largest)}.",
             )
-        middle, most = profile.middle, profile.late
+        middle, most = profile.median, profile.late
         return (
             f"Half of the {count(profile.count)} {self._noun}s are exposed by at most"
             f" {_nats(middle)} ({sure_text(middle)} sure), and 99 of 100 by at most"
@@ -161,8 +162,8 @@ class ProfileAnswer:
                 " known why: the rows may not be those that it was trained on."
             )
         seeded = self.release is not None and self.release.seeded
-        past = profile.past_belief
-        limit = share_text(BELIEF)
+        past = profile.past_posterior
+        limit = share_text(POSTERIOR)
         if past:
             many = f"{count(past)} {self._noun}{' is' if past == 1 else 's are'}"
             rehearsed = "Its noise came from a seed, so this is a rehearsal; and " if seeded else ""

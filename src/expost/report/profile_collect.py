@@ -1,4 +1,4 @@
-"""The part of a report that shows a profile, collected once."""
+"""Collect the part of a report that shows a profile."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from expost.groups.exposure import Explanation, Grouping, printable
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report.parts import Context, one_line
 from expost.report.profile_answer import ProfileAnswer
@@ -18,20 +18,19 @@ from expost.report.profile_part import (
     ProfilePart,
     Quantile,
 )
-from expost.report.rows import rows_of_profile
-from expost.report.slider import slider_of_profile
-from expost.report.wording import certainty
-from expost.types import FloatArray
+from expost.report.rows import MOST_ROWS, rows_of_profile
+from expost.report.slider import curve_ranks, slider_of_profile
+from expost.report.wording import certainty, count
+from expost.rounding import upper_text
 
 __all__ = ["collect_profile"]
 
 _TOP_ROWS = 20
-_CURVE_POINTS = 400
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 def collect_profile(
-    profile: PrivacyProfile,
+    profile: Profile,
     *,
     release: Release | None = None,
     groups: Sequence[Grouping] = (),
@@ -45,20 +44,15 @@ def collect_profile(
     ``groups``, ``explanation``  of ``profile.by`` and ``profile.explain``.
     """
     context = context or Context()
-    scores = profile.distance if profile.is_noiseless else profile.exposure
-    if not np.all(scores >= 0):
-        raise ArithmeticError("an exposure is not a number")
-    typical = None if profile.is_noiseless else np.sort(profile.typical)
+    release = profile.release if release is None else release
     mechanism = None if release is None else release.mechanism
     private = mechanism is not None and mechanism.is_private
-    half = 0.5 * (profile.loss_high - profile.loss_low) if not profile.is_noiseless else np.zeros(1)
-    proved = np.isfinite(half)
     persons = _persons(profile, release)
     told = ProfileAnswer(profile=profile.figures, release=release, persons=persons)
     return ProfilePart(
-        measure="distance" if profile.is_noiseless else "exposure",
+        measure=profile.terms.measure,
         rows=len(profile) if persons is None else profile.rows,
-        relation=profile.losses.relation,
+        relation=profile.relation,
         headline=told.headline,
         answer=told.answer,
         model=one_line(profile.description),
@@ -70,23 +64,23 @@ def collect_profile(
         accuracy=None
         if accuracy is None
         else replace(accuracy, measure=one_line(accuracy.measure), rows=one_line(accuracy.rows)),
-        quantiles=_quantiles(scores, typical),
-        curve=_curve(np.sort(scores)[::-1], None if typical is None else typical[::-1]),
+        quantiles=_quantiles(profile),
+        curve=_curve(profile),
         top=_top(profile),
-        keyed=profile.ids is not None,
-        precision=float(np.max(half[proved], initial=0.0)),
-        unproved=int(np.count_nonzero(~proved)),
-        evidence_in=float(np.mean(profile.loss > 0)),
+        keyed=profile.keyed,
+        precision=profile.digest.half_width,
+        unproved=profile.digest.unproved,
+        evidence_in=profile.digest.inside / len(profile),
         groups=tuple(groups),
         explanation=explanation,
         persons=persons,
         row_data=rows_of_profile(profile),
         slider=slider_of_profile(profile, release),
-        **context.fields(profile.notices),
+        **context.fields((*profile.notices, *_notices(profile))),
     )
 
 
-def _persons(profile: PrivacyProfile, release: Release | None) -> PersonFigures | None:
+def _persons(profile: Profile, release: Release | None) -> PersonFigures | None:
     if profile.sizes is None:
         return None
     promised = release is not None and profile.worst_case < np.inf
@@ -95,55 +89,79 @@ def _persons(profile: PrivacyProfile, release: Release | None) -> PersonFigures 
         median_rows=int(np.quantile(profile.sizes, 0.5, method="inverted_cdf")),
         most_rows=int(np.max(profile.sizes)),
         row_epsilon=release.mechanism.epsilon if release is not None and promised else None,
-        passed=profile.losses.worst_case_passed,
+        passed=profile.terms.worst_case_passed,
     )
 
 
-def _quantiles(scores: FloatArray, typical: FloatArray | None) -> tuple[Quantile, ...]:
-    # inverted_cdf: the figure is a row's own, and at least that share of rows is at or below it.
-    own = np.quantile(scores, _SHARES, method="inverted_cdf")
-    usual = None if typical is None else np.quantile(typical, _SHARES, method="inverted_cdf")
+def _quantiles(profile: Profile) -> tuple[Quantile, ...]:
+    # With few rows the outer quantiles are the largest one again.
+    shares = [share for share in _SHARES if share == 1 or len(profile) * (1 - share) >= 1]
+    scores, expected = profile.scores.quantile(np.array(shares)), profile.expected_scores
+    usual = None if expected is None else expected.quantile(np.array(shares))
     return tuple(
         Quantile(
             share=share,
-            score=float(own[place]),
+            score=float(scores[place]),
             typical=None if usual is None else float(usual[place]),
         )
-        for place, share in enumerate(_SHARES)
-        # With few rows the outer quantiles are the largest one again.
-        if share == 1 or len(scores) * (1 - share) >= 1
+        for place, share in enumerate(shares)
     )
 
 
-def _curve(scores: FloatArray, typical: FloatArray | None) -> tuple[CurvePoint, ...]:
-    """At most 400 ranks of the descending scores, evenly spread on a log scale."""
-    rows = len(scores)
-    ranks = np.arange(1, rows + 1)
-    if rows > _CURVE_POINTS:
-        ranks = np.unique(np.round(np.geomspace(1, rows, _CURVE_POINTS)).astype(np.int64))
+def _curve(profile: Profile) -> tuple[CurvePoint, ...]:
+    """Return at most 400 ranks, evenly spread on a log scale."""
+    ranks = curve_ranks(len(profile))
+    ascending = len(profile) + 1 - ranks
+    scores, expected = profile.scores.at_most(ascending), profile.expected_scores
+    usual = None if expected is None else expected.at_most(ascending)
+    if profile.scores.error > 0:
+        # The scores of the most exposed rows are known exactly.
+        name = "distance" if profile.is_noiseless else "loss"
+        known = np.abs(profile.most(MOST_ROWS, (name,)).column(name).to_numpy())
+        exact = ranks <= len(known)
+        scores[exact] = known[ranks[exact] - 1]
     return tuple(
         CurvePoint(
             rank=int(rank),
-            score=float(scores[rank - 1]),
-            typical=None if typical is None else float(typical[rank - 1]),
+            score=float(scores[place]),
+            typical=None if usual is None else float(usual[place]),
         )
-        for rank in ranks
+        for place, rank in enumerate(ranks)
     )
 
 
-def _top(profile: PrivacyProfile) -> tuple[ExposedRow, ...]:
-    typical, sizes = profile.typical, profile.sizes
+def _top(profile: Profile) -> tuple[ExposedRow, ...]:
+    key = "id" if profile.keyed else profile.unit
     return tuple(
         ExposedRow(
             rank=place + 1,
-            key=printable(profile.key(int(row))),
-            loss=float(profile.loss[row]),
-            low=float(profile.loss_low[row]),
-            high=float(profile.loss_high[row]),
-            belief=certainty(float(profile.loss[row])),
-            typical=None if profile.is_noiseless else float(typical[row]),
-            distance=float(profile.distance[row]),
-            rows=None if sizes is None else int(sizes[row]),
+            key=printable(row[key]),
+            loss=row["loss"],
+            low=row["loss_low"],
+            high=row["loss_high"],
+            belief=certainty(row["loss"]),
+            typical=None if profile.is_noiseless else row.get("expected"),
+            distance=row["distance"],
+            rows=row.get("rows"),
         )
-        for place, row in enumerate(profile.ranking[:_TOP_ROWS])
+        for place, row in enumerate(profile.most(_TOP_ROWS).to_pylist())
     )
+
+
+def _notices(profile: Profile) -> tuple[str, ...]:
+    """Return what is approximate, or left out, where rows were processed in blocks."""
+    if profile.is_held:
+        return ()
+    notices = [
+        "The rows were processed in blocks. Exposures, their intervals, counts and the ranks of the"
+        f" {count(min(len(profile), MOST_ROWS))} most exposed rows are exact. Quantiles are rounded"
+        f" up, by at most {upper_text(100 * profile.scores.error, 1)} % of themselves, and the"
+        " table states the error of each rank.",
+        "Exposures by column, and in plain conditions, are left out: they need all rows at once.",
+    ]
+    if profile.expected_scores is None and not profile.is_noiseless:
+        notices.append(
+            "Expected exposures are left out: under objective perturbation they are sampled, which"
+            " needs all rows at once."
+        )
+    return tuple(notices)

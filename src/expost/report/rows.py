@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
-from expost.profiles.profile import PrivacyProfile
-from expost.types import FloatArray
+from expost.profiles.profile import Profile
+from expost.types import FloatArray, Neighbouring
 
 __all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "shown_key"]
 
@@ -74,24 +74,24 @@ class RowsData:
         return np.where(np.isnan(width), np.inf, width)
 
 
-def rows_of_profile(profile: PrivacyProfile, *, most: int = MOST_ROWS) -> RowsData:
-    """The figures of the ``most`` most exposed rows of a profile."""
-    chosen = profile.ranking[:most]
-    removed = profile.losses.relation.value == "remove"
-    unit = "row" if removed else "candidate"
-    keys = profile.ids
+def rows_of_profile(profile: Profile, *, most: int = MOST_ROWS) -> RowsData:
+    """Return the figures of the ``most`` most exposed rows of a profile."""
+    names = ("loss", "loss_low", "loss_high", "distance")
+    table = profile.most(most, names)
+    loss, low, high, distance = (tuple(table.column(name).to_pylist()) for name in names)
+    removed, persons = profile.relation is Neighbouring.REMOVE, profile.owner is not None
     return RowsData(
-        unit=unit if profile.sizes is None else "person",
+        unit=profile.unit if removed or persons else "candidate",
         total=len(profile),
         rows=profile.rows,
-        numbers=tuple(chosen.tolist()),
-        keys=None if keys is None else tuple(shown_key(keys[row]) for row in chosen.tolist()),
-        loss=tuple(profile.loss[chosen].tolist()),
-        low=tuple(profile.loss_low[chosen].tolist()),
-        high=tuple(profile.loss_high[chosen].tolist()),
-        distance=tuple(profile.distance[chosen].tolist()),
+        numbers=tuple(table.column(profile.unit).to_pylist()),
+        keys=tuple(map(shown_key, table.column("id").to_pylist())) if profile.keyed else None,
+        loss=loss,
+        low=low,
+        high=high,
+        distance=distance,
         noiseless=profile.is_noiseless,
-        in_order=removed and profile.sizes is None,
+        in_order=removed and not persons,
     )
 
 

@@ -18,16 +18,16 @@ import numpy as np
 from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import LawSweep, RowDistances
+from expost.epsilon.sweep import LawSweep
 from expost.errors import InvalidInput
-from expost.mechanisms import Mechanism, OutputPerturbation
-from expost.profiles.profile import PrivacyProfile
+from expost.mechanisms import OutputPerturbation
+from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.report.wording import number, number_up
 from expost.rounding import rounded_down
-from expost.types import FloatArray, IntArray
+from expost.types import FloatArray, IntArray, Neighbouring
 
 __all__ = [
     "SHARES",
@@ -38,7 +38,6 @@ __all__ = [
     "TypicalFigures",
     "curve_ranks",
     "slider_of_choice",
-    "slider_of_distances",
     "slider_of_profile",
 ]
 
@@ -210,7 +209,7 @@ class SliderData:
         return min(self.steps, key=lambda step: abs(math.log(step.epsilon / epsilon)))
 
 
-def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -> SliderData | None:
+def slider_of_profile(profile: Profile, release: Release | None = None) -> SliderData | None:
     """The slider of a profile by output perturbation; None where no law over ε is known.
 
     ``release``  what was profiled. Its mechanism knows how the noise depends on ε.
@@ -218,44 +217,51 @@ def slider_of_profile(profile: PrivacyProfile, release: Release | None = None) -
     mechanism = None if release is None else release.mechanism
     if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
         return None
-    if not np.any(profile.distance > 0) or not _is_of(profile, mechanism):
+    if not profile.digest.distance.largest > 0 or not _is_of(profile, mechanism):
         return None
     low, high = _axis_around(mechanism.epsilon)
-    absent = profile.losses.relation.value == "add"
-    people = "candidate" if profile.losses.relation.value != "remove" else "row"
+    people = "row" if profile.relation is Neighbouring.REMOVE else "candidate"
     return SliderData(
         low=low,
         high=high,
         start=mechanism.epsilon,
         begins="the ε of this model",
-        unit=people if profile.sizes is None else "person",
+        unit=people if profile.owner is None else "person",
         prior=0.5,
-        absent=absent,
-        exact=_exact(
-            mechanism,
-            RowDistances(distance=profile.distance, error_bound=profile.losses.distance_error),
-            0.5,
-            (low, high),
-        ),
+        absent=profile.relation is Neighbouring.ADD,
+        exact=_exact(mechanism, _ProfileDistances(profile=profile), 0.5, (low, high)),
     )
 
 
-def slider_of_distances(mechanism: Mechanism, distances: Spread) -> SliderData | None:
-    """The slider of the rows of a model, of whose distances a few are known."""
-    if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
-        return None
-    if not distances.least < math.inf:
-        return None
-    low, high = _axis_around(mechanism.epsilon)
-    return SliderData(
-        low=low,
-        high=high,
-        start=mechanism.epsilon,
-        begins="the ε of this model",
-        unit="row",
-        prior=0.5,
-        exact=_exact(mechanism, distances, 0.5, (low, high)),
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ProfileDistances:
+    """The distances of the rows of a profile, rounded up where rows were processed in blocks."""
+
+    profile: Profile
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return len(self.profile)
+
+    @property
+    def farthest(self) -> float:
+        """The largest upper end."""
+        return self.profile.digest.farthest
+
+    @property
+    def least(self) -> float:
+        """The least distance > 0, or infinity."""
+        return self.profile.digest.distance.least_positive
+
+    @property
+    def error(self) -> float:
+        """The relative error of ``at``."""
+        return self.profile.digest.distance.error
+
+    def at(self, ranks: IntArray) -> FloatArray:
+        """Return the distances at ``ranks``, 1 for the farthest."""
+        return self.profile.digest.distance.at_most(self.rows + 1 - ranks)
 
 
 def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
@@ -293,8 +299,10 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     )
 
 
-def _is_of(profile: PrivacyProfile, mechanism: OutputPerturbation) -> bool:
+def _is_of(profile: Profile, mechanism: OutputPerturbation) -> bool:
     """Whether the rows' law is this mechanism's at its own ε: not where releases are combined."""
+    if profile.losses is None:
+        return True
     law, own = profile.losses.law, profile.distance / mechanism.resolution
     known = type(law) is type(mechanism.loss_law(own))
     return law is not None and known and np.allclose(law.separation, own, rtol=1e-9, atol=0)

@@ -17,7 +17,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.groups.columns import nats
 from expost.mechanisms.dpsgd import Adversary, Transcript
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.transcript import (
     LAST_MODEL,
     NO_PROMISE,
@@ -162,12 +162,12 @@ def transcript_of(result: Any) -> Transcript | None:
     return held if isinstance(held, Transcript) else None
 
 
-def run_profile(run: Any) -> PrivacyProfile:
+def run_profile(run: Any) -> Profile:
     """The profile of a run."""
     if isinstance(run, Transcript):
         return transcript_profile(run)
     profile = run.profile()
-    assert isinstance(profile, PrivacyProfile)
+    assert isinstance(profile, Profile)
     return profile
 
 

@@ -18,7 +18,7 @@ from scipy.special import expit
 from expost import _checks
 from expost.errors import InvalidInput, require
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.results import Displayed
 from expost.risk import Guarantee
@@ -142,7 +142,7 @@ class Tracker(Displayed):
         self._watch.check()
         return np.asarray(expit(self.transcript.epochs.astype(np.float64)))
 
-    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> PrivacyProfile:
+    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> Profile:
         """The losses so far. For the curator only.
 
         ``ids``    keys of the rows, in the order of the loader's data set.

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
-from expost.profiles.profile import PrivacyProfile
+from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
 from expost.results import Displayed
 from expost.risk import Guarantee
@@ -77,7 +77,7 @@ class Training(Displayed):
         """
         return None if self.is_local else self.mechanism.guarantee(self.steps)
 
-    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> PrivacyProfile:
+    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> Profile:
         """How much the transcript gives each row away.
 
         ``delta``: with which probability at most the worst case is passed.

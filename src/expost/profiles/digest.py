@@ -1,0 +1,475 @@
+"""The per-row figures of a profile, declared once, and what is known of all rows together.
+
+A :class:`Digest` holds counts, maxima and order statistics of some rows. The digests of two blocks
+merge into that of both. Rows that are held in memory are one block, whose order statistics are
+exact (:class:`~expost._order.Sorted`). Rows that are processed in blocks are counted
+(:class:`~expost._order.Histogram`), in ranges that their :class:`Maxima` set.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from expost._order import Histogram, OrderStatistics, SignedHistogram, Sorted, ranking
+from expost.mechanisms import Mechanism, RowLosses
+from expost.risk import Guarantee
+from expost.rows import RowBlock
+from expost.types import FloatArray, Neighbouring
+
+__all__ = [
+    "FIGURES",
+    "POSTERIOR",
+    "Digest",
+    "ExtremeRow",
+    "FitScores",
+    "Maxima",
+    "PosteriorDigest",
+    "RowFigures",
+    "Terms",
+    "exact_statistics",
+    "figure_columns",
+    "posterior_levels",
+]
+
+# The posterior that `choose_epsilon` keeps where nothing else is asked for.
+POSTERIOR = 0.75
+# Posteriors whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided.
+_RAISED_ODDS = (1.5, 3.0, 9.0, 99.0)
+# Past this share of its distance the certificate of a row counts as loose.
+_LOOSE = 1e-3
+
+Statistics = Callable[[str, FloatArray], OrderStatistics]
+
+
+# -- the figures of a row --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowFigures:
+    """What the figures of some rows are computed from.
+
+    ``losses``    the rows' losses.
+    ``expected``  returns E∣loss∣ over releases, or None where it is not known.
+    """
+
+    losses: RowLosses
+    expected: Callable[[], FloatArray | None] = lambda: None
+
+
+# Every per-row figure with its function: the arrays of a profile, the columns of its table in
+# memory and of its Parquet parts, and docs/api/results.md have these names.
+FIGURES: Mapping[str, Callable[[RowFigures], FloatArray | None]] = {
+    "loss": lambda rows: rows.losses.loss,
+    "loss_low": lambda rows: rows.losses.low,
+    "loss_high": lambda rows: rows.losses.high,
+    "exposure": lambda rows: np.abs(rows.losses.loss),
+    "posterior": lambda rows: expit(rows.losses.loss),
+    "certainty": lambda rows: expit(np.abs(rows.losses.loss)),
+    "expected": lambda rows: rows.expected(),
+    "distance": lambda rows: rows.losses.distance,
+    "distance_error": lambda rows: rows.losses.distance_error,
+}
+
+
+def figure_columns(rows: RowFigures) -> dict[str, FloatArray]:
+    """Return every known figure of ``rows`` by name."""
+    columns = {name: function(rows) for name, function in FIGURES.items()}
+    return {name: values for name, values in columns.items() if values is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the mechanism guarantees about each row, and how rows are compared.
+
+    ``noiseless``   the model carries no noise: rows are compared by distance and not by exposure.
+    ``worst_case``  the guaranteed bound on an exposure, exceeded with probability
+                    ``worst_case_passed`` at most.
+    ``guarantee``   the guarantee itself; None if there is none.
+    """
+
+    relation: Neighbouring
+    noiseless: bool
+    worst_case: float
+    worst_case_passed: float
+    guarantee: Guarantee | None
+
+    @classmethod
+    def of(cls, losses: RowLosses) -> "Terms":
+        """Return the terms that ``losses`` state."""
+        return cls(
+            relation=losses.relation,
+            noiseless=losses.noiseless,
+            worst_case=losses.worst_case,
+            worst_case_passed=losses.worst_case_passed,
+            guarantee=losses.guarantee,
+        )
+
+    @classmethod
+    def of_removal(cls, mechanism: Mechanism) -> "Terms":
+        """Return the terms of ``mechanism`` where one row is removed."""
+        noisy = mechanism.is_private
+        return cls(
+            relation=Neighbouring.REMOVE,
+            noiseless=not noisy,
+            worst_case=mechanism.worst_case if noisy else math.inf,
+            worst_case_passed=mechanism.worst_case_passed if noisy else 0.0,
+            guarantee=mechanism.guarantee if noisy else None,
+        )
+
+    @property
+    def measure(self) -> str:
+        """The figure by which rows are compared: "exposure" or "distance"."""
+        return "distance" if self.noiseless else "exposure"
+
+
+# -- what is merged over blocks --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitScores:
+    """How well two models predict some rows: the released one, and the one without noise.
+
+    Classes: the number of rows that each predicts ``right``. Numbers: the sums of squared
+    ``errors``, and the labels' mean and sum of squared deviations (``spread``).
+    """
+
+    rows: int = 0
+    right: tuple[int, int] = (0, 0)
+    errors: tuple[float, float] = (0.0, 0.0)
+    mean: float = 0.0
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, block: RowBlock, models: tuple[FloatArray, FloatArray]) -> "FitScores":
+        """Return the scores of two coefficient vectors on the rows of a block."""
+        z = [block.X @ theta for theta in models]
+        mean = float(np.mean(block.y))
+        return cls(
+            rows=len(block),
+            right=_pair(int(np.count_nonzero((one > 0) == (block.y > 0))) for one in z),
+            errors=_pair(float(np.sum((one - block.y) ** 2)) for one in z),
+            mean=mean,
+            spread=float(np.sum((block.y - mean) ** 2)),
+        )
+
+    def merged(self, other: "FitScores") -> "FitScores":
+        """Return the scores on the rows of both (Chan, Golub and LeVeque 1983, for the spread)."""
+        rows, step = self.rows + other.rows, other.mean - self.mean
+        if not rows:
+            return self
+        return FitScores(
+            rows=rows,
+            right=_pair(sum(both) for both in zip(self.right, other.right, strict=True)),
+            errors=_pair(sum(both) for both in zip(self.errors, other.errors, strict=True)),
+            mean=self.mean + step * (other.rows / rows),
+            spread=self.spread + other.spread + step * step * (self.rows * other.rows / rows),
+        )
+
+
+def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
+    first, second = values
+    return first, second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maxima:
+    """The largest finite value of each figure of some rows: the ranges of their histograms.
+
+    ``loss``    the largest size of either end of a loss's interval.
+    ``scores``  how well the models predict these rows.
+    """
+
+    exposure: float = 0.0
+    loss: float = 0.0
+    expected: float = 0.0
+    distance: float = 0.0
+    scores: FitScores = FitScores()
+
+    @classmethod
+    def of(cls, columns: Mapping[str, FloatArray], scores: FitScores) -> "Maxima":
+        """Return the maxima of the figures in ``columns``."""
+
+        def most(*names: str) -> float:
+            sizes = [np.abs(columns[name]) for name in names if name in columns]
+            return max((_largest_finite(size) for size in sizes), default=0.0)
+
+        return cls(
+            exposure=most("exposure"),
+            loss=most("loss", "loss_low", "loss_high"),
+            expected=most("expected"),
+            distance=most("distance"),
+            scores=scores,
+        )
+
+    def merged(self, other: "Maxima") -> "Maxima":
+        """Return the maxima of the rows of both."""
+        names = ("exposure", "loss", "expected", "distance")
+        most = {name: max(getattr(self, name), getattr(other, name)) for name in names}
+        return Maxima(**most, scores=self.scores.merged(other.scores))
+
+    def statistics(self, name: str, values: FloatArray) -> OrderStatistics:
+        """Count the values of the figure ``name``; losses may have either sign."""
+        if name == "loss":
+            return SignedHistogram(values, self.loss)
+        return Histogram.of(values, getattr(self, name))
+
+    def to_json(self) -> str:
+        """Return the maxima as a part of a table stores them, with every digit."""
+        return json.dumps({**self.__dict__, "scores": {**self.scores.__dict__}}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "Maxima":
+        """Return the maxima that :meth:`to_json` wrote."""
+        value = json.loads(text)
+        scores = value.pop("scores")
+        scores |= {name: tuple(scores[name]) for name in ("right", "errors")}
+        return cls(**value, scores=FitScores(**scores))
+
+
+def _largest_finite(sizes: FloatArray) -> float:
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
+
+
+def exact_statistics(name: str, values: FloatArray) -> OrderStatistics:
+    """Sort the values of the figure ``name``: what :class:`Digest` needs for rows in memory."""
+    return Sorted(values)
+
+
+# -- what an attacker learns -----------------------------------------------------------------------
+
+
+def posterior_levels(prior: float) -> tuple[float, ...]:
+    """Return the posteriors whose rows are counted."""
+    return tuple(_round_level(prior, odds) for odds in _RAISED_ODDS)
+
+
+def _round_level(prior: float, odds: float) -> float:
+    """Return the posterior with so many times the odds of the prior, as round as it is shown."""
+    share, rest = odds * prior, 1 - prior
+    if share > rest:
+        return 1 - float(f"{rest / (share + rest):.2g}")
+    return float(f"{share / (share + rest):.2g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtremeRow:
+    """One row that no other passes in some respect: its number, key and figures."""
+
+    row: int
+    key: Any
+    loss: float
+    loss_low: float
+    loss_high: float
+    distance: float
+    distance_error: float
+
+    @classmethod
+    def at(
+        cls, columns: Mapping[str, FloatArray], place: int, start: int, ids: Any
+    ) -> "ExtremeRow":
+        """Return the row at ``place`` of the figures in ``columns``."""
+        names = ("loss", "loss_low", "loss_high", "distance", "distance_error")
+        key = start + place if ids is None else ids[place]
+        return cls(
+            row=start + place,
+            key=key.as_py() if hasattr(key, "as_py") else key,
+            **{name: float(columns[name][place]) for name in names},
+        )
+
+    @property
+    def by_presence(self) -> tuple[float, float, int]:
+        """The key that sorts rows by how probable their presence may be, as `ranking` does."""
+        return (-_known(self.loss_high, math.inf), -self.distance, self.row)
+
+    @property
+    def by_absence(self) -> tuple[float, int]:
+        """The key that sorts rows by how probable their absence may be."""
+        return (_known(self.loss_low, -math.inf), self.row)
+
+    @property
+    def by_distance(self) -> tuple[float, int]:
+        """The key that sorts rows by how far they may move the model."""
+        return (-(self.distance + self.distance_error), self.row)
+
+
+def _known(value: float, unknown: float) -> float:
+    return unknown if math.isnan(value) else value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PosteriorDigest:
+    """What an attacker with prior ``prior`` learns of all rows together (D5.3 Lemma 1).
+
+    A loss that is not a number counts as exposed.
+
+    ``above``, ``doubted``  the numbers of rows whose posterior of presence, and of absence, may
+                            pass each of the levels.
+    ``surest``, ``least``   the rows whose presence and whose absence may be most probable.
+    ``farthest``            the row that may move the model most.
+    ``highest``             order statistics of the upper ends of the losses' intervals.
+    """
+
+    prior: float
+    above: tuple[int, ...]
+    doubted: tuple[int, ...]
+    surest: ExtremeRow
+    least: ExtremeRow
+    farthest: ExtremeRow
+    highest: OrderStatistics
+
+    @classmethod
+    def of(
+        cls,
+        columns: Mapping[str, FloatArray],
+        statistics: Statistics = exact_statistics,
+        *,
+        prior: float = 0.5,
+        start: int = 0,
+        ids: Any = None,
+    ) -> "PosteriorDigest":
+        """Return the digest of the rows whose figures are in ``columns``; see :class:`Digest`."""
+        low, high, distance, error = (
+            columns[name] for name in ("loss_low", "loss_high", "distance", "distance_error")
+        )
+        high = np.where(np.isnan(high), np.inf, high)
+        low = np.where(np.isnan(low), -np.inf, low)
+        odds = float(logit(prior))
+        presence, absence = expit(odds + high), expit(-odds - low)
+        surest, least = int(ranking(high, distance)[0]), int(np.argmin(low))
+        farthest = int(np.argmax(distance + error))
+        return cls(
+            prior=prior,
+            above=_counts(presence, posterior_levels(prior)),
+            doubted=_counts(absence, posterior_levels(1 - prior)),
+            surest=ExtremeRow.at(columns, surest, start, ids),
+            least=ExtremeRow.at(columns, least, start, ids),
+            farthest=ExtremeRow.at(columns, farthest, start, ids),
+            highest=statistics("loss", high),
+        )
+
+    def merged(self, other: "PosteriorDigest") -> "PosteriorDigest":
+        """Return the digest of the rows of both; the order statistics of ``self`` are reused."""
+        self.highest.merge(other.highest)
+        return replace(
+            self,
+            above=tuple(map(sum, zip(self.above, other.above, strict=True))),
+            doubted=tuple(map(sum, zip(self.doubted, other.doubted, strict=True))),
+            surest=min(self.surest, other.surest, key=lambda one: one.by_presence),
+            least=min(self.least, other.least, key=lambda one: one.by_absence),
+            farthest=min(self.farthest, other.farthest, key=lambda one: one.by_distance),
+        )
+
+    @property
+    def extremes(self) -> tuple[ExtremeRow, ...]:
+        """The rows that no other passes, each once."""
+        rows = (self.surest, self.least, self.farthest)
+        return tuple({one.row: one for one in rows}.values())
+
+
+def _counts(posterior: FloatArray, levels: tuple[float, ...]) -> tuple[int, ...]:
+    return tuple(int(np.count_nonzero(posterior > level)) for level in levels)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Digest:
+    """What is known of all rows of a profile together.
+
+    ``count``          the number of rows, candidates or persons; of ``inside`` the loss is > 0.
+    ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
+                       half width of the others.
+    ``loose``          rows whose certificate leaves more than a thousandth of the distance open.
+    ``past_promise``, ``proved_past``  rows with an exposure past the worst case, and provably.
+    ``past_posterior`` rows of which an undecided attacker may be more certain than ``POSTERIOR``.
+    ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
+                       end.
+    ``farthest``       the largest distance plus its error.
+    ``scores``         order statistics of exposures, or of distances where there is no noise.
+    ``expected``       order statistics of expected exposures; None where they are not known.
+    ``posterior``      what an undecided attacker learns of the rows; None where there is no noise.
+    """
+
+    count: int
+    inside: int
+    unproved: int
+    loose: int
+    past_promise: int
+    proved_past: int
+    past_posterior: int
+    half_width: float
+    least_exposure: float
+    outer: float
+    farthest: float
+    scores: OrderStatistics
+    distance: OrderStatistics
+    expected: OrderStatistics | None
+    posterior: PosteriorDigest | None
+
+    @classmethod
+    def of(
+        cls,
+        columns: Mapping[str, FloatArray],
+        terms: Terms,
+        statistics: Statistics = exact_statistics,
+        *,
+        start: int = 0,
+        ids: Any = None,
+    ) -> "Digest":
+        """Return the digest of the rows whose figures are in ``columns``.
+
+        ``columns``     by the names of ``FIGURES``; "expected" may be missing.
+        ``statistics``  makes the order statistics of a figure.
+        ``start``, ``ids``  the number of the first row, and the keys of all of them.
+        """
+        names = ("loss", "loss_low", "loss_high", "exposure", "distance", "distance_error")
+        loss, low, high, exposure, distance, error = (columns[name] for name in names)
+        with np.errstate(invalid="ignore"):
+            half = np.zeros(len(loss)) if terms.noiseless else 0.5 * (high - low)
+        proved = np.isfinite(half)
+        least = np.maximum(np.maximum(low, -high), 0.0)
+        expected = None if terms.noiseless else columns.get("expected")
+        distances = statistics("distance", distance)
+        return cls(
+            count=len(loss),
+            inside=int(np.count_nonzero(loss > 0)),
+            unproved=int(np.count_nonzero(~proved)),
+            loose=int(np.count_nonzero(error > _LOOSE * distance)),
+            past_promise=int(np.count_nonzero(exposure > terms.worst_case)),
+            proved_past=int(np.count_nonzero(least > terms.worst_case)),
+            past_posterior=int(np.count_nonzero(expit(exposure) > POSTERIOR)),
+            half_width=float(np.max(half[proved], initial=0.0)),
+            least_exposure=float(np.max(least)),
+            outer=float(np.max(np.maximum(np.abs(low), np.abs(high)))),
+            farthest=float(np.max(distance + error)),
+            scores=distances if terms.noiseless else statistics("exposure", exposure),
+            distance=distances,
+            expected=None if expected is None else statistics("expected", expected),
+            posterior=None
+            if terms.noiseless
+            else PosteriorDigest.of(columns, statistics, start=start, ids=ids),
+        )
+
+    def merged(self, other: "Digest") -> "Digest":
+        """Return the digest of the rows of both; the order statistics of ``self`` are reused."""
+        self.distance.merge(other.distance)
+        if self.scores is not self.distance:
+            self.scores.merge(other.scores)
+        if self.expected is not None and other.expected is not None:
+            self.expected.merge(other.expected)
+        counts = (
+            *("count", "inside", "unproved", "loose"),
+            *("past_promise", "proved_past", "past_posterior"),
+        )
+        most = ("half_width", "least_exposure", "outer", "farthest")
+        return replace(
+            self,
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            **{name: max(getattr(self, name), getattr(other, name)) for name in most},
+            posterior=None
+            if self.posterior is None or other.posterior is None
+            else self.posterior.merged(other.posterior),
+        )

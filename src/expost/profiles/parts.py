@@ -1,0 +1,286 @@
+"""The per-row table of a profile as Parquet parts, for a table of any length.
+
+Three steps, of which only the first one visits the rows:
+
+losses   every worker computes the losses of its rows and writes them as a part;
+digest   the digests of all parts are merged;
+ranks    every part is written again with the rank of each row among all rows.
+
+A part has the same bytes on any engine, and a finished part is not made again. A worker returns a
+few counts, and those of its rows that may be among the most exposed rows of all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from expost._order import OrderStatistics, ranking
+from expost.engine import Engine
+from expost.engine.progress import SILENT, Progress
+from expost.errors import InvalidInput
+from expost.files.parts import Part, PartStore
+from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.noise.tabulated import Table as ExposureTable
+from expost.profiles.digest import (
+    FIGURES,
+    Digest,
+    FitScores,
+    Maxima,
+    PosteriorDigest,
+    RowFigures,
+    Terms,
+    figure_columns,
+)
+from expost.profiles.streamed_losses import BlockLosses
+from expost.rows import RowStream
+from expost.types import Audience, FloatArray
+
+__all__ = [
+    "RowParts",
+    "digest_of_parts",
+    "maxima_of_parts",
+    "most_exposed",
+    "ranked_parts",
+    "row_parts",
+]
+
+# The key of the maxima in the metadata of a part.
+_ABOUT = b"expost"
+# What is kept of the most exposed rows.
+_TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowParts:
+    """The rows of a profile that lie on the disk.
+
+    ``store``   the folder of parts, with one line for each row of the table.
+    ``terms``   what the mechanism guarantees about the rows.
+    ``maxima``  the ranges of the histograms in ``digest``.
+    ``digest``  what is known of all rows together.
+    ``most``    the most exposed rows, in the order of their ranks: a pyarrow table of their
+                numbers, ids, losses with their intervals, expected exposures and distances.
+    """
+
+    store: PartStore
+    terms: Terms
+    maxima: Maxima
+    digest: Digest
+    most: Any
+
+    def posterior(self, prior: float) -> PosteriorDigest:
+        """Return what an attacker with this prior learns of all rows; one pass over the parts."""
+        total: PosteriorDigest | None = None
+        for table in self.store.tables():
+            columns, start, ids = _figures(table)
+            one = PosteriorDigest.of(
+                columns, self.maxima.statistics, prior=prior, start=start, ids=ids
+            )
+            total = one if total is None else total.merged(one)
+        assert total is not None
+        return total
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RowPart:
+    """Compute one part: the figures of the rows of one item of a stream."""
+
+    stream: RowStream
+    losses: BlockLosses
+    expected: ExposureTable | None
+    models: tuple[FloatArray, FloatArray]
+    store: PartStore
+
+    def __call__(self, numbered: tuple[int, Any]) -> Part:
+        """Write the part."""
+        number, item = numbered
+        tables, maxima = [], Maxima()
+        for block in self.stream.blocks(item):
+            columns = self._columns(self.losses(block))
+            scores = FitScores.of(block, self.models)
+            maxima = maxima.merged(Maxima.of(columns, scores))
+            keys: dict[str, Any] = {"row": np.arange(block.start, block.start + len(block))}
+            if block.ids is not None:
+                keys["id"] = pa.array(block.ids, pa.string())
+            tables.append(pa.table({**keys, **columns}))
+        whole = pa.concat_tables(tables).combine_chunks()
+        about = {_ABOUT: maxima.to_json().encode()}
+        return self.store.write(number, whole.replace_schema_metadata(about))
+
+    def _columns(self, losses: RowLosses) -> dict[str, FloatArray]:
+        def expected() -> FloatArray | None:
+            if losses.noiseless:
+                return np.abs(losses.loss)
+            return None if self.expected is None else self.expected(losses.distance)
+
+        return figure_columns(RowFigures(losses=losses, expected=expected))
+
+
+def row_parts(
+    stream: RowStream,
+    losses: BlockLosses,
+    models: tuple[FloatArray, FloatArray],
+    store: PartStore,
+    engine: Engine,
+    progress: Progress = SILENT,
+    *,
+    finished: Mapping[int, Part],
+) -> dict[int, Part]:
+    """Write the figures of all rows as parts of ``store``; ``finished`` parts are not made again.
+
+    ``models``  the released θ and the one without noise, whose predictions are scored too.
+    """
+    how = losses.mechanism
+    expected = None
+    if isinstance(how, OutputPerturbation) and how.is_private:
+        expected = ExposureTable.of(
+            how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
+        )
+    progress.rows(stream.count)
+    progress.advance(sum(part.rows for part in finished.values()))
+    parts = dict(finished)
+    task = _RowPart(stream=stream, losses=losses, expected=expected, models=models, store=store)
+    missing = ((n, item) for n, item in enumerate(stream.items()) if n not in finished)
+    for part in engine.map(task, missing):
+        parts[part.index] = part
+        progress.advance(part.rows)
+    if sum(part.rows for part in parts.values()) != stream.count:
+        raise InvalidInput(
+            f"{store.folder}: its parts do not hold every row once; pass --force without --resume"
+            " to start again, or name another folder."
+        )
+    return {number: parts[number] for number in sorted(parts)}
+
+
+# -- digest ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MaximaOfPart:
+    """Read the maxima that a part stores."""
+
+    store: PartStore
+
+    def __call__(self, part: Part) -> Maxima:
+        """Return the maxima of its rows."""
+        return Maxima.from_json(self.store.about(part)[_ABOUT])
+
+
+def maxima_of_parts(store: PartStore, parts: Mapping[int, Part], engine: Engine) -> Maxima:
+    """Return the maxima of the rows of all parts."""
+    total = Maxima()
+    for one in engine.map(_MaximaOfPart(store=store), [parts[number] for number in sorted(parts)]):
+        total = total.merged(one)
+    return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DigestOfPart:
+    """Read one part, and count its rows."""
+
+    store: PartStore
+    maxima: Maxima
+    terms: Terms
+
+    def __call__(self, part: Part) -> Digest:
+        """Return the digest of its rows."""
+        columns, start, ids = _figures(self.store.read(part))
+        return Digest.of(columns, self.terms, self.maxima.statistics, start=start, ids=ids)
+
+
+def _figures(table: Any) -> tuple[dict[str, FloatArray], int, Any]:
+    """Return the figures of a part, the number of its first row, and the ids of its rows."""
+    known = [name for name in FIGURES if name in table.column_names]
+    columns = {name: table.column(name).to_numpy() for name in known}
+    ids = table.column("id") if "id" in table.column_names else None
+    return columns, int(table.column("row")[0].as_py()), ids
+
+
+def digest_of_parts(
+    store: PartStore, parts: Mapping[int, Part], maxima: Maxima, terms: Terms, engine: Engine
+) -> Digest:
+    """Return the digest of the rows of all parts, merged in their order."""
+    task = _DigestOfPart(store=store, maxima=maxima, terms=terms)
+    total: Digest | None = None
+    for one in engine.map(task, [parts[number] for number in sorted(parts)]):
+        total = one if total is None else total.merged(one)
+    assert total is not None
+    return total
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RankedPart:
+    """Write a part with the rank of each row among all rows, and how far that may be off.
+
+    ``most``  how many of the most exposed rows of all are wanted.
+    """
+
+    source: PartStore
+    store: PartStore
+    scores: OrderStatistics
+    measure: str
+    most: int
+
+    def __call__(self, task: tuple[Part, Part | None]) -> tuple[Part, Any]:
+        """Write the part unless it is there, and return its candidates for the most exposed."""
+        part, made = task
+        table = self.source.read(part)
+        least, last = self.scores.ranks(table.column(self.measure).to_numpy())
+        if made is None:
+            place = table.column_names.index("loss")
+            # The middle of the ranks that rows of its bucket have, and half their number.
+            ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
+            ranked = ranked.add_column(
+                place + 1, "rank_error", pa.array((last - least + 1) // 2)
+            ).replace_schema_metadata({"audience": Audience.FAIL.value})
+            made = self.store.write(part.index, ranked)
+        names = [name for name in _TOP_COLUMNS if name in table.column_names]
+        chosen = table.select(names).take(np.flatnonzero(least <= self.most))
+        return made, most_exposed(chosen, self.most)
+
+
+def most_exposed(table: Any, most: int) -> Any:
+    """Return the ``most`` most exposed rows of a table in the order of its rows, ranked."""
+    loss, distance = (table.column(name).to_numpy() for name in ("loss", "distance"))
+    order = ranking(np.abs(loss), distance)[:most]
+    return table.replace_schema_metadata(None).take(order).combine_chunks()
+
+
+def ranked_parts(
+    source: PartStore,
+    parts: Mapping[int, Part],
+    store: PartStore,
+    digest: Digest,
+    terms: Terms,
+    engine: Engine,
+    *,
+    most: int,
+    progress: Progress = SILENT,
+) -> tuple[dict[int, Part], Any]:
+    """Write every part again with ranks, 1 for the most exposed row; finished parts stay.
+
+    Returns the parts and the ``most`` most exposed rows in order, whose ranks are exact.
+    """
+    finished = store.finished()
+    task = _RankedPart(
+        source=source, store=store, scores=digest.scores, measure=terms.measure, most=most
+    )
+    tasks = [(parts[number], finished.get(number)) for number in sorted(parts)]
+    progress.rows(sum(part.rows for part in parts.values()))
+    top: list[Any] = []
+    for (part, _), (made, some) in zip(tasks, engine.map(task, tasks), strict=True):
+        finished[part.index] = made
+        progress.advance(part.rows)
+        top.append(some)
+        if sum(len(one) for one in top) > 2 * most:
+            top = [most_exposed(pa.concat_tables(top), most)]
+    return finished, most_exposed(pa.concat_tables(top), most)
