@@ -226,7 +226,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
         "import os, signal, sys\n"
         "from expost.cli import main\n"
         "from expost.jobs import profile\n"
-        "profile.profile = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "profile.profile_of = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         "main.main()\n"
     )
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
@@ -247,7 +247,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     assert names(out) == RESULTS
 
 
-@pytest.mark.parametrize("stage", ["profile", "_summary", "render_html"])
+@pytest.mark.parametrize("stage", ["profile_of", "collect", "render_html"])
 def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
     monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
@@ -270,7 +270,7 @@ def planted(*_, **__):
 def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
     (profiled / "notes.txt").write_text("mine")
     old = (profiled / "model.json").read_bytes()
-    monkeypatch.setattr(profile_job, "profile", planted)
+    monkeypatch.setattr(profile_job, "profile_of", planted)
     assert "not empty" in ask(out="report").message
     assert (profiled / "model.json").read_bytes() == old
     assert "planted" in ask("--force", out="report").message
@@ -282,7 +282,7 @@ def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
 def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, ask, tmp_path, monkeypatch):
     before = (profiled / "model.json").read_bytes()
     # A second draw would be an error.
-    monkeypatch.setattr(profile_job, "_released", planted)
+    monkeypatch.setattr(profile_job._Work, "_draw", planted)
     done = ask("--id number --model", profiled / "model.json", out="again")
     assert done.code == 0, done.err
     assert (profiled / "model.json").read_bytes() == before
@@ -497,7 +497,7 @@ def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, t
         ("--seed -1", "seed=-1 | at least 0"),
         ("--seed x", "'--seed'"),
         ("--classes yes", "'--classes' | 'yes' | two labels"),
-        ("--classes a,b,c", "'--classes' | two labels"),
+        ("--classes a", "'--classes' | two labels"),
         ("--surprise", "No such option | --surprise"),
     ],
 )
@@ -515,7 +515,7 @@ def test_a_bad_option_is_refused_before_the_table_is_read(
         ("--target income --epsilon 1e-320", "epsilon"),
         ("--target income --epsilon 1e300", "lower epsilon"),
         ("--target wealth", "'wealth' | is not in | 'income'"),
-        ("--target city", "'city' | more than two classes"),
+        ("--target city --mechanism output", "'city' | 3 classes | objective perturbation"),
         ("--target income --classes a,b", "neither 'a' nor 'b'"),
         ("--target income --classes a,a", "classes | must differ"),
         ("--target income --loss squared", "'income' | is not a number"),
@@ -558,7 +558,10 @@ CUT_GZIP = gzip.compress(b"a,income\n90210,kanarie\n2,y\n" * 500, mtime=0)[:-12]
     ("content", "words"),
     [
         ("a,b,income\n90210,kanarie,x\n2,3,x\n", "'income' | one class only"),
-        ("a,income\n1,kanarie\n2,90210\n3,z\n", "'income' | more than two classes"),
+        (
+            "a,income\n" + "".join(f"{i},kanarie{i}\n" for i in range(101)),
+            "'income' | more than 100 classes",
+        ),
         ("a,income\n90210,kanarie\n", "1 row(s) | at least 2"),
         ("income\nkanarie\ny\n", "no feature columns"),
         ("a,income\n90210,x\n90210,y\n", "no feature columns"),

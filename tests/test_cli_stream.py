@@ -15,7 +15,8 @@ import streams
 from expost.errors import AlreadyFinished, InvalidInput, WrongRows
 from expost.files.atomic import read_json
 from expost.files.parts import PartStore
-from expost.jobs import stream_facts, stream_profile
+from expost.jobs import facts as facts_module
+from expost.jobs import profile as profile_module
 from expost.jobs.profile import run
 from expost.jobs.runs import running
 from expost.jobs.streaming import Streaming, is_streamed
@@ -278,7 +279,7 @@ def again(source, undisturbed):
 def profiled(again, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         streams.small_blocks(patch)
-        patch.setattr(stream_profile._Work, "_draw", None)
+        patch.setattr(profile_module._Work, "_draw", None)
         out = tmp_path_factory.mktemp("again") / "o"
         again(out)
     return streams.contents(out)
@@ -360,7 +361,7 @@ def test_a_killed_run_is_gone_on_with(source, tmp_path, monkeypatch, same, place
     drawn = _drawn(out)
     # Of a run that had drawn a model nothing is drawn again.
     if drawn:
-        monkeypatch.setattr(stream_profile._Work, "_draw", None)
+        monkeypatch.setattr(profile_module._Work, "_draw", None)
     run(streams.job(source, out, resume=True))
     assert same(out)
     # Drafts of a ledger are left alone: another process may be writing one.
@@ -380,9 +381,9 @@ def test_a_finished_step_is_not_taken_again(source, tmp_path, monkeypatch, same)
         streams.Disk(patch, "_manifest.json", after=False)
         with pytest.raises(streams.Killed):
             run(streams.job(source, out))
-    monkeypatch.setattr(stream_facts, "facts_of", None)
-    for name in ("block_losses", "prepared_stream"):
-        monkeypatch.setattr(stream_profile, name, None)
+    monkeypatch.setattr(facts_module, "read_rows", None)
+    for name in ("block_losses", "prepared"):
+        monkeypatch.setattr(profile_module, name, None)
     run(streams.job(source, out, resume=True))
     assert same(out)
 
@@ -425,7 +426,7 @@ def test_an_error_before_there_is_anything_leaves_no_trace(source, tmp_path, mon
     def failing(*arguments, **options):
         raise InvalidInput("no.")
 
-    monkeypatch.setattr(stream_profile, "prepared_stream", failing)
+    monkeypatch.setattr(profile_module, "prepared", failing)
     with pytest.raises(InvalidInput, match="no"):
         run(streams.job(source, out))
     assert not (tmp_path / "a").exists()

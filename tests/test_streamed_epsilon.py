@@ -36,7 +36,8 @@ from expost.jobs.epsilon import EpsilonJob
 from expost.jobs.output import MANIFEST
 from expost.jobs.streaming import Streaming
 from expost.jobs.workspace import Workspace
-from expost.preparing import facts_of, prepared_stream
+from expost.preparing import prepared as prepared_rows
+from expost.preparing import read_rows
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
 from expost.rows import RowBlock, RowStream, TableRows
@@ -121,7 +122,8 @@ def prepared_of(source, engine, loss="logistic", noise="laplace", size=256):
     stream = RowStream.of(rows, encoding, ball, label_bound=bound, size=size)
     estimator = ESTIMATORS[loss](epsilon=1.0, **options_of(encoding, noise))
     rows = TableRows(stream=stream, engine=engine)
-    return prepared_stream(estimator, rows, facts_of(rows))
+    read, facts = read_rows(rows)
+    return prepared_rows(estimator, read, rows, facts)
 
 
 def streamed(

@@ -13,7 +13,7 @@ from expost import PrivateLogisticRegression
 from expost.attacks._quiet import without_warnings
 from expost.cli.main import main
 from expost.errors import PrivacyLeakWarning
-from expost.jobs import stream_profile
+from expost.jobs import profile_stream
 
 RNG = np.random.default_rng(16)
 X = RNG.normal(size=(60, 3))
@@ -63,14 +63,14 @@ def test_streamed_profile_does_not_take_the_warnings_of_other_threads(tmp_path, 
     out = tmp_path / "p"
     monkeypatch.setattr("sys.argv", ["expost", "demo", "--out", str(out)])
     arrive, leave = threading.Event(), threading.Event()
-    run = stream_profile.run
+    run = profile_stream.run_opened
 
     def slowly(*arguments):
         arrive.set()
         assert leave.wait(60)
         return run(*arguments)
 
-    monkeypatch.setattr(stream_profile, "run", slowly)
+    monkeypatch.setattr(profile_stream, "run_opened", slowly)
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code

@@ -28,7 +28,7 @@ Values = dict[str, list[Any]]
 
 # --- Spellings of the program: the new one first ------------------------------------------------
 
-PROGRAM = ("expost.cli.main", "expost.cli.program", "expost.cli.app")
+PROGRAM = ("expost.cli.main.main", "expost.cli.main", "expost.cli.program", "expost.cli.app")
 RELEASE = ("expost.mechanisms.Release", "expost.Release")
 # An option as it is written below, and what a version of the program may call it.
 OPTIONS = {

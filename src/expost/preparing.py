@@ -1,11 +1,13 @@
-"""One private model of rows that do not fit into memory: the estimators' own way, in passes.
+"""The rows of a table, ready for an estimator: read once, in memory or in passes.
 
-The first pass says of the rows what an estimator would see of them at once (:class:`Facts`); the
-minimiser then asks for its own. Nothing of the rows is held but what the model is made of.
+The first pass over a table finds out what an estimator needs to know of all rows together
+(:class:`Facts`), and keeps the rows in memory if they fit. Everything after it works on
+:class:`~expost.rows.Rows` and does not know which of the two they are.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,117 +15,153 @@ from expost import _checks
 from expost.estimators import Estimator, Prepared, PrivateRidge
 from expost.files.digest import Content, leaves
 from expost.glm import Objective
-from expost.losses import Loss, Squared
-from expost.rows import BlockSummary, RowBlock, RowSummary, TableRows
+from expost.losses import Logistic, Loss, Softmax, Squared
+from expost.release import Release
+from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
 
-__all__ = ["Facts", "facts_of", "prepared_stream"]
+__all__ = ["Facts", "objective_of", "prepared", "read_rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What one pass finds out of all rows together.
+    """What one pass finds out about all rows together.
 
-    ``positive``       rows of the second class, or labels > 0.
+    ``classes``        the rows of each class, in the order of the encoding's classes; of a
+                       regression the rows with labels ≤ 0 and > 0.
     ``largest_label``  the largest ∣y∣.
-    ``past``           labels past the bound of the stream, where it has one.
-    ``clipped``        rows that are longer than the encoding says any is.
+    ``past``           labels past the label bound of the stream, where it has one.
+    ``clipped``        rows that are longer than the encoding's ``data_norm``.
     ``unknown``        by column, cells that are no level of the encoding.
     ``content``        the digest of the rows; see :mod:`expost.files.digest`.
-    ``look``           what a :class:`Objective` asks of them first.
+    ``summary``        lengths of the rows.
     """
 
     rows: int
-    positive: int
+    classes: tuple[int, ...]
     largest_label: float
     past: int
     clipped: int
     unknown: Mapping[str, int]
     content: bytes
-    look: RowSummary
+    summary: RowSummary
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """The same of one block."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _BlockFacts:
+    """The facts of one block, and the block itself where rows are kept."""
 
-    positive: int
+    classes: np.ndarray[Any, Any]
     largest_label: float
     past: int
     clipped: int
     unknown: Mapping[str, int]
     leaves: bytes
-    look: BlockSummary
+    summary: BlockSummary
+    kept: RowBlock | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _See:
-    """RowSummary at one block; labels of two classes are told by their places."""
+class _FactsOf:
+    """Find the facts of one block; ``classes`` is their number, None of a regression."""
 
-    classified: bool
+    classes: int | None
     label_bound: float | None
+    keep: bool
 
-    def __call__(self, block: RowBlock) -> _Seen:
-        """What is seen."""
+    def __call__(self, block: RowBlock) -> _BlockFacts:
+        """Return the facts of ``block``."""
         encoded = block.encoded
         assert encoded is not None
         y = encoded.y
         size = np.abs(y)
         bound = np.inf if self.label_bound is None else self.label_bound
-        return _Seen(
-            positive=int(np.count_nonzero(y > 0)),
+        places = y if self.classes is not None and self.classes > 2 else (y > 0).astype(float)
+        return _BlockFacts(
+            classes=np.bincount(places.astype(np.int64), minlength=self.classes or 2),
             largest_label=float(size.max()),
             past=int(np.count_nonzero(size > bound)),
             clipped=block.clipped,
             unknown=encoded.unknown,
-            leaves=leaves(encoded.X, (y > 0).astype(float) if self.classified else y),
-            look=BlockSummary.of(block),
+            leaves=leaves(encoded.X, y if self.classes is None else places),
+            summary=BlockSummary.of(block),
+            kept=block if self.keep else None,
         )
 
 
-def facts_of(rows: TableRows) -> Facts:
-    """RowSummary at all rows once."""
+def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
+    """Visit all rows once: return them, in memory if ``hold``, and their facts."""
     stream = rows.stream
-    classes = stream.encoding.target.classes
-    content = Content(len(stream.encoding.feature_names), classes)
-    task = _See(classified=classes is not None, label_bound=stream.label_bound)
-    positive = past = clipped = 0
+    names = stream.encoding.target.classes
+    content = Content(len(stream.encoding.feature_names), names)
+    task = _FactsOf(
+        classes=None if names is None else len(names), label_bound=stream.label_bound, keep=hold
+    )
+    keeper = _Keeper(rows) if hold else None
+    classes = np.zeros(2 if names is None else len(names), dtype=np.int64)
+    past = clipped = 0
     largest, unknown = 0.0, dict[str, int]()
 
-    def looks() -> Iterator[BlockSummary]:
-        nonlocal positive, past, clipped, largest
-        for seen in rows.map(task):
-            positive, past = positive + seen.positive, past + seen.past
-            clipped, largest = clipped + seen.clipped, max(largest, seen.largest_label)
-            for name, count in seen.unknown.items():
+    def summaries() -> Iterator[BlockSummary]:
+        nonlocal past, clipped, largest, classes
+        for facts in rows.map(task):
+            classes = classes + facts.classes
+            past, clipped = past + facts.past, clipped + facts.clipped
+            largest = max(largest, facts.largest_label)
+            for name, count in facts.unknown.items():
                 unknown[name] = unknown.get(name, 0) + count
-            content.add(seen.look.rows, seen.leaves)
-            yield seen.look
+            content.add(facts.summary.rows, facts.leaves)
+            if keeper is not None and facts.kept is not None:
+                keeper.add(facts.kept)
+            yield facts.summary
 
-    look = RowSummary.of(looks(), stream.count)
-    return Facts(
+    summary = RowSummary.of(summaries(), stream.count)
+    found = Facts(
         rows=stream.count,
-        positive=positive,
+        classes=tuple(classes.tolist()),
         largest_label=largest,
         past=past,
         clipped=clipped,
         unknown=unknown,
         content=content.value,
-        look=look,
+        summary=summary,
     )
+    return replace(rows, summary=summary) if keeper is None else keeper.rows(), found
 
 
-def prepared_stream(
-    estimator: Estimator,
-    rows: TableRows,
-    facts: Facts,
-) -> Prepared:
-    """The rows as the estimator sees them, and how it would release a model; spends nothing.
+class _Keeper:
+    """Copies the blocks of a table into arrays of all rows."""
 
-    The encoding's bounds and classes are the estimator's.
+    def __init__(self, rows: TableRows) -> None:
+        features = len(rows.stream.encoding.feature_names)
+        self._X = np.empty((rows.count, rows.columns))
+        self._y = np.empty(rows.count)
+        self._encoded = np.empty((rows.count, features))
+        keyed = rows.stream.id_column is not None
+        self._ids = np.empty(rows.count, dtype=object) if keyed else None
+
+    def add(self, block: RowBlock) -> None:
+        """Copy a block; rows past the number that the table had are counted elsewhere."""
+        where = slice(block.start, block.start + len(block))
+        if where.stop > len(self._y) or block.encoded is None:
+            return
+        self._X[where], self._y[where], self._encoded[where] = block.X, block.y, block.encoded.X
+        if self._ids is not None:
+            self._ids[where] = block.ids
+
+    def rows(self) -> HeldRows:
+        """Return all rows."""
+        return HeldRows(X=self._X, y=self._y, ids=self._ids, encoded=self._encoded)
+
+
+def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
+    """Return the rows as ``estimator`` sees them, and how it would release a model.
+
+    It spends nothing. ``source`` is the table that the rows come from; its encoding's bounds and
+    classes are the estimator's.
     """
-    stream = rows.stream
-    classes, read, clipped = stream.encoding.target.classes, [], []
-    loss, bound = _loss(estimator, facts)
+    stream = source.stream
+    names, read, clipped = stream.encoding.target.classes, [], []
+    loss, bound = _loss(estimator, facts, 2 if names is None else len(names))
     if bound is None and isinstance(loss, Squared):
         read.append("label_bound (the largest label)")
     if facts.past:
@@ -135,27 +173,37 @@ def prepared_stream(
             f"{facts.clipped} rows are longer than data_norm={stream.ball.data_norm:g} and were"
             " clipped to it; give a larger bound if that is too many."
         )
-    rows = replace(rows, summary=facts.look)
-    if isinstance(loss, Squared):
-        rows = rows.with_stream(label_bound=loss.label_bound)
-    how = estimator.how(loss, stream.count, stream.columns)
+    mechanism = estimator.how(loss, rows.count, loss.outputs * rows.columns)
     return Prepared(
-        objective=Objective(
-            rows=rows, loss=loss, penalty=np.full(stream.columns, how.total_regularization)
-        ),
-        mechanism=how,
+        objective=_objective(rows, loss, mechanism.total_regularization),
+        mechanism=mechanism,
         ball=stream.ball,
-        classes=None if classes is None else np.array(classes),
+        classes=None if names is None else np.array(names),
         feature_names=stream.encoding.feature_names,
         read_from_data=tuple(read),
         clipped=tuple(clipped),
     )
 
 
-def _loss(estimator: Estimator, facts: Facts) -> tuple[Loss, float | None]:
-    """The loss, and the label bound that was given."""
+def objective_of(release: Release, rows: Rows) -> Objective:
+    """Return the objective of a released model over its rows."""
+    mechanism = release.mechanism
+    return _objective(rows, mechanism.loss, mechanism.total_regularization)
+
+
+def _objective(rows: Rows, loss: Loss, regularization: float) -> Objective:
+    if isinstance(rows, TableRows) and isinstance(loss, Squared):
+        rows = rows.with_stream(label_bound=loss.label_bound)
+    penalty = np.full(loss.outputs * rows.columns, regularization)
+    return Objective(rows=rows, loss=loss, penalty=penalty)
+
+
+def _loss(estimator: Estimator, facts: Facts, classes: int) -> tuple[Loss, float | None]:
+    """Return the loss, and the label bound that was given."""
     if not isinstance(estimator, PrivateRidge):
-        return estimator.own_loss(), None
+        own = estimator.own_loss()
+        many = isinstance(own, Logistic) and classes > 2
+        return Softmax(classes=classes) if many else own, None
     if estimator.label_bound is None:
         # Any positive bound serves labels that are all 0.
         return Squared(label_bound=facts.largest_label or 1.0), None

@@ -141,10 +141,16 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HeldRows:
-    """Rows in memory: arrays X (n, d) and y (n,)."""
+    """Rows in memory: arrays X (n, d) and y (n,).
+
+    ``ids``      the rows' keys, or None.
+    ``encoded``  the features as the table's encoding gives them, or None.
+    """
 
     X: FloatArray
     y: FloatArray
+    ids: NDArray[np.object_] | None = None
+    encoded: FloatArray | None = None
 
     norms: FloatArray = field(init=False)
     is_held: ClassVar[bool] = True

@@ -89,13 +89,13 @@ def test_a_table_that_is_read_from_its_beginning_is_handed_out(
     pc.write_csv(table(ROWS), tmp_path / "table.csv")
     typed, _ = opened(str(tmp_path / "table.csv"), "huber-hinge")
     release, _, encoding, _ = losses[0]
-    assert not streamed(release, typed, encoding, local, SIZE).stream.reader.travels
+    assert not streamed(release, typed, encoding, local, SIZE).table.stream.reader.travels
     assert everything(losses[:1], two_workers, typed) == everything(losses[:1], local)
 
 
 def test_what_travels_holds_no_rows(losses):
     release, rows, encoding, _ = losses[0]
-    stream = streamed(release, rows, encoding, None, SIZE).stream
+    stream = streamed(release, rows, encoding, None, SIZE).table.stream
     assert stream.reader.travels
     assert all(len(pickle.dumps(item)) < 200 for item in stream.items())
     content = pickle.dumps(stream)
@@ -103,5 +103,5 @@ def test_what_travels_holds_no_rows(losses):
     assert b"k1099" not in content
     # Nor does a table in memory go along with the way to read it.
     memory, _ = opened(table(ROWS))
-    other = streamed(release, memory, encoding, None, SIZE).stream
+    other = streamed(release, memory, encoding, None, SIZE).table.stream
     assert len(pickle.dumps(other)) < 8_000

@@ -150,7 +150,7 @@ def epsilon_command(
             regularization=options.number_or_auto(regularization),
             data_norm=data_norm,
             label_bound=label_bound,
-            classes=options.two_labels(classes),
+            classes=options.labels(classes),
             id_column=id_column,
             drop=tuple(drop) if drop else None,
             missing=tuple(missing) if missing else None,

@@ -40,11 +40,11 @@ __all__ = [
     "Target",
     "called",
     "completes",
+    "labels",
     "number_or_auto",
     "numbers",
     "rows_of",
     "streaming",
-    "two_labels",
 ]
 
 # What the shell completes: names that are checked where they are used, and listed here once more,
@@ -140,7 +140,7 @@ Classes = Annotated[
     str | None,
     typer.Option(
         metavar="NO,YES",
-        help="Two labels, 'no,yes', not from the data.",
+        help="Labels, 'no,yes', not from the data.",
         rich_help_panel=DATA,
     ),
 ]
@@ -320,13 +320,14 @@ def numbers(text: str | None) -> tuple[float, ...] | None:
         ) from None
 
 
-def two_labels(text: str | None) -> tuple[str, str] | None:
-    """The labels of ``--classes``."""
+def labels(text: str | None) -> tuple[str, ...] | None:
+    """Return the labels of ``--classes``."""
     if text is None:
         return None
-    labels = text.split(",")
-    if len(labels) != 2:
+    found = tuple(label.strip() for label in text.split(","))
+    if len(found) < 2:
         raise typer.BadParameter(
-            f"{text!r} must be two labels with a comma between them", param_hint="'--classes'"
+            f"{text!r} must be two labels or more with commas between them",
+            param_hint="'--classes'",
         )
-    return labels[0].strip(), labels[1].strip()
+    return found

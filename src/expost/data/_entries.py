@@ -21,6 +21,9 @@ from expost.types import FloatArray
 
 __all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_json", "label"]
 
+# A column of more labels is hardly one of classes.
+MOST_CLASSES = 100
+
 
 class Mark(Enum):
     """Where a constant comes from."""
@@ -158,10 +161,13 @@ Entry = NumericEntry | LevelEntry
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The column to predict: two ``classes`` (−1, +1 inside, in this order), or a number (None)."""
+    """The column to predict: ``classes``, or a number (None).
+
+    Two classes are −1 and +1 inside, in their order; more are counted from 0.
+    """
 
     column: str
-    classes: tuple[str, str] | None
+    classes: tuple[str, ...] | None
     mark: Mark
 
     @property
@@ -175,7 +181,7 @@ class Target:
         return (f"the classes of {self.column!r}",) if self.mark is Mark.READ else ()
 
     def encode(self, cells: Any, first_row: int) -> FloatArray:
-        """The labels (m,): ±1, or the numbers."""
+        """Return the labels (m,): ±1, classes counted from 0, or the numbers."""
         absent = np.asarray(cells.is_null())
         if absent.any():
             raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
@@ -185,17 +191,15 @@ class Target:
         index = np.asarray(pc.fill_null(found, -1))
         other = index < 0
         if other.any():
-            raise self._fault(
-                first_row + int(other.argmax()),
-                f"is neither of the two classes, {self.classes[0]!r} and {self.classes[1]!r}",
-            )
-        return 2.0 * index - 1.0
+            raise self._fault(first_row + int(other.argmax()), f"is {none_of(self.classes)}")
+        return 2.0 * index - 1.0 if len(self.classes) == 2 else index.astype(np.float64)
 
     def labels(self, y: FloatArray) -> list[str]:
-        """The class of each y, by its sign."""
+        """Return the class of each y: by its sign, or its number."""
         if self.classes is None:
             raise InvalidInput(f"target {self.column!r}: is a number, so it has no classes.")
-        return [self.classes[int(value > 0)] for value in y]
+        places = np.asarray(y) > 0 if len(self.classes) == 2 else np.asarray(y)
+        return [self.classes[int(place)] for place in places]
 
     def _fault(self, row: int, what: str) -> InvalidInput:
         return InvalidInput(f"target {self.column!r}, row {row}: {what}.")
@@ -214,7 +218,7 @@ class Target:
         classes = fields["classes"]
         return cls(
             column=fields["column"],
-            classes=None if classes is None else two_classes("target.classes", classes),
+            classes=None if classes is None else class_labels("target.classes", classes),
             mark=mark("target.origin", fields["origin"]),
         )
 
@@ -232,12 +236,22 @@ def label(value: Any, *, name: str) -> str:
     raise InvalidInput(f"{name}: must be text, a finite number or a boolean.")
 
 
-def two_classes(name: str, value: Any) -> tuple[str, str]:
-    """``value`` as two different labels."""
+def class_labels(name: str, value: Any) -> tuple[str, ...]:
+    """Return ``value`` as two different labels or more."""
     labels = distinct_labels(name, value)
-    if len(labels) != 2:
-        raise InvalidInput(f"{name}: has {len(labels)} labels: must have two.")
-    return labels[0], labels[1]
+    if not 2 <= len(labels) <= MOST_CLASSES:
+        raise InvalidInput(
+            f"{name}: has {len(labels)} labels: must have at least two and at most {MOST_CLASSES}."
+        )
+    return labels
+
+
+def none_of(classes: tuple[str, ...]) -> str:
+    """Return "none of the classes", with the first few of them, for a sentence."""
+    if len(classes) == 2:
+        return f"neither {classes[0]!r} nor {classes[1]!r}"
+    shown = ", ".join(map(repr, classes[:5]))
+    return f"none of the {len(classes)} classes {shown}{', …' if len(classes) > 5 else ''}"
 
 
 def distinct_labels(name: str, value: Any) -> tuple[str, ...]:

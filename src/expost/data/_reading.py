@@ -30,7 +30,7 @@ class Given:
     entries: Mapping[str, Entry]
     dropped: tuple[str, ...] = ()
     target: str | None = None
-    classes: tuple[str, str] | None = None
+    classes: tuple[str, ...] | None = None
     data_norm: float | None = None
 
     @classmethod
@@ -58,7 +58,7 @@ class Given:
             },
             dropped=tuple(dropped),
             target=target.get("column"),
-            classes=None if classes is None else _entries.two_classes("target.classes", classes),
+            classes=None if classes is None else _entries.class_labels("target.classes", classes),
             data_norm=None if norm is None else float(norm),
         )
 
@@ -66,7 +66,7 @@ class Given:
         """The same with the classes that were passed beside it; the two must not disagree."""
         if self.target not in (None, target):
             raise InvalidInput(f"target={target!r}: the given encoding is for {self.target!r}.")
-        passed = None if classes is None else _entries.two_classes("classes", classes)
+        passed = None if classes is None else _entries.class_labels("classes", classes)
         if passed is not None and self.classes not in (None, passed):
             raise InvalidInput(f"classes={list(passed)!r}: the given encoding names others.")
         both = self.classes if passed is None else passed
@@ -231,25 +231,24 @@ def read_target(table: Table, target: str, given: Given, *, regression: bool) ->
     if given.classes is not None:
         check_classes(table, target, given.classes)
         return Target(column=target, classes=given.classes, mark=Mark.GIVEN)
-    found = table.levels([target], at_most=2)[target]
+    found = table.levels([target], at_most=_entries.MOST_CLASSES)[target]
     if found is None:
         raise InvalidInput(
-            f"target {target!r}: has more than two classes: must have two; name a column with two"
-            " labels, or ask for a regression if it is a number."
+            f"target {target!r}: has more than {_entries.MOST_CLASSES} classes; name a column with"
+            " fewer labels, or ask for a regression if it is a number."
         )
     if len(found) == 1:
         raise _one_class(target)
-    first, second = sorted(found, key=_natural)
-    return Target(column=target, classes=(first, second), mark=Mark.READ)
+    return Target(column=target, classes=tuple(sorted(found, key=_natural)), mark=Mark.READ)
 
 
-def check_classes(table: Table, target: str, classes: tuple[str, str]) -> None:
-    """The text column ``target`` holds both ``classes`` and nothing else."""
-    found = table.levels([target], at_most=2)[target]
+def check_classes(table: Table, target: str, classes: tuple[str, ...]) -> None:
+    """Refuse a column ``target`` that holds another label than ``classes``, or one class alone."""
+    found = table.levels([target], at_most=len(classes))[target]
     if found is None or not set(found) <= set(classes):
         raise InvalidInput(
-            f"target {target!r}: holds a label that is neither {classes[0]!r} nor {classes[1]!r}:"
-            " every row must be one of the two classes."
+            f"target {target!r}: holds a label that is {_entries.none_of(classes)}: every row must"
+            " be one of the classes."
         )
     if len(found) == 1:
         raise _one_class(target)

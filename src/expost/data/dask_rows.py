@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from expost.data._duck import Relation
-from expost.data._entries import Mark, NumericEntry, Target, two_classes
+from expost.data._entries import Mark, NumericEntry, Target, class_labels
 from expost.data._raw import Origin, RawColumn, check_names, plain, typed
 from expost.data.encoding import Encoding
 from expost.data.readers import Block, spans, typed_cells
@@ -390,7 +390,7 @@ def array_encoding(columns: int, ball: UnitBall, classes: Sequence[Any] | None) 
         ),
         target=Target(
             column=_TARGET,
-            classes=None if classes is None else two_classes("classes", classes),
+            classes=None if classes is None else class_labels("classes", classes),
             mark=Mark.GIVEN,
         ),
         data_norm=ball.data_norm,

@@ -128,7 +128,7 @@ class Encoding:
         Args:
             table: the rows; at least two.
             target: the column to predict.
-            classes: its two labels, the one that counts as −1 first; read if None (sorted).
+            classes: its labels, of two the one that counts as −1 first; read if None (sorted).
             regression: the target is a number.
             given: a whole encoding, which is taken as it stands; or a part of one, in the shape
                 of ``encoding.json``: {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
@@ -311,7 +311,7 @@ class Encoding:
         self, table: Table, *, target: str, classes: Sequence[Any] | None, regression: bool
     ) -> None:
         """Raise unless this is an encoding of ``table`` and of that target."""
-        wanted = None if classes is None else _entries.two_classes("classes", classes)
+        wanted = None if classes is None else _entries.class_labels("classes", classes)
         mine = self.target
         if mine.column != target or (mine.classes is None) != regression:
             raise InvalidInput(

@@ -1,24 +1,34 @@
 """``expost profile``: release one model of a table, profile it, write the report.
 
-θ is drawn once, and model.json is on the disk before anything is computed from it; the ledger lists
-it before it is there to be seen. A model that exists is copied only after its rows have been found
-to be the right ones.
+One path for rows in memory and for rows in blocks. Every step leaves something whole or nothing,
+and what is finished is not made again:
+
+facts    what one pass finds out about the rows;
+model    θ, drawn once: model.json is on the disk before anything is computed from it, and the
+         ledger lists it before it can be seen (:mod:`expost.jobs.model_file`);
+losses   of rows in blocks: parts with one line for each row;
+profile  the same with ranks, in a folder that appears whole beside the page.
+
+A model that exists is copied only after its rows have been found to be the right ones.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from expost.data import Encoding, NumericEntry
+from expost.data import Encoding, NumericEntry, Table, UnitBall
+from expost.engine import Engine, engine_of
 from expost.engine.progress import SILENT, Progress
+from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
-from expost.glm import minimise
+from expost.files.parts import Part
+from expost.glm import Objective
 from expost.groups.exposure import Grouping
-from expost.jobs import stream_profile
-from expost.jobs.ledger import Lister, check_ledgers, ledgers_for, model_notices
+from expost.jobs.facts import known_rows, salted
+from expost.jobs.ledger import check_ledgers, ledgers_for, model_notices
 from expost.jobs.model_file import (
     MODEL,
     copy_model,
@@ -42,14 +52,30 @@ from expost.jobs.profile_asked import (
 )
 from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
-from expost.jobs.table import Rows, noted
+from expost.jobs.table import noted, table_notices
+from expost.losses import Squared
+from expost.mechanisms.output import TOLERANCE
+from expost.neighbouring.persons import read_groups
+from expost.preparing import Facts, objective_of, prepared
+from expost.profiles.digest import FitScores, Terms
+from expost.profiles.parts import (
+    RowParts,
+    digest_of_parts,
+    maxima_of_parts,
+    ranked_parts,
+    row_parts,
+)
 from expost.profiles.profile import Profile
-from expost.profiles.verb import profile
+from expost.profiles.streamed_losses import block_losses
+from expost.profiles.target import Target, find_target
+from expost.profiles.verb import profile_of
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
-from expost.types import FloatArray
+from expost.report.rows import MOST_ROWS
+from expost.rows import RowBlock, RowStream, TableRows
+from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["PHASES", "Outcome", "ProfileJob", "run"]
+__all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
 
 # How often `run` reports a phase.
 PHASES = 6
@@ -57,22 +83,49 @@ PHASES = 6
 _MOST_LEVELS = 50
 # Columns that are read in one pass over the table.
 _COLUMNS_A_PASS = 16
+_TABLE = Audience.FAIL.file_name("profile", "parquet")
+_CONTINUE = "progress was saved: free some space, and continue with --resume"
+_NOTHING_RELEASED = "nothing was released; free some space, or name another folder"
 
 
 def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
-    """Do the job; ``progress`` is told of ``PHASES`` phases."""
+    """Do the job; ``progress`` hears of ``PHASES`` phases."""
     with noted() as notes:
         _check(job)
         progress.phase("reading the table")
-        loaded = None if job.model is None else Release.load(job.model)
-        table, encoding = opened_for(job, loaded or _drawn_before(job))
-        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
-        with running_profile(job, loaded, table, blocks=blocks) as begun:
-            if blocks:
-                opened = (table, encoding)
-                return stream_profile.run(job, loaded, opened, begun, notes, progress)
-            rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-            return _in_memory(job, loaded, rows, begun, notes, progress)
+        given = None if job.model is None else Release.load(job.model)
+        opened = opened_for(job, given or _drawn_before(job))
+        return run_opened(job, given, opened, notes, progress)
+
+
+def run_opened(
+    job: ProfileJob,
+    given: Release | None,
+    opened: tuple[Table, Encoding],
+    notes: Callable[[], list[str]],
+    progress: Progress = SILENT,
+) -> Outcome:
+    """Do the job of a table that is open; ``given`` is the model to profile, if none is drawn."""
+    table, encoding = opened
+    blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
+    if blocks and job.group_column is not None:
+        raise InvalidInput(
+            f"--group {job.group_column!r}: the rows of a person cannot be brought together in"
+            " blocks; leave --engine and --resume out, and let --memory hold all rows."
+        )
+    engine = "local" if job.streaming.engine is None else job.streaming.engine
+    with running_profile(job, given, table, blocks=blocks) as begun, engine_of(engine) as worker:
+        work = _Work(
+            job=job,
+            run=begun,
+            blocks=blocks,
+            engine=worker,
+            progress=progress,
+            table=table,
+            encoding=encoding,
+            notes=notes,
+        )
+        return work.done(given)
 
 
 def _check(job: ProfileJob) -> None:
@@ -84,111 +137,307 @@ def _check(job: ProfileJob) -> None:
 
 
 def _drawn_before(job: ProfileJob) -> Release | None:
-    """The model that the run which is to be resumed has drawn, if it has."""
+    """Return the model that the run to be resumed has drawn, if it has."""
     drawn = drawn_before(job.out, job.ledger) if job.streaming.resume else None
     return None if drawn is None else drawn.release
 
 
-def _in_memory(
-    job: ProfileJob,
-    loaded: Release | None,
-    rows: Rows,
-    begun: Run,
-    notes: Callable[[], list[str]],
-    progress: Progress,
-) -> Outcome:
-    progress.phase("fitting the model")
-    files = {"model": job.out / MODEL}
-    if loaded is None:
-        release, lister, fitting = _released(job, rows, begun, notes)
-        files["ledger"], listed = lister.ledgers[0], lister.notices
-    else:
-        release, fitting = loaded, ()
-        assert job.model is not None
-        listed = model_notices(job.model, job.ledger, rows.digest)
-    before = len(notes())
-    ids, groups = (rows.ids, None) if job.group_column is None else (None, rows.ids)
-    progress.phase(f"finding every {'row' if groups is None else 'person'}'s neighbour")
-    result = profile(release, rows.encoded.X, rows.labels, ids=ids, groups=groups)
-    progress.phase("averaging over the models it might have been")
-    _ = result.expected
-    progress.phase("collecting the report")
-    found = _Found(rows=rows, release=release, result=result)
-    noticed = [*listed, *fitting, *notes()[before if loaded is None else 0 :]]
-    summary = _summary(job, found, noticed, begun.made)
-    progress.phase("writing the report")
-    if loaded is not None:
-        with writing(job.out, "nothing was released; free some space, or name another folder"):
-            copy_model(begun, loaded, job.model)
-    files |= _write(job.out, rows.encoding, result, summary)
-    return Outcome(release=release, profile=result, summary=summary, files=files)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Model:
+    """The model and its rows.
 
+    ``notices``  what the reader must know of both; ``noted`` warnings are among them.
+    """
 
-def _released(
-    job: ProfileJob, rows: Rows, begun: Run, notes: Callable[[], list[str]]
-) -> tuple[Release, Lister, tuple[str, ...]]:
-    """The one model of this run, stored before anything is computed from it."""
-    drawn = drawn_in(begun, job.ledger)
-    if drawn is not None:
-        lister = lister_of(job, drawn.release, rows.digest, begun)
-        store_drawn(begun, drawn, lister)
-        return drawn.release, lister, drawn.fitting
-    fitted = estimator_of(job, rows.encoding).fit(rows.encoded.X, rows.labels)
-    release = completed(fitted.release_, rows.encoding)
-    lister, fitting = lister_of(job, release, rows.digest, begun), tuple(notes())
-    store_model(begun, release, lister, reading=rows.notices, fitting=fitting)
-    return release, lister, fitting
+    release: Release
+    objective: Objective
+    facts: Facts
+    notices: tuple[str, ...]
+    noted: int
+    ledger: Path | None
+
+    @cached_property
+    def target(self) -> Target:
+        """The model as the profile sees it."""
+        target = find_target(self.release, None)
+        assert target is not None
+        return target
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
-    """The rows, the model, and what it gives away of them."""
+class _Work:
+    """One run, from the table to the page."""
 
-    rows: Rows
-    release: Release
-    result: Profile
+    job: ProfileJob
+    run: Run
+    blocks: bool
+    engine: Engine
+    progress: Progress
+    table: Table
+    encoding: Encoding
+    notes: Callable[[], list[str]]
+
+    def done(self, given: Release | None) -> Outcome:
+        """Take every step that has not been taken."""
+        job, progress = self.job, self.progress
+        model = self._model(given)
+        noun = "row" if job.group_column is None else "person"
+        progress.phase(f"finding every {noun}'s neighbour")
+        result, scores = self._in_blocks(model, given) if self.blocks else self._held(model, given)
+        progress.phase("collecting the report")
+        summary = self._summary(model, result, scores)
+        progress.phase("writing the report")
+        files = {"model": job.out / MODEL}
+        if model.ledger is not None:
+            files["ledger"] = model.ledger
+        with writing(job.out, _CONTINUE):
+            files |= self._write(result, summary)
+        return Outcome(release=model.release, profile=result, summary=summary, files=files)
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _rows(self, ball: UnitBall, label_bound: float | None) -> TableRows:
+        stream = RowStream.of(self.table, self.encoding, ball, label_bound=label_bound)
+        return TableRows(stream=stream, engine=self.engine, progress=self.progress)
+
+    def _model(self, given: Release | None) -> _Model:
+        if given is not None:
+            objective, facts = self._objective(given)
+            self.progress.phase("fitting the model")
+            listed: tuple[str, ...] = ()
+            if self.job.model is not None:
+                listed = model_notices(self.job.model, self.job.ledger, salted(facts))
+            return _Model(
+                release=given,
+                objective=objective,
+                facts=facts,
+                notices=(*self._reading(facts), *listed),
+                noted=0,
+                ledger=None,
+            )
+        drawn = drawn_in(self.run, self.job.ledger)
+        if drawn is None:
+            return self._draw()
+        objective, facts = self._objective(drawn.release)
+        self.progress.phase("fitting the model")
+        lister = lister_of(self.job, drawn.release, salted(facts), self.run)
+        store_drawn(self.run, drawn, lister)
+        return _Model(
+            release=drawn.release,
+            objective=objective,
+            facts=facts,
+            notices=(*drawn.reading, *lister.notices, *drawn.fitting),
+            noted=len(self.notes()),
+            ledger=lister.ledgers[0],
+        )
+
+    def _reading(self, facts: Facts) -> tuple[str, ...]:
+        return table_notices(self.table, self.encoding, facts.unknown)
+
+    def _objective(self, release: Release) -> tuple[Objective, Facts]:
+        """Return the rows as the objective of a model that exists sees them."""
+        loss = release.mechanism.loss
+        source = self._rows(release.ball, loss.label_bound if isinstance(loss, Squared) else None)
+        rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
+        return objective_of(release, rows), facts
+
+    def _draw(self) -> _Model:
+        """Draw θ and store it, before anything is computed from it."""
+        job = self.job
+        estimator = estimator_of(job, self.encoding)
+        ball = UnitBall(
+            data_norm=self.encoding.data_norm,
+            fit_intercept=estimator.fit_intercept,
+            intercept_scaling=estimator.intercept_scaling,
+        )
+        source = self._rows(ball, job.label_bound)
+        rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
+        self.progress.phase("fitting the model")
+        ready = prepared(estimator, rows, source, facts)
+        release = completed(estimator.release(ready), self.encoding)
+        reading = self._reading(facts)
+        fitting, lister = self.notes(), lister_of(job, release, salted(facts), self.run)
+        store_model(self.run, release, lister, reading=reading, fitting=fitting)
+        return _Model(
+            release=Release.load(job.out / MODEL),
+            objective=ready.objective,
+            facts=facts,
+            notices=(*reading, *lister.notices, *fitting),
+            noted=len(fitting),
+            ledger=lister.ledgers[0],
+        )
+
+    # -- its rows' losses ----------------------------------------------------------------------
+
+    def _held(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
+        """Profile rows in memory."""
+        rows, by_person = model.objective.held, self.job.group_column is not None
+        ids = None if rows.ids is None else list(rows.ids)
+        result = profile_of(
+            model.target,
+            model.objective,
+            ids=None if by_person else ids,
+            persons=read_groups(ids, rows.count, Neighbouring.REMOVE) if by_person else None,
+            notices=model.target.notices,
+        )
+        self.progress.phase("averaging over the models it might have been")
+        _ = result.expected
+        if given is not None:
+            with writing(self.job.out, _NOTHING_RELEASED):
+                copy_model(self.run, given, self.job.model)
+        models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
+        scores = model.objective.map(_Scored(models))
+        return result, reduce(FitScores.merged, scores, FitScores())
+
+    def _in_blocks(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
+        """Profile rows that are read in blocks, into parts."""
+        with writing(self.job.out, _CONTINUE):
+            parts = self._losses(model)
+            if given is not None:
+                copy_model(self.run, given, self.job.model)
+            self.progress.phase("ranking the rows")
+            result = self._ranked(model, parts)
+        assert result.parts is not None
+        return result, result.parts.maxima.scores
+
+    def _losses(self, model: _Model) -> dict[int, Part]:
+        """Compute every row's loss."""
+        store = self.run.store("losses")
+        finished, known = store.finished(), self.run.kept("losses", int)
+        if known is None or len(finished) != known:
+            finished = row_parts(
+                model.objective.table.stream,
+                block_losses(model.release, model.objective),
+                (model.release.theta, model.objective.minimiser(TOLERANCE).theta),
+                store,
+                self.engine,
+                self.progress,
+                finished=finished,
+            )
+            self.run.keep("losses", len(finished))
+        self.run.check_rows(finished, self.table.rows)
+        return finished
+
+    def _ranked(self, model: _Model, parts: dict[int, Part]) -> Profile:
+        """Rank the rows, and let the table appear."""
+        release = model.release
+        source, terms = self.run.store("losses"), Terms.of_removal(release.mechanism)
+        maxima = maxima_of_parts(source, parts, self.engine)
+        digest = digest_of_parts(source, parts, maxima, terms, self.engine)
+        # A table that has appeared is checked once more.
+        self.run.workspace.take_back(_TABLE, "profile")
+        store = self.run.store("profile")
+        ranked, most = ranked_parts(
+            source,
+            parts,
+            store,
+            digest,
+            terms,
+            self.engine,
+            most=MOST_ROWS,
+            progress=self.progress,
+        )
+        description = model.target.describe()
+        self.run.check_rows(ranked, self.table.rows)
+        store.finish(ranked, {"model": description, "relation": "remove", "unit": "row"})
+        return Profile(
+            release=release,
+            description=description,
+            rows=self.table.rows,
+            parts=RowParts(
+                store=self.run.workspace.place(store, _TABLE),
+                terms=terms,
+                maxima=maxima,
+                digest=digest,
+                most=most,
+            ),
+            notices=model.target.notices,
+        )
+
+    # -- the page ------------------------------------------------------------------------------
+
+    def _summary(self, model: _Model, result: Profile, scores: FitScores) -> Summary:
+        explanation, groups = None, list[Grouping]()
+        if not self.blocks:
+            features = model.objective.held.encoded
+            assert features is not None
+            explanation = result.explain(
+                _readable(self.encoding, features), feature_names=self.encoding.feature_names
+            )
+            groups = sorted(self._groups(result), key=_unevenness, reverse=True)
+        return collect(
+            result,
+            release=model.release,
+            source=self.job.name,
+            made=self.run.made,
+            choices=choices_of(self.job, self.encoding, model.release),
+            accuracy=_accuracy(model, scores),
+            groups=tuple(groups),
+            explanation=explanation,
+            notices=(*model.notices, *self.notes()[model.noted :]),
+        )
+
+    def _groups(self, result: Profile) -> Iterator[Grouping]:
+        """Yield the exposures by each column of numbers or of few levels, a few at a time."""
+        names = [
+            entry.name
+            for entry in self.encoding.entries
+            if entry.kind == "numeric" or len(entry.features) <= _MOST_LEVELS
+        ]
+        for start in range(0, len(names), _COLUMNS_A_PASS):
+            some = names[start : start + _COLUMNS_A_PASS]
+            cells = pa.Table.from_batches(self.table.blocks(columns=some))
+            for name in some:
+                yield result.by(cells.column(name).combine_chunks(), name=name)
+
+    def _write(self, result: Profile, summary: Summary) -> dict[str, Path]:
+        """Write the curator's files, each whole or absent."""
+        out, encoding = self.job.out, self.encoding
+        page = render_html(summary).encode()
+        files = {
+            "encoding": encoding.save(out / encoding.audience.file_name("encoding", "json")),
+            "profile": Path(result.to_json(out / "profile.json")),
+        }
+        if result.parts is None:
+            files["table"] = result.to_parquet(out / "profile.parquet")
+        else:
+            files["table"] = result.parts.store.folder
+        report = out / summary.audience.file_name("report", "html")
+        files["summary"] = write_summary(out, summary)
+        files["report"] = write_bytes(report, summary.audience, page)
+        return files
 
 
-def _summary(job: ProfileJob, found: _Found, notes: list[str], made: str) -> Summary:
-    rows, result = found.rows, found.result
-    encoding = rows.encoding
-    explanation = result.explain(
-        _readable(encoding, rows.encoded.X), feature_names=encoding.feature_names
-    )
-    return collect(
-        result,
-        release=found.release,
-        source=job.name,
-        made=made,
-        choices=choices_of(job, encoding, found.release),
-        accuracy=_accuracy(found),
-        groups=tuple(sorted(_groups(found), key=_unevenness, reverse=True)),
-        explanation=explanation,
-        notices=(*rows.notices, *notes),
-    )
+@dataclass(frozen=True, kw_only=False)
+class _Scored:
+    """Score the released model and the one without noise on the rows of a block."""
+
+    models: tuple[FloatArray, FloatArray]
+
+    def __call__(self, block: RowBlock) -> FitScores:
+        """Return the scores."""
+        return FitScores.of(block, self.models)
 
 
-def _groups(found: _Found) -> Iterator[Grouping]:
-    """The exposures by each column of numbers or of few levels, a few columns at a time."""
-    names = [
-        entry.name
-        for entry in found.rows.encoding.entries
-        if entry.kind == "numeric" or len(entry.features) <= _MOST_LEVELS
-    ]
-    for start in range(0, len(names), _COLUMNS_A_PASS):
-        some = names[start : start + _COLUMNS_A_PASS]
-        cells = pa.Table.from_batches(found.rows.table.blocks(columns=some))
-        for name in some:
-            yield found.result.by(cells.column(name).combine_chunks(), name=name)
+def _accuracy(model: _Model, scores: FitScores) -> Accuracy:
+    """Return how good the model is on these rows, beside the base rate and beside ε = ∞."""
+    rows = scores.rows
+    if model.release.classes is None:
+        spread = scores.spread / rows or 1.0
+        released, noiseless = (1 - error / rows / spread for error in scores.errors)
+        return Accuracy(measure="R²", released=released, base_rate=0.0, noiseless=noiseless)
+    released, noiseless = (right / rows for right in scores.right)
+    base_rate = max(model.facts.classes) / rows
+    return Accuracy(released=released, base_rate=base_rate, noiseless=noiseless)
 
 
 def _unevenness(grouping: Grouping) -> float:
-    """How far the exposed rows are spread over the groups otherwise than all rows are."""
+    """Return how far the exposed rows are spread over the groups otherwise than all rows are."""
     return sum(abs(group.top_share - group.share) for group in grouping.groups)
 
 
 def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
-    """The features in the units of the table, for a person to read."""
+    """Return the features in the units of the table, for a person to read."""
     readable = X.copy()
     position = 0
     for entry in encoding.entries:
@@ -196,40 +445,3 @@ def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
             readable[:, position] = X[:, position] * entry.scale + entry.mean
         position += len(entry.features)
     return readable
-
-
-def _accuracy(found: _Found) -> Accuracy:
-    """How good the released model is on these rows, beside knowing nothing and beside ε = ∞."""
-    release, near = found.release, found.result.neighbours
-    problem = release.problem(found.rows.encoded.X, found.rows.labels)
-    exact = minimise(problem).theta if near is None else near.base
-    released, noiseless = (problem.held.X @ theta for theta in (release.theta, exact))
-    if release.classes is None:
-        spread = float(np.var(problem.held.y)) or 1.0
-        scores = [
-            1 - float(np.mean((z - problem.held.y) ** 2)) / spread for z in (released, noiseless)
-        ]
-        return Accuracy(measure="R²", released=scores[0], base_rate=0.0, noiseless=scores[1])
-    share = float(np.mean(problem.held.y > 0))
-    hits = [float(np.mean((z > 0) == (problem.held.y > 0))) for z in (released, noiseless)]
-    return Accuracy(released=hits[0], base_rate=max(share, 1 - share), noiseless=hits[1])
-
-
-def _write(out: Path, encoding: Encoding, result: Profile, summary: Summary) -> dict[str, Path]:
-    """The curator's files, each whole or absent."""
-    page = render_html(summary).encode()
-    with writing(out, "free some space, and continue with --resume"):
-        encoding_file = encoding.save(out / encoding.audience.file_name("encoding", "json"))
-        json_file = result.to_json(out / "profile.json")
-        assert isinstance(json_file, Path)
-        table_file = result.to_parquet(out / "profile.parquet")
-        report = out / summary.audience.file_name("report", "html")
-        write_bytes(report, summary.audience, page)
-        summary_file = write_summary(out, summary)
-    return {
-        "encoding": encoding_file,
-        "profile": json_file,
-        "table": table_file,
-        "summary": summary_file,
-        "report": report,
-    }

@@ -22,6 +22,7 @@ from expost.jobs.table import (
     check_no_feature,
     check_options,
     key_options,
+    mechanism_of,
     opened,
     refuse_fixed,
 )
@@ -120,7 +121,7 @@ def estimator_of(job: ProfileJob, encoding: Encoding) -> Estimator:
     options: dict[str, Any] = {
         "epsilon": 1.0 if job.epsilon is None else job.epsilon,
         "delta": job.delta,
-        "mechanism": job.mechanism or "output",
+        "mechanism": mechanism_of(job, encoding),
         "noise": job.noise or "laplace",
         "regularization": "auto" if job.regularization is None else job.regularization,
         "random_state": job.seed,

@@ -8,9 +8,9 @@ from expost.data import Encoding, Mark, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.engine.progress import SILENT
 from expost.errors import InvalidInput
-from expost.jobs import stream_profile
 from expost.jobs.output import check_place
-from expost.jobs.profile_asked import ProfileJob, opened_for, running_profile
+from expost.jobs.profile import run_opened
+from expost.jobs.profile_asked import ProfileJob, opened_for
 from expost.jobs.streaming import Streaming
 from expost.jobs.table import noted
 from expost.profiles.profile import Profile
@@ -70,9 +70,7 @@ def profile_stream(
     with noted() as notes:
         check_place(job.out, resume=resume, force=force, lost=job.lost)
         opened = opened_for(job, release) if given is None else given
-        with running_profile(job, release, opened[0], blocks=True) as begun:
-            outcome = stream_profile.run(job, release, opened, begun, notes, SILENT)
-    return outcome.profile
+        return run_opened(job, release, opened, notes, SILENT).profile
 
 
 def _arrays(source: tuple[Any, ...], release: Release) -> tuple[Table, Encoding]:

@@ -6,7 +6,7 @@ follows from them, from a few passes over the rows, and from a seed that the run
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ from expost.jobs.output import writing
 from expost.jobs.pages import write_summary
 from expost.jobs.runs import Run
 from expost.jobs.table import table_notices
-from expost.preparing import Facts, facts_of, prepared_stream
+from expost.preparing import Facts, prepared, read_rows
 from expost.report import Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 from expost.rows import RowStream, TableRows
@@ -85,9 +85,9 @@ class _Work:
         rows = self._rows(estimator)
         facts = self._facts(rows)
         progress.phase("following every row over epsilon, and models on held-out rows")
-        prepared = prepared_stream(estimator, rows, facts)
+        ready = prepared(estimator, replace(rows, summary=facts.summary), rows, facts)
         with writing(job.out, _CONTINUE):
-            choice, parts = choose_epsilon_streamed(prepared, question, self._seeds(), store)
+            choice, parts = choose_epsilon_streamed(ready, question, self._seeds(), store)
         progress.phase("collecting the report")
         command = command_of(job, choice)
         reading = table_notices(self.table, self.encoding, facts.unknown)
@@ -126,7 +126,7 @@ class _Work:
 
     def _facts(self, rows: TableRows) -> Facts:
         """What one pass says of the rows, which must be those that the run was begun with."""
-        facts = facts_of(rows)
+        _, facts = read_rows(rows)
         kept, found = self.run.kept("rows", str), facts.content.hex()
         if kept is None:
             self.run.keep("rows", found)

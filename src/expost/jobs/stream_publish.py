@@ -18,6 +18,7 @@ from expost.engine.progress import Progress
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
 from expost.glm import Objective
+from expost.jobs.facts import known_rows, salted
 from expost.jobs.ledger import model_notices
 from expost.jobs.output import writing
 from expost.jobs.publish_asked import (
@@ -31,7 +32,6 @@ from expost.jobs.publish_asked import (
     store_report_page,
 )
 from expost.jobs.runs import Run
-from expost.jobs.stream_facts import known_facts, salted
 from expost.jobs.table import table_notices
 from expost.losses import Squared
 from expost.preparing import Facts
@@ -108,14 +108,14 @@ class _Work:
     @cached_property
     def facts(self) -> Facts:
         """One look at all rows."""
-        return known_facts(self.run, self.table, self.rows)
+        return known_rows(self.run, self.table, self.rows, hold=False)[1]
 
     @cached_property
     def problem(self) -> Objective:
         """The rows as the model's objective sees them."""
         how = self.asked.release.mechanism
         return Objective(
-            rows=replace(self.rows, summary=self.facts.look),
+            rows=replace(self.rows, summary=self.facts.summary),
             loss=how.loss,
             penalty=np.full(self.stream.columns, how.total_regularization),
         )

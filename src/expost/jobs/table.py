@@ -28,6 +28,7 @@ __all__ = [
     "check_no_feature",
     "check_options",
     "key_options",
+    "mechanism_of",
     "noted",
     "opened",
     "read_rows",
@@ -62,7 +63,7 @@ class TableJob:
     regularization: float | str | None = None
     data_norm: float | None = None
     label_bound: float | None = None
-    classes: tuple[str, str] | None = None
+    classes: tuple[str, ...] | None = None
     id_column: str | None = None
     drop: tuple[str, ...] | None = None
     missing: tuple[str, ...] | None = None
@@ -152,6 +153,25 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
         _checks.whole("seed", job.seed, least=0)
 
 
+def mechanism_of(job: TableJob, encoding: Encoding) -> str:
+    """Return the mechanism that is asked for, or the default; refuse what it cannot fit.
+
+    Only objective perturbation of the logistic loss takes more than two classes.
+    """
+    count = len(encoding.target.classes or ())
+    if count <= 2:
+        return job.mechanism or "output"
+    target = f"target {encoding.target.column!r}: has {count} classes, which only"
+    if job.loss not in (None, "logistic"):
+        raise InvalidInput(f"{target} the logistic loss takes; leave --loss out.")
+    if job.mechanism not in (None, "objective"):
+        raise InvalidInput(
+            f"{target} objective perturbation takes; leave --mechanism out, or name a column with"
+            " two classes."
+        )
+    return "objective"
+
+
 def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
     """What exists has its constants; none can be asked for again."""
     for name in names:
@@ -200,8 +220,7 @@ def _sorted(encoding: Encoding) -> Encoding:
     classes = encoding.target.classes
     if classes is None:
         return encoding
-    first, second = sorted(classes)
-    return replace(encoding, target=replace(encoding.target, classes=(first, second)))
+    return replace(encoding, target=replace(encoding.target, classes=tuple(sorted(classes))))
 
 
 def key_options(id_column: str | None, group: str | None) -> dict[str, Any]:

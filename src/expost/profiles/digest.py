@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from expost._order import Histogram, OrderStatistics, SignedHistogram, Sorted, ranking
+from expost.glm import predictors
 from expost.mechanisms import Mechanism, RowLosses
 from expost.risk import Guarantee
 from expost.rows import RowBlock
@@ -147,8 +148,12 @@ class FitScores:
     @classmethod
     def of(cls, block: RowBlock, models: tuple[FloatArray, FloatArray]) -> "FitScores":
         """Return the scores of two coefficient vectors on the rows of a block."""
-        z = [block.X @ theta for theta in models]
+        outputs = len(models[0]) // block.X.shape[1]
+        z = [predictors(block.X, theta, outputs) for theta in models]
         mean = float(np.mean(block.y))
+        if outputs > 1:
+            right = [one.argmax(axis=1) == block.y for one in z]
+            return cls(rows=len(block), right=_pair(int(np.count_nonzero(one)) for one in right))
         return cls(
             rows=len(block),
             right=_pair(int(np.count_nonzero((one > 0) == (block.y > 0))) for one in z),

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.foreign.models import read_foreign
 from expost.foreign.private import read_private
-from expost.glm import minimise
+from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
@@ -21,9 +21,9 @@ from expost.notices import warn
 from expost.profiles.profile import Profile
 from expost.profiles.target import Target, find_target, losses_of
 from expost.results import row_keys
-from expost.types import Neighbouring
+from expost.types import FloatArray, Neighbouring
 
-__all__ = ["profile"]
+__all__ = ["profile", "profile_of"]
 
 
 def profile(
@@ -145,12 +145,7 @@ def _of_one(
     if target is None:
         rows = _transformed(steps, X)
         return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
-    theta, how, problem, notices = target.bind(_transformed(steps, X), y)
-    if problem.count != how.rows:
-        raise WrongRows(
-            f"X has {problem.count} rows: the model was made from {how.rows}; pass its training"
-            " rows."
-        )
+    _, _, problem, notices = target.bind(_transformed(steps, X), y)
     entering = None
     if relation is not Neighbouring.REMOVE:
         if not isinstance(candidates, tuple | list) or len(candidates) != 2:
@@ -164,18 +159,48 @@ def _of_one(
             entering = entering_rows(entering, relation, problem)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
-    losses, near = losses_of(theta, how, problem, relation, entering, persons)
+    return profile_of(
+        target,
+        problem,
+        relation=relation,
+        entering=entering,
+        persons=persons,
+        ids=ids,
+        notices=(*notices, *unlisted),
+    )
+
+
+def profile_of(
+    target: Target,
+    objective: Objective,
+    *,
+    relation: Neighbouring = Neighbouring.REMOVE,
+    entering: tuple[FloatArray, FloatArray] | None = None,
+    persons: Persons | None = None,
+    ids: Sequence[Any] | None = None,
+    notices: Sequence[str] = (),
+) -> Profile:
+    """Return the profile of a model over its rows in memory.
+
+    ``entering``  the rows and labels that enter, encoded as those of ``objective`` are.
+    """
+    how = target.mechanism
+    if objective.count != how.rows:
+        raise WrongRows(
+            f"X has {objective.count} rows: the model was made from {how.rows}; pass its training"
+            " rows."
+        )
+    losses, near = losses_of(target.theta, how, objective, relation, entering, persons)
+    keys, entry = (ids, "ids: entry")
+    if persons is not None:
+        keys, entry = persons.names, "groups: the label of person"
     return Profile(
         losses=losses,
         description=target.describe(),
-        rows=problem.count,
-        ids=(
-            row_keys(ids, len(losses.loss))
-            if persons is None
-            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
-        ),
+        rows=objective.count,
+        ids=row_keys(keys, len(losses.loss), entry=entry),
         owner=None if persons is None else persons.owner,
-        notices=(*notices, *unlisted),
+        notices=tuple(notices),
         neighbours=near,
     )
 
