@@ -71,7 +71,7 @@ def test_exposures_stand_beside_the_attacks(released, found):
     profile = expost.profile(released, X[:120], y[:120])
     assert np.array_equal(found.exposures.loss, profile.loss)
     assert np.array_equal(found.exposures.typical, profile.expected)
-    assert found.advantage_bound == released.release_.mechanism.guarantee.advantage
+    assert found.advantage_bound == released.release_.mechanism.guarantee().advantage
     of_loss, of_typical, of_apart = found.correlations
     best = found.scores[found.best][:120]
     assert of_loss.value == pytest.approx(spearmanr(profile.loss, best).statistic)

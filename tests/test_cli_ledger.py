@@ -359,7 +359,7 @@ def test_gaussian_releases_compose_exactly(ledger, tmp_path):
     """Three of mu are one of sqrt(3)·mu: the closed form, to what is printed."""
     paths = [saved(tmp_path, f"{name}.json", **GAUSSIAN) for name in "abc"]
     done = ledger(*paths, "--delta", "1e-6")
-    mu = expost.Release.load(paths[0]).mechanism.guarantee.mu
+    mu = expost.Release.load(paths[0]).mechanism.guarantee().mu
     whole = GaussianNoise(mu=math.sqrt(3) * mu)
     assert table(done.out)["pld"][0] == pytest.approx(whole.epsilon(1e-6), rel=1e-3)
     assert table(done.out)["sequential"][0] > 1.5 * whole.epsilon(1e-6)

@@ -163,7 +163,7 @@ def _check_beliefs(streamed, found):
         far_law=how.law.law(distance + error) if law else None,
         worst_case=how.worst_case,
         worst_case_passed=how.worst_case_passed,
-        guarantee=how.guarantee,
+        guarantee=how.guarantee(),
     )
     every = RowIdentifiability(
         losses=losses,

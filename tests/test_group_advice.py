@@ -11,7 +11,6 @@ from conformance.line import Line, divergence, pair
 from expost.accounting import gaussian_delta
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
-from expost.mechanisms.group_promise import group_guarantee
 from expost.risk import epsilon_from_mu, mu_from_epsilon
 
 PAGE = Path(__file__).parent.parent / "docs" / "groups.md"
@@ -58,7 +57,7 @@ def published(start):
 @pytest.mark.parametrize("mechanism", [OutputPerturbation, ObjectivePerturbation])
 def test_pure_noise_at_a_share_of_epsilon_keeps_epsilon(mechanism, k):
     how = mechanism(**constants(EPSILON / k, None))
-    found = group_guarantee(how, k)
+    found = how.guarantee(k)
     assert found.epsilon(0.0) == pytest.approx(EPSILON, rel=1e-12)
     assert found.delta(EPSILON * (1 + 1e-12)) == 0.0
 
@@ -71,7 +70,7 @@ def test_k_times_the_noise_on_a_minimiser_keeps_epsilon_and_delta(k):
     row = OutputPerturbation(**constants(EPSILON, DELTA))
     how = OutputPerturbation(**constants(smaller, DELTA))
     assert how.resolution == pytest.approx(k * row.resolution, rel=1e-6)
-    assert group_guarantee(how, k).delta(EPSILON) == pytest.approx(DELTA, rel=1e-5)
+    assert how.guarantee(k).delta(EPSILON) == pytest.approx(DELTA, rel=1e-5)
     share = OutputPerturbation(**constants(EPSILON / k, DELTA))
     mu = k * share.sensitivity / share.resolution
     times = gaussian_delta(EPSILON, mu) / DELTA
@@ -96,8 +95,19 @@ def test_k_times_the_noise_on_an_objective_does_not_keep_delta(k):
 
 @pytest.mark.parametrize("penalty", [1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("k", SIZES)
-def test_shares_of_both_keep_both_on_an_objective(k, penalty):
+def test_rows_per_person_keeps_both_on_an_objective(k, penalty):
+    """With a little less noise than ε/k and δ(e^(ε/k) − 1)/(e^ε − 1) need."""
+    how = ObjectivePerturbation(**constants(EPSILON, DELTA, penalty), rows_per_person=k)
+    assert how.guarantee(k).delta(EPSILON) == DELTA
+    tilts = np.linspace(0, 60 + 12 * penalty, 31)
+    found = max(persons_delta(how, k, tilt) for tilt in tilts)
+    assert found <= DELTA
     share = DELTA * math.expm1(EPSILON / k) / math.expm1(EPSILON)
-    how = ObjectivePerturbation(**constants(EPSILON / k, share, penalty))
-    assert group_guarantee(how, k).delta(EPSILON * (1 + 1e-12)) == pytest.approx(DELTA, rel=1e-9)
-    assert max(persons_delta(how, k, tilt) for tilt in np.linspace(0, 60, 31)) <= DELTA
+    shares = ObjectivePerturbation(**constants(EPSILON / k, share, penalty))
+    assert how.penalty_sum == shares.penalty_sum
+    assert how.resolution < (1 - 1e-3) * shares.resolution
+    if penalty == 30.0:
+        assert found > 0.9 * DELTA
+        assert how.resolution == pytest.approx(
+            k * ObjectivePerturbation(**constants(EPSILON, DELTA, penalty)).resolution, rel=1e-5
+        )

@@ -85,7 +85,7 @@ def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, 
     assert entry.release == value["sha256"]
     assert (entry.kind, entry.name, entry.mechanism) == ("model", str(path), how.kind)
     assert (entry.epsilon, entry.delta, entry.rows, entry.dimension) == (epsilon, delta, 60, 4)
-    assert entry.guarantee == (how.guarantee if guarantee is None else guarantee)
+    assert entry.guarantee == (how.guarantee() if guarantee is None else guarantee)
     assert not entry.seeded
     assert entry.read_from_data == 0
     assert entry.is_promised is (epsilon < math.inf)

@@ -16,8 +16,8 @@ from expost.errors import InvalidInput
 from expost.types import FloatArray
 
 __all__ = ["LONE", "array", "finite", "is_missing", "is_text", "levels", "matrix", "nonnegative"]
-__all__ += ["numbers", "one_of", "points", "positive", "probability", "regularization", "spread"]
-__all__ += ["triple", "vector", "whole"]
+__all__ += ["numbers", "one_of", "points", "positive", "probability", "regularization"]
+__all__ += ["rows_per_person", "spread", "triple", "vector", "whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
@@ -49,6 +49,14 @@ def whole(name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= least:
         raise InvalidInput(f"{name}={value!r}: must be a whole number of at least {least}.")
     return int(value)
+
+
+def rows_per_person(value: Any) -> int:
+    """Return ``value`` as a bound on the number of rows of a person, from 1 to 2⁵³."""
+    rows = whole("rows_per_person", value, least=1)
+    if rows > 2**53:
+        raise InvalidInput("rows_per_person: must be a whole number of at most 2**53.")
+    return rows
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:

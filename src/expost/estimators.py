@@ -42,6 +42,7 @@ from expost.mechanisms import (
 )
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
+from expost.neighbouring.persons import read_groups
 from expost.notices import ALONE, warn
 from expost.release import Release
 from expost.types import FloatArray
@@ -83,6 +84,9 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         Whether a constant feature is added.
     intercept_scaling : float, default=0.1
         The length, inside the unit ball, of that constant feature.
+    rows_per_person : int, default=1
+        A bound, known without the data, on the number of rows of a person: epsilon and delta hold
+        for all rows of a person together. ``fit(X, y, persons=…)`` refuses rows that pass it.
     data_norm : float, default=None
         A bound on ∥x∥ known without the data; longer rows are clipped to it. None reads it from
         the data, under PrivacyLeakWarning.
@@ -119,10 +123,19 @@ class _PrivateLinearModel(BaseEstimator):
     coef_: FloatArray
     intercept_: float | FloatArray
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
-        """Release one model of these rows, at a cost of ``epsilon``."""
+    def fit(self, X: Any, y: Any, *, persons: Any = None, **unsupported: Any) -> Self:
+        """Release one model of these rows, at a cost of ``epsilon``.
+
+        ``persons``: one label a row, whose row it is. A person with more rows than
+        ``rows_per_person`` is refused, before anything is spent. Without it nothing is checked.
+        """
         _refuse(unsupported)
-        return self._keep(self.release(self.prepared(X, y)))
+        prepared = self.prepared(X, y)
+        if persons is not None:
+            read_groups(persons, prepared.mechanism.rows).check_sizes(
+                prepared.mechanism.rows_per_person
+            )
+        return self._keep(self.release(prepared))
 
     def release(self, prepared: "Prepared") -> Release:
         """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
@@ -226,11 +239,17 @@ class _PrivateLinearModel(BaseEstimator):
             "loss": loss,
             "rows": rows,
             "dimension": dimension,
+            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
         }
         regularization, publishing = self.regularization, self._publishing()
         if publishing is not None and isinstance(loss, Softmax):
             raise InvalidInput(
                 "publishing: only models of two classes have a data-dependent report; leave it out."
+            )
+        if publishing is not None and budget["rows_per_person"] > 1:
+            raise InvalidInput(
+                "publishing: a data-dependent report is for persons with one row; leave it out, or"
+                " take rows_per_person=1."
             )
         if self.mechanism == "objective":
             budget["calibration"] = self.calibration
@@ -332,6 +351,7 @@ class _PrivateLinearModel(BaseEstimator):
             "mechanism": how.kind,
             "noise": how.noise,
             "regularization": how.regularization,
+            "rows_per_person": how.rows_per_person,
             **ball.to_json(),
         }
         if isinstance(how, ObjectivePerturbation):
@@ -453,6 +473,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
+        rows_per_person: int = 1,
         data_norm: float | None = None,
         classes: Any = None,
         random_state: Any = None,
@@ -466,6 +487,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.rows_per_person = rows_per_person
         self.data_norm = data_norm
         self.classes = classes
         self.random_state = random_state
@@ -517,6 +539,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
+        rows_per_person: int = 1,
         data_norm: float | None = None,
         huber_width: float = 0.5,
         classes: Any = None,
@@ -531,6 +554,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.rows_per_person = rows_per_person
         self.data_norm = data_norm
         self.huber_width = huber_width
         self.classes = classes
@@ -567,6 +591,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         publishing: PublishingBudget | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 0.1,
+        rows_per_person: int = 1,
         data_norm: float | None = None,
         label_bound: float | None = None,
         random_state: Any = None,
@@ -580,6 +605,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         self.publishing = publishing
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.rows_per_person = rows_per_person
         self.data_norm = data_norm
         self.label_bound = label_bound
         self.random_state = random_state

@@ -37,7 +37,7 @@ from expost.mechanisms.output import NOISES
 from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
-from expost.rounding import summed_up
+from expost.rounding import for_persons, summed_up
 from expost.types import Audience
 
 __all__ = ["NAME", "Entry", "Ledger", "Listable", "append", "entries_of", "ledger_notice"]
@@ -70,6 +70,8 @@ class Entry:
     ``read_from_data``  how many of its bounds were read from the data, which no ε counts.
     ``data``            the salted digest of its rows, or None where they were not at hand.
     ``run``             identifies the run that made it; None where that is not known.
+    ``rows_per_person`` k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k
+                        rows.
     """
 
     release: str
@@ -87,6 +89,7 @@ class Entry:
     read_from_data: int
     data: str | None
     run: str | None = None
+    rows_per_person: int = 1
 
     def __post_init__(self) -> None:
         # The name of a file may hold bytes that are no text, and the ledger is text.
@@ -104,6 +107,7 @@ class Entry:
         _checks.positive("epsilon", self.epsilon, finite=False)
         if self.delta != 0:
             _checks.probability("delta", self.delta)
+        _checks.rows_per_person(self.rows_per_person)
         for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
             if _checks.whole(field, getattr(self, field), least=least) > _MOST:
                 raise InvalidInput(f"{field}: must be a whole number of at most 2**53.")
@@ -115,7 +119,7 @@ class Entry:
         if self.kind == "report":
             return "report: gradient and Hessian, gaussian"
         noise = self.noise if np.isfinite(self.epsilon) else "no noise"
-        return f"model: {self.mechanism}, {noise}"
+        return f"model: {self.mechanism}, {noise}{for_persons(self.rows_per_person)}"
 
     @property
     def is_promised(self) -> bool:
@@ -123,8 +127,11 @@ class Entry:
         return "infinity" not in self.guarantee.to_json().values()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this line."""
-        return to_fields(self)
+        """Return the fields of this line; ``rows_per_person`` is left out where it is 1."""
+        fields = to_fields(self)
+        if self.rows_per_person == 1:
+            del fields["rows_per_person"]
+        return fields
 
     @classmethod
     def from_json(cls, value: Any) -> "Entry":

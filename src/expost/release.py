@@ -25,7 +25,7 @@ from expost.mechanisms.base import Mechanism
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
 from expost.results import Displayed
-from expost.rounding import upper_text
+from expost.rounding import for_persons, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["Release"]
@@ -144,7 +144,8 @@ class Release(Sealed, Displayed):
         kind, noise = self.mechanism.loss.name, self.mechanism.noise
         return (
             f"Release({kind}, n={self.mechanism.rows},"
-            f" epsilon={upper_text(self.mechanism.epsilon)},"
+            f" epsilon={upper_text(self.mechanism.epsilon)}"
+            f"{for_persons(self.mechanism.rows_per_person)},"
             f" noise={noise!r}{seeded})"
         )
 
@@ -159,6 +160,7 @@ class Release(Sealed, Displayed):
                 "epsilon": plain(mechanism.epsilon),
                 "delta": mechanism.delta,
                 **_calibration(mechanism),
+                **_persons(mechanism),
                 **mechanism.derived,
             },
             "loss": _loss_to_json(mechanism.loss),
@@ -194,6 +196,7 @@ class Release(Sealed, Displayed):
             "regularization": number(value["regularization"], "regularization"),
             "rows": value["n"],
             "dimension": len(theta),
+            "rows_per_person": how.get("rows_per_person", 1),
         }
         if kind == "objective":
             constants["calibration"] = how["calibration"]
@@ -225,12 +228,13 @@ class Release(Sealed, Displayed):
             noise=mechanism.noise,
             epsilon=mechanism.epsilon,
             delta=mechanism.delta or 0.0,
-            guarantee=mechanism.guarantee,
+            guarantee=mechanism.guarantee(mechanism.rows_per_person),
             dimension=mechanism.dimension,
             rows=mechanism.rows,
             seeded=self.seeded,
             read_from_data=len(self.read_from_data),
             data=data,
+            rows_per_person=mechanism.rows_per_person,
         )
         return (entry,)
 
@@ -245,6 +249,12 @@ def _calibration(mechanism: Mechanism) -> dict[str, str]:
     if isinstance(mechanism, ObjectivePerturbation):
         return {"calibration": mechanism.calibration}
     return {}
+
+
+def _persons(mechanism: Mechanism) -> dict[str, int]:
+    """``rows_per_person``, which a file leaves out where it is 1."""
+    number = mechanism.rows_per_person
+    return {} if number == 1 else {"rows_per_person": number}
 
 
 def _object_or_none(value: Any) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ __all__ = [
     "check_probability",
     "decimal",
     "fixed",
+    "for_persons",
     "interval_text",
     "lower_text",
     "percent_at_least",
@@ -209,3 +210,8 @@ def _infinite(value: float | Decimal) -> str:
     if math.isnan(value):
         raise ArithmeticError("a figure is not a number")
     return "infinity" if value > 0 else "-infinity"
+
+
+def for_persons(rows_per_person: int) -> str:
+    """Return " for persons with up to k rows", or nothing where a guarantee is for one row."""
+    return "" if rows_per_person == 1 else f" for persons with up to {rows_per_person:,} rows"

@@ -458,12 +458,12 @@ def test_chances_pass_no_more_than_one():
 def test_the_promises_are_composed():
     pair = [losses_of(how, released(how, 0)) for how in (LAPLACE, GAUSSIAN)]
     found = combine(pair).guarantee
-    assert found == Composition(parts=(LAPLACE.guarantee, GAUSSIAN.guarantee))
+    assert found == Composition(parts=(LAPLACE.guarantee(), GAUSSIAN.guarantee()))
     assert 0 < found.epsilon(1e-3) < LAPLACE.epsilon + GAUSSIAN.epsilon
     assert combine(pair).worst_case <= LAPLACE.epsilon + GAUSSIAN.epsilon + 1e-12
     # Two of Gaussian noise are one.
     two = combine([losses_of(GAUSSIAN, released(GAUSSIAN, seed)) for seed in (1, 2)]).guarantee
-    both = GaussianNoise(mu=math.sqrt(2) * GAUSSIAN.guarantee.mu)
+    both = GaussianNoise(mu=math.sqrt(2) * GAUSSIAN.guarantee().mu)
     assert two.epsilon(1e-5) == pytest.approx(both.epsilon(1e-5))
     assert combine([pair[0], made(np.ones(ROWS))]).guarantee is None
 

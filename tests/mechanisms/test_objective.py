@@ -522,21 +522,21 @@ def test_the_squared_loss_is_promised_nothing():
 
 def test_the_guarantee_is_epsilon_and_delta():
     pure = mechanism(noise="laplace", delta=None)
-    assert pure.guarantee == EpsilonDelta(epsilon=pure.epsilon)
+    assert pure.guarantee() == EpsilonDelta(epsilon=pure.epsilon)
     how = mechanism(noise="gaussian", delta=1e-5)
-    assert how.guarantee == EpsilonDelta(epsilon=how.epsilon, delta=1e-5)
+    assert how.guarantee() == EpsilonDelta(epsilon=how.epsilon, delta=1e-5)
     for nothing in (mechanism(epsilon=math.inf), mechanism(loss=Squared(label_bound=1.0))):
-        assert nothing.guarantee == EpsilonDelta(epsilon=math.inf)
+        assert nothing.guarantee() == EpsilonDelta(epsilon=math.inf)
     for one in (pure, how):
         problem = posed(one)
         theta = one.release(problem, np.random.default_rng(0))
         tangent = Tangent.at(one, problem, theta)
-        assert tangent.row_losses().guarantee == one.guarantee
+        assert tangent.row_losses().guarantee == one.guarantee()
         # Gaussian noise is not calibrated for an exchange.
         swapped = tangent.row_losses(
             Neighbouring.REPLACE, (problem.held.X[::-1], problem.held.y[::-1])
         )
-        assert swapped.guarantee == (one.guarantee if one is pure else None)
+        assert swapped.guarantee == (one.guarantee() if one is pure else None)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Against densities with every determinant taken, in float64 and (intervals) in fifty digits.
 """
 
+import dataclasses
 import itertools
 import math
 
@@ -15,7 +16,6 @@ from expost.accounting import gaussian_delta
 from expost.glm import minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation
-from expost.mechanisms.group_promise import group_guarantee, group_worst_case
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, typical_exposures
 from expost.neighbouring.persons import read_groups
@@ -250,8 +250,8 @@ def test_k_rows_move_a_minimiser_by_at_most_k_sensitivities(k):
     moved = float(np.abs(rest - base)[0])
     assert moved <= k * how.sensitivity
     assert moved > 0.45 * k * how.sensitivity * (1 - k / 100)
-    assert group_worst_case(how, k) == (k * 0.5, 0.0)
-    found = group_guarantee(how, k)
+    assert how.worst_case_of(k) == (k * 0.5, 0.0)
+    found = how.guarantee(k)
     assert isinstance(found, NormLaplaceNoise)
     assert found.separation == k * 0.5
 
@@ -260,12 +260,13 @@ def test_k_rows_move_a_minimiser_by_at_most_k_sensitivities(k):
 def test_gaussian_noise_on_a_minimiser_passes_no_more_often_than_for_a_row(k):
     how = output(noise="gaussian", delta=1e-5)
     mu = how.sensitivity / how.resolution
-    worst, passed = group_worst_case(how, k)
+    worst, passed = how.worst_case_of(k)
     exactly = ndtr(k * mu / 2 - worst / (k * mu)) + ndtr(-k * mu / 2 - worst / (k * mu))
-    assert exactly <= passed * (1 + 1e-9)
-    assert passed == pytest.approx(how.worst_case_passed, rel=1e-12)
+    assert exactly <= passed * (1 + 1e-12)
+    assert passed == pytest.approx(exactly, rel=1e-9)
+    assert passed <= how.worst_case_passed * (1 + 1e-12)
     assert worst >= k * how.epsilon
-    found = group_guarantee(how, k)
+    found = how.guarantee(k)
     assert isinstance(found, GaussianNoise)
     assert found.mu == pytest.approx(k * mu, rel=1e-12)
     assert found.mu >= k * mu
@@ -302,7 +303,7 @@ def test_what_objective_perturbation_promises_k_rows_holds_on_a_line(loss, k):
     for noise, y, penalty in itertools.product(NOISES, labels, (0.02, 0.3)):
         how = mechanism(loss=loss, noise=noise, epsilon=1.0, delta=0.05, rows=12, dimension=1,
                         regularization=penalty)  # fmt: skip
-        worst, passed = group_worst_case(how, k)
+        worst, passed = how.worst_case_of(k)
         ends = minimisers_on_a_line(how, X, y, how.resolution * np.array([12.0, -12.0]))
         theta = np.linspace(*ends, 4001)
         # θ falls as b grows: each takes the noise half way to its neighbours.
@@ -314,33 +315,35 @@ def test_what_objective_perturbation_promises_k_rows_holds_on_a_line(loss, k):
         if noise == "laplace":
             assert (worst, passed) == (k * 1.0, 0.0)
             assert np.max(np.abs(losses)) <= worst
-            assert group_guarantee(how, k).delta(worst) == 0.0
+            assert how.guarantee(k).delta(worst) == 0.0
             continue
         assert np.sum(weight[np.abs(losses) > worst]) <= passed
-        assert passed == pytest.approx(min(k * how.worst_case_passed, 1.0), rel=1e-12)
-        promise = group_guarantee(how, k)
-        real = np.sum(weight * np.maximum(1 - np.exp(k * 1.0 - losses), 0))
-        assert real <= promise.delta(k * 1.0)
+        assert passed <= min(k * how.worst_case_passed, 1.0) * (1 + 1e-6)
+        promise = how.guarantee(k)
+        for at in (promise.promised_epsilon, k * 1.0):
+            real = np.sum(weight * np.maximum(1 - np.exp(at - losses), 0))
+            assert real <= promise.delta(at)
     # Power: a row's own ε is passed by the person.
     assert seen > 1.0
 
 
-def test_group_privacy_of_epsilon_and_delta():
-    """(kε, δ(1 + e^ε + … + e^((k−1)ε))), and nothing where that is no promise."""
-    how = mechanism(epsilon=0.7, delta=1e-6)
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge()], ids=lambda loss: loss.name)
+def test_a_person_is_guaranteed_more_than_by_equal_shares(loss):
+    """(kε, δ(1 + e^ε + … + e^((k−1)ε))) is the chain that every (ε, δ) has."""
+    how = mechanism(loss=loss, epsilon=0.7, delta=1e-6, regularization=0.2)
     for k in (2, 3, 10):
-        found = group_guarantee(how, k)
+        found = how.guarantee(k)
         assert isinstance(found, EpsilonDelta)
-        assert found.promised_epsilon == pytest.approx(k * 0.7, rel=1e-12)
-        naive = 1e-6 * sum(math.exp(j * 0.7) for j in range(k))
-        assert found.promised_delta == pytest.approx(naive, rel=1e-9)
-        assert found.promised_delta >= naive
-    # (1000 to 1060: where e^((k−1)ε) is just about past float64.)
-    for k in (40, 1000, 1020, 1040, 1060, 5000):
-        assert group_guarantee(how, k).advantage == 1.0
-    # The Gaussian mechanism at kμ is far within it: the chain of k removals is a bound, not exact.
+        assert found.promised_delta == 1e-6
+        common = 1e-6 * sum(math.exp(j * 0.7) for j in range(k))
+        # The guarantee whose δ is that of equal shares has an ε below kε.
+        fewer = dataclasses.replace(how, rows_per_person=k, epsilon=k * 0.7, delta=common)
+        assert fewer.resolution < how.resolution
+        assert fewer.penalty_sum == how.penalty_sum
+    for k in (200, 5000):
+        assert how.guarantee(k).advantage > 1 - 1e-9
     mu = output(noise="gaussian", delta=1e-5)
-    exact = group_guarantee(mu, 4)
+    exact = mu.guarantee(4)
     assert exact.delta(4 * 0.5) == pytest.approx(
         float(gaussian_delta(2.0, 4 * mu.sensitivity / mu.resolution)), rel=1e-6
     )
@@ -348,8 +351,8 @@ def test_group_privacy_of_epsilon_and_delta():
 
 def test_nothing_is_promised_for_squared_loss_nor_without_noise():
     how = mechanism(loss=Squared(label_bound=1.5))
-    assert group_worst_case(how, 3) == (math.inf, 0.0)
-    assert group_guarantee(how, 3).advantage == 1.0
+    assert how.worst_case_of(3) == (math.inf, 0.0)
+    assert how.guarantee(3).advantage == 1.0
     plain = output(epsilon=math.inf)
-    assert group_worst_case(plain, 3)[0] == math.inf
-    assert group_guarantee(plain, 3).advantage == 1.0
+    assert plain.worst_case_of(3)[0] == math.inf
+    assert plain.guarantee(3).advantage == 1.0

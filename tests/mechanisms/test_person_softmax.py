@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from expost.mechanisms.group_promise import group_worst_case
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.softmax import SoftmaxTangent
 from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
@@ -89,4 +88,4 @@ def test_typical_exposures_are_means_over_releases():
     drawn = list(drawn_softmax_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))
     assert mean == pytest.approx(np.abs(drawn).mean(axis=0), rel=1e-12)
     assert np.all(error > 0)
-    assert group_worst_case(how, 5)[0] > 5 * 2.0
+    assert how.worst_case_of(5)[0] > 5 * 2.0

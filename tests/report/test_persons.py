@@ -15,7 +15,7 @@ from expost.mechanisms import RowLosses
 from expost.report import Accuracy, collect, render_html, render_json, render_markdown
 from expost.report.chart import profile_chart
 from expost.report.displays import ProfileDisplay
-from expost.rounding import rounded_up
+from expost.report.wording import number_up
 from expost.types import Audience, Neighbouring
 
 from .conftest import HOSTILE, noiseless, synthetic
@@ -134,7 +134,7 @@ def test_the_answer_is_about_persons(laplace, gaussian, exact):
     risk = profile.losses.worst_case_passed
     assert risk > 0
     assert "ε = 2 with δ = 1\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10⁻⁵ for a row" in promise
-    assert f", except with probability {rounded_up(risk):.3g}" in promise.replace("\xa0", " ")
+    assert f", except with probability {number_up(risk)}," in promise
     summary = reported(exact)[1]
     assert "carries no noise" in summary.answer[0]
     certain = "certain whether a person was in the data, for 40 of its 40 persons"

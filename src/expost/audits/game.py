@@ -181,7 +181,7 @@ def known(game: Game, exposure: Profile | None) -> Known:
     release = game.release
     if release is None:
         return Known(description=described)
-    guarantee = release.mechanism.guarantee if release.mechanism.is_private else None
+    guarantee = release.mechanism.guarantee() if release.mechanism.is_private else None
     notices: tuple[str, ...] = ()
     if guarantee is not None and _learns_before(game.model):
         guarantee, notices = None, (_UNCOVERED,)

@@ -84,7 +84,7 @@ class LogisticDefence:
         if not self.epsilon < np.inf or self.data_norm is None:
             return None
         how = self._estimator(y).prepared(X, y).mechanism
-        advantage = how.guarantee.advantage
+        advantage = how.guarantee().advantage
         # Gaussian noise on the objective promises for a row more or less alone.
         exchanged = isinstance(how, OutputPerturbation) or how.noise == "laplace"
         return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)

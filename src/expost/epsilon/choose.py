@@ -26,7 +26,7 @@ from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.sampling import ObjectiveSampler
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.results import row_keys
-from expost.rounding import upper_text
+from expost.rounding import for_persons, upper_text
 
 __all__ = ["EpsilonChoice", "choose_epsilon", "description_of", "notices_of"]
 
@@ -258,7 +258,8 @@ def description_of(prepared: Prepared) -> str:
     how = prepared.mechanism
     delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
     return (
-        f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise{delta},"
+        f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise{delta}"
+        f"{for_persons(how.rows_per_person)},"
         f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
     )
 

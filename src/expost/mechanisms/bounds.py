@@ -249,7 +249,7 @@ class OutputBound:
         how = self.how
         separation = self.distance_bound(X, y) / how.resolution * _UP
         if self.is_uniform:
-            return _no_nan(np.minimum(separation, how.epsilon))
+            return _no_nan(np.minimum(separation, how.worst_case))
         # Within the cell b moves by its diagonal at most.
         room = how.grid.diagonal(how.dimension) / how.resolution
         quantile = normal_quantile(self.failure / 4) + room

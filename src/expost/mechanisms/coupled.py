@@ -12,6 +12,13 @@ exchange differ by (1 + f″m)/(1 + f″′m′), both leverages without either 
 most
 
     β + max over p of [βp + u(p)].
+
+For persons with k rows δ(ε) of a removal is chained (:mod:`.person_noise`), and where
+log(1 + c/λ) is counted k times the Gaussian bound of that module holds as well. Of k rows
+
+    loss ≤ Σᵢ [u(pᵢ) + k·pᵢ²A²/2 + pᵢAZᵢ],      as (Σpᵢ)² ≤ k·Σpᵢ²,
+
+so that it passes b with probability at most k·P(h_k(Z) > b/k), where h_k is h with k·p²A²/2.
 """
 
 from functools import lru_cache
@@ -20,11 +27,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from expost._numerics import bracket_root, gauss_legendre
-from expost.accounting import gaussian_scale
 from expost.errors import ConvergenceError
+from expost.mechanisms.person_noise import chained, least_share, person_epsilon, person_scale
 from expost.types import FloatArray
 
-__all__ = ["logistic_passed", "logistic_rate", "logistic_scale"]
+__all__ = ["logistic_epsilon", "logistic_passed", "logistic_rate", "logistic_scale"]
 
 # Slopes p at which a maximum is taken; between them it is larger by at most Δp²/8·sup∣g″∣.
 _SLOPES = np.linspace(0.0, 1.0, 1025)
@@ -38,6 +45,8 @@ _ERROR = 1e-5
 # The scale is found to 1e-6 of itself, and rounded up.
 _ROOM = 1e-6
 _HALVINGS = 22
+# Of persons to 1e-4 of what the determinants cost.
+_PERSON_HALVINGS = 13
 
 
 def _volume(penalty: float) -> tuple[FloatArray, float]:
@@ -77,52 +86,88 @@ def logistic_rate(epsilon: float, penalty: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def logistic_scale(epsilon: float, delta: float, penalty: float) -> float:
-    """The least σ with which removing and adding a row are (ε, δ), rounded up."""
-    least = gaussian_scale(epsilon, delta, 1.0)
-    spent = float(np.log1p(0.25 / penalty))
+def logistic_scale(epsilon: float, delta: float, penalty: float, rows: int = 1) -> float:
+    """Return the least σ with which removing and adding ``rows`` rows are (ε, δ), rounded up."""
+    least = person_scale(epsilon, delta, 1.0, rows)
+    spent = rows * float(np.log1p(0.25 / penalty))
     if not spent < epsilon:
         raise ConvergenceError("the penalty is too small for this epsilon: raise it.")
-    most = gaussian_scale(epsilon - spent, delta, 1.0)
+    most = person_scale(epsilon - spent, delta, 1.0, rows)
 
     def kept(scale: FloatArray) -> FloatArray:
-        return np.array([delta - _delta(epsilon, 1 / float(s), penalty) for s in scale])
+        reach = 1 / scale
+        return np.array([delta - _person_delta(epsilon, float(a), penalty, rows) for a in reach])
 
     # Mostly the determinant costs nothing: what adding a row asks for is enough, but for rounding.
     enough = least * (1 + _ROOM)
-    if kept(np.array([enough]))[0] >= 0:
+    if _is_free(epsilon, 1 / enough, penalty, rows) or kept(np.array([enough]))[0] >= 0:
         return enough
     # The wider noise is proved without the coupling.
-    _, above = bracket_root(kept, np.array([enough]), np.array([most]), halvings=_HALVINGS)
+    halvings = _HALVINGS if rows == 1 else _PERSON_HALVINGS
+    _, above = bracket_root(kept, np.array([enough]), np.array([most]), halvings=halvings)
     return float(above[0])
 
 
 @lru_cache(maxsize=256)
-def logistic_passed(epsilon: float, reach: float, penalty: float, *, added: bool = False) -> float:
-    """P(h(Z) > ε): the probability with which the loss of a removal may pass ε, A = ``reach``.
+def logistic_epsilon(delta: float, reach: float, penalty: float, rows: int) -> float:
+    """Return the least ε with which ``rows`` rows are (ε, δ) at A = ``reach``, rounded up."""
+    least = person_epsilon(reach, delta, rows)
+    # Proved without the coupling.
+    most = (least + rows * float(np.log1p(0.25 / penalty))) * (1 + 1e-12)
 
-    ``added``: the same for the loss of an addition, whose h has −p²A²/2.
+    def kept(epsilon: FloatArray) -> FloatArray:
+        return np.array([delta - _person_delta(float(e), reach, penalty, rows) for e in epsilon])
+
+    enough = min(least * (1 + _ROOM), most)
+    if _is_free(enough, reach, penalty, rows) or kept(np.array([enough]))[0] >= 0:
+        return enough
+    _, above = bracket_root(kept, np.array([enough]), np.array([most]), halvings=_PERSON_HALVINGS)
+    return float(above[0])
+
+
+@lru_cache(maxsize=256)
+def logistic_passed(
+    epsilon: float, reach: float, penalty: float, *, rows: int = 1, added: bool = False
+) -> float:
+    """P(h_k(Z) > ε): k times it bounds how often the loss of a removal of k rows passes kε.
+
+    A = ``reach``, k = ``rows``. ``added``: the same for the loss of an addition of one row, whose
+    h has −p²A²/2.
     """
-    start = _start(epsilon, reach, penalty, sign=-1 if added else 1)
+    start = _start(epsilon, reach, penalty, times=-1 if added else rows)
     return float(ndtr(-start))
 
 
-def _highest(z: FloatArray, reach: float, penalty: float, sign: int = 1) -> FloatArray:
-    """h(z), rounded up; ``sign`` is that of p²A²/2."""
+def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:
+    """Whether the determinants of several rows provably cost nothing: λε₁ ≥ 1.
+
+    h(z) ≥ ε then is A²/2 + Az for every share ε of the chain (docs/objective.md, section 3). A
+    single row is integrated, as it always was.
+    """
+    return rows > 1 and penalty * least_share(epsilon, reach=reach, rows=rows) >= 1 + 1e-9
+
+
+def _person_delta(epsilon: float, reach: float, penalty: float, rows: int) -> float:
+    """δ(ε) of a removal of ``rows`` rows, rounded up."""
+    return chained(lambda share: _delta(share, reach, penalty), epsilon, reach=reach, rows=rows)
+
+
+def _highest(z: FloatArray, reach: float, penalty: float, times: int = 1) -> FloatArray:
+    """h(z) with ``times``·p²A²/2, rounded up."""
     values, curved = _volume(penalty)
-    fixed = values + sign * 0.5 * (reach * _SLOPES) ** 2
+    fixed = values + times * 0.5 * (reach * _SLOPES) ** 2
     highest: FloatArray = np.max(fixed + np.multiply.outer(z * reach, _SLOPES), axis=-1)
-    return highest + _slack(curved + reach * reach)
+    return highest + _slack(curved + abs(times) * reach * reach)
 
 
-def _start(epsilon: float, reach: float, penalty: float, sign: int = 1) -> float:
+def _start(epsilon: float, reach: float, penalty: float, times: int = 1) -> float:
     """The z from which on h passes ε, rounded down."""
 
     def passed(z: FloatArray) -> FloatArray:
-        return _highest(z, reach, penalty, sign) - epsilon
+        return _highest(z, reach, penalty, times) - epsilon
 
-    # With p = 1 alone h is ±A²/2 + Az, which passes there; with all of u it may do sooner.
-    late = epsilon / reach - sign * reach / 2
+    # With p = 1 alone h is times·A²/2 + Az, which passes there; with all of u it may do sooner.
+    late = epsilon / reach - times * reach / 2
     early = min(late - (np.log1p(0.25 / penalty) + 1) / reach, -40.0)
     below, _ = bracket_root(passed, np.array([early]), np.array([late]), halvings=60)
     return float(below[0])

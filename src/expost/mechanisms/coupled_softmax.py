@@ -19,6 +19,11 @@ laplace   With m = ∥u∥, tr S = 2(1 − p_y) − m² ≤ 2 − m² ≤ 2√2(
           other row's √2·β; its determinants only help.
 
 So determinants cost nothing once λ ≥ 2σ², or λ ≥ 8/ε.
+
+persons   Of k rows the sum of the brackets, with ∥Σ(s/σ)u ⊗ x∥²/2 for their squares, is convex in
+          the p of each row alone as long as w/λ ≤ 1/(2σ²), so it is largest where every p is a
+          vertex: loss ≤ k(1 − w)c₁ + F, with F of :mod:`.person_noise`, and
+          δ(ε) ≤ r·δ_Gauss(ε − k(1 − w)c₁, kμ) where ε − k(1 − w)c₁ ≥ k(k − 1)μ²/2.
 """
 
 import math
@@ -27,8 +32,9 @@ from functools import lru_cache
 import numpy as np
 
 from expost._numerics import bracket_root
-from expost.accounting import gaussian_delta, gaussian_scale
+from expost.accounting import gaussian_delta
 from expost.errors import ConvergenceError
+from expost.mechanisms.person_noise import person_scale
 from expost.types import FloatArray
 
 __all__ = ["softmax_rate", "softmax_scale", "softmax_spent"]
@@ -38,9 +44,9 @@ _ERROR = 1e-11
 _HALVINGS = 60
 
 
-def _most_spent(epsilon: float, penalty: float, classes: int) -> float:
-    """c₁."""
-    spent = (classes - 1) * math.log1p(1 / (classes * penalty))
+def _most_spent(epsilon: float, penalty: float, classes: int, rows: int = 1) -> float:
+    """c₁ of every row, together."""
+    spent = rows * ((classes - 1) * math.log1p(1 / (classes * penalty)))
     if not spent < epsilon:
         raise ConvergenceError("the penalty is too small for this epsilon: raise it.")
     return spent
@@ -64,20 +70,24 @@ def softmax_rate(epsilon: float, penalty: float, classes: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def softmax_scale(epsilon: float, delta: float, penalty: float, classes: int) -> float:
-    """The least σ with which removing and adding a row are (ε, δ), rounded up."""
+def softmax_scale(
+    epsilon: float, delta: float, penalty: float, classes: int, rows: int = 1
+) -> float:
+    """Return the least σ with which removing and adding ``rows`` rows are (ε, δ), rounded up."""
     share, sensitivity = delta / (classes - 1), math.sqrt(2)
-    least = gaussian_scale(epsilon, share, sensitivity)
+    least = person_scale(epsilon, share, sensitivity, rows)
     if penalty >= 2 * least**2 * (1 + 1e-14):
         return least
-    spent = _most_spent(epsilon, penalty, classes)
+    spent = _most_spent(epsilon, penalty, classes, rows)
     # Proved without the coupling.
-    most = gaussian_scale(epsilon - spent, share, sensitivity)
+    most = person_scale(epsilon - spent, share, sensitivity, rows)
 
     def kept(scale: FloatArray) -> FloatArray:
         sigma = float(scale)
-        left = epsilon - softmax_spent(sigma, penalty, classes)
-        mu = math.nextafter(sensitivity / sigma, math.inf)
+        left = epsilon - rows * softmax_spent(sigma, penalty, classes)
+        if left < rows * (rows - 1) / sigma**2 * (1 + 1e-14):
+            return np.asarray(-1.0)
+        mu = math.nextafter(rows * sensitivity / sigma, math.inf)
         return np.asarray(share - gaussian_delta(left, mu) * (1 + _ERROR))
 
     _, above = bracket_root(kept, least, most, halvings=_HALVINGS)

@@ -40,10 +40,20 @@ softmax   K classes: with r = K − 1 a removal changes log det H by at most r·
           2√2, which is reached for d > 1. Slope and curvature are coupled here too, which spends
           less than c₁: :mod:`expost.mechanisms.coupled_softmax`.
 
+persons   m rows that leave or enter at once; (ε, δ) is calibrated to k = ``rows_per_person``.
+          Laplace: m changes one after the other lose at most m times what one row does, because
+          the proof asks for λ, L and c, and not for how many rows there are. So k rows are ε where
+          one row is ε/k, with ε/k > r·log(1 + c/λ). That spends k·r·log(1 + c/λ) on determinants
+          and k·2Lβ on the noise; rows at right angles reach the first, equal ones the second.
+          Gaussian: loss ≤ k·c₁ + F, whatever the angles between the rows, and F has the
+          δ_Gauss(ε, kA) of one row of k times the slope: δ(ε) ≤ r·δ_Gauss(ε − k·c₁, kA). The proof,
+          and the chain for the logistic loss, are in :mod:`expost.mechanisms.person_noise`.
+
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
 Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
 Chaudhuri et al. as diffprivlib has it (ε′ = ε − 2 ln(1 + c/λ); λ is raised only where ε′ ≤ 0, and
-then ε′ = ε/2). Gaussian noise is calibrated for rows that are removed or added, not exchanged.
+then ε′ = ε/2), for persons with one row. Gaussian noise is calibrated for rows that are removed or
+added, not exchanged.
 
 Squared loss has an unbounded gradient: the losses are right, and no ε is promised.
 """
@@ -57,14 +67,19 @@ from scipy.special import ndtr
 
 from expost import _checks
 from expost._numerics import ROUNDOFF
-from expost.accounting import gaussian_scale
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Loss, Softmax, Squared
-from expost.mechanisms.coupled import logistic_passed, logistic_rate, logistic_scale
+from expost.mechanisms.coupled import (
+    logistic_epsilon,
+    logistic_passed,
+    logistic_rate,
+    logistic_scale,
+)
 from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.output import NOISES, TOLERANCE
+from expost.mechanisms.output import NOISES, TOLERANCE, share_of
+from expost.mechanisms.person_noise import person_epsilon, person_scale
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import FloatArray, Neighbouring
@@ -80,6 +95,7 @@ class ObjectivePerturbation:
     """The public constants of one release by objective perturbation.
 
     ``regularization`` is the Λ that was asked for, ``total_regularization`` what it became.
+    ``rows_per_person`` is k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
     epsilon: float
@@ -90,6 +106,7 @@ class ObjectivePerturbation:
     regularization: float
     rows: int
     dimension: int
+    rows_per_person: int = 1
 
     kind = "objective"
 
@@ -101,6 +118,7 @@ class ObjectivePerturbation:
             "regularization": _checks.regularization(self.regularization),
             "rows": _checks.whole("rows", self.rows, least=2),
             "dimension": _checks.whole("dimension", self.dimension, least=1),
+            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
         }
         if self.delta is not None:
             plain["delta"] = _checks.probability("delta", self.delta)
@@ -118,6 +136,11 @@ class ObjectivePerturbation:
                 f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
                 " leave it out, or take noise='gaussian'."
             )
+        if self.calibration == "published" and self.rows_per_person > 1:
+            raise InvalidInput(
+                f"rows_per_person={self.rows_per_person}: calibration='published' is for persons"
+                " with one row; take calibration='tight'."
+            )
 
     @property
     def is_private(self) -> bool:
@@ -133,21 +156,22 @@ class ObjectivePerturbation:
 
     @cached_property
     def _budget(self) -> tuple[float, float]:
-        """(λ, the ε that is left for the noise)."""
+        """(λ, what of ε/k is left for the noise)."""
         asked = self.rows * self.regularization
         if not self.is_private:
             return asked, math.inf
         rank, curvature = self._curved
+        epsilon = self.epsilon / self.rows_per_person
         if self.calibration == "published" and self.noise == "gaussian":
-            return max(asked, 2 * rank * curvature / self.epsilon), self.epsilon
+            return max(asked, 2 * rank * curvature / epsilon), epsilon
         # A change of one row changes the determinant by a factor of at most 1 + c/λ (r of them); as
         # published, an exchange does by its square.
         factors = 2 * rank if self.calibration == "published" else rank
-        left = self.epsilon - factors * math.log1p(curvature / asked)
-        least = 0.0 if self.calibration == "published" else self.epsilon / 2
+        left = epsilon - factors * math.log1p(curvature / asked)
+        least = 0.0 if self.calibration == "published" else epsilon / 2
         if left > least or (left == least and left > 0):
             return asked, left
-        return curvature / math.expm1(self.epsilon / (2 * factors)), self.epsilon / 2
+        return curvature / math.expm1(epsilon / (2 * factors)), epsilon / 2
 
     @property
     def penalty_sum(self) -> float:
@@ -181,23 +205,24 @@ class ObjectivePerturbation:
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
         left, bound, rank = self._budget[1], self.slope_bound, self._curved[0]
+        k, penalty = self.rows_per_person, self.penalty_sum
         coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
         if self.noise == "laplace":
             rate = left / (2 * bound)
             if coupled:
-                rate = logistic_rate(self.epsilon, self.penalty_sum)
+                rate = logistic_rate(self.epsilon / k, penalty)
             elif self.calibration == "tight" and isinstance(self.loss, Softmax):
-                rate = softmax_rate(self.epsilon, self.penalty_sum, self.loss.classes)
+                rate = softmax_rate(self.epsilon / k, penalty, self.loss.classes)
             return NormLaplace(rate=rate, dimension=self.dimension)
         assert self.delta is not None
         if coupled:
-            scale = logistic_scale(self.epsilon, self.delta, self.penalty_sum)
+            scale = logistic_scale(self.epsilon, self.delta, penalty, k)
         elif self.calibration == "published":
             scale = bound * math.sqrt(8 * math.log(2 * rank / self.delta) + 4 * left) / left
         elif isinstance(self.loss, Softmax):
-            scale = softmax_scale(self.epsilon, self.delta, self.penalty_sum, self.loss.classes)
+            scale = softmax_scale(self.epsilon, self.delta, penalty, self.loss.classes, k)
         else:
-            scale = gaussian_scale(left, self.delta, bound)
+            scale = person_scale(k * left, self.delta, bound, k)
         return Gaussian(scale=scale, dimension=self.dimension)
 
     @property
@@ -229,26 +254,104 @@ class ObjectivePerturbation:
 
     @property
     def worst_case(self) -> float:
-        """The exposure that is promised; none for a loss whose gradient is not bounded."""
-        return math.inf if isinstance(self.loss, Squared) else self.epsilon
-
-    @property
-    def guarantee(self) -> EpsilonDelta:
-        """What two data sets are promised that differ in a row more or less; ∞ for no promise.
-
-        Under norm-Laplace noise also where one row is exchanged for another.
-        """
-        if not self.worst_case < math.inf:
-            return EpsilonDelta(epsilon=math.inf)
-        return EpsilonDelta(epsilon=self.epsilon, delta=self.delta or 0.0)
+        """The exposure of one row that is guaranteed, ε/k; see :meth:`worst_case_of`."""
+        return share_of(self.epsilon, 1, self.rows_per_person) if self._promises else math.inf
 
     @property
     def worst_case_passed(self) -> float:
-        """The probability with which the exposure of a row in the data may pass ε."""
-        return self.worst_case_passed_by(Neighbouring.REMOVE)
+        """The probability with which the exposure of a row in the data may pass ``worst_case``."""
+        return self.worst_case_of(1)[1]
+
+    @property
+    def _promises(self) -> bool:
+        """Whether there is any ε: none without noise, or for a gradient that is not bounded."""
+        return self.is_private and not isinstance(self.loss, Squared)
+
+    def guarantee(self, rows: int = 1) -> EpsilonDelta:
+        """Return what two data sets are guaranteed of which one lacks ``rows`` rows of the other.
+
+        ∞ where nothing is. Under norm-Laplace noise also where the rows are exchanged for others.
+
+        Formal guarantees
+        -----------------
+        norm-Laplace  ε·rows/k: so many changes of one row, each of which loses at most ε/k.
+        Gaussian      (ε, δ) at rows = k. Else the least ε with the same δ: for ``rows`` rows
+                      δ(ε) ≤ r·δ_Gauss(ε − rows·c₁, rows·A), for K classes with (1 − w)c₁ for c₁,
+                      for the logistic loss the chain if it is smaller (:mod:`.coupled`).
+                      Additions have the same without c₁.
+        """
+        rows = _checks.whole("rows", rows, least=1)
+        if not self._promises:
+            return EpsilonDelta(epsilon=math.inf)
+        if rows == self.rows_per_person or self.noise == "laplace":
+            share = share_of(self.epsilon, rows, self.rows_per_person)
+            return EpsilonDelta(epsilon=share, delta=self.delta or 0.0)
+        assert self.delta is not None
+        reach, rank = self.slope_bound / self.resolution, self._curved[0]
+        if isinstance(self.loss, Logistic):
+            epsilon = logistic_epsilon(self.delta, reach, self.penalty_sum, rows)
+        else:
+            epsilon = person_epsilon(reach, self.delta / rank, rows)
+            epsilon = (epsilon + rows * self._spent()) * (1 + 1e-12)
+        # The published noise is more than ε needs: more rows are not guaranteed a smaller one.
+        return EpsilonDelta(
+            epsilon=max(epsilon, self.epsilon) if rows > self.rows_per_person else epsilon,
+            delta=self.delta,
+        )
+
+    def worst_case_of(self, rows: int) -> tuple[float, float]:
+        """Return (b, p): removing ``rows`` rows has an exposure that passes b with probability ≤ p.
+
+        Formal guarantees
+        -----------------
+        norm-Laplace  b = ε·rows/k is never passed.
+        Gaussian      b = ε·rows/k + rows·(rows − k)₊A²/2; p is that of :meth:`passed_by` for one
+                      row. With m = rows ≥ 2, aᵢ = ∣f′ᵢ∣∥xᵢ∥/σ ≤ A and Zᵢ ~ N(0, 1) the component of
+                      b/σ along −yᵢxᵢ (they depend on each other),
+
+                          loss ≤ Σᵢ [log(1 + f″ᵢ∥xᵢ∥²/λ) + m·aᵢ²/2 + aᵢZᵢ],   −loss ≤ Σᵢ aᵢ(−Zᵢ),
+
+                      as ∥Σ∇ℓᵢ∥² ≤ σ²(Σaᵢ)² ≤ mσ²Σaᵢ². If a sum passes b, one of its terms passes
+                      b/m ≥ c₁: upwards with probability at most m·Φ(mA/2 − (b/m − c₁)/A), or
+                      m·P(h_m(Z) > b/m) for the logistic loss; downwards m·Φ(−b/(mA)). For K classes
+                      the terms are convex in p as for one row, A = √2/σ, and each counts r times.
+        """
+        rows = _checks.whole("rows", rows, least=1)
+        if not self._promises:
+            return math.inf, 0.0
+        bound = share_of(self.epsilon, rows, self.rows_per_person)
+        if self.noise == "laplace":
+            return bound, 0.0
+        if rows == 1:
+            return bound, self._passed(bound, Neighbouring.REMOVE)
+        a, rank = self.slope_bound / self.resolution, self._curved[0]
+        if rows > self.rows_per_person:
+            bound = (bound + rows * (rows - self.rows_per_person) * a * a / 2) * (1 + 1e-14)
+        each = bound / rows
+        above = float(ndtr(rows * a / 2 - (each - self._spent()) / a))
+        if isinstance(self.loss, Logistic):
+            above = logistic_passed(each, a, self.penalty_sum, rows=rows)
+        return bound, min(rows * rank * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
 
     def worst_case_passed_by(self, relation: Neighbouring) -> float:
-        """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
+        """The probability with which the exposure of one row may pass ``worst_case``.
+
+        0 under norm-Laplace noise. Gaussian noise is not calibrated for an exchange: 1.
+        """
+        if self.noise == "laplace" or isinstance(self.loss, Squared):
+            return 0.0
+        if relation is Neighbouring.REPLACE:
+            return 1.0
+        return self._passed(self.worst_case, relation)
+
+    def _spent(self) -> float:
+        """c₁, or (1 − w)c₁ for K classes: what a removal of one row may spend on determinants."""
+        if isinstance(self.loss, Softmax):
+            return softmax_spent(self.resolution, self.penalty_sum, self.loss.classes)
+        return math.log1p(self.loss.curvature_bound / self.penalty_sum)
+
+    def _passed(self, epsilon: float, relation: Neighbouring) -> float:
+        """The probability with which the exposure of one row may pass ε under Gaussian noise.
 
         Removal: upwards at most Φ(A/2 − (ε − c₁)/A); downwards, −a²/2 − aZ − (something ≥ 0)
         passes ε for some a ≤ A with probability at most t(ε) = Φ(−A/2 − ε/A), or Φ(−√(2ε)) where
@@ -258,18 +361,13 @@ class ObjectivePerturbation:
 
         For K classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and
         meets at most s·max(Zₖ − Z_y): t(ε) = Φ(−κA/4 − ε/A), or Φ(−√(κε)) where ε ≤ κA²/4, and all
-        probabilities count r times. Gaussian noise is not calibrated for an exchange: 1.
+        probabilities count r times.
         """
-        if self.noise == "laplace" or isinstance(self.loss, Squared):
-            return 0.0
-        if relation is Neighbouring.REPLACE:
-            return 1.0
         added = relation is Neighbouring.ADD
-        a, epsilon = self.slope_bound / self.resolution, self.epsilon
+        a = self.slope_bound / self.resolution
         rank, curvature = self._curved
-        spent, kappa = rank * math.log1p(curvature / self.penalty_sum), 1 + 1 / rank
-        if isinstance(self.loss, Softmax) and not added:
-            spent = softmax_spent(self.resolution, self.penalty_sum, self.loss.classes)
+        kappa = 1 + 1 / rank
+        spent = rank * math.log1p(curvature / self.penalty_sum) if added else self._spent()
         # With a²/2 a loss is largest at a = A; with −a²/2 perhaps before.
         whole, part = (epsilon, epsilon - spent) if added else (epsilon - spent, epsilon)
         first = float(ndtr(a / 2 - whole / a))

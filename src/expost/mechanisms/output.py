@@ -12,6 +12,11 @@ sensitivity is
 laplace    density ∝ exp(−β∥b∥), β = ε/Δ: pure ε, and every row's exposure is at most ε.
 gaussian   σ by the analytic Gaussian mechanism at Δ: (ε, δ); with μ = Δ/σ an exposure passes ε
            with probability at most Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ).
+persons    m rows that leave, enter or are replaced at once move A by at most mΔ. For rows S that
+           leave, ∇J(A; D without S) = −(Σ_S ∇ℓᵢ − m·mean ∇ℓ)/(n − m), and Σ_S ∇ℓᵢ − m·mean ∇ℓ =
+           (1 − m/n)Σ_S − (m/n)Σ_rest is at most 2mL(n − m)/n long; the solver adds 2η/Λ once. So m
+           rows are guaranteed what one row is at mΔ. ``rows_per_person`` k calibrates to kΔ: (ε, δ)
+           then holds for all rows of a person who has at most k.
 
 The noise scale is a public constant: p(· ∣ D) and p(· ∣ D₋ᵢ) share it. What is released is A + b
 clamped and rounded to a public grid; the interval of each loss is widened by what the grid hides.
@@ -44,7 +49,7 @@ from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplac
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["NOISES", "Moved", "OutputPerturbation", "automatic_regularization"]
+__all__ = ["NOISES", "Moved", "OutputPerturbation", "automatic_regularization", "share_of"]
 
 NOISES = ("laplace", "gaussian")
 # η: the certified gradient of every minimiser that is released.
@@ -57,6 +62,8 @@ _CLAMPED = 1e-12
 _REFERENCE_NORM = 1.0
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
+# The few operations behind the figures of several rows round up.
+_UP = 1 + 16 * ROUNDOFF
 
 
 class Moved(Protocol):
@@ -89,7 +96,10 @@ class Moved(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPerturbation:
-    """The public constants of one release by output perturbation."""
+    """The public constants of one release by output perturbation.
+
+    ``rows_per_person`` is k: (ε, δ) holds for all rows of a person who has at most k.
+    """
 
     epsilon: float
     delta: float | None = None
@@ -98,6 +108,7 @@ class OutputPerturbation:
     regularization: float
     rows: int
     dimension: int
+    rows_per_person: int = 1
 
     kind = "output"
 
@@ -109,6 +120,7 @@ class OutputPerturbation:
             "regularization": _checks.regularization(self.regularization),
             "rows": _checks.whole("rows", self.rows, least=2),
             "dimension": _checks.whole("dimension", self.dimension, least=1),
+            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
         }
         if self.delta is not None:
             plain["delta"] = _checks.probability("delta", self.delta)
@@ -140,8 +152,8 @@ class OutputPerturbation:
 
     @property
     def worst_case(self) -> float:
-        """The exposure that is promised."""
-        return self.epsilon
+        """The exposure of one row that is guaranteed, ε/k; see :meth:`worst_case_of`."""
+        return share_of(self.epsilon, 1, self.rows_per_person)
 
     @property
     def derived(self) -> dict[str, float]:
@@ -155,15 +167,21 @@ class OutputPerturbation:
         lipschitz = self.loss.lipschitz(self.regularization)
         return 2 * (lipschitz / self.rows + TOLERANCE) / self.regularization
 
+    @property
+    def calibrated_sensitivity(self) -> float:
+        """kΔ: how far the rows of one person can move the released centre."""
+        return self.rows_per_person * self.sensitivity
+
     @cached_property
     def law(self) -> NormLaplace | Gaussian:
         """The noise."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
         if self.noise == "laplace":
-            return NormLaplace(rate=self.epsilon / self.sensitivity, dimension=self.dimension)
+            rate = self.epsilon / self.calibrated_sensitivity
+            return NormLaplace(rate=rate, dimension=self.dimension)
         assert self.delta is not None
-        scale = gaussian_scale(self.epsilon, self.delta, self.sensitivity)
+        scale = gaussian_scale(self.epsilon, self.delta, self.calibrated_sensitivity)
         return Gaussian(scale=scale, dimension=self.dimension)
 
     @property
@@ -191,8 +209,8 @@ class OutputPerturbation:
         no ε is small enough: at a fixed δ, Gaussian noise stays finite as ε → 0.
         """
         with np.errstate(divide="ignore", over="ignore"):
-            # Δ over the resolution that is needed, distance/separation.
-            scaled = self.sensitivity * (separation / distance) * (1 - 8 * ROUNDOFF)
+            # kΔ over the resolution that is needed, distance/separation.
+            scaled = self.calibrated_sensitivity * (separation / distance) * (1 - 8 * ROUNDOFF)
         if self.noise == "laplace":
             return scaled
         assert self.delta is not None
@@ -202,7 +220,7 @@ class OutputPerturbation:
         """The least ε that brings a row at ``distance`` to this ``separation``, rounded up."""
         if not distance > 0:
             return math.inf
-        scaled = self.sensitivity * (separation / distance) * (1 + 8 * ROUNDOFF)
+        scaled = self.calibrated_sensitivity * (separation / distance) * (1 + 8 * ROUNDOFF)
         if self.noise == "laplace":
             return scaled
         assert self.delta is not None
@@ -281,33 +299,56 @@ class OutputPerturbation:
             relation=neighbours.relation,
             law=self.law.law(distance),
             far_law=self.law.law(distance + neighbours.error_bound),
-            worst_case=self.epsilon,
+            worst_case=self.worst_case,
             worst_case_passed=self.worst_case_passed,
-            guarantee=self.guarantee,
+            guarantee=self.guarantee(),
         )
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What any two neighbours are promised: tighter than (ε, δ), for the noise is known.
+    def guarantee(self, rows: int = 1) -> Guarantee:
+        """Return what two data sets are guaranteed of which one lacks ``rows`` rows of the other.
 
-        Rounding to the grid comes after the noise and takes nothing from it.
+        Tighter than (ε, δ), because the noise is known. Also where the rows are replaced.
+
+        Formal guarantees
+        -----------------
+        The centres are at most rows·Δ apart, and the noise has one law: norm-Laplace noise at
+        separation rows·Δβ = ε·rows/k, Gaussian noise at μ = rows·Δ/σ. At rows = k that is ε, or
+        δ(ε) ≤ δ. Rounding to the grid comes after the noise and adds nothing.
         """
+        rows = _checks.whole("rows", rows, least=1)
         if not self.is_private:
             return EpsilonDelta(epsilon=math.inf)
         if self.noise == "laplace":
-            return NormLaplaceNoise(separation=self.epsilon, dimension=self.dimension)
-        return GaussianNoise(mu=math.nextafter(self.sensitivity / self.resolution, math.inf))
+            share = share_of(self.epsilon, rows, self.rows_per_person)
+            return NormLaplaceNoise(separation=share, dimension=self.dimension)
+        mu = rows * self.sensitivity / self.resolution
+        return GaussianNoise(mu=math.nextafter(mu, math.inf) if rows == 1 else mu * _UP)
+
+    def worst_case_of(self, rows: int) -> tuple[float, float]:
+        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p.
+
+        Formal guarantees
+        -----------------
+        norm-Laplace  b = ε·rows/k is never passed: ∣∥b∥ − ∥b − s∥∣ ≤ ∥s∥.
+        Gaussian      b = ε·rows/k + rows·(rows − k)₊μ²/2 with μ = Δ/σ. P(∣ℓ∣ > b) grows with the
+                      distance, and at rows·Δ it is Φ(m/2 − b/m) + Φ(−m/2 − b/m), m = rows·μ. The
+                      first argument is at most that of k rows at ε.
+        """
+        rows = _checks.whole("rows", rows, least=1)
+        bound = share_of(self.epsilon, rows, self.rows_per_person)
+        if self.noise == "laplace" or not self.is_private:
+            return bound, 0.0
+        mu = self.sensitivity / self.resolution
+        if rows > self.rows_per_person:
+            bound = (bound + rows * (rows - self.rows_per_person) * mu * mu / 2) * _UP
+        mu *= rows
+        passed = float(ndtr(mu / 2 - bound / mu) + ndtr(-mu / 2 - bound / mu))
+        return bound, passed if rows == 1 else min(passed * _UP, 1.0)
 
     @property
     def worst_case_passed(self) -> float:
-        """The probability with which an exposure may pass ε: 0 under norm-Laplace noise.
-
-        Gaussian: at most Φ(μ/2 − ε/μ) + Φ(−μ/2 − ε/μ), μ = Δ/σ.
-        """
-        if self.noise == "laplace":
-            return 0.0
-        mu = self.sensitivity / self.resolution
-        return float(ndtr(mu / 2 - self.epsilon / mu) + ndtr(-mu / 2 - self.epsilon / mu))
+        """The probability with which the exposure of one row may pass ``worst_case``."""
+        return self.worst_case_of(1)[1]
 
     def _grid_width(self, theta: FloatArray, distance: FloatArray) -> FloatArray:
         """How much the log ratio of two cells differs from that of the densities at their centre.
@@ -339,8 +380,9 @@ def automatic_regularization(
     loss: Loss,
     rows: int,
     dimension: int,
+    rows_per_person: int = 1,
 ) -> float:
-    """Λ from n, d and ε alone: no look at the data, so it costs no privacy.
+    """Λ from n, d, ε and k alone: no look at the data, so it costs no privacy.
 
     Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the penalty,
 
@@ -361,6 +403,7 @@ def automatic_regularization(
         regularization=1.0,
         rows=rows,
         dimension=dimension,
+        rows_per_person=rows_per_person,
     )
     # Either noise scales with the sensitivity: one calibration serves every Λ.
     unit = _mean_square_norm(mechanism.law) / mechanism.sensitivity**2
@@ -371,6 +414,14 @@ def automatic_regularization(
         return noise_risk + value / 2 * _reference_square(loss)
 
     return min([floor, *map(float, grid[grid >= floor])], key=expected_risk)
+
+
+def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
+    """ε·rows/k, rounded up where it is not exactly ε, or a multiple of it."""
+    if rows == rows_per_person:
+        return epsilon
+    share = rows * epsilon / rows_per_person
+    return share if rows_per_person == 1 else share * _UP
 
 
 def _resolution(law: NormLaplace | Gaussian) -> float:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from expost._numerics import ROUNDOFF
-from expost.mechanisms.group_promise import group_guarantee, group_worst_case
 from expost.mechanisms.person_rows import PersonRows
 from expost.mechanisms.person_softmax import SoftmaxPersonRows
 from expost.mechanisms.row_losses import RowLosses
@@ -29,7 +28,7 @@ def person_losses(tangent: Tangent | SoftmaxTangent, persons: Persons) -> RowLos
     )
     for chosen, rows in persons.by_size():
         size = int(rows.shape[1])
-        limit[chosen] = group_worst_case(how, size)[0] if how.noise == "laplace" else np.inf
+        limit[chosen] = how.worst_case_of(size)[0] if how.noise == "laplace" else np.inf
         step = persons_at_once(at_theta.width(size))
         for start in range(0, len(chosen), step):
             some = chosen[start : start + step]
@@ -39,7 +38,7 @@ def person_losses(tangent: Tangent | SoftmaxTangent, persons: Persons) -> RowLos
         # Its cell is unbounded.
         error = np.full_like(loss, np.inf)
     error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
-    worst, passed = group_worst_case(how, persons.largest)
+    worst, passed = how.worst_case_of(persons.largest)
     return RowLosses(
         loss=loss,
         low=np.maximum(loss - error, -limit),
@@ -50,5 +49,5 @@ def person_losses(tangent: Tangent | SoftmaxTangent, persons: Persons) -> RowLos
         law=None,
         worst_case=worst,
         worst_case_passed=passed,
-        guarantee=group_guarantee(how, persons.largest),
+        guarantee=how.guarantee(persons.largest),
     )

@@ -16,7 +16,7 @@ from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.persons import Persons
-from expost.rounding import upper_text
+from expost.rounding import for_persons, upper_text
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["ObjectiveSampler", "drawn_losses", "perturbed_minimisers", "typical_exposures"]
@@ -116,7 +116,8 @@ class ObjectiveSampler:
         how = self.mechanism
         delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         return (
-            f"{how.loss.name} by objective perturbation, {how.noise} noise{delta},"
+            f"{how.loss.name} by objective perturbation, {how.noise} noise{delta}"
+            f"{for_persons(how.rows_per_person)},"
             f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
         )
 

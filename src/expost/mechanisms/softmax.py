@@ -387,7 +387,7 @@ class SoftmaxTangent:
             law=None,
             worst_case=how.worst_case if promised else math.inf,
             worst_case_passed=how.worst_case_passed_by(relation) if promised else 0.0,
-            guarantee=how.guarantee if promised else None,
+            guarantee=how.guarantee() if promised else None,
         )
 
 

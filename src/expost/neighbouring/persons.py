@@ -68,6 +68,17 @@ class Persons:
         """Whether every person has one row: persons are then the rows, in their order."""
         return self.largest == 1
 
+    def check_sizes(self, most: int) -> None:
+        """Refuse persons with more than ``most`` rows."""
+        beyond = int(np.count_nonzero(self.sizes > most))
+        if beyond:
+            who = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
+            raise InvalidInput(
+                f"persons: {who} more than rows_per_person={most} rows (the largest number is"
+                f" {self.largest:,}); leave rows out until nobody has more, or raise"
+                " rows_per_person."
+            )
+
     def rows_of(self, person: int) -> IntArray:
         """The row indices of one person."""
         start = self.starts[person]

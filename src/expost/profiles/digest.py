@@ -119,7 +119,7 @@ class Terms:
             noiseless=not noisy,
             worst_case=mechanism.worst_case if noisy else math.inf,
             worst_case_passed=mechanism.worst_case_passed if noisy else 0.0,
-            guarantee=mechanism.guarantee if noisy else None,
+            guarantee=mechanism.guarantee() if noisy else None,
         )
 
     @property

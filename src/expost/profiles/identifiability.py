@@ -17,7 +17,7 @@ from expost.risk.answer import Identifiability
 from expost.risk.goals import GOALS, of_goal
 from expost.risk.guarantee import Guarantee
 from expost.risk.questions import Asked, Training, of_dpsgd, of_epsilon, of_mu, of_promise
-from expost.rounding import upper_text
+from expost.rounding import for_persons, upper_text
 from expost.types import Neighbouring
 
 __all__ = ["Identifiability", "RowIdentifiability", "identifiability"]
@@ -163,9 +163,11 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
     delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
     what = f"{kind}, none of it"
     if how.is_private:
-        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}"
+        unit = for_persons(how.rows_per_person)
+        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit}"
     # Its constants may follow from what was read from the rows, and the answer from them.
-    return replace(of_promise(how.guarantee, own, what=what), audience=release.audience)
+    promise = how.guarantee(how.rows_per_person)
+    return replace(of_promise(promise, own, what=what), audience=release.audience)
 
 
 def _training(

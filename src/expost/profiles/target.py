@@ -17,7 +17,6 @@ from expost.mechanisms import (
     RowLosses,
     Tangent,
 )
-from expost.mechanisms.group_promise import group_guarantee, group_worst_case
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, typical_exposures
 from expost.mechanisms.softmax import SoftmaxTangent
@@ -25,7 +24,7 @@ from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_sof
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.neighbouring.persons import Persons
 from expost.release import Release
-from expost.rounding import upper_text
+from expost.rounding import for_persons, upper_text
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["SEEDED", "Target", "find_target", "losses_of", "without_noise"]
@@ -81,8 +80,8 @@ def losses_of(
     losses = plain.row_losses(theta, near)
     if persons is None or not how.is_private:
         return losses, near
-    worst, passed = group_worst_case(how, persons.largest)
-    promised = group_guarantee(how, persons.largest)
+    worst, passed = how.worst_case_of(persons.largest)
+    promised = how.guarantee(persons.largest)
     losses = replace(losses, worst_case=worst, worst_case_passed=passed, guarantee=promised)
     return losses, near
 
@@ -186,7 +185,7 @@ class Target:
         delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         return (
             f"{how.loss.name} by {how.kind} perturbation, {noise},"
-            f" epsilon={upper_text(how.epsilon)}{delta},"
+            f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
             f" regularization={how.total_regularization:.4g}, n={how.rows}, d={how.dimension}"
         )
 

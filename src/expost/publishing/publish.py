@@ -17,6 +17,7 @@ from expost.mechanisms.softmax import SoftmaxTangent
 from expost.publishing.publishable import check_publishable
 from expost.publishing.report import KINDS, PublishedReport
 from expost.release import Release
+from expost.rounding import for_persons
 
 __all__ = ["Asked", "publish"]
 
@@ -160,6 +161,11 @@ def _budget(
         raise ReleaseRefused(
             f"kind='data-dependent': the model has {how.loss.classes} classes, and only models of"
             " two have a data-dependent report; take kind='data-independent'."
+        )
+    if how.rows_per_person > 1:
+        raise ReleaseRefused(
+            f"kind='data-dependent': the model is calibrated{for_persons(how.rows_per_person)}, and"
+            " such a report is for persons with one row; take kind='data-independent'."
         )
     if epsilon_gradient is None or epsilon_hessian is None:
         raise InvalidInput(

@@ -39,7 +39,7 @@ from expost.publishing.lookup import Form, form_number
 from expost.publishing.publishable import Answer, Spending, check_publishable
 from expost.release import Release
 from expost.results import Displayed
-from expost.rounding import summed_up, upper_text
+from expost.rounding import for_persons, summed_up, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["KINDS", "Answer", "PublishedReport", "Spending"]
@@ -282,9 +282,7 @@ class PublishedReport(Sealed, Displayed):
     def spending(self) -> Spending:
         """What the model and the report spend together."""
         how = self.release.mechanism
-        epsilon = how.epsilon
-        if isinstance(how, ObjectivePerturbation):
-            epsilon = how.worst_case
+        epsilon = how.epsilon if how.worst_case < np.inf else np.inf
         model = (epsilon, how.delta or 0.0)
         if self.tangent is None or self.budget is None:
             return Spending(
@@ -354,7 +352,8 @@ class PublishedReport(Sealed, Displayed):
         lines = [
             f"Privacy report, {self.kind}",
             f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
-            f" epsilon={upper_text(how.epsilon)}{delta}, n={how.rows}, d={how.dimension}",
+            f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
+            f" n={how.rows}, d={how.dimension}",
             f"fails        with probability at most {upper_text(self.fails_with, 3)}"
             + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
         ]

@@ -39,6 +39,7 @@ from expost.report.wording import (
 )
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves
+from expost.rounding import for_persons
 from expost.selection.private import SelectionCost
 from expost.selection.tuning import SelectedRegularization
 
@@ -274,7 +275,8 @@ def _release(found: Release) -> Card:
     return Card(
         title=f"A released model: {how.loss.name} by {how.kind} perturbation",
         sentences=(
-            f"{how.noise} noise, ε = {number_up(how.epsilon)}{delta}, {count(how.rows)} rows,"
+            f"{how.noise} noise, ε = {number_up(how.epsilon)}{delta}"
+            f"{for_persons(how.rows_per_person)}, {count(how.rows)} rows,"
             f" regularization {number(how.regularization)}.",
         ),
         headings=("feature", *labels),

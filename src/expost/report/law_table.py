@@ -143,11 +143,11 @@ def scale_table(mechanism: OutputPerturbation, low: float, high: float) -> tuple
     """log(scale(ε)/ε) over log ε for ε from ``low`` to ``high``, and its largest error seen."""
     start, end = math.floor(math.log(low)), math.ceil(math.log(high))
     if mechanism.noise == "laplace":
-        # β = ε/Δ.
-        rate = -math.log(mechanism.sensitivity)
+        # β = ε/kΔ.
+        rate = -math.log(mechanism.calibrated_sensitivity)
         return Pieces(low=float(start), width=float(end - start), coefficients=((rate,),)), 0.0
     assert mechanism.delta is not None
-    return _gaussian_scale(mechanism.delta, mechanism.sensitivity, start, end)
+    return _gaussian_scale(mechanism.delta, mechanism.calibrated_sensitivity, start, end)
 
 
 @lru_cache(maxsize=16)

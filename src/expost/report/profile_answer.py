@@ -15,6 +15,7 @@ from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
 from expost.report.wording import count, number_up, percent_up, sure_text
 from expost.report.wording import share as share_text
+from expost.rounding import for_persons
 from expost.types import Audience, Neighbouring
 
 __all__ = ["ProfileAnswer", "before_sharing"]
@@ -106,6 +107,14 @@ class ProfileAnswer:
             )
         passed = profile.worst_case_passed
         past = profile.past_promise
+        unit = for_persons(1 if self.release is None else self.release.mechanism.rows_per_person)
+        if self.release is not None and unit:
+            delta = "" if self._delta is None else f" with δ = {number_up(self._delta)}"
+            unless = f", except with probability {number_up(passed)}" if passed > 0 else ""
+            return (
+                f"The mechanism guarantees ε = {number_up(self.release.mechanism.epsilon)}{delta}"
+                f"{unit}, and so {bound} for any single row of any data{unless}."
+            )
         if self.release is None and passed > 0:
             here = (
                 f"no {self._noun} does" if past == 0 else f"{count(past)} of the {self._noun}s do"

@@ -88,9 +88,16 @@ def _persons(profile: Profile, release: Release | None) -> PersonFigures | None:
         count=len(profile),
         median_rows=int(np.quantile(profile.sizes, 0.5, method="inverted_cdf")),
         most_rows=int(np.max(profile.sizes)),
-        row_epsilon=release.mechanism.epsilon if release is not None and promised else None,
+        row_epsilon=_row_epsilon(release) if promised else None,
         passed=profile.terms.worst_case_passed,
     )
+
+
+def _row_epsilon(release: Release | None) -> float | None:
+    """The ε of a row; None where it is not known, or where ε is that of a person."""
+    if release is None or release.mechanism.rows_per_person > 1:
+        return None
+    return release.mechanism.epsilon
 
 
 def _quantiles(profile: Profile) -> tuple[Quantile, ...]:

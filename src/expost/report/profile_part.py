@@ -101,7 +101,8 @@ class PersonFigures:
 
     ``count``        how many persons there are.
     ``median_rows``, ``most_rows``  how many rows half of them have at most, and any of them.
-    ``row_epsilon``  what the mechanism promises to one row; None where it is not known.
+    ``row_epsilon``  what the mechanism promises to one row; None where it is not known, or where
+                     the mechanism is calibrated to persons with several rows.
     ``passed``       how likely it is at most that a person of ``most_rows`` rows loses more than
                      the worst case.
     """
