@@ -519,7 +519,7 @@ def test_errors_of_tables(tmp_path, encoding, form, case, columns):
         quiet(lambda: trained.score(source, LABELS))
         quiet(lambda: trained.score(X, source["who"]))
         quiet(lambda: expost.profile(trained, X, LABELS, ids=source["c"]))
-        quiet(lambda: expost.profile(trained, X, LABELS, groups=source["c"]))
+        quiet(lambda: expost.profile(trained, X, LABELS, persons=source["c"]))
 
 
 def test_errors_of_scores_ids_groups_and_lookups():
@@ -529,7 +529,7 @@ def test_errors_of_scores_ids_groups_and_lookups():
             quiet(lambda trained=trained, labels=labels: trained.score(X, labels))
         for keys in ([*NAMES[:-1], "\ud800"], [[one] for one in NAMES], NAMES[:-1], NAMES * 2):
             quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, ids=keys))
-            quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, groups=keys))
+            quiet(lambda t=trained, y=y, keys=keys: expost.profile(t, X, y, persons=keys))
         report = expost.publish(trained)
         own = {f"column {place}": 0 for place in range(COLUMNS)}
         assert quiet(lambda r=report, own=own: r.lookup({**own, "column 1": NAMES[0]}, "no"))

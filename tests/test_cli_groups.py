@@ -109,7 +109,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     found = rows_of(tmp_path / "o")
     features, y = naive_features(visits())
     whose = [line[-1] for line in visits()[1:]]
-    again = expost.profile(model, features, np.where(y > 0, ">50K", "<=50K"), groups=whose)
+    again = expost.profile(model, features, np.where(y > 0, ">50K", "<=50K"), persons=whose)
     assert found["id"] == list(again.ids)
     np.testing.assert_allclose(found["loss"], again.loss, rtol=0, atol=1e-9)
     assert (tmp_path / "o" / "model.json").read_bytes() == model.read_bytes()

@@ -141,7 +141,7 @@ def of_features(fitted, report, values):
         ),
     )
     yield "select", lambda: expost.select_regularization(values, Y, [0.1, 1.0], epsilon=1.0)
-    yield "stream", lambda: expost.profile_stream(fitted["output"], (values, Y), out="nowhere")
+    yield "stream", lambda: expost.profile(fitted["output"], (values, Y), out="nowhere")
     yield (
         "audit",
         lambda: expost.audit(model("output"), values, Y, references=2, workers=1, random_state=0),
@@ -212,7 +212,7 @@ def test_labels(fitted, report, case):
         lambda: expost.audit(
             model("output"), X, Y, population=(X, y), references=2, workers=1, random_state=0
         ),
-        lambda: expost.profile(fitted["output"], X, Y, groups=y),
+        lambda: expost.profile(fitted["output"], X, Y, persons=y),
         lambda: expost.audit(
             model("output"), X, Y, groups={"g": y}, references=2, workers=1, random_state=0
         ),
@@ -249,7 +249,7 @@ def test_ids(fitted, case):
         lambda: expost.audit(
             model("output"), X, Y, references=2, workers=1, random_state=0, ids=ids
         ),
-        lambda: expost.profile(fitted["output"], X, Y, groups=ids),
+        lambda: expost.profile(fitted["output"], X, Y, persons=ids),
     ):
         assert " 3 " in own(call)
 
@@ -287,8 +287,8 @@ def test_missing_files(tmp_path, monkeypatch, path):
         expost.audit_arrays,
         lambda path: expost.profile(path, X, Y),
         lambda path: expost.audit(path, X, Y, X, Y, references=0),
-        lambda path: expost.profile_stream(path, "x.csv", out="out"),
-        lambda path: expost.profile_stream(path, path, out="out"),
+        lambda path: expost.profile(path, "x.csv", out="out"),
+        lambda path: expost.profile(path, path, out="out"),
     ):
         own(lambda load=load: load(path))
     assert not list(tmp_path.iterdir())

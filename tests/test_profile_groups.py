@@ -73,7 +73,7 @@ def without(name):
 def test_output_perturbation_against_refits(noise):
     delta = None if noise == "laplace" else 1e-4
     fitted = fit(noise=noise, delta=delta)
-    found = profile(fitted, X, Y, groups=WHO)
+    found = profile(fitted, X, Y, persons=WHO)
     how, theta = fitted.release_.mechanism, fitted.release_.theta
     base, others = minimiser(X, Y), np.array([minimiser(*without(name)) for name in NAMES])
     far, near = np.linalg.norm(theta - others, axis=1), np.linalg.norm(theta - base)
@@ -99,7 +99,7 @@ def test_the_law_of_a_person_is_that_of_her_distance(noise):
     """E∣loss∣ of the law, by drawing the noise: 14 persons at 4.5 standard errors."""
     delta = None if noise == "laplace" else 1e-4
     fitted = fit(noise=noise, delta=delta)
-    found = profile(fitted, X, Y, groups=WHO)
+    found = profile(fitted, X, Y, persons=WHO)
     law = fitted.release_.mechanism.law
     b = law.sample(20_000, np.random.default_rng(3))
     shift = found.neighbours.shift
@@ -118,7 +118,7 @@ def test_the_law_of_a_person_is_that_of_her_distance(noise):
 def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
     fitted = fit(kind, mechanism=mechanism, noise="laplace", regularization=1.0)
     plain = profile(fitted, X, Y)
-    found = profile(fitted, X, Y, groups=range(N))
+    found = profile(fitted, X, Y, persons=range(N))
     for name in ("loss", "loss_low", "loss_high", "distance", "expected"):
         assert getattr(found, name).tobytes() == getattr(plain, name).tobytes()
     assert found.worst_case == plain.worst_case
@@ -137,7 +137,7 @@ def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
 )
 def test_what_is_promised_to_the_largest_person(parameters, worst, passed):
     fitted = fit(regularization=1.0, **parameters)
-    found, plain = profile(fitted, X, Y, groups=WHO), profile(fitted, X, Y)
+    found, plain = profile(fitted, X, Y, persons=WHO), profile(fitted, X, Y)
     if worst is None:
         how = fitted.release_.mechanism
         step = how.sensitivity if how.kind == "output" else how.slope_bound
@@ -166,7 +166,7 @@ def test_scikit_learn_models_rank_persons_by_distance(name):
         return found, np.append(np.ravel(found.coef_), found.intercept_)
 
     fitted, base = refit(X, target)
-    found = profile(fitted, X, target, groups=WHO)
+    found = profile(fitted, X, target, persons=WHO)
     assert found.is_noiseless
     apart = [
         np.linalg.norm(refit(X[who != WHO], target[who != WHO])[1] - base) for who in NAMES
@@ -183,11 +183,11 @@ def test_three_classes():
     y = np.array(["a", "b", "c"])[RNG.integers(3, size=N)]
     options = {"labels": y, "classes": ["a", "b", "c"], "mechanism": "objective"}
     fitted = fit(noise="gaussian", delta=1e-4, regularization=1.0, **options)
-    found = profile(fitted, X, y, groups=WHO)
+    found = profile(fitted, X, y, persons=WHO)
     assert len(found) == len(NAMES)
     assert np.all(found.expected > 0)
     with pytest.raises(InvalidInput, match="more than two classes without noise"):
-        profile(fit(epsilon=math.inf, noise="laplace", **options), X, y, groups=WHO)
+        profile(fit(epsilon=math.inf, noise="laplace", **options), X, y, persons=WHO)
 
 
 def test_frames_and_pipelines():
@@ -196,13 +196,13 @@ def test_frames_and_pipelines():
     pipe = make_pipeline(StandardScaler(with_std=False), model())
     with pytest.warns(SeededReleaseWarning):
         pipe.fit(frame, Y)
-    found = profile(pipe, frame, Y, groups=who)
+    found = profile(pipe, frame, Y, persons=who)
     assert list(found.ids) == NAMES
     assert np.all(found.exposure > 0)
 
 
 def test_tables_and_files_say_persons(tmp_path):
-    found = profile(fit(), X, Y, groups=WHO)
+    found = profile(fit(), X, Y, persons=WHO)
     columns = found.columns()
     assert list(columns)[:3] == ["person", "id", "rows"]
     assert columns["rows"].tolist() == SIZES.tolist()
@@ -225,9 +225,9 @@ def test_tables_and_files_say_persons(tmp_path):
 def test_labels_of_any_kind():
     fitted = fit()
     numbers = np.unique(WHO, return_inverse=True)[1]
-    found = profile(fitted, X, Y, groups=numbers)
+    found = profile(fitted, X, Y, persons=numbers)
     assert set(found.ids) == set(range(14))
-    tuples = profile(fitted, X, Y, groups=[(int(k), "x") for k in numbers])
+    tuples = profile(fitted, X, Y, persons=[(int(k), "x") for k in numbers])
     assert tuples.loss.tobytes() == found.loss.tobytes()
     assert tuples.ids[0] == str((found.ids[0], "x"))
 
@@ -235,25 +235,25 @@ def test_labels_of_any_kind():
 def test_what_is_refused():
     fitted = fit()
     for options, message in (
-        ({"groups": WHO, "ids": NAMES}, "ids: leave it out beside groups"),
-        ({"groups": WHO[:-1]}, "59 entries: must have one for each of 60 rows"),
-        ({"groups": [None, *WHO[1:]]}, "entry 0 is missing"),
-        ({"groups": ["x"] * N}, "one person owns every row"),
-        ({"groups": WHO, "relation": "add", "candidates": (X[:1], Y[:1])}, "changes single rows"),
-        ({"groups": WHO, "relation": "replace", "candidates": (X[:1], Y[:1])}, "single rows"),
+        ({"persons": WHO, "ids": NAMES}, "ids: leave it out beside persons"),
+        ({"persons": WHO[:-1]}, "59 entries: must have one for each of 60 rows"),
+        ({"persons": [None, *WHO[1:]]}, "entry 0 is missing"),
+        ({"persons": ["x"] * N}, "one person owns every row"),
+        ({"persons": WHO, "relation": "add", "candidates": (X[:1], Y[:1])}, "changes single rows"),
+        ({"persons": WHO, "relation": "replace", "candidates": (X[:1], Y[:1])}, "single rows"),
     ):
         with pytest.raises(InvalidInput, match=message):
             profile(fitted, X, Y, **options)
     foreign = DiffprivlibRegression(epsilon=5.0, data_norm=1.0)
     foreign.fit(X, Y, rng=np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="diffprivlib are profiled row by row"):
-        profile(foreign, X, Y, groups=WHO)
+        profile(foreign, X, Y, persons=WHO)
 
 
 def test_a_person_of_most_rows_under_objective_perturbation():
     """Half of all rows leave: the interval still holds, and is narrow."""
     fitted = fit(mechanism="objective", noise="gaussian", delta=1e-4, regularization=1e-4)
-    found = profile(fitted, X, Y, groups=WHO)
+    found = profile(fitted, X, Y, persons=WHO)
     how, theta = fitted.release_.mechanism, fitted.release_.theta
 
     def log_density(rows, labels):

@@ -129,7 +129,7 @@ def test_it_is_said_where_epsilon_is():
 @pytest.mark.parametrize("parameters", MECHANISMS)
 def test_a_profile_of_persons_has_epsilon_for_its_worst_case(parameters):
     model = fit(rows_per_person=3, persons=WHO, **parameters)
-    found = expost.profile(model, X, Y, groups=WHO)
+    found = expost.profile(model, X, Y, persons=WHO)
     assert found.worst_case == 1.0
     assert np.max(found.exposure) <= 1.0
     rows = expost.profile(model, X, Y)

@@ -92,7 +92,7 @@ def test_typical_exposures_of_two_laplace_releases_match_a_simulation():
             noise = law.sample(2000, rng)
             total[start : start + 2000] += law.loss(noise[:, None, :], shifts[None, :, :])
     naive = np.abs(total).mean(axis=0)
-    spread = np.hypot(found.typical_error, np.abs(total).std(axis=0) / np.sqrt(draws))
+    spread = np.hypot(found.expected_error, np.abs(total).std(axis=0) / np.sqrt(draws))
     assert np.all(np.abs(found.typical - naive) < 5 * spread)
     assert not np.any(np.abs(1.2 * found.typical - naive) < 5 * spread)
 
@@ -101,8 +101,8 @@ def test_persons_of_several_releases():
     X, y = table()
     models = [fitted(X, y, epsilon=10.0, random_state=k) for k in range(2)]
     owners = [f"person {place // 3}" for place in range(len(X))]
-    found = expost.profile(models, X, y, groups=owners)
-    each = [expost.profile(model, X, y, groups=owners) for model in models]
+    found = expost.profile(models, X, y, persons=owners)
+    each = [expost.profile(model, X, y, persons=owners) for model in models]
     np.testing.assert_allclose(found.loss, each[0].loss + each[1].loss, rtol=1e-14)
     assert len(found) == 20
     assert found.key(0) == "person 0"

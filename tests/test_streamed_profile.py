@@ -202,8 +202,8 @@ def made(tmp_path_factory):
 def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     source, out, first = made
     streams.small_blocks(monkeypatch)
-    found = expost.profile_stream(
-        out / "model.json", source, out=tmp_path / "o", id_column="number", engine="local:1"
+    found = expost.profile(
+        out / "model.json", source, out=tmp_path / "o", ids="number", engine="local:1"
     )
     assert isinstance(found, expost.Profile)
     assert not found.is_held
@@ -221,18 +221,20 @@ def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     exposure = rows.column("exposure").to_numpy()
     assert found.scores.largest == np.max(exposure) == found.quantile(1.0)
     # A release in memory serves as well, and rows that are no file.
-    again = expost.profile_stream(found.release, streams.table(), out=tmp_path / "again")
+    again = expost.profile(
+        found.release, streams.table(), out=tmp_path / "again", engine="local"
+    )
     assert not again.keyed
     assert again.figures.median == found.figures.median
     with pytest.raises(InvalidInput, match="is not empty"):
-        expost.profile_stream(found.release, source, out=tmp_path / "o")
+        expost.profile(found.release, source, out=tmp_path / "o")
 
 
 def test_the_verb_refuses_what_knows_no_table(made, tmp_path):
     source, _, found = made
     for model in (replace(found.release, encoding=None), np.zeros(3)):
         with pytest.raises(InvalidInput, match="with the encoding of its table"):
-            expost.profile_stream(model, source, out=tmp_path / "o")
+            expost.profile(model, source, out=tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 
@@ -411,3 +413,23 @@ def test_posteriors_are_the_same_in_blocks(both, prior):
     if not held.is_noiseless:
         with pytest.raises(InvalidInput, match="processed in blocks"):
             theirs.rows_above(0.777)
+
+
+def test_a_table_that_fits_into_memory_needs_no_folder(made, tmp_path):
+    source, out, first = made
+    found = expost.profile(out / "model.json", source, ids="number")
+    assert found.is_held
+    assert found.ids[0] == "p0"
+    lines = pa.concat_tables(first.batches())
+    np.testing.assert_allclose(found.loss, lines.column("loss").to_numpy(), rtol=1e-9)
+    for frame in (streams.table(), streams.table().to_pandas()):
+        again = expost.profile(out / "model.json", frame)
+        assert np.array_equal(again.loss, found.loss)
+    with pytest.raises(InvalidInput, match="need a folder for their results"):
+        expost.profile(out / "model.json", source, engine="local")
+    with pytest.raises(InvalidInput, match="need a folder for their results"):
+        expost.profile(out / "model.json", source, memory=1)
+    with pytest.raises(InvalidInput, match="persons: of a table must be the name of a column"):
+        expost.profile(out / "model.json", source, persons=["p0"] * 400)
+    persons = expost.profile(out / "model.json", source, persons="number")
+    assert len(persons) == 400

@@ -9,11 +9,10 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import expost
-from expost import PrivateLogisticRegression
+from expost import PrivateLogisticRegression, verbs
 from expost.attacks._quiet import without_warnings
 from expost.cli.main import main
 from expost.errors import PrivacyLeakWarning
-from expost.jobs import profile_stream
 
 RNG = np.random.default_rng(16)
 X = RNG.normal(size=(60, 3))
@@ -59,18 +58,18 @@ def test_overlapping_calls_leave_the_filters():
 
 
 def test_streamed_profile_does_not_take_the_warnings_of_other_threads(tmp_path, monkeypatch):
-    """``profile_stream`` collects its own warnings, and no other thread's."""
+    """``profile`` of a table collects its own warnings, and no other thread's."""
     out = tmp_path / "p"
     monkeypatch.setattr("sys.argv", ["expost", "demo", "--out", str(out)])
     arrive, leave = threading.Event(), threading.Event()
-    run = profile_stream.run_opened
+    run = verbs.run_opened
 
     def slowly(*arguments):
         arrive.set()
         assert leave.wait(60)
         return run(*arguments)
 
-    monkeypatch.setattr(profile_stream, "run_opened", slowly)
+    monkeypatch.setattr(verbs, "run_opened", slowly)
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
@@ -79,9 +78,7 @@ def test_streamed_profile_does_not_take_the_warnings_of_other_threads(tmp_path, 
     rows["diagnosis"] = [str(patients.target_names[label]) for label in patients.target]
     before = list(warnings.filters)
     with ThreadPoolExecutor(1) as pool:
-        streamed = pool.submit(
-            expost.profile_stream, out / "model.json", rows, out=tmp_path / "again"
-        )
+        streamed = pool.submit(expost.profile, out / "model.json", rows, out=tmp_path / "again")
         assert arrive.wait(60)
         with warnings.catch_warnings():
             fit()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from expost.epsilon.choose import choose_epsilon
     from expost.epsilon.sampled import EstimatedLosses, SampledMechanism
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-    from expost.jobs.profile_stream import profile_stream
     from expost.ledger import Ledger, list_release
     from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
     from expost.mechanisms.publishing import PublishingBudget
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from expost.profiles.identifiability import identifiability
     from expost.profiles.posterior import RowIdentifiability
     from expost.profiles.profile import Profile
-    from expost.profiles.verb import profile
     from expost.publishing.publish import publish
     from expost.publishing.report import PublishedReport
     from expost.release import Release
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     )
     from expost.selection.tuning import SelectedRegularization, select_regularization
     from expost.types import Audience, Neighbouring
+    from expost.verbs import profile
 
 _CONTENTS = {
     "Audience": "types",
@@ -78,8 +77,7 @@ _CONTENTS = {
     "identifiability": "profiles.identifiability",
     "list_release": "ledger",
     "neighbours": "neighbouring.neighbours",
-    "profile": "profiles.verb",
-    "profile_stream": "jobs.profile_stream",
+    "profile": "verbs",
     "publish": "publishing.publish",
     "select_privately": "selection.private",
     "select_regularization": "selection.tuning",
@@ -138,7 +136,6 @@ __all__ = [
     "list_release",
     "neighbours",
     "profile",
-    "profile_stream",
     "publish",
     "select_privately",
     "select_regularization",

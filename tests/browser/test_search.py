@@ -269,7 +269,7 @@ def test_a_column_of_small_numbers_is_not_taken_for_the_ids(open_page, shelf):
 def test_persons_are_found_through_any_of_their_rows(open_page, shelf):
     release, X, y, _ = fitted()
     groups = [f"g{row // 3}" for row in range(len(X))]
-    profile = expost.profile(release, X, y, groups=groups)
+    profile = expost.profile(release, X, y, persons=groups)
     page = open_page(shelf("search-persons", lambda: page_of(profile, release=release)))
     content = "who,visit\n" + "".join(f"{groups[row]},{row % 4}\n" for row in range(len(X)))
     give(page, content)

@@ -17,7 +17,7 @@ import pytest
 
 import expost
 import streams
-from expost import profile_stream
+from expost import profile
 from expost.data import Encoding, UnitBall, dask_rows, open_table
 from expost.engine import engine_of
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
@@ -77,7 +77,7 @@ def sums(block):
 
 def figures(stream, engine, loss=None):
     """One pass; all that a profile is made of is compared by its files, at the end."""
-    found = list(problem_of(stream, engine, loss).fold(sums))
+    found = list(problem_of(stream, engine, loss).map(sums))
     assert len({*found}) == -(-ROWS // SIZE)
     return found
 
@@ -113,7 +113,7 @@ def who(block):
 def test_rows_stay_on_the_cluster(two_workers):
     spread, encoding = opened(frame())
     stream = RowStream.of(spread, encoding, BALL, size=SIZE)
-    found = {*problem_of(stream, two_workers).fold(who)}
+    found = {*problem_of(stream, two_workers).map(who)}
     assert found <= {*two_workers._client.run(os.getpid).values()}
     # Nor does the recipe go along with the way to read it.
     assert len(pickle.dumps(stream)) < 8_000
@@ -146,7 +146,7 @@ def test_a_frame_that_the_cluster_holds_already(parquet, two_workers, local):
         engine_of(other) as engine,
         pytest.raises(InvalidInput, match="give the client that they were persisted with"),
     ):
-        list(problem_of(stream, engine).fold(who))
+        list(problem_of(stream, engine).map(who))
 
 
 def arrays(seed=3):
@@ -180,7 +180,7 @@ def test_opening_arrays_computes_nothing():
     X = da.zeros((10, 2), chunks=(5, 2)).map_blocks(refuse, dtype=float)
     y = da.zeros(10, chunks=5).map_blocks(refuse, dtype=float)
     stream = RowStream.of_arrays(X, y, BALL)
-    assert (stream.rows, stream.columns) == (10, 3)
+    assert (stream.count, stream.columns) == (10, 3)
     with pytest.raises(InvalidInput, match=r"could not be computed \(AssertionError\)"):
         blocks(stream)
 
@@ -206,7 +206,7 @@ def test_a_cell_that_is_no_number_is_told_by_its_row(two_workers):
     X, y = da.from_array(X, chunks=(100, 5)), da.from_array(y, chunks=100)
     stream = RowStream.of_arrays(X, y, BALL, classes=(0, 1), size=SIZE)
     with pytest.raises(InvalidInput, match=r"column 'x3', row 613: is missing"):
-        list(problem_of(stream, two_workers).fold(who))
+        list(problem_of(stream, two_workers).map(who))
     other = RowStream.of_arrays(X, y, BALL, classes=(0, 2), size=SIZE)
     with pytest.raises(InvalidInput, match="is neither of the two classes, '0' and '2'"):
         blocks(other)
@@ -271,9 +271,9 @@ def test_a_profile_has_the_files_of_one_from_parquet(two_workers, tmp_path, monk
     model = tmp_path / "made" / "model.json"
     spans = list(itertools.pairwise((0, 7, 200, 201, streams.ROWS)))
     frame = dd.from_map(people, spans, meta=people((0, 1)))
-    asked = {"id_column": "number"}
-    profile_stream(model, source, out=tmp_path / "file", engine="local:2", **asked)
-    profile_stream(model, frame, out=tmp_path / "frame", engine=two_workers._client, **asked)
+    asked = {"ids": "number"}
+    profile(model, source, out=tmp_path / "file", engine="local:2", **asked)
+    profile(model, frame, out=tmp_path / "frame", engine=two_workers._client, **asked)
     name = "profile.CURATOR-ONLY.parquet"
     wanted = streams.contents(tmp_path / "file" / name)
     assert len(wanted) >= 5
@@ -286,14 +286,14 @@ def test_a_profile_of_arrays_is_that_of_rows_in_memory(tmp_path):
     with pytest.warns(PrivacyLeakWarning), pytest.warns(SeededReleaseWarning):
         model = PrivateLogisticRegression(random_state=0).fit(X, y)
     arrays = da.from_array(X, chunks=(300, 2)), da.from_array(y, chunks=90)
-    found = profile_stream(model, arrays, out=tmp_path / "arrays")
+    found = profile(model, *arrays, out=tmp_path / "arrays")
     wanted = expost.profile(model, X, y)
     lines = pa.concat_tables(found.batches())
     assert lines.num_rows == 700
     loss = lines.column("loss").to_numpy()
     np.testing.assert_allclose(loss, wanted.loss, rtol=1e-6, atol=1e-9)
     with pytest.raises(InvalidInput, match="X has 2 columns, and the model 3"):
-        profile_stream(model, (arrays[0][:, :2], arrays[1]), out=tmp_path / "other")
-    with pytest.raises(InvalidInput, match="a pair"):
-        profile_stream(model, (X, y), out=tmp_path / "other")
+        profile(model, arrays[0][:, :2], arrays[1], out=tmp_path / "other")
+    with pytest.raises(InvalidInput, match="are for tables"):
+        profile(model, X, y, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -150,7 +150,7 @@ pytestmark = pytest.mark.skipif(not HERE.exists(), reason="this system has no /p
 def test_a_worker_that_cannot_read_the_table(made, tmp_path):
     client, model = made
     with pytest.raises(InvalidInput, match=r"t\.parquet: cannot be read \(No such file") as caught:
-        expost.profile_stream(model, str(HERE / "t.parquet"), out=tmp_path / "o", engine=client)
+        expost.profile(model, str(HERE / "t.parquet"), out=tmp_path / "o", engine=client)
     assert "A worker of the cluster" in caught.value.__notes__[0]
     assert not (tmp_path / "o").exists()
 
@@ -160,7 +160,7 @@ def test_a_worker_that_cannot_read_a_collection(made, tmp_path):
 
     client, model = made
     with client.as_current(), pytest.raises(InvalidInput, match=r"cannot reach '.*t\.parquet'"):
-        expost.profile_stream(
+        expost.profile(
             model, dd.read_parquet(str(HERE / "t.parquet")), out=tmp_path / "o", engine=client
         )
 
@@ -168,7 +168,7 @@ def test_a_worker_that_cannot_read_a_collection(made, tmp_path):
 def test_a_worker_that_cannot_write_the_folder(made):
     client, model = made
     with pytest.raises(InvalidInput, match=r"^engine: a worker cannot reach '.*folder of the res"):
-        expost.profile_stream(
+        expost.profile(
             model, str(Path("t.parquet").absolute()), out=HERE / "results", engine=client
         )
 

@@ -24,7 +24,7 @@ OWNER = np.random.default_rng(1).permutation(np.minimum(np.arange(60) // 3, 14))
 def _profile(*, persons=False, hostile=False, **options):
     release, X, y, profile = fitted(rows=60, **options)
     if persons:
-        profile = expost.profile(release, X, y, groups=[f"person {place}" for place in OWNER])
+        profile = expost.profile(release, X, y, persons=[f"person {place}" for place in OWNER])
     name = HOSTILE if hostile else "answer"
     return collect(
         profile,

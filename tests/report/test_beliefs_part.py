@@ -220,7 +220,7 @@ def test_an_advantage_that_must_be_sampled_is_left_out_beside_a_profile():
 
 def test_persons_are_persons():
     release, X, y, _ = fitted(rows=60)
-    profile = expost.profile(release, X, y, groups=[f"p{row // 3}" for row in range(60)])
+    profile = expost.profile(release, X, y, persons=[f"p{row // 3}" for row in range(60)])
     summary = collect(profile, release=release)
     part, page = summary.beliefs, Page(render_html(summary))
     assert (part.unit, part.rows) == ("person", 20)

@@ -497,7 +497,7 @@ def test_what_is_of_something_else_is_not_compared():
         assert whole.answer == (said.epsilon, said.exposed, said.advice), name
         assert choice().headline.epsilon in whole.lead(choice())
         assert whole.notices[0].startswith("The choice of ε is of another mechanism")
-    persons = expost.profile(release, *fitted()[1:3], groups=[i // 3 for i in range(150)])
+    persons = expost.profile(release, *fitted()[1:3], persons=[i // 3 for i in range(150)])
     part = collect_profile(persons, release=release)
     assert compared(part, choice()) is None
     assert "a person of several rows less" in page_of(profile=part, epsilon=choice()).notices[0]

@@ -29,7 +29,7 @@ NAMES = [f"person {place}" for place in range(40)]
 def of_persons(parts):
     """The profile of persons of a model that was fitted in conftest."""
     release, X, y, _ = parts
-    return expost.profile(release, X, y, groups=[NAMES[place] for place in OWNER])
+    return expost.profile(release, X, y, persons=[NAMES[place] for place in OWNER])
 
 
 def made_up(persons, sizes, **changes):

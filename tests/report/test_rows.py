@@ -95,7 +95,7 @@ def test_without_noise_there_are_distances():
 
 def test_persons_and_candidates_do_not_stand_in_the_order_of_a_table(laplace):
     release, X, y, _ = laplace
-    persons = rows_of_profile(expost.profile(release, X, y, groups=np.arange(len(X)) // 2))
+    persons = rows_of_profile(expost.profile(release, X, y, persons=np.arange(len(X)) // 2))
     assert (persons.unit, persons.total, persons.rows) == ("person", 75, 150)
     assert persons.keys is not None
     assert not persons.in_order

@@ -240,7 +240,7 @@ def test_candidates_and_persons_are_called_what_they_are(laplace):
     added = expost.profile(release, X, y, relation="add", candidates=(X[:5], y[:5]))
     slider = slider_of_profile(added, release)
     assert (slider.unit, slider.absent) == ("candidate", True)
-    persons = expost.profile(release, X, y, groups=np.arange(len(X)) // 2)
+    persons = expost.profile(release, X, y, persons=np.arange(len(X)) // 2)
     assert slider_of_profile(persons, release).unit == "person"
 
 

@@ -1,4 +1,4 @@
-"""``profile``, the verb: how much a model gives each of its training rows away."""
+"""The profile of rows in memory: models of expost, of other libraries, and several at once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,33 +34,14 @@ def profile(
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
     mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
-    groups: Any = None,
+    persons: Any = None,
     ids: Sequence[Any] | None = None,
 ) -> Profile:
-    """How much ``model`` gives each of its training rows away, or each person who has several.
-
-    ``model``       a fitted expost estimator (alone or last in a Pipeline), a released model or
-                    the path of its model.json, a fitted scikit-learn LogisticRegression,
-                    RidgeClassifier or Ridge (no noise: distances only), a LogisticRegression of
-                    diffprivlib 0.6.6 (removal only), or θ itself with its ``mechanism`` (rows then
-                    lie in the unit ball as they are, and labels are −1 and +1, or count the
-                    classes from 0 where there are more than two). A list of these: independent
-                    releases of the same rows, whose losses add (``mechanism`` is then a list, too).
-    ``X``, ``y``    the rows it was trained on, in their order; others are refused.
-    ``relation``    "remove" by default; "add" answers for ``candidates`` = (rows, labels), people
-                    who are not in the data; "replace" exchanges row i for candidate i.
-    ``groups``      whose row each row is, one label a row: all rows of a person are removed at
-                    once, and the result has one entry a person, in the order in which they first
-                    appear, with their labels for keys. "remove" only, and not for diffprivlib's
-                    models.
-    ``ids``         keys of the rows for the result; none beside ``groups``.
-
-    Curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
-    """
+    """Return the profile of rows in memory; see :func:`expost.profile`."""
     options: dict[str, Any] = {
         "relation": Neighbouring.parse(relation),
         "candidates": candidates,
-        "groups": groups,
+        "persons": persons,
         "ids": ids,
     }
     if _are_several(model):
@@ -133,10 +114,10 @@ def _of_one(
     relation: Neighbouring,
     candidates: tuple[Any, Any] | None,
     mechanism: Mechanism | None,
-    groups: Any,
+    persons: Any,
     ids: Sequence[Any] | None,
 ) -> Profile:
-    persons = _persons(groups, X, relation, ids)
+    persons = _persons(persons, X, relation, ids)
     unlisted = _unlisted(model)
     steps: Any = None
     if isinstance(model, Pipeline):
@@ -193,7 +174,7 @@ def profile_of(
     losses, near = losses_of(target.theta, how, objective, relation, entering, persons)
     keys, entry = (ids, "ids: entry")
     if persons is not None:
-        keys, entry = persons.names, "groups: the label of person"
+        keys, entry = persons.names, "persons: the label of person"
     return Profile(
         losses=losses,
         description=target.describe(),
@@ -210,20 +191,20 @@ def _unlisted(model: Any) -> tuple[str, ...]:
     notice = ledger_notice(model) if isinstance(model, str | Path) else None
     if notice is None:
         return ()
-    warn(notice, NotInLedgerWarning, stacklevel=4)
+    warn(notice, NotInLedgerWarning, stacklevel=5)
     return (notice,)
 
 
 def _persons(
-    groups: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
+    persons: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
 ) -> Persons | None:
-    if groups is None:
+    if persons is None:
         return None
     if ids is not None:
         raise InvalidInput(
-            "ids: leave it out beside groups, whose labels are the keys of the persons."
+            "ids: leave it out beside persons, whose labels are the keys of the result."
         )
-    return read_groups(groups, np.shape(X)[0] if np.shape(X) else 0, relation)
+    return read_groups(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
 
 
 def _transformed(steps: Any, X: Any) -> Any:
@@ -253,7 +234,7 @@ def _foreign_profile(
     if private is not None:
         if persons is not None:
             raise InvalidInput(
-                "groups: models of diffprivlib are profiled row by row; leave groups out."
+                "persons: models of diffprivlib are profiled row by row; leave persons out."
             )
         private.check_rows()
         return Profile(
@@ -283,7 +264,7 @@ def _foreign_profile(
         ids=(
             row_keys(ids, len(losses.loss))
             if persons is None
-            else row_keys(persons.names, len(losses.loss), entry="groups: the label of person")
+            else row_keys(persons.names, len(losses.loss), entry="persons: the label of person")
         ),
         owner=None if persons is None else persons.owner,
         notices=(

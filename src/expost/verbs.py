@@ -1,0 +1,234 @@
+"""The verbs that take rows as arrays or as a table of any length.
+
+Rows that are arrays (or frames of numbers) come with their labels, and everything is computed in
+memory. A table is whatever :func:`expost.data.open_table` reads: a path or a glob of files, a query
+of a database, a frame, an Arrow table, a Dask dataframe; or a pair of Dask arrays. A table that
+does not fit into memory is processed in blocks, and its results are written to a folder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from expost.data import Encoding, Mark, Table
+from expost.data.dask_rows import array_encoding, array_table
+from expost.engine import engine_of
+from expost.errors import InvalidInput
+from expost.glm import Objective
+from expost.jobs.output import check_place
+from expost.jobs.profile import run_opened
+from expost.jobs.profile_asked import ProfileJob, opened_for
+from expost.jobs.streaming import Streaming, is_streamed
+from expost.jobs.table import noted, table_notices
+from expost.losses import Squared
+from expost.mechanisms import Mechanism
+from expost.neighbouring.persons import read_groups
+from expost.preparing import Facts, objective_of, read_rows
+from expost.profiles import verb
+from expost.profiles.profile import Profile
+from expost.profiles.target import find_target
+from expost.release import Release
+from expost.rows import RowStream, TableRows
+from expost.types import Neighbouring
+
+__all__ = ["profile"]
+
+
+def profile(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    relation: Neighbouring | str = Neighbouring.REMOVE,
+    candidates: tuple[Any, Any] | None = None,
+    mechanism: Mechanism | Sequence[Mechanism | None] | None = None,
+    persons: Any = None,
+    ids: Sequence[Any] | str | None = None,
+    out: str | Path | None = None,
+    engine: Any = None,
+    memory: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+) -> Profile:
+    """Return the certified privacy loss of each row that a released model was trained on.
+
+    Parameters
+    ----------
+    model
+        A fitted expost estimator (alone or last in a Pipeline), a released model or the path of its
+        model.json, a fitted scikit-learn LogisticRegression, RidgeClassifier or Ridge (no noise:
+        distances only), a LogisticRegression of diffprivlib 0.6.6 (removal only), or θ itself with
+        its ``mechanism`` (rows then lie in the unit ball as they are, and labels are −1 and +1, or
+        count the classes from 0 where there are more than two). A list of these: independent
+        releases of the same rows, whose losses add (``mechanism`` is then a list, too). Of a table:
+        a released model that was made from a table, or its path.
+    X, y
+        The training rows and their labels, in their order; other rows are refused. Without ``y``,
+        a table that holds both: a path or glob, a query, a frame, an Arrow table, a Dask dataframe.
+        Two Dask arrays are processed in blocks.
+    relation
+        "remove" by default; "add" reports on ``candidates`` = (rows, labels), people who are not
+        in the data; "replace" exchanges row i for candidate i.
+    persons
+        The person of each row, one label a row, or of a table the name of a column: all rows of a
+        person are removed at once, and the result has one entry for each person, in the order in
+        which they first appear, with the labels as keys. "remove" only, and in memory only.
+    ids
+        Keys of the rows for the result, or of a table the name of a column; not beside ``persons``.
+    out
+        Of a table: a folder for the files that ``expost profile`` writes. It is needed where the
+        table does not fit into memory: the table of results is then a folder of parts in it.
+    engine
+        Where blocks of rows are processed: "local", "local:4" (threads), "dask", "dask:4",
+        "dask://host:port", or a Dask client. Results do not depend on it. None: in memory if the
+        rows fit.
+    memory
+        Bytes that rows in memory may use before they are processed in blocks (default: half of the
+        available memory).
+    resume, force
+        Continue an unfinished run in ``out``, or overwrite its files.
+
+    Notes
+    -----
+    The result is curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
+    """
+    dask_arrays = y is not None and all(hasattr(array, "__dask_graph__") for array in (X, y))
+    if y is not None and not dask_arrays:
+        if not (out is None and engine is None and memory is None and not (resume or force)):
+            raise InvalidInput(
+                "out, engine, memory, resume, force: are for tables, and X and y are arrays in"
+                " memory; leave them out."
+            )
+        if isinstance(ids, str):
+            raise InvalidInput("ids: must be a sequence with one key for each row.")
+        return verb.profile(
+            model,
+            X,
+            y,
+            relation=relation,
+            candidates=candidates,
+            mechanism=mechanism,
+            persons=persons,
+            ids=ids,
+        )
+    if Neighbouring.parse(relation) is not Neighbouring.REMOVE or candidates is not None:
+        raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
+    if mechanism is not None:
+        raise InvalidInput("mechanism: of a table the model knows its own; leave it out.")
+    columns = _ColumnNames.of(ids, persons)
+    path, release = _release_of(model)
+    given = _arrays(X, y, release) if dask_arrays else None
+    if given is None and release.encoding is None:
+        raise _no_encoding()
+    encoding = given[1].to_json() if given is not None else release.encoding
+    assert encoding is not None
+    job = ProfileJob(
+        source=X,
+        target=encoding["target"]["column"],
+        out=Path("." if out is None else out),
+        name=Path(X).name if isinstance(X, str | Path) else "a table",
+        id_column=columns.ids,
+        group_column=columns.persons,
+        model=path,
+        force=force,
+        streaming=Streaming(engine=engine, resume=resume, memory=memory),
+    )
+    with noted() as notes:
+        if out is not None:
+            check_place(job.out, resume=resume, force=force, lost=job.lost)
+        opened = opened_for(job, release) if given is None else given
+        if out is not None:
+            return run_opened(job, release, opened, notes).profile
+        return _in_memory(job, release, opened)
+
+
+def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]) -> Profile:
+    """Return the profile of a table that fits into memory; nothing is written."""
+    table, encoding = opened
+    streaming = job.streaming
+    if streaming.resume or is_streamed(
+        replace(streaming, resume=False), job.out, table.rows, len(encoding.feature_names)
+    ):
+        raise InvalidInput(
+            "out=None: rows in blocks need a folder for their results; name one with out=, or leave"
+            " engine, memory and resume out if the rows fit into memory."
+        )
+    objective, facts = held_objective(release, table, encoding)
+    target, rows = find_target(release, None), objective.held
+    assert target is not None
+    keys = None if rows.ids is None else list(rows.ids)
+    by_person = job.group_column is not None
+    return verb.profile_of(
+        target,
+        objective,
+        persons=read_groups(keys, rows.count, Neighbouring.REMOVE) if by_person else None,
+        ids=None if by_person else keys,
+        notices=(*table_notices(table, encoding, facts.unknown), *target.notices),
+    )
+
+
+def held_objective(release: Release, table: Table, encoding: Encoding) -> tuple[Objective, Facts]:
+    """Return the rows of a table in memory, as the objective of ``release`` sees them."""
+    loss = release.mechanism.loss
+    bound = loss.label_bound if isinstance(loss, Squared) else None
+    stream = RowStream.of(table, encoding, release.ball, label_bound=bound)
+    with engine_of("local") as engine:
+        rows, facts = read_rows(TableRows(stream=stream, engine=engine), hold=True)
+    return objective_of(release, rows), facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ColumnNames:
+    """The columns of a table that hold the rows' keys, or their persons."""
+
+    ids: str | None
+    persons: str | None
+
+    @classmethod
+    def of(cls, ids: Any, persons: Any) -> "_ColumnNames":
+        """Check that both are names of columns; of a table nothing else serves."""
+        for name, value in (("ids", ids), ("persons", persons)):
+            if value is not None and not isinstance(value, str):
+                raise InvalidInput(f"{name}: of a table must be the name of a column.")
+        if ids is not None and persons is not None:
+            raise InvalidInput(
+                "ids: leave it out beside persons, whose labels are the keys of the result."
+            )
+        return cls(ids=ids, persons=persons)
+
+
+def _release_of(model: Any) -> tuple[Path | None, Release]:
+    """Return the path of a released model, if it has one, and the model."""
+    path = Path(model) if isinstance(model, str | Path) else None
+    release = getattr(model, "release_", model) if path is None else Release.load(path)
+    if not isinstance(release, Release):
+        raise _no_encoding()
+    return path, release
+
+
+def _no_encoding() -> InvalidInput:
+    return InvalidInput(
+        "model: must be a released model with the encoding of its table, or the path of its"
+        " model.json; other models are profiled with arrays X and y."
+    )
+
+
+def _arrays(X: Any, y: Any, release: Release) -> tuple[Table, Encoding]:
+    """Return a pair of Dask arrays as the table that the model was made from."""
+    if release.encoding is not None:
+        raise InvalidInput(
+            "X, y: the model was made from a table; name that, or a Dask dataframe of it."
+        )
+    table = array_table(X, y, text=release.classes is not None)
+    classes = None if release.classes is None else release.classes.tolist()
+    encoding = array_encoding(X.shape[1], release.ball, classes)
+    width = release.mechanism.dimension // release.mechanism.loss.outputs
+    if X.shape[1] + release.ball.fit_intercept != width:
+        raise InvalidInput(
+            f"X has {X.shape[1]} columns, and the model {width - release.ball.fit_intercept}; pass"
+            " its training rows."
+        )
+    if any(entry.startswith("data_norm") for entry in release.read_from_data):
+        encoding = replace(encoding, data_norm_mark=Mark.READ)
+    return table, encoding
