@@ -45,6 +45,7 @@ NO_RESULTS = {
     "Composition": "a promise",
     "CompositionRow": "a line of a comparison",
     "DefenceRow": "a line of a table",
+    "Entry": "a line of a ledger",
     "Figure": "a line of an identifiability",
     "Minimiser": "a point that must not leave the mechanism",
     "References": "what an attack is given",

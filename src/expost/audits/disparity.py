@@ -124,7 +124,9 @@ def disparity(
     bins: int = 4,
 ) -> Disparity:
     """``scores`` of all rows by the levels, or the quantile bins, of ``column`` (a cell a row)."""
-    parts, notices = read_column(column, name, len(scores)).parts(bins).largest()
+    read = read_column(column, name, len(scores))
+    partition = read.partition(bins)
+    parts, notices = partition.parts(read), partition.notices
     threshold = threshold_at(scores, truth, false_positive_rate)
     groups = [
         _figures(scores, truth, parts.codes == code, printable(label), threshold, confidence)

@@ -5,9 +5,9 @@ used.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,21 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
-__all__ = ["MISSING", "OTHER", "Levels", "Numbers", "Parts", "nats", "number_text", "printable"]
-__all__ += ["read_column", "read_columns"]
+__all__ = [
+    "MISSING",
+    "OTHER",
+    "Bins",
+    "LevelSet",
+    "Levels",
+    "Numbers",
+    "Partition",
+    "Parts",
+    "nats",
+    "number_text",
+    "printable",
+    "read_column",
+    "read_columns",
+]
 
 MISSING, OTHER = "(missing)", "(other)"
 # Past these a table is no longer read: the rest of the levels, or the integers, go together.
@@ -52,25 +65,74 @@ def nats(told: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parts:
-    """A partition of the rows: the place of each among ``labels``; missing cells come last."""
+    """A partition of some rows: the place of each row among ``labels``."""
 
     codes: IntArray
     labels: tuple[str, ...]
-    ordered: bool
 
-    def largest(self) -> tuple["Parts", tuple[str, ...]]:
-        """At most 50 levels, with the others together, and a sentence that says so."""
-        levels = len(self.labels) - 1
-        if levels <= _MOST_LEVELS:
-            return self, ()
-        counts = np.bincount(self.codes, minlength=levels + 1)[:-1]
-        kept = np.sort(np.lexsort((np.arange(levels), -counts))[:_MOST_LEVELS])
-        place = np.full(levels + 1, _MOST_LEVELS)
-        place[kept] = np.arange(_MOST_LEVELS)
-        place[-1] = _MOST_LEVELS + 1
-        labels = (*(self.labels[level] for level in kept), OTHER, MISSING)
-        notice = f"{levels:,} levels: the {_MOST_LEVELS} largest are shown, the others as {OTHER}."
-        return Parts(codes=place[self.codes], labels=labels, ordered=self.ordered), (notice,)
+
+class Partition(Protocol):
+    """A rule that divides rows by one column, found from some of them and applied to any.
+
+    ``labels``   of the parts; the last two hold the rows of any other level, and those whose cell
+                 is missing. Parts without rows are not shown.
+    ``ordered``  whether the order of the parts means something.
+    ``notices``  what the reader must know about the rule.
+    """
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the parts."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the parts means something."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the reader must know about the rule."""
+
+    def parts(self, column: Any) -> Parts:
+        """Divide the rows of ``column``, of the kind that the rule was found from."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bins:
+    """Numbers by value (``exact``), or in bins up to each of the ``edges`` and past the last."""
+
+    labels: tuple[str, ...]
+    edges: FloatArray
+    exact: bool
+
+    ordered = True
+    notices = ()
+
+    def parts(self, column: Any) -> Parts:
+        """Divide a column of numbers."""
+        other, missing = len(self.labels) - 2, len(self.labels) - 1
+        codes = np.searchsorted(self.edges, column.values)
+        if self.exact and len(self.edges):
+            nearest = self.edges[np.minimum(codes, len(self.edges) - 1)]
+            codes = np.where(nearest == column.values, codes, other)
+        codes = np.where(np.isnan(column.values), missing, codes)
+        return Parts(codes=codes.astype(np.int64), labels=self.labels)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelSet:
+    """Cells by level."""
+
+    labels: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    ordered = False
+
+    def parts(self, column: Any) -> Parts:
+        """Divide a column of levels."""
+        other, missing = len(self.labels) - 2, len(self.labels) - 1
+        known = {label: place for place, label in enumerate(self.labels[:other])}
+        places = np.array([*(known.get(label, other) for label in column.labels), missing])
+        return Parts(codes=places[column.codes], labels=self.labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,31 +142,46 @@ class Numbers:
     name: str
     values: FloatArray
 
-    def parts(self, bins: int) -> Parts:
-        """Integers of few values by value; other numbers by quantile bins; always in order."""
-        known = ~np.isnan(self.values)
-        values = np.sort(self.values[known])
+    def take(self, index: IntArray | slice) -> "Numbers":
+        """Return the cells of some rows."""
+        return replace(self, values=self.values[index])
+
+    def partition(self, bins: int) -> Bins:
+        """Divide integers of few values by value, other numbers by quantile bins."""
+        values = np.sort(self.values[~np.isnan(self.values)])
         distinct = np.unique(values)
         whole = bool(np.all(np.isfinite(distinct) & (distinct == np.floor(distinct))))
-        if whole and len(distinct) <= _MOST_INTEGERS:
-            edges, labels = distinct, [number_text(value) for value in distinct]
-        else:
-            edges = _edges(values, bins)
-            labels = _bin_labels(edges)
-        codes = np.where(known, np.searchsorted(edges, self.values), len(labels))
-        return Parts(codes=codes.astype(np.int64), labels=(*labels, MISSING), ordered=True)
+        exact = whole and len(distinct) <= _MOST_INTEGERS
+        edges = distinct if exact else _edges(values, bins)
+        labels = [number_text(value) for value in distinct] if exact else _bin_labels(edges)
+        return Bins(labels=(*labels, OTHER, MISSING), edges=edges, exact=exact)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Levels:
-    """A column of anything else, by level."""
+    """A column of anything else: the place of each cell among ``labels``, past them if missing.
+
+    The labels are in the order of their text, which means nothing.
+    """
 
     name: str
-    levels: Parts
+    codes: IntArray
+    labels: tuple[str, ...]
 
-    def parts(self, bins: int) -> Parts:
-        """The levels, in the order of their text, which means nothing."""
-        return self.levels
+    def take(self, index: IntArray | slice) -> "Levels":
+        """Return the cells of some rows."""
+        return replace(self, codes=self.codes[index])
+
+    def partition(self, bins: int = 0) -> LevelSet:
+        """Divide by level: of more than 50 the largest, and the others together."""
+        levels = len(self.labels)
+        if levels <= _MOST_LEVELS:
+            return LevelSet(labels=(*self.labels, OTHER, MISSING))
+        counts = np.bincount(self.codes, minlength=levels + 1)[:-1]
+        kept = np.sort(np.lexsort((np.arange(levels), -counts))[:_MOST_LEVELS])
+        notice = f"{levels:,} levels: the {_MOST_LEVELS} largest are shown, the others as {OTHER}."
+        labels = (*(self.labels[level] for level in kept), OTHER, MISSING)
+        return LevelSet(labels=labels, notices=(notice,))
 
 
 def _edges(values: FloatArray, bins: int) -> FloatArray:
@@ -148,7 +225,7 @@ def read_column(column: Any, name: str, rows: int) -> Numbers | Levels:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         cast = array.cast(pa.float64(), safe=False)
         return Numbers(name=name, values=cast.to_numpy(zero_copy_only=False))
-    return Levels(name=name, levels=_levels(array))
+    return _levels(array, name)
 
 
 def read_columns(X: Any, names: Sequence[str] | None, rows: int) -> list[Numbers | Levels]:
@@ -215,17 +292,14 @@ def _texts(column: Any, name: str) -> list[str | None]:
     ]
 
 
-def _levels(array: Any) -> Parts:
+def _levels(array: Any, name: str) -> Levels:
     encoded = array.dictionary_encode()
-    labels = [_level_text(value) for value in encoded.dictionary.to_pylist()]
-    order = sorted(range(len(labels)), key=lambda level: labels[level])
-    place = np.empty(len(labels) + 1, dtype=np.int64)
-    place[order] = np.arange(len(labels))
-    place[-1] = len(labels)
-    codes = encoded.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
-    return Parts(
-        codes=place[codes], labels=(*(labels[level] for level in order), MISSING), ordered=False
-    )
+    texts = [_level_text(value) for value in encoded.dictionary.to_pylist()]
+    labels = tuple(sorted(set(texts)))
+    place = {label: number for number, label in enumerate(labels)}
+    places = np.array([*(place[text] for text in texts), len(labels)], dtype=np.int64)
+    codes = encoded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return Levels(name=name, codes=places[codes], labels=labels)
 
 
 def _level_text(value: object) -> str:

@@ -12,24 +12,34 @@ top_share   how much of the top lies in a group;  lift = top_share / share, 1 if
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+from numpy.typing import NDArray
 
 from expost import _checks
-from expost._order import Sorted, top_weights
+from expost._order import OrderStatistics, Sorted, top_weights
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
-from expost.groups.columns import Parts, printable, read_column, read_columns
-from expost.groups.tree import grow
+from expost.groups.columns import Partition, Parts, printable, read_column, read_columns
+from expost.groups.tree import Tree, grow, sample_rows
 from expost.results import Displayed
 from expost.rounding import upper_text
 from expost.types import Audience, FloatArray, IntArray
 
-__all__ = ["Explanation", "Group", "Grouping", "explain_exposure", "group_exposure", "printable"]
+__all__ = [
+    "Explanation",
+    "Group",
+    "Grouping",
+    "PartCounts",
+    "explain_exposure",
+    "group_exposure",
+    "printable",
+    "smallest_leaf",
+    "tree_target",
+]
 
 _TOP = 0.01
 # A group of fewer rows, or persons, shows what they have to hide.
@@ -206,13 +216,10 @@ def group_exposure(
     checked = _by_row(scores, owner)
     bins = _checks.whole("bins", bins, least=1)
     read = read_column(column, printable(name), len(checked))
-    parts, notices = read.parts(bins).largest()
-    groups = _groups(checked, parts, owner)
-    return Grouping(
-        name=read.name,
-        groups=groups if parts.ordered else _most_exposed_first(groups),
-        notices=notices,
-    )
+    partition = read.partition(bins)
+    counted = PartCounts.of(partition.parts(read), checked, Sorted(checked))
+    persons = None if owner is None else _persons(partition.parts(read), owner)
+    return counted.grouping(partition, read.name, persons)
 
 
 def explain_exposure(
@@ -236,16 +243,28 @@ def explain_exposure(
         raise InvalidInput(
             f"depth={depth!r}: must be at most {_DEEPEST}; groups of more conditions are not read."
         )
-    columns = read_columns(X, feature_names, len(checked))
-    target = _target(checked)
+    columns, n = read_columns(X, feature_names, len(checked)), len(checked)
+    statistics = Sorted(checked)
+    target = tree_target(checked, statistics)
     weights = None if owner is None else 1 / np.bincount(owner)[owner]
-    least = max(_FEW, math.ceil(_TOP * (len(checked) if owner is None else len(scores))))
-    parts, notices = grow(target, columns, depth=depth, least=least, weights=weights)
-    return Explanation(
-        groups=_most_exposed_first(_groups(checked, parts, owner)),
-        explained=_explained(target, parts.codes),
-        notices=notices,
+    sample = sample_rows(n)
+    tree = grow(
+        target[sample],
+        [column.take(sample) for column in columns],
+        depth=depth,
+        least=smallest_leaf(n if owner is None else len(scores)),
+        weights=None if weights is None else weights[sample],
+        total=None if len(sample) == n else float(n if weights is None else weights.sum()),
+        whole=None if len(sample) == n else columns,
     )
+    parts = tree.parts(columns, n)
+    counted = PartCounts.of(parts, checked, statistics, target=target)
+    return counted.explanation(tree, None if owner is None else _persons(parts, owner))
+
+
+def smallest_leaf(members: int) -> int:
+    """Return the least number of rows, or persons, of a leaf of a tree over so many."""
+    return max(_FEW, math.ceil(_TOP * members))
 
 
 def _by_row(scores: Any, owner: IntArray | None) -> FloatArray:
@@ -262,36 +281,131 @@ def _checked(scores: Any) -> FloatArray:
     return array
 
 
-def _groups(scores: FloatArray, parts: Parts, owner: IntArray | None) -> tuple[Group, ...]:
-    """The figures of every part that has rows."""
-    persons = None if owner is None else _persons(parts, owner)
-    order = np.argsort(parts.codes, kind="stable")
-    counts = np.bincount(parts.codes, minlength=len(parts.labels))
-    weights = top_weights(Sorted(scores), scores, math.ceil(_TOP * len(scores)))
-    held = np.bincount(parts.codes, weights=weights, minlength=len(parts.labels)) / weights.sum()
-    ends = np.cumsum(counts)
-    found = []
-    for place, label in enumerate(parts.labels):
-        count, end = int(counts[place]), int(ends[place])
-        if count == 0:
-            continue
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartCounts:
+    """The rows of each part of a partition, and their scores; merged over blocks of rows.
+
+    ``rows``, ``sums``, ``top``  (k,) the number of rows, the sum of their scores, and how much of
+                  the most exposed 1 % of all rows they are.
+    ``scores``    the order statistics of each part; None for a part without rows.
+    ``centre``, ``squares``  (k,) the mean and the summed squared deviations of the rows' targets,
+                  where a tree was grown.
+    """
+
+    rows: IntArray
+    sums: FloatArray
+    top: FloatArray
+    scores: tuple[OrderStatistics | None, ...]
+    centre: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        parts: Parts,
+        scores: FloatArray,
+        everyone: OrderStatistics,
+        statistics: Callable[[FloatArray], OrderStatistics] = Sorted,
+        *,
+        target: FloatArray | None = None,
+    ) -> "PartCounts":
+        """Count the rows of a block.
+
+        ``everyone``    the order statistics of the scores of all rows.
+        ``statistics``  makes those of the scores of one part.
+        """
+        codes, k = parts.codes, len(parts.labels)
+        weights = top_weights(everyone, scores, math.ceil(_TOP * everyone.count))
+        order = np.argsort(codes, kind="stable")
+        rows = np.bincount(codes, minlength=k)
+        ends = np.cumsum(rows)
         # Sorted, so that sums do not depend on the order of the rows either.
-        own = np.sort(scores[order[end - count : end]])
-        share = count / len(scores)
-        found.append(
+        own = [np.sort(scores[order[end - n : end]]) for n, end in zip(rows, ends, strict=True)]
+        centre, squares = np.zeros(k), np.zeros(k)
+        if target is not None:
+            centre = _sums(codes, target, k) / np.maximum(rows, 1)
+            squares = _sums(codes, (target - centre[codes]) ** 2, k)
+        return cls(
+            rows=rows,
+            sums=np.array([np.sum(some) for some in own]),
+            top=_sums(codes, weights, k),
+            scores=tuple(statistics(some) if len(some) else None for some in own),
+            centre=centre,
+            squares=squares,
+        )
+
+    def merged(self, other: "PartCounts") -> "PartCounts":
+        """Return the counts of the rows of both; the order statistics of ``self`` are reused."""
+        rows, step = self.rows + other.rows, other.centre - self.centre
+        share = other.rows / np.maximum(rows, 1)
+        return PartCounts(
+            rows=rows,
+            sums=self.sums + other.sums,
+            top=self.top + other.top,
+            scores=tuple(map(_merged, self.scores, other.scores)),
+            centre=self.centre + step * share,
+            squares=self.squares + other.squares + step * step * share * self.rows,
+        )
+
+    def groups(self, labels: tuple[str, ...], persons: IntArray | None) -> tuple[Group, ...]:
+        """Return the figures of every part that has rows."""
+        total, held = int(self.rows.sum()), self.top / self.top.sum()
+        return tuple(
             Group(
                 label=label,
-                rows=count,
-                share=share,
-                mean=float(own.mean()),
-                median=float(np.median(own)),
-                largest=float(own[-1]),
+                rows=int(self.rows[place]),
+                share=(share := int(self.rows[place]) / total),
+                mean=float(self.sums[place]) / int(self.rows[place]),
+                median=own.median,
+                largest=own.largest,
                 top_share=float(held[place]),
                 lift=float(held[place]) / share,
                 persons=None if persons is None else int(persons[place]),
             )
+            for place, (label, own) in enumerate(zip(labels, self.scores, strict=True))
+            if own is not None
         )
-    return tuple(found)
+
+    def grouping(
+        self, partition: Partition, name: str, persons: IntArray | None = None
+    ) -> Grouping:
+        """Return the groups of a column."""
+        groups = self.groups(partition.labels, persons)
+        return Grouping(
+            name=name,
+            groups=groups if partition.ordered else _most_exposed_first(groups),
+            notices=partition.notices,
+        )
+
+    def explanation(self, tree: Tree, persons: IntArray | None = None) -> Explanation:
+        """Return the leaves of a tree."""
+        return Explanation(
+            groups=_most_exposed_first(self.groups(tree.labels, persons)),
+            explained=self._explained,
+            notices=tree.notices,
+        )
+
+    @property
+    def _explained(self) -> float:
+        """1 − (variation within leaves)/(variation of all)."""
+        mean = float(self.rows @ self.centre) / float(self.rows.sum())
+        within = float(self.squares.sum())
+        between = float(self.rows @ (self.centre - mean) ** 2)
+        if not within + between > 0:
+            return 0.0
+        return min(max(between / (within + between), 0.0), 1.0)
+
+
+def _sums(codes: IntArray, weights: FloatArray, parts: int) -> FloatArray:
+    """Return the sum of the weights in each part."""
+    sums: NDArray[Any] = np.bincount(codes, weights=weights, minlength=parts)
+    return sums.astype(np.float64)
+
+
+def _merged(one: OrderStatistics | None, other: OrderStatistics | None) -> OrderStatistics | None:
+    if one is not None and other is not None:
+        one.merge(other)
+    return other if one is None else one
 
 
 def _persons(parts: Parts, owner: IntArray) -> IntArray:
@@ -305,26 +419,27 @@ def _most_exposed_first(groups: tuple[Group, ...]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.mean, -group.lift, group.label)))
 
 
-def _target(scores: FloatArray) -> FloatArray:
-    """log(1 + score/u), u the 90 % quantile: the exposed rows stand out from the many.
+def tree_target(scores: FloatArray, everyone: OrderStatistics) -> FloatArray:
+    """Return log(1 + score/u), u the 90 % quantile: the exposed rows stand out from the many.
 
     With the median for u, or with ranks, the tree divides the many: on Adult (six columns) its
-    leaves then find half of the most exposed 1 %, so they find 86 %.
+    leaves then find half of the most exposed 1 %, so they find 86 %. Where a score is infinite, the
+    rank of each row as a share of all.
+
+    ``everyone``  the order statistics of the scores of all rows.
     """
-    if not np.all(np.isfinite(scores)):
-        ranks: FloatArray = rankdata(scores) / len(scores)
-        return ranks
-    positive = scores[scores > 0]
-    unit = float(np.quantile(positive, 0.9)) if len(positive) else 1.0
+    if not everyone.largest < math.inf:
+        least, most = everyone.ranks(scores)
+        return (everyone.count + 1 - 0.5 * (least + most)) / everyone.count
     with np.errstate(over="ignore"):
-        return np.log1p(np.minimum(scores / unit, 1e300))
+        return np.log1p(np.minimum(scores / _unit(everyone), 1e300))
 
 
-def _explained(target: FloatArray, leaf: IntArray) -> float:
-    """1 − (variation within leaves)/(variation of all)."""
-    total = float(np.sum((target - target.mean()) ** 2))
-    if not total > 0:
-        return 0.0
-    means = np.bincount(leaf, weights=target) / np.maximum(np.bincount(leaf), 1)
-    within = float(np.sum((target - means[leaf]) ** 2))
-    return min(max(1 - within / total, 0.0), 1.0)
+def _unit(everyone: OrderStatistics) -> float:
+    """Return the 90 % quantile of the positive scores, between two of them."""
+    positive = int(everyone.ranks(np.zeros(1))[0][0]) - 1
+    if not positive:
+        return 1.0
+    below = math.floor(0.9 * (positive - 1))
+    ranks = everyone.count - positive + 1 + np.array([below, min(below + 1, positive - 1)])
+    return float(np.quantile(everyone.at(ranks), 0.9 * (positive - 1) - below))

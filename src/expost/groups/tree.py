@@ -15,16 +15,51 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeRegressor
 
 from expost._numerics import row_blocks
-from expost.groups.columns import MISSING, OTHER, Levels, Numbers, Parts, number_text
+from expost.groups.columns import (
+    MISSING,
+    OTHER,
+    Bins,
+    Levels,
+    Numbers,
+    Partition,
+    Parts,
+    number_text,
+)
 from expost.types import FloatArray, IntArray
 
-__all__ = ["grow"]
+__all__ = ["Tree", "grow", "sample_rows"]
 
 # The tree looks at so many rows and at so many places to cut a column; it then sorts all rows.
 _MOST_ROWS = 100_000
 _MOST_CUTS = 512
 # A question that explains less of the variation than this says nothing and is not asked.
 _WORTHWHILE = 0.001
+# How conditions name the rows of other levels, and those with missing cells.
+_BARE = ("another one", "missing")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """The leaves of a tree as a rule that divides any rows with the same columns.
+
+    ``labels``   of the leaves, as plain conditions.
+    ``notices``  what to state about how it was grown.
+    """
+
+    labels: tuple[str, ...]
+    notices: tuple[str, ...]
+    _features: tuple["_Feature", ...] = ()
+    _model: Any = None
+    _places: IntArray | None = None
+
+    def parts(self, columns: Sequence[Numbers | Levels], rows: int) -> Parts:
+        """Divide ``rows`` rows by their ``columns``."""
+        codes = np.zeros(rows, dtype=np.int64)
+        if self._places is not None:
+            for block in row_blocks(rows, len(self._features)):
+                some = [column.take(block) for column in columns]
+                codes[block] = self._places[self._model.apply(_encoded(self._features, some))]
+        return Parts(codes=codes, labels=self.labels)
 
 
 def grow(
@@ -34,46 +69,53 @@ def grow(
     depth: int,
     least: int,
     weights: FloatArray | None = None,
-) -> tuple[Parts, tuple[str, ...]]:
-    """The leaves of a tree that predicts ``target`` (n,), and what to say about how it was grown.
+    total: float | None = None,
+    whole: Sequence[Numbers | Levels] | None = None,
+) -> Tree:
+    """Grow a tree that predicts ``target`` (m,) from ``columns`` of the same rows.
 
-    ``least`` is the smallest leaf of n rows, or the least sum of ``weights`` (n,) in a leaf; on a
-    sample it is as large a share of that.
+    ``least``    the smallest leaf of all rows, or the least sum of ``weights`` (m,) in a leaf; on
+                 a sample it is as large a share of that.
+    ``total``    the number of all rows, or the sum of their weights, where these are a sample
+                 (:func:`sample_rows`); None: these are all rows.
+    ``whole``    the columns of all rows, where these are a sample of rows in memory.
     """
-    rows = len(target)
-    sample, notices = _sample(rows)
-    counted = None if weights is None else weights[sample]
-    limit = _smallest_leaf(least, rows, len(sample), weights)
-    features = [feature for column in columns for feature in _features(column, sample)]
-    if not features or limit is None or not np.ptp(target[sample]) > 0:
-        whole = Parts(codes=np.zeros(rows, dtype=np.int64), labels=("all rows",), ordered=False)
-        return whole, notices
-    tree = DecisionTreeRegressor(
+    sampled = total is not None
+    if total is None:
+        total = float(len(target) if weights is None else weights.sum())
+    limit = _smallest_leaf(least, total, len(target), weighted=weights is not None)
+    complete = whole is not None or not sampled
+    features = tuple(
+        feature
+        for place, (column, cells) in enumerate(zip(columns, whole or columns, strict=True))
+        for feature in _features(place, column, cells, complete=complete)
+    )
+    notices = (_sampled_notice(len(target)),) if sampled else ()
+    if not features or limit is None or not np.ptp(target) > 0:
+        return Tree(labels=("all rows",), notices=notices)
+    model = DecisionTreeRegressor(
         max_depth=depth,
-        min_impurity_decrease=_WORTHWHILE * _variance(target[sample], counted),
+        min_impurity_decrease=_WORTHWHILE * _variance(target, weights),
         random_state=0,
         **limit,
     )
-    tree.fit(_encoded(features, sample), target[sample], sample_weight=counted)
-    nodes = np.empty(rows, dtype=np.int64)
-    for block in row_blocks(rows, len(features)):
-        nodes[block] = tree.apply(_encoded(features, block))
-    paths = _paths(tree.tree_)
-    place = np.zeros(tree.tree_.node_count, dtype=np.int64)
-    place[list(paths)] = np.arange(len(paths))
+    model.fit(_encoded(features, columns), target, sample_weight=weights)
+    paths = _paths(model.tree_)
+    places = np.zeros(model.tree_.node_count, dtype=np.int64)
+    places[list(paths)] = np.arange(len(paths))
     labels = tuple(_conjunction(path, features) for path in paths.values())
-    return Parts(codes=place[nodes], labels=labels, ordered=False), notices
+    return Tree(labels=labels, notices=notices, _features=features, _model=model, _places=places)
 
 
 def _smallest_leaf(
-    least: int, rows: int, sampled: int, weights: FloatArray | None
+    least: int, total: float, sampled: int, *, weighted: bool
 ) -> dict[str, Any] | None:
-    """What the tree is told about it; None where there is no room for two of them."""
-    if weights is None:
-        smallest = max(1, math.ceil(least * sampled / rows))
+    """Return the option that states it; None where there is no room for two leaves."""
+    if not weighted:
+        smallest = max(1, math.ceil(least * sampled / total))
         return {"min_samples_leaf": smallest} if sampled >= 2 * smallest else None
     # Three thirds of a person may add up to a little less than one.
-    fraction = (least - 1e-6) / float(weights.sum())
+    fraction = (least - 1e-6) / total
     return {"min_weight_fraction_leaf": fraction} if fraction <= 0.5 else None
 
 
@@ -83,12 +125,16 @@ def _variance(values: FloatArray, weights: FloatArray | None) -> float:
     return float(np.average((values - np.average(values, weights=weights)) ** 2, weights=weights))
 
 
-def _sample(rows: int) -> tuple[IntArray, tuple[str, ...]]:
-    if rows <= _MOST_ROWS:
-        return np.arange(rows), ()
-    chosen = np.sort(np.random.default_rng(0).choice(rows, _MOST_ROWS, replace=False))
-    notice = f"The tree was grown on {_MOST_ROWS:,} rows drawn at random; its figures are of all."
-    return chosen, (notice,)
+def sample_rows(rows: int, most: int | None = None) -> IntArray:
+    """Return the rows that a tree is grown on, ascending: all, or 100,000 of them at random."""
+    most = min(_MOST_ROWS, _MOST_ROWS if most is None else most)
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+
+
+def _sampled_notice(sampled: int) -> str:
+    return f"The tree was grown on {sampled:,} rows drawn at random; its figures are of all."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,16 +142,17 @@ class _Cuts:
     """Numbers as the count of cuts below them: code ≤ c means value ≤ cuts[c]; −1 is missing."""
 
     name: str
-    values: FloatArray
+    place: int
     cuts: FloatArray
     has_missing: bool
 
-    def encode(self, rows: IntArray | slice) -> IntArray:
-        values = self.values[rows]
+    def encode(self, column: Any, codes: IntArray | None) -> IntArray:
+        """Return the codes of the cells of ``column``."""
+        values = column.values
         return np.where(np.isnan(values), -1, np.searchsorted(self.cuts, values)).astype(np.int64)
 
     def conditions(self, above: int | None, below: int | None) -> list[str]:
-        """What above < code ≤ below says."""
+        """Return what above < code ≤ below states."""
         if above == -1 and below is None:
             return [f"{self.name} is known"]
         if above is None and below == -1:
@@ -121,45 +168,52 @@ class _Cuts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Indicator:
-    """Whether a row of a column is of one level: code 1 says ``yes``, code 0 says ``no``."""
+    """Whether a row is in one part of a column: code 1 states ``yes``, code 0 states ``no``."""
 
-    codes: IntArray
+    place: int
+    partition: Partition
     level: int
     yes: str
     no: str
 
-    def encode(self, rows: IntArray | slice) -> IntArray:
-        return np.where(self.codes[rows] == self.level, 1, 0)
+    def encode(self, column: Any, codes: IntArray | None) -> IntArray:
+        """Return the codes of the cells, from their parts."""
+        return np.where(codes == self.level, 1, 0)
 
     def conditions(self, above: int | None, below: int | None) -> list[str]:
-        """What above < code ≤ below says."""
+        """Return what above < code ≤ below states."""
         return [self.no if above is None else self.yes]
 
 
 _Feature = _Cuts | _Indicator
 
 
-def _features(column: Numbers | Levels, sample: IntArray) -> list[_Feature]:
-    """What the tree may ask of a column."""
+def _features(
+    place: int, column: Numbers | Levels, whole: Numbers | Levels, *, complete: bool
+) -> list[_Feature]:
+    """Return what the tree may ask of a column; ``complete``: ``whole`` is of all rows."""
     if isinstance(column, Levels):
-        return _level_features(column)
-    values, missing = column.values, bool(np.isnan(column.values).any())
-    drawn = values[sample]
-    distinct, counts = np.unique(drawn[~np.isnan(drawn)], return_counts=True)
+        assert isinstance(whole, Levels)
+        return _level_features(place, whole)
+    assert isinstance(whole, Numbers)
+    missing = bool(np.isnan(whole.values).any())
+    distinct, counts = np.unique(column.values[~np.isnan(column.values)], return_counts=True)
     if len(distinct) == 0 or (len(distinct) == 1 and not missing):
         return []
-    if len(distinct) == 2 and np.all((values == 0) | (values == 1)):
-        codes, name = values.astype(np.int64), column.name
-        return [_Indicator(codes=codes, level=1, yes=f"{name} is 1", no=f"{name} is 0")]
+    if len(distinct) == 2 and np.all((whole.values == 0) | (whole.values == 1)):
+        yes, no = f"{column.name} is 1", f"{column.name} is {'0' if complete else 'not 1'}"
+        is_one = Bins(labels=("0", "1", OTHER, MISSING), edges=np.array([0.0, 1.0]), exact=True)
+        return [_Indicator(place=place, partition=is_one, level=1, yes=yes, no=no)]
     cuts = _cuts(distinct, counts)
-    return [_Cuts(name=column.name, values=values, cuts=cuts, has_missing=missing)]
+    return [_Cuts(name=column.name, place=place, cuts=cuts, has_missing=missing)]
 
 
-def _level_features(column: Levels) -> list[_Feature]:
-    parts, _ = column.levels.largest()
+def _level_features(place: int, column: Levels) -> list[_Feature]:
+    partition = column.partition()
+    parts = partition.parts(column)
     present = [int(p) for p in np.flatnonzero(np.bincount(parts.codes))]
-    bare = {MISSING: "missing", OTHER: "another one"}
-    levels = {place: bare.get(parts.labels[place], parts.labels[place]) for place in present}
+    other = len(parts.labels) - 2
+    levels = {p: parts.labels[p] if p < other else _BARE[p - other] for p in present}
     yes = {place: f"{column.name} is {level}" for place, level in levels.items()}
     no = {place: f"{column.name} is not {level}" for place, level in levels.items()}
     if len(present) < 2:
@@ -169,8 +223,8 @@ def _level_features(column: Levels) -> list[_Feature]:
         no[present[1]] = yes[present[0]]
         del present[0]
     return [
-        _Indicator(codes=parts.codes, level=place, yes=yes[place], no=no[place])
-        for place in present
+        _Indicator(place=place, partition=partition, level=level, yes=yes[level], no=no[level])
+        for level in present
     ]
 
 
@@ -197,8 +251,16 @@ def _short_between(low: float, high: float) -> float:
     return low
 
 
-def _encoded(features: Sequence[_Feature], rows: IntArray | slice) -> NDArray[np.float32]:
-    return np.column_stack([feature.encode(rows) for feature in features]).astype(np.float32)
+def _encoded(
+    features: Sequence[_Feature], columns: Sequence[Numbers | Levels]
+) -> NDArray[np.float32]:
+    parts: dict[int, IntArray] = {}
+    for feature in features:
+        if isinstance(feature, _Indicator) and feature.place not in parts:
+            parts[feature.place] = feature.partition.parts(columns[feature.place]).codes
+    return np.column_stack(
+        [feature.encode(columns[feature.place], parts.get(feature.place)) for feature in features]
+    ).astype(np.float32)
 
 
 _Path = dict[int, tuple[int | None, int | None]]
@@ -226,14 +288,14 @@ def _conjunction(path: _Path, features: Sequence[_Feature]) -> str:
     """The conditions of a path; one level that it names makes "is not" another idle."""
     steps = [(features[place], *limits) for place, limits in path.items()]
     named = {
-        id(feature.codes)
+        feature.place
         for feature, above, _ in steps
         if isinstance(feature, _Indicator) and above is not None
     }
     said = [
         condition
         for feature, above, below in steps
-        if not (isinstance(feature, _Indicator) and above is None and id(feature.codes) in named)
+        if not (isinstance(feature, _Indicator) and above is None and feature.place in named)
         for condition in feature.conditions(above, below)
     ]
     return " and ".join(said)
