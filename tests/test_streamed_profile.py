@@ -221,9 +221,7 @@ def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     exposure = rows.column("exposure").to_numpy()
     assert found.scores.largest == np.max(exposure) == found.quantile(1.0)
     # A release in memory serves as well, and rows that are no file.
-    again = expost.profile(
-        found.release, streams.table(), out=tmp_path / "again", engine="local"
-    )
+    again = expost.profile(found.release, streams.table(), out=tmp_path / "again", engine="local")
     assert not again.keyed
     assert again.figures.median == found.figures.median
     with pytest.raises(InvalidInput, match="is not empty"):

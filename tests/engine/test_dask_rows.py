@@ -208,7 +208,7 @@ def test_a_cell_that_is_no_number_is_told_by_its_row(two_workers):
     with pytest.raises(InvalidInput, match=r"column 'x3', row 613: is missing"):
         list(problem_of(stream, two_workers).map(who))
     other = RowStream.of_arrays(X, y, BALL, classes=(0, 2), size=SIZE)
-    with pytest.raises(InvalidInput, match="is neither of the two classes, '0' and '2'"):
+    with pytest.raises(InvalidInput, match="is neither '0' nor '2'"):
         blocks(other)
 
 
