@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from expost._order import (
     Histogram,
+    SignedHistogram,
     Sorted,
     rank_numbers,
     ranking,
@@ -245,6 +246,32 @@ def test_nothing_is_known_of_no_values():
 def test_sorted_values_refuse_what_is_not_a_number():
     with pytest.raises(ArithmeticError, match="not a number"):
         Sorted(np.array([0.5, math.nan]))
+
+
+@pytest.mark.parametrize("signs", ["both", "negative", "positive"])
+def test_values_of_either_sign(signs):
+    rng = np.random.default_rng(4)
+    values = np.round(rng.normal(size=400), 2)
+    values[:4] = [math.inf, -math.inf, 0.0, -1e-30]
+    values = {"both": values, "negative": -np.abs(values), "positive": np.abs(values)}[signs]
+    top, exact, ranks = 5.0, np.sort(values), np.arange(1, len(values) + 1)
+    found = SignedHistogram(values[:150], top)
+    found.merge(SignedHistogram(values[150:], top))
+    assert (found.count, found.smallest, found.largest) == (400, exact[0], exact[-1])
+    least, near, most = found.at_least(ranks), found.at(ranks), found.at_most(ranks)
+    assert np.all(least <= exact)
+    assert np.all(exact <= most)
+    finite = np.isfinite(exact)
+    room = found.error * np.abs(exact[finite]) * 1.0001 + 2 * ABSOLUTE * top
+    for values_at in (least, near, most):
+        assert np.all(np.abs(values_at[finite] - exact[finite]) <= room)
+        assert np.all(values_at[~finite] == exact[~finite])
+    low, high = found.ranks(values)
+    naive = rank_numbers(ranking(values, np.zeros(400)))
+    assert np.all((low <= naive) & (naive <= high))
+    assert np.mean(high - low) < 40
+    with pytest.raises(ArithmeticError, match="not a number"):
+        SignedHistogram(np.array([math.nan]), 1.0)
 
 
 # -- ranking ---------------------------------------------------------------------------------------

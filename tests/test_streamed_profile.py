@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,9 @@ from expost._order import Histogram
 from expost.engine import LocalEngine
 from expost.errors import InvalidInput
 from expost.files.parts import PartStore
+from expost.groups import tree
 from expost.jobs.profile import run
+from expost.profiles import subpopulations
 from expost.profiles.digest import FIGURES, FitScores, Maxima, Terms
 from expost.profiles.parts import (
     digest_of_parts,
@@ -196,7 +199,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         streams.small_blocks(patch)
         outcome = run(streams.job(source, folder / "o"))
-    return source, folder / "o", outcome.profile
+        yield source, folder / "o", outcome.profile
 
 
 def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
@@ -301,9 +304,9 @@ def both(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         streams.small_blocks(patch)
         blocks = run(streams.job(source, folder / "o", epsilon=request.param)).profile
-    memory = streams.job(source, folder / "m", engine=None, seed=None, drop=None)
-    made = run(replace(memory, model=folder / "o" / "model.json"))
-    return made.profile, blocks
+        memory = streams.job(source, folder / "m", engine=None, seed=None, drop=None)
+        made = run(replace(memory, model=folder / "o" / "model.json"))
+        yield made.profile, blocks
 
 
 def test_one_profile_whatever_the_source_of_the_rows(both):
@@ -431,3 +434,104 @@ def test_a_table_that_fits_into_memory_needs_no_folder(made, tmp_path):
         expost.profile(out / "model.json", source, persons=["p0"] * 400)
     persons = expost.profile(out / "model.json", source, persons="number")
     assert len(persons) == 400
+
+
+# -- exposures by column, and the tree -------------------------------------------------------------
+
+
+def same_groups(held, blocks, *, error=2**-9):
+    """Whether the groups are the same, but for medians, which are rounded up in blocks."""
+    assert [group.label for group in held] == [group.label for group in blocks]
+    for one, other in zip(held, blocks, strict=True):
+        assert (one.rows, one.share, one.persons) == (other.rows, other.share, other.persons)
+        for name in ("mean", "largest"):
+            assert getattr(other, name) == pytest.approx(getattr(one, name), rel=1e-6)
+        assert one.median * (1 - 1e-6) <= other.median <= one.median * (1 + error + 1e-6)
+        # Rows that fall into one bucket of the histogram share the places of the top.
+        assert abs(one.top_share - other.top_share) <= 0.5
+
+
+@pytest.mark.parametrize("column", ["age", "hours", "city"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_exposures_by_column_in_blocks(both, column, workers):
+    held, blocks = both
+    cells = streams.table().column(column)
+    mine = held.by(cells, name=column)
+    theirs = blocks.by(column, engine=f"local:{workers}")
+    assert (mine.name, mine.audience) == (theirs.name, theirs.audience)
+    same_groups(mine, theirs)
+    assert theirs.rows == 400
+    assert sum(group.top_share for group in theirs) == pytest.approx(1, rel=1e-12)
+    assert "processed in blocks" in theirs.notices[0]
+
+
+def test_the_tree_in_blocks(both):
+    held, blocks = both
+    table = streams.table()
+    cities = table.column("city").to_numpy(zero_copy_only=False)
+    names = blocks.parts.cells.stream.encoding.feature_names
+    X = np.column_stack(
+        [
+            cities == name.partition("=")[2] if "=" in name else table.column(name).to_numpy()
+            for name in names
+        ]
+    ).astype(float)
+    mine, theirs = held.explain(X, feature_names=names), blocks.explain()
+    assert len(mine) > 1
+    same_groups(mine, theirs)
+    assert theirs.explained == pytest.approx(mine.explained, abs=1e-4)
+    assert theirs.notices == mine.notices == ()
+
+
+def test_rules_of_a_sample_are_applied_to_all_rows(made, monkeypatch):
+    *_, found = made
+    monkeypatch.setattr(tree, "_MOST_ROWS", 60)
+    table, exposure = streams.table(), pa.concat_tables(found.batches()).column("exposure")
+    grouping = found.by("hours")
+    assert grouping.rows == 400
+    assert "60 rows drawn at random" in grouping.notices[1]
+    hours, scores = table.column("hours").to_numpy(), exposure.to_numpy()
+    for group in grouping:
+        edges = [float(word) for word in re.findall(r"-?[0-9.]+", group.label)]
+        low = edges[0] if group.label.startswith(">") else -np.inf
+        high = edges[-1] if "<=" in group.label else np.inf
+        inside = (hours > low) & (hours <= high)
+        assert group.rows == np.sum(inside)
+        assert group.mean == pytest.approx(np.mean(scores[inside]), rel=1e-12)
+        assert group.largest == np.max(scores[inside])
+    # Values that the sample does not hold go together.
+    ages = found.by("city")
+    assert ages.rows == 400
+    explanation = found.explain(depth=1)
+    assert explanation.rows == 400
+    assert explanation.notices == (
+        "The tree was grown on 60 rows drawn at random; its figures are of all.",
+    )
+
+
+def test_what_cannot_be_grouped_in_blocks_is_refused(made):
+    *_, found = made
+    for call, word in (
+        (lambda: found.by(np.zeros(400)), "name a column"),
+        (lambda: found.by("shoe size"), "shoe size"),
+        (lambda: found.by("age", bins=0), "bins"),
+        (lambda: found.explain(np.zeros((400, 2))), "leave it out"),
+        (lambda: found.explain(depth=4), "depth"),
+    ):
+        with pytest.raises(InvalidInput, match=word):
+            call()
+    elsewhere = replace(found, parts=replace(found.parts, stream=None))
+    with pytest.raises(InvalidInput, match="not at hand"):
+        elsewhere.by("age")
+
+
+def test_wide_tables_are_counted_in_several_passes(made, monkeypatch):
+    *_, found = made
+    whole = found.parts.cells.explored(["age", "hours", "city"], engine_of_one())
+    monkeypatch.setattr(subpopulations, "_GROUPS_A_PASS", 7)
+    again = found.parts.cells.explored(["age", "hours", "city"], engine_of_one())
+    assert whole == again
+
+
+def engine_of_one():
+    return LocalEngine(1)

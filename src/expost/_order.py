@@ -247,11 +247,6 @@ class Histogram(OrderStatistics):
         """The smallest value > 0, exactly; ∞ if there is none."""
         return self._least_positive
 
-    @property
-    def infinite(self) -> int:
-        """How many values are infinite."""
-        return self._infinite
-
     def add(self, values: FloatArray) -> None:
         """Count a block of values; NaN and values below 0 are refused."""
         if not np.all(values >= 0):

@@ -34,6 +34,7 @@ __all__ = [
     "Group",
     "Grouping",
     "PartCounts",
+    "checked_depth",
     "explain_exposure",
     "group_exposure",
     "printable",
@@ -239,10 +240,7 @@ def explain_exposure(
     rows of at least five persons: it would else single out whoever has many rows.
     """
     checked = _by_row(scores, owner)
-    if _checks.whole("depth", depth, least=1) > _DEEPEST:
-        raise InvalidInput(
-            f"depth={depth!r}: must be at most {_DEEPEST}; groups of more conditions are not read."
-        )
+    depth = checked_depth(depth)
     columns, n = read_columns(X, feature_names, len(checked)), len(checked)
     statistics = Sorted(checked)
     target = tree_target(checked, statistics)
@@ -260,6 +258,15 @@ def explain_exposure(
     parts = tree.parts(columns, n)
     counted = PartCounts.of(parts, checked, statistics, target=target)
     return counted.explanation(tree, None if owner is None else _persons(parts, owner))
+
+
+def checked_depth(depth: int) -> int:
+    """Return the depth of a tree; refuse one whose leaves have too many conditions to be read."""
+    if _checks.whole("depth", depth, least=1) > _DEEPEST:
+        raise InvalidInput(
+            f"depth={depth!r}: must be at most {_DEEPEST}; groups of more conditions are not read."
+        )
+    return depth
 
 
 def smallest_leaf(members: int) -> int:

@@ -12,21 +12,21 @@ profile  the same with ranks, in a folder that appears whole beside the page.
 A model that exists is copied only after its rows have been found to be the right ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
 
 import pyarrow as pa
 
-from expost.data import Encoding, NumericEntry, Table, UnitBall
+from expost.data import Encoding, Table, UnitBall
 from expost.engine import Engine, engine_of
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
 from expost.glm import Objective
-from expost.groups.exposure import Grouping
+from expost.groups.exposure import Explanation, Grouping
 from expost.jobs.facts import known_rows, salted
 from expost.jobs.ledger import check_ledgers, ledgers_for, model_notices
 from expost.jobs.model_file import (
@@ -67,6 +67,7 @@ from expost.profiles.parts import (
 )
 from expost.profiles.profile import Profile
 from expost.profiles.streamed_losses import block_losses
+from expost.profiles.subpopulations import readable_features
 from expost.profiles.target import Target, find_target
 from expost.profiles.verb import profile_of
 from expost.release import Release
@@ -350,6 +351,7 @@ class _Work:
                 maxima=maxima,
                 digest=digest,
                 most=most,
+                stream=model.objective.table.stream,
             ),
             notices=model.target.notices,
         )
@@ -357,14 +359,7 @@ class _Work:
     # -- the page ------------------------------------------------------------------------------
 
     def _summary(self, model: _Model, result: Profile, scores: FitScores) -> Summary:
-        explanation, groups = None, list[Grouping]()
-        if not self.blocks:
-            features = model.objective.held.encoded
-            assert features is not None
-            explanation = result.explain(
-                _readable(self.encoding, features), feature_names=self.encoding.feature_names
-            )
-            groups = sorted(self._groups(result), key=_unevenness, reverse=True)
+        groups, explanation = self._explored(model, result)
         return collect(
             result,
             release=model.release,
@@ -372,18 +367,29 @@ class _Work:
             made=self.run.made,
             choices=choices_of(self.job, self.encoding, model.release),
             accuracy=_accuracy(model, scores),
-            groups=tuple(groups),
+            groups=tuple(sorted(groups, key=_unevenness, reverse=True)),
             explanation=explanation,
             notices=(*model.notices, *self.notes()[model.noted :]),
         )
 
-    def _groups(self, result: Profile) -> Iterator[Grouping]:
-        """Yield the exposures by each column of numbers or of few levels, a few at a time."""
+    def _explored(self, model: _Model, result: Profile) -> tuple[Iterable[Grouping], Explanation]:
+        """Return the exposures by each column of numbers or of few levels, and the tree."""
         names = [
             entry.name
             for entry in self.encoding.entries
             if entry.kind == "numeric" or len(entry.features) <= _MOST_LEVELS
         ]
+        if result.parts is not None:
+            return result.parts.cells.explored(names, self.engine)
+        features = model.objective.held.encoded
+        assert features is not None
+        explanation = result.explain(
+            readable_features(self.encoding, features), feature_names=self.encoding.feature_names
+        )
+        return self._groups(result, names), explanation
+
+    def _groups(self, result: Profile, names: list[str]) -> Iterator[Grouping]:
+        """Yield the exposures of rows in memory by each of the columns, a few at a time."""
         for start in range(0, len(names), _COLUMNS_A_PASS):
             some = names[start : start + _COLUMNS_A_PASS]
             cells = pa.Table.from_batches(self.table.blocks(columns=some))
@@ -434,14 +440,3 @@ def _accuracy(model: _Model, scores: FitScores) -> Accuracy:
 def _unevenness(grouping: Grouping) -> float:
     """Return how far the exposed rows are spread over the groups otherwise than all rows are."""
     return sum(abs(group.top_share - group.share) for group in grouping.groups)
-
-
-def _readable(encoding: Encoding, X: FloatArray) -> FloatArray:
-    """Return the features in the units of the table, for a person to read."""
-    readable = X.copy()
-    position = 0
-    for entry in encoding.entries:
-        if isinstance(entry, NumericEntry):
-            readable[:, position] = X[:, position] * entry.scale + entry.mean
-        position += len(entry.features)
-    return readable

@@ -35,6 +35,7 @@ from expost.profiles.digest import (
     figure_columns,
 )
 from expost.profiles.streamed_losses import BlockLosses
+from expost.profiles.subpopulations import PartCells
 from expost.rows import RowStream
 from expost.types import Audience, FloatArray
 
@@ -63,6 +64,7 @@ class RowParts:
     ``digest``  what is known of all rows together.
     ``most``    the most exposed rows, in the order of their ranks: a pyarrow table of their
                 numbers, ids, losses with their intervals, expected exposures and distances.
+    ``stream``  reads the rows of the table again; None where it is not at hand.
     """
 
     store: PartStore
@@ -70,6 +72,20 @@ class RowParts:
     maxima: Maxima
     digest: Digest
     most: Any
+    stream: RowStream | None = None
+
+    @property
+    def cells(self) -> PartCells:
+        """The cells of the rows, with their scores."""
+        if self.stream is None:
+            raise InvalidInput("profile: the table of its rows is not at hand; profile it again.")
+        return PartCells(
+            stream=self.stream,
+            store=self.store,
+            measure=self.terms.measure,
+            scores=self.digest.scores,
+            top=self.maxima.distance if self.terms.noiseless else self.maxima.exposure,
+        )
 
     def posterior(self, prior: float) -> PosteriorDigest:
         """Return what an attacker with this prior learns of all rows; one pass over the parts."""

@@ -21,12 +21,20 @@ from typing import Any
 
 import numpy as np
 
+from expost import _checks
 from expost._order import OrderStatistics, Sorted, rank_numbers, ranking
+from expost.engine import engine_of
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
 from expost.groups.columns import nats, printable
-from expost.groups.exposure import Explanation, Grouping, explain_exposure, group_exposure
+from expost.groups.exposure import (
+    Explanation,
+    Grouping,
+    checked_depth,
+    explain_exposure,
+    group_exposure,
+)
 from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
@@ -382,21 +390,43 @@ class Profile(RowTable):
 
     # -- views ---------------------------------------------------------------------------------
 
-    def by(self, column: Any, *, name: str = "column", bins: int = 4) -> Grouping:
-        """Return the exposures by the levels, or the quantile bins, of a column of cells.
+    def by(
+        self, column: Any, *, name: str = "column", bins: int = 4, engine: Any = "local"
+    ) -> Grouping:
+        """Return the exposures by the levels, or the quantile bins, of a column.
+
+        ``column``  a cell for each row; of rows in blocks the name of a column of their table.
+        ``engine``  where rows in blocks are read again (:func:`expost.engine.engine_of`).
 
         Of persons: each row counts with its person's exposure (rows of exposed persons). A cell for
         each person is spread over the rows by ``cells[profile.owner]``.
         """
+        if self.parts is not None:
+            if not isinstance(column, str):
+                raise InvalidInput("column: the rows were processed in blocks; name a column.")
+            bins = _checks.whole("bins", bins, least=1)
+            with engine_of(engine) as workers:
+                return self.parts.cells.grouped([column], workers, bins=bins)[0]
         return group_exposure(self._scores, column, name=name, bins=bins, owner=self.owner)
 
     def explain(
-        self, X: Any, *, feature_names: Sequence[str] | None = None, depth: int = 3
+        self,
+        X: Any = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        depth: int = 3,
+        engine: Any = "local",
     ) -> Explanation:
         """Return the groups of exposed rows, as a shallow decision tree over ``X`` (n, …).
 
-        Of persons: the rows of exposed persons, as in ``by``.
+        Of rows in blocks leave ``X`` out: the tree is grown on the columns of their table, on a
+        sample of at most 100,000 rows. Of persons: the rows of exposed persons, as in ``by``.
         """
+        if self.parts is not None:
+            if X is not None or feature_names is not None:
+                raise InvalidInput("X: the rows were processed in blocks; leave it out.")
+            with engine_of(engine) as workers:
+                return self.parts.cells.explained(workers, depth=checked_depth(depth))
         return explain_exposure(
             self._scores, X, feature_names=feature_names, depth=depth, owner=self.owner
         )

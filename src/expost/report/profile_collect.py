@@ -164,7 +164,6 @@ def _notices(profile: Profile) -> tuple[str, ...]:
         f" {count(min(len(profile), MOST_ROWS))} most exposed rows are exact. Quantiles are rounded"
         f" up, by at most {upper_text(100 * profile.scores.error, 1)} % of themselves, and the"
         " table states the error of each rank.",
-        "Exposures by column, and in plain conditions, are left out: they need all rows at once.",
     ]
     if profile.expected_scores is None and not profile.is_noiseless:
         notices.append(
