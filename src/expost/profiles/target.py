@@ -8,7 +8,7 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.glm import Objective, minimise
+from expost.glm import Objective
 from expost.losses import Softmax
 from expost.mechanisms import (
     Mechanism,
@@ -17,6 +17,7 @@ from expost.mechanisms import (
     RowLosses,
     Tangent,
 )
+from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, typical_exposures
 from expost.mechanisms.softmax import SoftmaxTangent
@@ -66,7 +67,7 @@ def losses_of(
             ),
         )
         return losses, None
-    base = minimise(problem, tolerance=1e-12)
+    base = problem.minimiser(TOLERANCE)
     near = tight_neighbours(
         problem,
         base,
