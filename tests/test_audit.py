@@ -18,11 +18,12 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 import expost
-from expost import PrivateLogisticRegression, audit, audit_arrays, audit_sweep
+from expost import PrivateLogisticRegression, audit
 from expost.attacks.arrays import arrays_of
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.references import train_references
 from expost.attacks.roc import figures
+from expost.audits import audit_arrays, audit_sweep
 from expost.audits.audit import Options, audit_evidence
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta

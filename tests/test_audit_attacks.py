@@ -67,7 +67,7 @@ def test_too_few_rows_are_refused_by_the_name_that_the_user_knows():
     with pytest.raises(InvalidInput, match="X: 60 members and 1 others: an audit needs at least"):
         expost.audit(DecisionTreeClassifier().fit(X, Y), X, Y, X_OUT[:1], Y[:1], references=2)
     with pytest.raises(InvalidInput, match="member: 1 members and 3 others"):
-        expost.audit_arrays(arrays_of(losses=np.arange(4.0), member=[1, 0, 0, 0]))
+        expost.audits.audit_arrays(arrays_of(losses=np.arange(4.0), member=[1, 0, 0, 0]))
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_arrays_that_are_none_are_refused(arrays, words):
     with pytest.raises(InvalidInput, match=words):
         arrays_of(**arrays)
     with pytest.raises(InvalidInput, match="answers: is a dict; must be the path"):
-        expost.audit_arrays(arrays)
+        expost.audits.audit_arrays(arrays)
 
 
 def test_a_population_needs_no_references(tmp_path):
     path = tmp_path / "a.npz"
     losses = RNG.exponential(size=40)
     np.savez(path, losses=losses, member=np.arange(40) < 20, population=losses[:10])
-    audit = expost.audit_arrays(path)
+    audit = expost.audits.audit_arrays(path)
     assert {"loss", "population"} <= set(audit.scores)
 
 
@@ -143,7 +143,7 @@ def test_lists_of_a_sweep_and_of_defences_are_lists():
     model = expost.PrivateLogisticRegression(data_norm=10.0, classes=(0, 1))
     for wrong in (5, None, "1"):
         with pytest.raises(InvalidInput, match=r"epsilons=.*: must be a list of numbers"):
-            expost.audit_sweep(model, X, Y, epsilons=wrong)
+            expost.audits.audit_sweep(model, X, Y, epsilons=wrong)
     for name, value in {"epsilons": 5, "repetitions": "a", "defences": 5}.items():
         with pytest.raises(InvalidInput, match=name):
-            expost.compare_defences(X, Y, **{name: value})
+            expost.defences.compare_defences(X, Y, **{name: value})

@@ -19,9 +19,10 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from evidence import record
-from expost import PrivateLogisticRegression, audit, audit_sweep
+from expost import PrivateLogisticRegression, audit
 from expost.attacks.catalogue import ATTACKS
 from expost.attacks.roc import figures as score_figures
+from expost.audits import audit_sweep
 from expost.audits.sweep import AuditSweep
 from expost.datasets import load_adult, load_location30
 

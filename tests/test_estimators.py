@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from expost import Audience, PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
@@ -34,6 +34,7 @@ from expost.errors import (
 )
 from expost.estimators import BudgetWarning
 from expost.release import Release
+from expost.types import Audience
 
 KINDS = (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
 CLASSIFIERS = KINDS[:2]

@@ -140,7 +140,10 @@ def of_features(fitted, report, values):
             delta=1e-5,
         ),
     )
-    yield "select", lambda: expost.select_regularization(values, Y, [0.1, 1.0], epsilon=1.0)
+    yield (
+        "select",
+        lambda: expost.selection.select_regularization(values, Y, [0.1, 1.0], epsilon=1.0),
+    )
     yield "stream", lambda: expost.profile(fitted["output"], (values, Y), out="nowhere")
     yield (
         "audit",
@@ -284,7 +287,7 @@ def test_missing_files(tmp_path, monkeypatch, path):
         Encoding.load,
         open_table,
         expost.publish,
-        expost.audit_arrays,
+        expost.audits.audit_arrays,
         lambda path: expost.profile(path, X, Y),
         lambda path: expost.audit(path, X, Y, X, Y, references=0),
         lambda path: expost.profile(path, "x.csv", out="out"),

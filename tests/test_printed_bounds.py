@@ -379,7 +379,7 @@ def test_of_audits_on_a_page(tally):
 def test_of_other_results(tally):
     rng = np.random.default_rng(7)
     for seed in range(20):
-        cost = expost.selection_cost(rng.normal(size=6), 1.0, float(rng.uniform(0.3, 3)))
+        cost = expost.selection.selection_cost(rng.normal(size=6), 1.0, float(rng.uniform(0.3, 3)))
         for text in (str(cost), CARDS[type(cost)](cost).sentences[0]):
             tally.text(text, [cost.shortfall_bound])
         spent = IndividualEpsilon(
@@ -413,7 +413,7 @@ def test_of_a_data_dependent_report_and_its_comparison(tally):
     y = np.where(X[:, 0] + 0.1 * rng.normal(size=400) > 0, "yes", "no")
     for _ in range(4):
         gradient, hessian, delta, failure = rng.uniform((0.2, 0.2, 1e-6, 0.01), (1, 1, 1e-4, 0.05))
-        budget = expost.PublishingBudget(
+        budget = expost.publishing.PublishingBudget(
             epsilon_gradient=gradient,
             epsilon_hessian=hessian,
             delta=delta,

@@ -104,7 +104,7 @@ def coverage():
     def sampler(size, rng):
         return rng.normal(size=(size, 2))
 
-    return expost.empirical_coverage(sampler, [0.0, 0.0], 0.5, 400, random_state=0)
+    return expost.noise.empirical_coverage(sampler, [0.0, 0.0], 0.5, 400, random_state=0)
 
 
 def defences():
@@ -159,7 +159,7 @@ def estimated():
     loss = rng.normal(size=(20, 30)) * np.linspace(0.1, 2, 30)
     noise = np.full(loss.shape, 0.1)
     noise[0, 0] = np.inf
-    return expost.EstimatedLosses(
+    return expost.epsilon.EstimatedLosses(
         loss=loss, noise=noise, correction=np.zeros_like(loss), shared=np.full(30, 0.02)
     )
 
@@ -246,7 +246,7 @@ _MAKERS = {
     "row losses": lambda: hostile_profile().losses,
     "row losses without noise": lambda: fitted(epsilon=np.inf)[3].losses,
     "selected regularization": selected,
-    "selection cost": lambda: expost.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
+    "selection cost": lambda: expost.selection.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
     "snapshots": lambda: snapshots()[1],
     "streamed profile": streamed_profile,
     "streamed profile without noise": lambda: streamed_profile(epsilon=np.inf),

@@ -61,7 +61,7 @@ def test_the_profile_curve_of_distances():
 def test_a_profile_of_zeros_can_be_drawn():
     profile = noiseless(2)
     zero = np.zeros(2)
-    losses = expost.mechanisms.RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
+    losses = expost.mechanisms.RowLosses.without_noise(zero, zero, expost.types.Neighbouring.REMOVE)
     ax = (
         ProfileDisplay.from_profile(
             expost.Profile(losses=losses, description="", rows=len(profile))

@@ -37,7 +37,10 @@ from expost.types import Audience
 
 from .results import RESULTS
 
-MODULES = ("expost", "expost.risk", "expost.attacks", "expost.data", "expost.mechanisms")
+MODULES = (
+    *("expost", "expost.risk", "expost.attacks", "expost.data", "expost.mechanisms"),
+    *("expost.audits", "expost.defences", "expost.epsilon", "expost.selection", "expost.noise"),
+)
 # What functions and results give away that is no result of its own, and why.
 NO_RESULTS = {
     "Advantage": "of one row of `RowIdentifiability`",
@@ -349,7 +352,7 @@ import expost, expost.jobs, expost.report, expost.reproduce
 for package in (expost.report, expost.jobs, expost.reproduce):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         import_module(module.name)
-result = expost.selection_cost([1.0, 2.0], 1.0, 1.0)
+result = expost.selection.selection_cost([1.0, 2.0], 1.0, 1.0)
 print("matplotlib" in sys.modules, end=" ")
 result.plot().png()
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)

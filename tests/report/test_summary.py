@@ -225,7 +225,7 @@ def test_accuracy_must_be_a_number():
 
 def test_exact_losses_of_zero_are_fine():
     zero = np.zeros(3)
-    losses = RowLosses.without_noise(zero, zero, expost.Neighbouring.REMOVE)
+    losses = RowLosses.without_noise(zero, zero, expost.types.Neighbouring.REMOVE)
     summary = collect(Profile(losses=losses, description="m", rows=3))
     assert "0 of its 3 rows" in summary.answer[1]
 

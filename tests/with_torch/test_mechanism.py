@@ -8,7 +8,8 @@ import torch
 from scipy.stats import norm
 from torch import nn
 
-from expost import BlackBox, SampledMechanism, choose_epsilon
+from expost import choose_epsilon
+from expost.epsilon import BlackBox, SampledMechanism
 from expost.risk import GaussianNoise
 from expost.torch import training_mechanism
 

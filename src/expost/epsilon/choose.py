@@ -32,7 +32,7 @@ __all__ = ["EpsilonChoice", "choose_epsilon", "description_of", "notices_of"]
 
 _COST = (
     "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
-    " of the rows; expost.select_privately chooses at a cost that is counted."
+    " of the rows; expost.selection.select_privately chooses at a cost that is counted."
 )
 _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",

@@ -5,17 +5,20 @@ each answers ``law(distance)`` with a :class:`LossLaw`.
 """
 
 from expost.noise.base import Noise
+from expost.noise.coverage import Coverage, empirical_coverage
 from expost.noise.gaussian import Gaussian
 from expost.noise.goe import goe_largest_eigenvalue_quantile
 from expost.noise.law import GaussianLaw, LossLaw, NormLaplaceLaw
 from expost.noise.norm_laplace import NormLaplace
 
 __all__ = [
+    "Coverage",
     "Gaussian",
     "GaussianLaw",
     "LossLaw",
     "Noise",
     "NormLaplace",
     "NormLaplaceLaw",
+    "empirical_coverage",
     "goe_largest_eigenvalue_quantile",
 ]

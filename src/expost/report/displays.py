@@ -129,7 +129,8 @@ class SphereDisplay(Display):
     """LeBlond Fig. 3: Okumura's sphere and the co-coercive ball around one A(yᵢ), d = 2.
 
     The ball takes the place of the half-plane of Zhou et al.: it lies in the sphere and holds
-    A(yᵢ) as well (see :class:`~expost.Neighbours`). Everything as seen from A(x), the origin.
+    A(yᵢ) as well (see :class:`~expost.neighbouring.Neighbours`). Everything as seen from A(x), the
+    origin.
     """
 
     row: int

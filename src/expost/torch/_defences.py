@@ -1,4 +1,4 @@
-"""DP-SGD and adversarial regularisation as rows of the table of :func:`expost.compare_defences`.
+"""DP-SGD and adversarial regularisation as defences of :mod:`expost.defences`.
 
 Each is a small frozen value with a name and a way to train; labels are numbers from 0. Trainings
 are simulations: their noise comes from a seed, and nothing of them is a release.

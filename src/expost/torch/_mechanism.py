@@ -20,7 +20,7 @@ __all__ = ["TrainingMechanism", "training_mechanism"]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainingMechanism:
-    """A training at any ε (a :class:`~expost.SampledMechanism`).
+    """A training at any ε (a :class:`~expost.epsilon.SampledMechanism`).
 
     What an attacker sees of a training is its transcript, and all that a transcript says of the
     rows is their losses: these stand for it where other mechanisms have a vector of parameters.
