@@ -8,7 +8,7 @@ import measure
 import numpy as np
 
 from expost.neighbouring.neighbours import Neighbours, neighbours
-from expost.epsilon.sweep import OutputSweep
+from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.noise.tabulated import expected_exposures
 from expost.datasets import load_adult
 from expost.losses import Logistic
@@ -35,12 +35,13 @@ def made_up(rows: int, columns: int) -> Neighbours:
     return neighbours(X, np.where(X[:, 0] > 0.1 * rng.standard_normal(rows), 1, -1))
 
 
-def sweep(near: Neighbours) -> OutputSweep:
+def sweep(near: Neighbours) -> LawSweep:
     n, d = near.shifts.shape
     how = OutputPerturbation(epsilon=1.0, loss=Logistic(), regularization=1.0, rows=n, dimension=d)
-    return OutputSweep(
+    return LawSweep.of(
+        near,
         mechanism=how,
-        neighbours=near,
+        bound=BeliefBound(largest=0.75),
         epsilons=EPSILONS,
         tolerance=0.1,
         share=0.5,

@@ -23,7 +23,7 @@ import scale
 
 from expost.jobs import epsilon
 from expost.jobs.streaming import Streaming
-from expost.epsilon.streamed import StreamedSweep
+from expost.epsilon.sweep import LawSweep
 from expost.engine import engine_of
 
 COLUMNS = 20
@@ -73,7 +73,7 @@ def sweep(path: Path) -> dict[str, object]:
     )
     outcome = epsilon.run(job, passes)
     choice, found = outcome.choice, outcome.choice.sweep
-    assert isinstance(found, StreamedSweep)
+    assert isinstance(found, LawSweep)
     assert choice.utility is not None
     _, curve = choice.utility.leading
     place = np.flatnonzero(choice.utility.epsilons == choice.recommended)

@@ -215,7 +215,7 @@ def test_a_choice_for_a_black_box():
     assert choice.ids == (10, 2)
     assert "300 draws for each data set and 45 neighbours counted, n=12, 2 rows" in str(choice)
     assert choice.to_json() == again.to_json()
-    assert len(json.loads(choice.to_json())["critical_epsilon"]) == 2
+    assert len(json.loads(choice.to_json())["table"]["critical_epsilon"]) == 2
     named = choose_epsilon(
         X, y, mechanism=box, models=20, epsilons=[1, 10], ids=list("abcdefghijkl")
     )

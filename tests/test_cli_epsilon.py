@@ -94,9 +94,10 @@ def assert_same(found: dict, choice) -> None:
     for name, value in (
         ("epsilons", choice.epsilons),
         ("belief", choice.belief),
-        ("critical_epsilon", choice.critical_epsilon),
     ):
         np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+    critical = found["table"]["critical_epsilon"]
+    np.testing.assert_allclose(critical, choice.critical_epsilon, rtol=1e-6)
     assert (found["utility"] is None) == (choice.utility is None)
     if choice.utility is not None:
         for name, curve in choice.utility.curves.items():
@@ -310,7 +311,7 @@ def test_the_next_command_with_an_encoding_and_a_regression(ask, program, tmp_pa
     command = next_command(second)
     assert command[command.index("--encoding") + 1] == str(whole)
     assert program(*command[1:]).code == 0
-    for name in ("low", "high", "critical_epsilon"):
+    for name in ("low", "high", "table"):
         assert answer_of(tmp_path / "p")[name] == answer_of(tmp_path / "o")[name]
     assert answer_of(tmp_path / "p")["utility"]["r2"]["mean"]
 

@@ -19,7 +19,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 import expost
 from expost import EpsilonChoice, choose_epsilon
 from expost.datasets import load_adult
-from expost.epsilon.sweep import BeliefBound
+from expost.epsilon.sweep import BeliefBound, Distances
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.noise import GaussianLaw, NormLaplaceLaw
@@ -140,7 +140,7 @@ class TestBreastCancer:
         found = expost.profile(model, X, y)
         np.testing.assert_allclose(found.distance, choice.sweep.neighbours.distance, rtol=1e-6)
         one = dataclasses.replace(choice.sweep, epsilons=np.array([choice.recommended]))
-        np.testing.assert_allclose(found.typical, one.typical[0], rtol=1e-6)
+        np.testing.assert_allclose(found.expected, one.typical[0], rtol=1e-6)
 
     def test_typical_and_ranked_wait_until_they_are_asked_for(self):
         choice = quick()
@@ -493,14 +493,14 @@ class TestWriting:
             raise AssertionError(name)
 
         fields = json.loads(choice.to_json(), parse_constant=refuse)
-        assert fields["format"] == "expost-epsilon/1"
+        assert fields["format"] == "expost-epsilon/2"
         assert fields["audience"] == "fail"
         assert fields["recommended"] == choice.recommended
         assert fields["low"] == choice.low
         assert fields["high"] == choice.high
         assert fields["epsilon_for_belief"] == choice.epsilon_for_belief
         assert fields["reasons"] == list(choice.reasons)
-        assert fields["critical_epsilon"] == choice.critical_epsilon.tolist()
+        assert fields["table"]["critical_epsilon"] == choice.critical_epsilon.tolist()
         assert fields["epsilons"] == choice.epsilons.tolist()
         assert fields["belief"] == choice.belief.tolist()
         assert set(fields["one_sidedness"]) == {"farthest", "median"}
@@ -518,16 +518,16 @@ class TestWriting:
         X = np.ones((8, 1))
         y = np.array([1, -1] * 4)
         near = choose_epsilon(X, y, fit_intercept=False, folds=0, models=4, classes=(-1, 1))
+        nowhere = dataclasses.replace(
+            near.sweep.neighbours, distance=np.zeros(8), error_bound=np.zeros(8)
+        )
         sweep = dataclasses.replace(
-            near.sweep,
-            neighbours=dataclasses.replace(
-                near.sweep.neighbours, distance=np.zeros(8), error_bound=np.zeros(8)
-            ),
+            near.sweep, neighbours=nowhere, distances=Distances.of(np.zeros(8), np.zeros(8))
         )
         bare = dataclasses.replace(near, sweep=sweep, epsilon_for_belief=math.inf)
         fields = json.loads(bare.to_json())
         assert fields["low"] == fields["high"] == fields["epsilon_for_belief"] == "infinity"
-        assert fields["critical_epsilon"] == ["infinity"] * 8
+        assert fields["table"]["critical_epsilon"] == ["infinity"] * 8
         assert fields["utility"] is None
 
     def test_parquet_and_frames(self, tmp_path):

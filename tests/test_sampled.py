@@ -17,7 +17,7 @@ from expost.epsilon.black_box import BlackBox
 from expost.epsilon.choose import choose_epsilon
 from expost.epsilon.row_figures import EstimatedLosses, _inflation, row_figures
 from expost.epsilon.sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost.epsilon.sweep import BeliefBound, OutputSweep
+from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
@@ -108,9 +108,10 @@ def sweep_of(mechanism, **options):
 def both(noise):
     """The sampled sweep and the exact one."""
     how, neighbours = output(noise)
-    exact = OutputSweep(
+    exact = LawSweep.of(
+        neighbours,
         mechanism=how,
-        neighbours=neighbours,
+        bound=BOUND,
         epsilons=DEFAULT_EPSILONS,
         tolerance=0.1,
         share=0.5,

@@ -6,26 +6,24 @@ import pickle
 import re
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import chi2
 
 import expost
-from expost._order import Histogram
+from expost._order import Histogram, Sorted
 from expost.data import Encoding, UnitBall, open_table
 from expost.engine import LocalEngine
 from expost.engine.progress import SILENT
-from expost.epsilon import streamed as streamed_module
-from expost.epsilon import streamed_ranked
-from expost.epsilon import streamed_utility as utility_module
-from expost.epsilon.question import Question, seeds_of
-from expost.epsilon.streamed import SketchedDistances, choose_epsilon_streamed
-from expost.epsilon.streamed_utility import Folds, streamed_utility
-from expost.epsilon.sweep import RowDistances
+from expost.epsilon import choose as choose_module
+from expost.epsilon import ranked as ranked_module
+from expost.epsilon import utility as utility_module
+from expost.epsilon.choose import Question, choose_for, seeds_of
+from expost.epsilon.sweep import Distances
+from expost.epsilon.utility import Folds, held_out_utility
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS
 from expost.files.parts import PartStore
@@ -40,7 +38,7 @@ from expost.preparing import prepared as prepared_rows
 from expost.preparing import read_rows
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
-from expost.rows import RowBlock, RowStream, TableRows
+from expost.rows import RowStream, TableRows
 from heard import Heard
 from program import names as names_of
 
@@ -131,10 +129,8 @@ def streamed(
 ):
     prepared = prepared_of(source, engine, loss, noise, size)
     store = PartStore.at(folder / f"{loss}-{noise}-{size}")
-    choice, parts = choose_epsilon_streamed(
-        prepared, Question.of(**question), seeds_of(seed), store
-    )
-    store.finish(parts, {})
+    choice = choose_for(prepared, Question.of(**question), seeds_of(seed), store=store)
+    store.finish(choice.parts, {})
     return choice, pa.concat_tables(store.tables())
 
 
@@ -186,11 +182,10 @@ def test_what_the_page_says_is_what_it_says_in_memory(parquet, engine, tmp_path)
     choice, rows = streamed(parquet, engine, tmp_path, folds=0)
     found = collect_epsilon(choice)
     # The same rows, held.
-    held = RowDistances(
-        distance=rows.column("distance").to_numpy(),
-        error_bound=rows.column("distance_error").to_numpy(),
+    held = Distances.of(
+        rows.column("distance").to_numpy(), rows.column("distance_error").to_numpy()
     )
-    expected = collect_epsilon(replace(choice, sweep=replace(choice.sweep, counted=held)))
+    expected = collect_epsilon(replace(choice, sweep=replace(choice.sweep, distances=held)))
     assert expected.recommended == collect_epsilon(in_memory(parquet, folds=0)).recommended
     assert found.recommended == expected.recommended
     one, other = (
@@ -225,7 +220,8 @@ def test_no_row_has_a_figure_in_memory_or_in_the_json(parquet, engine, tmp_path)
     with pytest.raises(InvalidInput, match="holds no figure of each row"):
         choice.to_arrow()
     fields = json.loads(choice.to_json())
-    assert fields["critical_epsilon"] is None
+    assert fields["table"] == "epsilon.CURATOR-ONLY.parquet"
+    assert fields["rows"] == ROWS
     assert len(choice.to_json()) < 20_000
 
 
@@ -241,7 +237,7 @@ class Elsewhere:
 
 
 def test_no_byte_depends_on_where_the_rows_are(parquet, engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(streamed_ranked, "RANKED_ROWS", 300)
+    monkeypatch.setattr(ranked_module, "SAMPLED_ROWS", 300)
     options = {"folds": 2, "models": 6, "epsilons": [1.0, 50.0]}
     here, rows = streamed(parquet, engine, tmp_path / "here", **options)
     there, others = streamed(parquet, Elsewhere(), tmp_path / "there", **options)
@@ -271,12 +267,13 @@ def distances(seed, n=4_001):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_counted_distances_err_to_the_safe_side(seed):
     distance, error = distances(seed)
-    every = RowDistances(distance=distance, error_bound=error)
+    every = Distances.of(distance, error)
     # The second one's largest rows lie past the top.
     top = float(np.max(distance)) * (1.0 if seed < 2 else 0.1)
-    one = SketchedDistances.of(distance, error, top)
+    count = partial(Histogram.of, top=top)
+    one = Distances.of(distance, error, count)
     parts = [
-        SketchedDistances.of(d, e, top)
+        Distances.of(d, e, count)
         for d, e in zip(np.array_split(distance, 7), np.array_split(error, 7), strict=True)
     ]
     total = parts[3]
@@ -285,8 +282,9 @@ def test_counted_distances_err_to_the_safe_side(seed):
     ranks = np.array([1, 2, 3, 40, 2_000, 2_001, 3_000, 4_001])
     width = 2 * Histogram.RELATIVE_ERROR
     for found in (one, total):
-        for name in ("rows", "farthest", "largest", "least"):
+        for name in ("rows", "farthest", "largest"):
             assert getattr(found, name) == getattr(every, name), name
+        assert found.distance.least_positive == every.distance.least_positive
         near = np.array([found.near(int(rank)) for rank in ranks])
         true = np.array([every.near(int(rank)) for rank in ranks])
         assert np.all(near <= true)
@@ -309,42 +307,42 @@ def test_counted_distances_err_to_the_safe_side(seed):
 
 
 def test_a_distance_that_is_no_number_is_not_counted():
-    with pytest.raises(ArithmeticError):
-        SketchedDistances.of(np.array([1.0, math.nan]), np.zeros(2), 1.0)
-    # An error that is none proves nothing: the row may be anywhere.
-    found = SketchedDistances.of(np.array([0.5, 0.25]), np.array([math.nan, 0.0]), 1.0)
-    assert found.farthest == math.inf
-    assert found.near(2) == 0
+    for statistics in (Sorted, partial(Histogram.of, top=1.0)):
+        with pytest.raises(ArithmeticError):
+            Distances.of(np.array([1.0, math.nan]), np.zeros(2), statistics)
+        # An error that is none proves nothing: the row may be anywhere.
+        found = Distances.of(np.array([0.5, 0.25]), np.array([math.nan, 0.0]), statistics)
+        assert found.farthest == math.inf
+        assert found.near(2) == 0
 
 
 # -- models on held-out rows -----------------------------------------------------------------------
 
 
-def block_of(start, rows):
-    X = np.zeros((rows, 1))
-    return RowBlock(start=start, X=X, y=X[:, 0], ids=None, encoded=None, clipped=0)
-
-
-def test_a_rows_fold_is_its_own_whatever_block_it_is_in():
-    folds = Folds(count=7, key=2**64 - 3)
-    whole, chance = folds.of(block_of(0, 70_000)), folds.chance(block_of(0, 70_000))
-    np.testing.assert_array_equal(folds.of(block_of(12_345, 600)), whole[12_345:12_945])
-    np.testing.assert_array_equal(folds.chance(block_of(12_345, 600)), chance[12_345:12_945])
-    assert not np.array_equal(Folds(count=7, key=2).of(block_of(0, 70_000)), whole)
-    # As even as chance has it, and each fold's chances too; false alarms: one in 10⁶.
-    counts = np.histogram2d(whole, chance, bins=(7, 10), range=((0, 7), (0, 1)))[0]
-    assert counts.sum() == 70_000
-    statistic = float(np.sum((counts - 1_000) ** 2) / 1_000)
-    assert statistic < chi2.isf(1e-6, 69)
-    # Rows taken by turns are not: they are too even, or fall with the chance.
-    assert np.sum((np.bincount(whole[:7_000]) - 1_000) ** 2) > 0
-
-
 def rows_of(prepared):
-    stream = prepared.objective.stream
+    stream = prepared.objective.table.stream
     blocks = [block for item in stream.items() for block in stream.blocks(item)]
     X, y = (np.concatenate([getattr(block, name) for block in blocks]) for name in "Xy")
     return X, y
+
+
+def held_of(prepared):
+    """The same rows in memory."""
+    problem, (X, y) = prepared.objective, rows_of(prepared)
+    return Objective.of(X=X, y=y, loss=problem.loss, penalty=problem.penalty)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_rows_fold_is_its_own_whatever_block_it_is_in(parquet, engine, loss):
+    prepared = prepared_of(parquet, engine, loss, size=192)
+    folds = Folds.of(prepared.objective, 7, key=2**64 - 3)
+    whole = np.concatenate(list(prepared.objective.map(folds.where)))
+    for other in (held_of(prepared), prepared_of(parquet, engine, loss, size=960).objective):
+        again = Folds.of(other, 7, key=2**64 - 3)
+        assert again.totals == folds.totals
+        np.testing.assert_array_equal(np.concatenate(list(other.map(again.where))), whole)
+    other = Folds.of(prepared.objective, 7, key=2)
+    assert np.mean(np.concatenate(list(prepared.objective.map(other.where))) == whole) < 0.3
 
 
 @pytest.mark.parametrize(
@@ -353,90 +351,51 @@ def rows_of(prepared):
 def test_minimisers_of_all_folds_are_found_together(parquet, engine, monkeypatch, loss, steps):
     monkeypatch.setattr(utility_module, "_STEPS", steps)
     prepared = prepared_of(parquet, engine, loss, size=512)
-    problem = prepared.objective
-    folds = Folds(count=3, key=5)
-    found = utility_module._minimised(problem, folds, problem.minimiser(1e-12).theta)
-    X, y = rows_of(prepared)
-    where = folds.of(block_of(0, len(y)))
-    for fold in range(3):
-        kept = where != fold
-        alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
-        exact = minimise(alone, tolerance=1e-12).theta
-        np.testing.assert_allclose(found.thetas[fold], exact, atol=2e-9 / 0.01)
-        assert np.linalg.norm(problem.minimiser(1e-12).theta - exact) > 1e-4
-        assert found.kept[fold] == np.count_nonzero(kept)
+    for problem in (prepared.objective, held_of(prepared)):
+        base = problem.minimiser(1e-12).theta
+        folds = Folds.of(problem, 3, key=5)
+        thetas, _ = utility_module._without_each(problem, folds, base)
+        X, y = rows_of(prepared)
+        where = np.concatenate(list(problem.map(folds.where)))
+        for fold in range(3):
+            kept = where != fold
+            alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
+            exact = minimise(alone, tolerance=1e-12).theta
+            np.testing.assert_allclose(thetas[fold], exact, atol=2e-9 / 0.01)
+            assert np.linalg.norm(base - exact) > 1e-4
+            assert folds.without(problem.rows, fold).count == np.count_nonzero(kept)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_the_utility_is_that_of_a_naive_loop(parquet, engine, loss):
+@pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
+def test_the_utility_is_that_of_rows_in_memory(parquet, engine, loss):
+    """Which test_utility.py compares with scikit-learn."""
     prepared = prepared_of(parquet, engine, loss, size=512)
-    problem, how = prepared.objective, prepared.mechanism
-    epsilons = np.array([0.5, 20.0])
-    base = problem.minimiser(1e-12).theta
-    found = streamed_utility(
-        problem, how, base, epsilons, folds=3, releases=4, rng=np.random.default_rng(3)
+    found, true = (
+        held_out_utility(
+            problem,
+            prepared.mechanism,
+            np.array([0.5, 20.0]),
+            folds=3,
+            releases=4,
+            rng=np.random.default_rng(3),
+        )
+        for problem in (prepared.objective, held_of(prepared))
     )
-    rng = np.random.default_rng(3)
-    folds = Folds(count=3, key=int(rng.integers(2**64, dtype=np.uint64)))
-    draws = how.unit_noise.sample(12, rng).reshape(3, 4, -1)
-    X, y = rows_of(prepared)
-    where = folds.of(block_of(0, len(y)))
-    scores, ends = np.empty((3, 2, 4)), np.empty((3, 2))
-
-    def score(z, labels):
-        if loss == "logistic":
-            return np.mean((z > 0) == (labels > 0))
-        return 1 - np.sum((z - labels) ** 2) / np.sum((labels - labels.mean()) ** 2)
-
-    for fold in range(3):
-        kept, held = where != fold, where == fold
-        alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=problem.penalty)
-        theta = minimise(alone, tolerance=1e-12).theta
-        labels = y[kept]
-        known = np.log(np.sum(labels > 0) / np.sum(labels < 0))
-        known = known if loss == "logistic" else labels.mean()
-        ends[fold] = score(np.full(held.sum(), known), y[held]), score(X[held] @ theta, y[held])
-        for place, epsilon in enumerate(epsilons):
-            scale = replace(how, rows=int(kept.sum()), epsilon=float(epsilon)).resolution
-            for model in range(4):
-                z = X[held] @ (theta + scale * draws[fold, model])
-                scores[fold, place, model] = score(z, y[held])
-    _, curve = found.leading
-    np.testing.assert_allclose(curve.mean, scores.mean(axis=(0, 2)), rtol=1e-6)
-    np.testing.assert_allclose([curve.base_rate, curve.noiseless], ends.mean(axis=0), rtol=1e-6)
-    means = scores.mean(axis=2)
-    np.testing.assert_allclose(curve.error, means.std(axis=0, ddof=1) / np.sqrt(3), rtol=1e-5)
+    assert set(found.curves) == set(true.curves)
+    for name, curve in found.curves.items():
+        for figure, value in vars(curve).items():
+            np.testing.assert_allclose(value, getattr(true.curves[name], figure), rtol=1e-6)
 
 
-def test_very_large_folds_are_thinned(parquet, engine, monkeypatch):
-    prepared = prepared_of(parquet, engine, size=512)
-    problem, folds = prepared.objective, Folds(count=2, key=9)
-    base = problem.minimiser(1e-12).theta
-    held = utility_module._minimised(problem, folds, base).held
-    X, y = rows_of(prepared)
-    where = folds.of(block_of(0, len(y)))
-    for most in (200, 10**6):
-        monkeypatch.setattr(utility_module, "MOST_SCORED", most)
-        for fold, (rows, labels) in enumerate(utility_module._scored_rows(problem, folds, held)):
-            here = where == fold
-            share = min(1, most / here.sum())
-            for sign in (1, -1):
-                count = math.ceil(share * np.sum(here & (y == sign)) - 1e-9)
-                assert np.sum(labels == sign) == count
-            inside = {row.tobytes() for row in X[here]}
-            assert all(row.tobytes() in inside for row in rows)
-            assert len({row.tobytes() for row in rows}) == len(labels)
-
-
-def test_a_class_that_a_fold_lacks_is_told(engine, tmp_path):
+def test_too_few_rows_of_a_class_are_refused(engine, tmp_path):
     rows = table(400)
     few = np.where(np.arange(400) < 10, "yes", "no")
     path = tmp_path / "few.parquet"
     pq.write_table(rows.set_column(rows.column_names.index("y"), "y", pa.array(few)), path)
-    # Every other seed leaves one out; this one does.
-    with pytest.raises(InvalidInput, match="no row of the rarer class; take fewer folds"):
-        streamed(str(path), engine, tmp_path, seed=1, folds=5, models=10)
-    with pytest.raises(InvalidInput, match="folds=6: the rarer class has 10 rows"):
+    # Two rows of the rarest class in every fold, whatever the seed.
+    choice, _ = streamed(str(path), engine, tmp_path, seed=1, folds=5, models=10)
+    assert np.all(np.isfinite(choice.utility.auc.mean))
+    with pytest.raises(InvalidInput, match="folds=6: the rarest class has 10 rows"):
         streamed(str(path), engine, tmp_path, folds=6, models=10)
 
 
@@ -459,7 +418,7 @@ def test_a_sample_of_many_rows_is_ranked_to_its_stated_error(
     options = {"folds": 0, "models": 20, "epsilons": [1.0, 3e3]}
     every, _ = streamed(parquet, engine, tmp_path, **options)
     assert every.ranked.shape == (2, ROWS)
-    monkeypatch.setattr(streamed_ranked, "RANKED_ROWS", 800)
+    monkeypatch.setattr(ranked_module, "SAMPLED_ROWS", 800)
     some, _ = streamed(parquet, engine, tmp_path / "again", size=128, **options)
     assert len(some.ranks) == 800
     assert np.all(np.diff(some.ranks) > 0)
@@ -564,7 +523,7 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
 
 def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(streamed_module, "streamed_utility", lambda *a, **k: 1 / 0)
+        broken.setattr(choose_module, "held_out_utility", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             asked()
     for options, words in (({"max_belief": 0.6}, "--max-belief"), ({"seed": 3}, "--seed")):
@@ -578,15 +537,6 @@ def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_p
     pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)
     with pytest.raises(InvalidInput, match="its rows are not those that the run was begun with"):
         asked(resume=True)
-
-
-def test_objective_perturbation_is_refused_before_anything_is_done(asked, tmp_path):
-    with pytest.raises(InvalidInput) as refused:
-        asked(mechanism="objective")
-    assert str(refused.value).startswith("mechanism='objective': its sweep minimises")
-    assert "--memory" in str(refused.value)
-    assert "mechanism='output'" in str(refused.value)
-    assert not (tmp_path / "o").exists()
 
 
 def test_every_pass_is_told(asked):

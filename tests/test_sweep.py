@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import expit, kve, logit
 from scipy.stats import norm
 
-from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair
+from expost.epsilon.sweep import BeliefBound, LawSweep, Pair
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
@@ -55,7 +55,7 @@ def make(noise, d, *, near=None, **changes):
     )
     values = {
         "mechanism": mechanism,
-        "neighbours": near,
+        "bound": BOUNDS[0],
         "epsilons": np.geomspace(0.1, 1e3, 9),
         "tolerance": 0.1,
         "share": 0.5,
@@ -64,7 +64,7 @@ def make(noise, d, *, near=None, **changes):
         "workers": 1,
         **changes,
     }
-    return OutputSweep(**values)
+    return LawSweep.of(near, **values)
 
 
 def moved(near, distance, error):
@@ -305,7 +305,7 @@ class TestBelief:
         sweep = make("gaussian", 1)
         how = dataclasses.replace(sweep.mechanism, delta=0.9)
         far = moved(near, np.full(24, how.sensitivity), np.zeros(24))
-        sweep = dataclasses.replace(sweep, mechanism=how, neighbours=far)
+        sweep = dataclasses.replace(make("gaussian", 1, near=far), mechanism=how)
         assert sweep.epsilon_for_belief(BOUNDS[1]) == 0
         assert sweep.belief(BOUNDS[1], np.array([1e-6]))[0] > 0.51
         assert sweep.low == 0

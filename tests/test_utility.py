@@ -4,15 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
 from expost.epsilon import utility
-from expost.epsilon.utility import _parts, held_out_utility
+from expost.epsilon.utility import Folds, held_out_utility
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
-from expost.losses import HuberHinge, Logistic, Squared
+from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import OutputPerturbation
+from expost.rows import RowBlock
 
 LOSSES = {"logistic": Logistic(), "huber-hinge": HuberHinge(), "squared": Squared(label_bound=1.5)}
 EPSILONS = np.array([0.5, 5.0, 1e4])
@@ -52,6 +54,13 @@ def run(problem, mechanism, *, folds=3, releases=4, seed=1, epsilons=EPSILONS):
     )
 
 
+def folds_of(problem, folds, rng):
+    """The rows of each fold, with the draw of a key that the utility begins with."""
+    parts = Folds.of(problem, folds, int(rng.integers(2**64, dtype=np.uint64)))
+    where = np.concatenate(list(problem.map(parts.where)))
+    return [np.flatnonzero(where == fold) for fold in range(folds)]
+
+
 def refit(name, X, y):
     """The minimiser by a route of its own."""
     if name == "logistic":
@@ -78,7 +87,7 @@ def scores(name, y, z):
 def naive(name, problem, mechanism, *, folds, releases, seed):
     """(measure) → scores (fold, ε, release), base rates (fold,), noiseless (fold,)."""
     rng = np.random.default_rng(seed)
-    parts = _parts(problem, folds, rng)
+    parts = folds_of(problem, folds, rng)
     draws = mechanism.unit_noise.sample(folds * releases, rng)
     every, ignorant, noiseless = {}, {}, {}
     for fold, part in enumerate(parts):
@@ -148,7 +157,7 @@ def test_against_scikit_learn(name, noise):
 @pytest.mark.parametrize("folds", [2, 3, 7])
 def test_folds_are_disjoint_and_cover_and_are_alike(name, folds):
     problem, _ = make(name, n=101, share=0.17)
-    parts = _parts(problem, folds, np.random.default_rng(3))
+    parts = folds_of(problem, folds, np.random.default_rng(3))
     assert len(parts) == folds
     assert sorted(row for part in parts for row in part.tolist()) == list(range(101))
     sizes = [len(part) for part in parts]
@@ -158,8 +167,120 @@ def test_folds_are_disjoint_and_cover_and_are_alike(name, folds):
         assert max(positive) - min(positive) <= 1
         assert sum(positive) == 17 or sum(positive) == 18
     # Which rows they are is random.
-    others = _parts(problem, folds, np.random.default_rng(4))
+    others = folds_of(problem, folds, np.random.default_rng(4))
     assert sorted(parts[0].tolist()) != sorted(others[0].tolist())
+
+
+def naive_folds(y, folds, key):
+    """Row by row: numbers class by class, groups of ``folds`` in the order of their hashes."""
+    mask = 2**64 - 1
+
+    def mix(value, key):
+        value = (value * 0x9E3779B97F4A7C15 + key) & mask
+        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & mask
+        return value ^ (value >> 31)
+
+    numbered = [row for label in sorted(set(y)) for row in np.flatnonzero(y == label).tolist()]
+    where = np.empty(len(y), dtype=int)
+    for start in range(0, len(y), folds):
+        group = numbered[start : start + folds]
+        mixed = len({y[row] for row in group}) > 1 or len(group) < folds
+        hashes = [
+            mix(place, key ^ 0x5851F42D4C957F2D) if mixed else mix(start + place, key)
+            for place in range(folds)
+        ]
+        for place, row in enumerate(group):
+            where[row] = sorted(hashes).index(hashes[place])
+    return where
+
+
+@pytest.mark.parametrize(("classes", "folds"), [(1, 4), (2, 2), (2, 5), (4, 3), (4, 7)])
+def test_folds_and_scored_rows_against_a_loop(monkeypatch, classes, folds):
+    rng = np.random.default_rng(classes)
+    shares = rng.dirichlet(np.ones(classes)) * 0.6 + 0.4 / classes
+    y = rng.choice(classes, 997, p=shares).astype(float)
+    loss = {1: LOSSES["squared"], 2: Logistic()}.get(classes, Softmax(classes=max(classes, 2)))
+    labels = {1: rng.uniform(-1, 1, 997), 2: 2 * y - 1}.get(classes, y)
+    problem = Objective.of(X=rng.normal(size=(997, 2)), y=labels, loss=loss, penalty=LAMBDA)
+    for key, most in ((2**64 - 3, 10**6), (12, 41), (7, 3)):
+        monkeypatch.setattr(utility, "MOST_SCORED", most)
+        parts = Folds.of(problem, folds, key)
+        where, scored = (
+            np.concatenate(column) for column in zip(*problem.map(parts.scored), strict=True)
+        )
+        np.testing.assert_array_equal(where, naive_folds(y if classes > 1 else 0 * y, folds, key))
+        sizes = np.array([[np.sum((y == c) & (where == f)) for f in range(folds)] for c in set(y)])
+        np.testing.assert_array_equal(parts.sizes, sizes)
+        assert np.all(np.ptp(sizes, axis=1) <= 1)
+        assert np.ptp(sizes.sum(axis=0)) <= 1
+        # One of every ``step`` rows of a class in a fold, wherever the class begins.
+        step = -(-int(sizes.sum(axis=0).max()) // most)
+        assert parts.step == step
+        for label in set(y):
+            for fold in range(folds):
+                rows = np.flatnonzero((y == label) & (where == fold))
+                chosen = np.flatnonzero(np.isin(rows, scored))
+                np.testing.assert_array_equal(chosen // step, np.arange(-(-len(rows) // step)))
+
+
+def test_scored_rows_are_a_random_share():
+    """Every place of a run is as likely: false alarms once in 10⁶."""
+    folds = Folds(count=2, key=99, totals=(80_000,), step=8)
+    X = np.zeros((80_000, 1))
+    where, scored = folds.scored(RowBlock.of(X, X[:, 0]))
+    for fold in range(2):
+        rows = np.flatnonzero(where == fold)
+        places = np.flatnonzero(np.isin(rows, scored)) % 8
+        counts = np.bincount(places, minlength=8)
+        assert counts.sum() == 5_000
+        assert np.sum((counts - 625) ** 2 / 625) < chi2.isf(1e-6, 7)
+
+
+def test_more_than_two_classes():
+    """Accuracy and log loss, against scikit-learn on the folds of a loop."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(160, 3))
+    X /= np.linalg.norm(X, axis=1).max()
+    y = np.argmax(X + 0.1 * rng.normal(size=X.shape), axis=1).astype(float)
+    problem = Objective.of(X=X, y=y, loss=Softmax(classes=3), penalty=LAMBDA)
+    parts = Folds.of(problem, 4, key=6)
+    base = problem.minimiser(1e-12).theta
+    thetas, sums = utility._without_each(problem, parts, base)
+    where = np.concatenate(list(problem.map(parts.where)))
+    draws = rng.normal(size=(4, 5, 9))
+    held, expected, rest = [], [], []
+    for fold in range(4):
+        kept, out = where != fold, where == fold
+        alone = Objective.of(X=X[kept], y=y[kept], loss=problem.loss, penalty=LAMBDA)
+        exact = minimise(alone, tolerance=1e-12).theta
+        np.testing.assert_allclose(thetas[fold], exact, atol=2e-9 / LAMBDA)
+        known = utility._known(problem.loss, parts, sums.labels, fold)
+        np.testing.assert_allclose(np.exp(known), np.bincount(y[kept].astype(int)))
+        models = exact + 0.3 * draws[fold]
+        held.append(
+            utility.HeldOut(
+                exact=exact, X=X[out], y=y[out], known=known, models=lambda _, models=models: models
+            )
+        )
+
+        def measures(theta, out=out):
+            z = X[out] @ theta.reshape(3, 3).T
+            p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+            return accuracy_score(y[out], z.argmax(axis=1)), log_loss(y[out], p, labels=[0, 1, 2])
+
+        expected.append([measures(model) for model in models])
+        shares = np.tile(np.bincount(y[kept].astype(int)) / kept.sum(), (out.sum(), 1))
+        guess = accuracy_score(y[out], shares.argmax(axis=1)), log_loss(y[out], shares)
+        rest.append((guess, measures(exact)))
+    found = utility._utility_of(held, problem.loss, np.array([1.0]), folds=4, releases=5)
+    assert list(found.curves) == ["accuracy", "log_loss"]
+    for place, curve in enumerate((found.accuracy, found.log_loss)):
+        cells = np.array(expected)[:, :, place]
+        np.testing.assert_allclose(curve.mean, [cells.mean()])
+        ends = np.mean(np.array(rest)[:, :, place], axis=0)
+        np.testing.assert_allclose([curve.base_rate, curve.noiseless], ends)
+    assert found.accuracy.noiseless > found.accuracy.base_rate + 0.2
 
 
 def test_the_limits():
@@ -224,6 +345,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
         assert np.all(np.isfinite(curve.mean))
     assert found.auc.mean[-1] == pytest.approx(whole.auc.mean[-1], abs=0.3)
     # A share of rows known from enough of them stays what it was.
+    monkeypatch.undo()
     problem, mechanism = make(n=4000)
     whole = run(problem, mechanism, folds=2)
     monkeypatch.setattr(utility, "MOST_SCORED", 900)
@@ -242,7 +364,7 @@ def test_ties_count_half():
 
 @pytest.mark.parametrize(
     ("name", "n", "folds", "word"),
-    [("logistic", 30, 10, "rarer class"), ("squared", 11, 3, "too few")],
+    [("logistic", 30, 10, "rarest class"), ("squared", 11, 3, "too few")],
 )
 def test_too_few_rows_are_refused(name, n, folds, word):
     problem, mechanism = make(name, n=n)

@@ -33,11 +33,31 @@ ROOT = Path(__file__).resolve().parent.parent
 STORED = ROOT / "tests" / "recorded" / "core.json"
 
 # The keys of one version, as regular expressions, and what the other version calls them.
-KEYS: dict[str, str] = {}
+KEYS: dict[str, str] = {
+    # One profile.json: `rows` is a number, and `table` holds the columns or names their folder.
+    r":profile:rows\.": ":profile:table.",
+    r":profile:(evidence_in|precision|unproved)$": r":profile:figures.\1",
+    r":(profile:(table\.|quantiles\[\]\.|top\[\]\.)|profile-table:)typical(\[\])?$": (
+        r":\1expected\3"
+    ),
+    r":(profile:table\.|profile-table:)belief(\[\])?$": r":\1posterior\2",
+    r":(profile:table\.|profile-table:)confidence(\[\])?$": r":\1certainty\2",
+}
 # The words of one version, and what the other version writes in their place.
 WORDS: dict[str, str] = {}
 # Keys, as regular expressions, whose values may differ, and why.
-EXPLAINED: dict[str, str] = {}
+EXPLAINED: dict[str, str] = {
+    r"(?<!-blocks):profile:(figures|quantiles|top|measure|quantile_error|rows$)": (
+        "one profile.json: rows in memory have figures, quantiles and the most exposed rows too"
+    ),
+    r":profile:figures\.(count|largest|least|median|past|proved)": "new in profile.json",
+    r"-blocks:stdout:summary\.profile\.(explanation|groups)": (
+        "exposures by column and the tree are reported in blocks too"
+    ),
+    r"-blocks:stdout:summary\..*(log_odds|curve\[\]\.typical|exact\.distances\[\])": (
+        "the least and the largest value of a histogram are exact; they were rounded up by a bucket"
+    ),
+}
 
 # These must not change by a single bit.
 IDENTICAL = re.compile(r"(memory|neighbours)/(logistic|huber-hinge)/(remove|persons)/")

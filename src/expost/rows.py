@@ -9,13 +9,14 @@ results are combined in the order of the blocks, so that neither files nor worke
 change a byte.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from expost import _checks
@@ -29,12 +30,14 @@ from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.digest import LEAF
+from expost.files.parts import Part, PartStore
 from expost.types import FloatArray, IntArray
 
 __all__ = [
     "LONGEST_ROW",
     "BlockSummary",
     "HeldRows",
+    "PartTask",
     "RowBlock",
     "RowStream",
     "RowSummary",
@@ -405,6 +408,28 @@ class TableRows:
         results: list[T] = list(self.engine.map(_OnFirst(self.stream, task, count), [first]))
         return results[0]
 
+    def write_parts(
+        self, task: "PartTask[Any]", store: PartStore, *, finished: Mapping[int, Part] | None = None
+    ) -> dict[int, Part]:
+        """Write a part with a line for each row of every item; finished parts are not made again.
+
+        A part has the same bytes on any engine. ``finished``: None looks them up in ``store``.
+        """
+        parts = dict(store.finished() if finished is None else finished)
+        self.progress.rows(self.count)
+        self.progress.advance(sum(part.rows for part in parts.values()))
+        write = _WritePart(self.stream, task, store)
+        missing = ((n, item) for n, item in enumerate(self.stream.items()) if n not in parts)
+        for part in self.engine.map(write, missing):
+            parts[part.index] = part
+            self.progress.advance(part.rows)
+        if sum(part.rows for part in parts.values()) != self.count:
+            raise InvalidInput(
+                f"{store.folder}: its parts do not hold every row once; pass --force without"
+                " --resume to start again, or name another folder."
+            )
+        return {number: parts[number] for number in sorted(parts)}
+
     def with_stream(self, **changes: Any) -> Self:
         """Return the rows under other settings of the stream."""
         return replace(self, stream=replace(self.stream, **changes))
@@ -429,6 +454,40 @@ class TableRows:
         if self.summary is not None:
             return self.summary
         return RowSummary.of(self.map(BlockSummary.of), self.count)
+
+
+class PartTask(Protocol[T]):
+    """What a part of a table of results holds. It is pickled to where the rows are."""
+
+    def __call__(self, block: RowBlock) -> tuple[Mapping[str, Any], T]:
+        """Return the columns of the rows of a block by name, and a note about them."""
+        ...
+
+    def about(self, notes: Sequence[T]) -> Mapping[str, str]:
+        """Return the metadata of a part from the notes about its blocks."""
+        ...
+
+
+class _WritePart:
+    """Compute and write the part of one item: the rows' numbers and ids, and their columns."""
+
+    def __init__(self, stream: RowStream, task: PartTask[Any], store: PartStore) -> None:
+        self._stream, self._task, self._store = stream, task, store
+
+    def __call__(self, numbered: tuple[int, Any]) -> Part:
+        """Write the part of this number."""
+        number, item = numbered
+        tables, notes = [], []
+        for block in self._stream.blocks(item):
+            columns, note = self._task(block)
+            keys: dict[str, Any] = {"row": np.arange(block.start, block.start + len(block))}
+            if block.ids is not None:
+                keys["id"] = pa.array(block.ids, pa.string())
+            tables.append(pa.table({**keys, **columns}))
+            notes.append(note)
+        whole = pa.concat_tables(tables).combine_chunks()
+        about = dict(self._task.about(notes))
+        return self._store.write(number, whole.replace_schema_metadata(about))
 
 
 class _Blockwise:

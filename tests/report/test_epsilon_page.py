@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import expost
-from expost.epsilon.sweep import OutputSweep
+from expost.epsilon.sweep import LawSweep
 from expost.report import (
     Choice,
     Origin,
@@ -240,7 +240,7 @@ def test_the_answer_says_which_epsilon_how_sure_and_at_what_cost(kind):
         middle = float(law.expected_belief(0.5)[0])
         assert "undecided (50 %)" in answer
         # The unlucky release, naively: the 95 % quantile of losses drawn at the farthest distance.
-        draws = losses_at(choice, float(np.max(sweep.far)), epsilon)[0]
+        draws = losses_at(choice, sweep.distances.farthest, epsilon)[0]
         unlucky = 1 / (1 + math.exp(-np.quantile(draws, 0.95)))
         said = re.search(r"One release in twenty makes that attacker ([\d.]+) % sure", answer)
         assert float(said[1]) / 100 == pytest.approx(unlucky, abs=0.003)
@@ -401,7 +401,7 @@ class Estimated:
 
 def test_a_mechanism_that_can_only_be_sampled_has_a_page_too():
     choice = dataclasses.replace(chosen("unmeasured"), sweep=Estimated(chosen().sweep))
-    assert not isinstance(choice.sweep, OutputSweep)
+    assert not isinstance(choice.sweep, LawSweep)
     summary = collect_epsilon(choice)
     assert len(summary.curve) == len(choice.epsilons) == len(summary.table)
     assert summary.curve[0].way is None

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +12,20 @@ import numpy as np
 
 from expost.epsilon.ranked import RankedProfiles
 from expost.epsilon.recommend import Recommendation
-from expost.epsilon.sweep import BeliefBound, OutputSweep, Pair, Sweep
+from expost.epsilon.sweep import BeliefBound, Pair, Sweep
 from expost.epsilon.utility import Utility
 from expost.files.atomic import write_bytes
+from expost.files.parts import Part
 from expost.files.sealed import plain
 from expost.results import RowTable
 from expost.rounding import lower_text, upper_text
 from expost.types import Audience, FloatArray, IntArray
 
-__all__ = ["EpsilonChoice"]
+__all__ = ["TABLE", "EpsilonChoice"]
+
+_FORMAT = "expost-epsilon/2"
+# The table with a line for each row: a file, or a folder of parts.
+TABLE = Audience.FAIL.file_name("epsilon", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -33,7 +39,8 @@ class EpsilonChoice(RowTable):
     ``description``  what would be released, in one line.
     ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
     ``ids``          the rows' keys, or None: rows are then counted from 0.
-    ``is_held``      whether each row's figures are held; those of a stream are in parts on disk.
+    ``parts``        of rows that are read in blocks: the parts of the table with each row's
+                     figures; None where rows are in memory.
 
     ``typical`` and ``ranked`` are computed when they are first asked for.
     """
@@ -46,7 +53,7 @@ class EpsilonChoice(RowTable):
     description: str
     notices: tuple[str, ...]
     ids: tuple[Any, ...] | None = None
-    is_held: bool = True
+    parts: Mapping[int, Part] | None = None
 
     audience = Audience.FAIL
 
@@ -171,20 +178,15 @@ class EpsilonChoice(RowTable):
         return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
 
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
+        """Return every per-row figure, by name."""
         keys = {} if self.ids is None else {"id": list(self.ids)}
-        columns = {
-            "row": np.arange(self.sweep.rows),
-            **keys,
-            "critical_epsilon": self.critical_epsilon,
-        }
-        if isinstance(self.sweep, OutputSweep):
-            near = self.sweep.neighbours
-            columns |= {"distance": near.distance, "distance_error": near.error_bound}
-        return columns
+        return {"row": np.arange(self.sweep.rows), **keys, **self.sweep.row_columns()}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
-        """Headline, curves over ε and each row's critical ε, as text or in a CURATOR-ONLY file."""
+        """Return the choice as JSON text, or write it to a CURATOR-ONLY file.
+
+        ``table`` holds the columns of rows in memory, or names the folder of the parts.
+        """
         text = json.dumps(self._fields(), allow_nan=False, ensure_ascii=False)
         if path is None:
             return text
@@ -192,10 +194,11 @@ class EpsilonChoice(RowTable):
 
     def _fields(self) -> dict[str, Any]:
         return {
-            "format": "expost-epsilon/1",
+            "format": _FORMAT,
             "audience": self.audience.value,
             "meaning": self.audience.meaning,
             "model": self.description,
+            "rows": self.sweep.rows,
             "recommended": self.recommended,
             "reasons": list(self.reasons),
             "low": plain(self.low, missing=True),
@@ -209,10 +212,7 @@ class EpsilonChoice(RowTable):
             "belief": self.belief.tolist(),
             "one_sidedness": plain(self.one_sidedness._asdict(), missing=True),
             "utility": None if self.utility is None else _utility_fields(self.utility),
-            # Of a stream it is in the parts of the table alone.
-            "critical_epsilon": (
-                plain(self.critical_epsilon, missing=True) if self.is_held else None
-            ),
+            "table": plain(self.columns(), missing=True) if self.parts is None else TABLE,
             "notices": list(self.notices),
         }
 

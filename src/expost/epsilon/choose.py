@@ -1,35 +1,53 @@
 """Which ε: the typical profile, the transition, and a recommendation (LeBlond 4.4 and 5.4).
 
-``choose_epsilon`` is the function users call, before they release anything.
+``choose_epsilon`` is the function users call, before they release anything. It asks a
+:class:`Question` of rows in memory; :func:`choose_for` asks it of prepared rows of any source.
 """
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from expost import _checks
+from expost._order import Histogram
 from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.question import Question, ends_of, seeds_of, values_around
+from expost.epsilon.ranked import RankedRows
 from expost.epsilon.recommend import recommend
 from expost.epsilon.sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost.epsilon.sweep import OutputSweep, Sweep
+from expost.epsilon.sweep import (
+    BeliefBound,
+    CriticalColumns,
+    Distances,
+    LawSweep,
+    Sweep,
+    ends_of,
+)
+from expost.epsilon.transition import transition
 from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Prepared
-from expost.glm import minimise
-from expost.mechanisms import ObjectivePerturbation
+from expost.files.parts import Part, PartStore
+from expost.glm import Objective
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.sampling import ObjectiveSampler
 from expost.neighbouring.neighbours import tight_neighbours
+from expost.profiles.streamed_losses import BlockLosses, unreleased
 from expost.results import row_keys
 from expost.rounding import for_persons, upper_text
+from expost.rows import RowBlock
+from expost.types import FloatArray
 
-__all__ = ["EpsilonChoice", "choose_epsilon", "description_of", "notices_of"]
+__all__ = ["EpsilonChoice", "Question", "choose_epsilon", "choose_for", "seeds_of"]
 
+# A belief that is closer to its prior is not told from it by the law's accuracy.
+_LEAST_GAIN = 1e-9
 _COST = (
     "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
     " of the rows; expost.selection.select_privately chooses at a cost that is counted."
@@ -38,6 +56,121 @@ _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",
     "The utility was not measured: only the sampler knows what its models are for.",
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """The options of :func:`choose_epsilon` that do not concern the data, checked.
+
+    ``epsilons``  the values to tabulate, ascending; none: 25 around the transition.
+    ``share``     of the rows that are in their second regime at ``high``.
+    ``utility``   the least mean accuracy (R²) on held-out rows, or None.
+    """
+
+    epsilons: FloatArray
+    models: int
+    tolerance: float
+    share: float
+    bound: BeliefBound
+    utility: float | None
+    folds: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        epsilons: Sequence[float] | None = None,
+        models: int = 200,
+        tolerance: float = 0.1,
+        rows: float = 0.5,
+        max_belief: float = 0.75,
+        prior: float = 0.5,
+        quantile: float | None = None,
+        utility: float | None = None,
+        folds: int = 5,
+    ) -> "Question":
+        """Check the options; the defaults are those of :func:`choose_epsilon`."""
+        bound = _bound(max_belief, prior, quantile)
+        share = _checks.positive("rows", rows)
+        if not share <= 1:
+            raise InvalidInput(
+                f"rows={rows!r}: must be a share of the rows, above 0 and at most 1."
+            )
+        models = _checks.whole("models", models, least=2)
+        folds = _checks.whole("folds", folds, least=0)
+        if folds == 1:
+            raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
+        return cls(
+            epsilons=np.empty(0) if epsilons is None else _given(epsilons),
+            models=models,
+            tolerance=tolerance,
+            share=share,
+            bound=bound,
+            utility=None if utility is None else _least_utility(utility, folds),
+            folds=folds,
+        )
+
+    @property
+    def releases(self) -> int:
+        """The number of models that are scored on each fold."""
+        return max(2, self.models // self.folds)
+
+    def settings(self, seed: np.random.SeedSequence) -> dict[str, Any]:
+        """Return what every sweep is made with."""
+        return {
+            "epsilons": self.epsilons,
+            "models": self.models,
+            "tolerance": self.tolerance,
+            "share": self.share,
+            "bound": self.bound,
+            "seed": seed,
+        }
+
+
+def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBound:
+    prior = _checks.probability("prior", prior)
+    largest = _checks.probability("max_belief", max_belief)
+    if not largest > prior + _LEAST_GAIN:
+        raise InvalidInput(
+            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers, by"
+            f" more than {_LEAST_GAIN:g}."
+        )
+    if quantile is not None:
+        quantile = _checks.probability("quantile", quantile)
+        if not 0.5 <= quantile <= 1 - _LEAST_GAIN:
+            raise InvalidInput(
+                f"quantile={quantile!r}: must lie between 0.5, below which more noise may raise it,"
+                f" and 1 - {_LEAST_GAIN:g}."
+            )
+    return BeliefBound(largest=largest, prior=prior, quantile=quantile)
+
+
+def _least_utility(utility: float, folds: int) -> float:
+    number = isinstance(utility, int | float | np.integer | np.floating)
+    if isinstance(utility, bool) or not number:
+        raise InvalidInput(f"utility={utility!r}: must be the least accuracy (R²), or None.")
+    if not -math.inf < utility <= 1:
+        raise InvalidInput(f"utility={utility!r}: must be at most 1, the best there is.")
+    if not folds:
+        raise InvalidInput("folds=0: the utility asked for needs held-out folds; take 5.")
+    return float(utility)
+
+
+def _given(epsilons: Sequence[float]) -> FloatArray:
+    values = _checks.vector(epsilons, name="epsilons")
+    if not len(values) or not np.all((values >= 1e-50) & (values <= 1e50)):
+        raise InvalidInput("epsilons: must hold numbers between 1e-50 and 1e50, at least one.")
+    return np.unique(values)
+
+
+def seeds_of(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
+    """Return the seeds of the models that are ranked, and of those whose utility is measured."""
+    if isinstance(random_state, np.random.Generator):
+        words = [int(word) for word in random_state.integers(2**32, size=8)]
+        return np.random.SeedSequence(words).spawn(2)
+    if random_state is not None:
+        random_state = _checks.whole("random_state", random_state, least=0)
+    return np.random.SeedSequence(random_state).spawn(2)
 
 
 def choose_epsilon(
@@ -68,7 +201,7 @@ def choose_epsilon(
     random_state: int | np.random.Generator | None = None,
     workers: int | None = None,
 ) -> EpsilonChoice:
-    """Which ε is worth using for a private model of these rows; releases nothing.
+    """Recommend the ε of a private model of these rows; releases nothing.
 
     The model
     ---------
@@ -112,7 +245,6 @@ def choose_epsilon(
         utility=utility,
         folds=folds,
     )
-    bound, given = question.bound, question.epsilons
     if workers is not None:
         workers = _checks.whole("workers", workers, least=1)
     seeds = seeds_of(random_state)
@@ -125,82 +257,169 @@ def choose_epsilon(
         "intercept_scaling": intercept_scaling,
         "data_norm": data_norm,
     }
-    if not isinstance(mechanism, str):
-        _refuse_options(
-            **options,
-            loss=loss,
-            utility=utility,
-            classes=classes,
-            huber_width=huber_width,
-            label_bound=label_bound,
-        )
-        fixed, keys = fixed_to(X, y, mechanism, ids)
-        return _sampled_choice(
-            SampledSweep(
-                mechanism=fixed,
-                epsilons=DEFAULT_EPSILONS if given is None else given,
-                tolerance=tolerance,
-                share=question.share,
-                models=question.models,
-                bound=bound,
-                seed=seeds[0],
-            ),
-            keys,
-        )
-    prepared = _prepared(X, y, loss, options, classes, huber_width, label_bound)
-    how, problem = prepared.mechanism, prepared.problem
-    keys = row_keys(ids, problem.count)
+    given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
+    if isinstance(mechanism, str):
+        prepared = _prepared(X, y, loss, options, given)
+        keys = row_keys(ids, prepared.objective.count)
+        return choose_for(prepared, question, seeds, ids=keys, workers=workers)
+    _refuse_options(**options, loss=loss, utility=utility, **given)
+    fixed, keys = fixed_to(X, y, mechanism, ids)
+    sweep = _sampled(fixed, question, seeds[0])
+    limit = sweep.epsilon_for_belief(question.bound)
+    return EpsilonChoice(
+        sweep=sweep,
+        bound=question.bound,
+        epsilon_for_belief=limit,
+        utility=None,
+        recommendation=recommend(sweep, question.bound, limit, None, None),
+        description=fixed.description,
+        notices=(_COST, *_SAMPLED, *sweep.remarks),
+        ids=keys,
+    )
+
+
+def choose_for(
+    prepared: Prepared,
+    question: Question,
+    seeds: list[np.random.SeedSequence],
+    *,
+    store: PartStore | None = None,
+    ids: tuple[Any, ...] | None = None,
+    workers: int | None = None,
+) -> EpsilonChoice:
+    """Return the choice of ε for prepared rows of any source; spends nothing.
+
+    ``store``  of rows that are read: where a part with the figures of each row is written for every
+               item of the table. Finished parts are not made again.
+    """
+    how, objective = prepared.mechanism, prepared.objective
     sweep: Sweep
+    parts: Mapping[int, Part] | None = None
+    notices = _notices(prepared)
     if isinstance(how, ObjectivePerturbation):
-        sweep = SampledSweep(
-            mechanism=ObjectiveSampler(mechanism=how, problem=problem),
-            epsilons=DEFAULT_EPSILONS if given is None else given,
-            tolerance=tolerance,
-            share=question.share,
-            models=question.models,
-            bound=bound,
-            seed=seeds[0],
-        )
+        sampler = ObjectiveSampler(mechanism=how, problem=prepared.problem)
+        sweep = _sampled(sampler, question, seeds[0])
+        notices = (*notices, _SAMPLED[0])
+        if store is not None:
+            columns = _HeldColumns(columns=sweep.row_columns())
+            parts = objective.table.write_parts(columns, store)
+    elif store is None:
+        near = tight_neighbours(prepared.problem, objective.minimiser(TOLERANCE))
+        settings = question.settings(seeds[0])
+        sweep = LawSweep.of(near, mechanism=how, workers=workers, **settings)
     else:
-        exact = OutputSweep(
-            mechanism=how,
-            neighbours=tight_neighbours(problem, minimise(problem, tolerance=TOLERANCE)),
-            epsilons=np.ones(1) if given is None else given,
-            tolerance=tolerance,
-            share=question.share,
-            models=question.models,
-            seed=seeds[0],
-            workers=workers,
-        )
-        limit = exact.epsilon_for_belief(bound)
-        around = values_around(exact, limit) if given is None else given
-        sweep = replace(exact, epsilons=around)
-    limit = sweep.epsilon_for_belief(bound)
+        sweep, parts = _read_sweep(how, prepared.problem, question, seeds[0], store)
+    limit = sweep.epsilon_for_belief(question.bound)
     measured = None
     if question.folds:
         measured = held_out_utility(
-            problem,
+            objective,
             how,
             np.union1d(sweep.epsilons, ends_of(sweep.low, sweep.high, limit)),
             folds=question.folds,
             releases=question.releases,
             rng=np.random.default_rng(seeds[1]),
         )
-    sampled = (_SAMPLED[0], *sweep.remarks) if isinstance(sweep, SampledSweep) else ()
     return EpsilonChoice(
         sweep=sweep,
-        bound=bound,
+        bound=question.bound,
         epsilon_for_belief=limit,
         utility=measured,
-        recommendation=recommend(sweep, bound, limit, measured, question.utility),
-        description=description_of(prepared),
-        notices=(*notices_of(prepared), *sampled),
-        ids=keys,
+        recommendation=recommend(sweep, question.bound, limit, measured, question.utility),
+        description=_description(prepared),
+        notices=(*notices, *sweep.remarks),
+        ids=ids,
+        parts=parts,
     )
 
 
+def _sampled(
+    mechanism: SampledMechanism, question: Question, seed: np.random.SeedSequence
+) -> SampledSweep:
+    settings = question.settings(seed)
+    if not len(question.epsilons):
+        settings["epsilons"] = DEFAULT_EPSILONS
+    return SampledSweep(mechanism=mechanism, **settings)
+
+
+# -- rows that are read ----------------------------------------------------------------------------
+
+
+def _read_sweep(
+    how: OutputPerturbation,
+    objective: Objective,
+    question: Question,
+    seed: np.random.SeedSequence,
+    store: PartStore,
+) -> tuple[LawSweep, dict[int, Part]]:
+    """Write the figures of each row as parts, and return the sweep over their distances."""
+    ends = transition(noise=how.noise, dimension=how.dimension, tolerance=question.tolerance)
+    losses, table = unreleased(objective, how), objective.table
+    columns = CriticalColumns(mechanism=how, leaves=ends.leaves)
+    parts = table.write_parts(_DistanceColumns(losses=losses, columns=columns), store)
+    # The bound on how far any row moves the minimiser; a loose certificate may pass it.
+    task = _CountDistances(store=store, top=how.sensitivity)
+    sweep = LawSweep(
+        mechanism=how,
+        distances=reduce(Distances.merged, table.engine.map(task, [*parts.values()])),
+        ranked_rows=partial(RankedRows.sampled, objective, losses),
+        workers=table.engine.workers,
+        **question.settings(seed),
+    )
+    return sweep, parts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _DistanceColumns:
+    """Compute what a part holds: how far each row moves the model, and its critical ε."""
+
+    losses: BlockLosses
+    columns: CriticalColumns
+
+    def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
+        """Return the figures of the rows of a block."""
+        near = self.losses.neighbours(block)
+        return self.columns(near.distance, near.error_bound), None
+
+    def about(self, notes: Sequence[None]) -> dict[str, str]:
+        """Return the audience of the part."""
+        return {"audience": EpsilonChoice.audience.value}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _HeldColumns:
+    """Return what a part holds, from figures of all rows that are held."""
+
+    columns: Mapping[str, FloatArray]
+
+    def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
+        """Return the figures of the rows of a block."""
+        here = slice(block.start, block.start + len(block))
+        return {name: values[here] for name, values in self.columns.items()}, None
+
+    about = _DistanceColumns.about
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CountDistances:
+    """Read the distances of one part, and count them."""
+
+    store: PartStore
+    top: float
+
+    def __call__(self, part: Part) -> Distances:
+        """Return the counted distances of its rows."""
+        names = ["distance", "distance_error"]
+        table = self.store.read(part, columns=names)
+        distance, error = (table.column(name).to_numpy() for name in names)
+        return Distances.of(distance, error, partial(Histogram.of, top=self.top))
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
 def _refuse_options(**options: Any) -> None:
-    """An option that a sampled mechanism would not heed is an error."""
+    """Refuse options that a sampled mechanism does not use."""
     parameters = inspect.signature(choose_epsilon).parameters
     for name, value in options.items():
         default = parameters[name].default
@@ -212,32 +431,11 @@ def _refuse_options(**options: Any) -> None:
             )
 
 
-def _sampled_choice(sweep: SampledSweep, keys: tuple[Any, ...] | None) -> EpsilonChoice:
-    limit = sweep.epsilon_for_belief(sweep.bound)
-    return EpsilonChoice(
-        sweep=sweep,
-        bound=sweep.bound,
-        epsilon_for_belief=limit,
-        utility=None,
-        recommendation=recommend(sweep, sweep.bound, limit, None, None),
-        description=sweep.mechanism.description,
-        notices=(_COST, *_SAMPLED, *sweep.remarks),
-        ids=keys,
-    )
-
-
 def _prepared(
-    X: Any,
-    y: Any,
-    loss: str,
-    options: dict[str, Any],
-    classes: Any,
-    huber_width: float | None,
-    label_bound: float | None,
+    X: Any, y: Any, loss: str, options: dict[str, Any], given: dict[str, Any]
 ) -> Prepared:
-    """The rows as the estimator that would release the model sees them."""
+    """Return the rows as the estimator sees them that would release the model."""
     _checks.one_of("loss", loss, tuple(ESTIMATORS))
-    given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
     takes = {
         "logistic": ("classes",),
         "huber-hinge": ("classes", "huber_width"),
@@ -249,12 +447,12 @@ def _prepared(
         if name not in takes:
             raise InvalidInput(f"{name}={value!r}: loss={loss!r} takes none; leave it out.")
         options[name] = value
-    # Its ε plays no part but for regularization="auto".
+    # Its ε matters for regularization="auto" alone.
     return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
 
 
-def description_of(prepared: Prepared) -> str:
-    """What would be released, in one line."""
+def _description(prepared: Prepared) -> str:
+    """Return what would be released, in one line."""
     how = prepared.mechanism
     delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
     return (
@@ -264,8 +462,8 @@ def description_of(prepared: Prepared) -> str:
     )
 
 
-def notices_of(prepared: Prepared) -> tuple[str, ...]:
-    """The cost of choosing, what was read from the data, and what was clipped."""
+def _notices(prepared: Prepared) -> tuple[str, ...]:
+    """Return the cost of choosing, what was read from the data, and what was clipped."""
     notices = [_COST]
     if prepared.read_from_data:
         notices.append(

@@ -1,4 +1,4 @@
-"""The rank-averaged privacy profile: the paper's typical profile (LeBlond 4.4, Fig. 5).
+"""The rank-averaged privacy profile: the typical profile of the paper (LeBlond 4.4, Fig. 5).
 
 A model's profile is its exposures sorted; the ranking differs from model to model, so that its mean
 over models has no closed form and is sampled. Here the models of every ε share their draws: with b
@@ -9,23 +9,49 @@ is a few operations a row and one sort, in threads.
 With lengths in units of ρ, a row's loss depends on r = ∥b∥ and the excess
 
     ∥b − s/ρ∥² − ∥b∥² = (distance/ρ)² − 2 b·s/ρ.
+
+Rows that are read. A profile sorts the exposures of all rows in each of k·m models, which over
+n = 10⁷ rows is 5·10¹⁰ evaluations. So at most 2¹⁷ rows are drawn, independently and with the same
+probability each, and their exposures are sorted. In one model let F be the distribution function
+of the n exposures, and F_s that of s drawn rows. By Dvoretzky, Kiefer, Wolfowitz and Massart
+P(sup∣F_s − F∣ > t) ≤ 2e^(−2st²). With
+
+    t = √(ln(2·k·m/10⁻³)/(2s))
+
+this holds in all k·m models at once with probability 1 − 10⁻³: what is given for rank r of n is,
+before it is averaged over models, the exposure at a rank between r − t·n and r + t·n (and one more
+on either side, for rounding). The farthest row is not among these figures: the law of its loss is
+exact (:class:`expost.epsilon.sweep.LawSweep`).
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
+from expost.glm import Objective
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
+from expost.profiles.streamed_losses import BlockLosses
+from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
-__all__ = ["MOST_ROWS", "RankedProfiles", "rank_averages", "sketched_ranks"]
+__all__ = [
+    "MOST_ROWS",
+    "SAMPLED_ROWS",
+    "RankedProfiles",
+    "RankedRows",
+    "rank_averages",
+    "rank_error",
+    "sketched_ranks",
+]
 
 # Past so many rows a profile is sketched at `_RANKS` ranks.
 MOST_ROWS = 200_000
@@ -42,6 +68,11 @@ _SORTED_ERROR = 2.0**-21
 _SINGLE = (1e-15, 1e15)
 # Profiles that are added up at a time.
 _BATCH = 8
+# Rows that are read and drawn at most, and entries of their shifts (32 MiB): 0.8 % of the ranks.
+SAMPLED_ROWS = 2**17
+_ENTRIES = 2**22
+# The probability with which any of the models may be further off than is stated.
+_FAILURE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +85,7 @@ class RankedProfiles:
     ``resolution``  the relative error of each exposure before it is averaged: of rounding, or of
                     the sketch.
     ``rank_error``  the share of the rows by which a rank may be off, where only a sample of them
-                    was ranked (:mod:`expost.epsilon.streamed_ranked`); 0 otherwise.
+                    was ranked; 0 otherwise.
     """
 
     ranks: IntArray
@@ -62,6 +93,79 @@ class RankedProfiles:
     error: FloatArray
     resolution: float
     rank_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankedRows:
+    """The shifts and distances of the rows that are ranked: all of ``count``, or a sample."""
+
+    shifts: Shifts
+    distance: FloatArray
+    count: int
+
+    @classmethod
+    def sampled(
+        cls, objective: Objective, losses: BlockLosses, seed: np.random.SeedSequence
+    ) -> "RankedRows":
+        """Return all rows, or a random sample of very many: one pass."""
+        n = objective.count
+        size = min(n, SAMPLED_ROWS, max(1, _ENTRIES // objective.columns))
+        task = _SampledRows(losses=losses, seed=seed, rows=n, size=size)
+        parts = [part for part in objective.map(task) if part is not None]
+        shifts, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(shifts=Shifts.dense(shifts), distance=distance, count=n)
+
+    def averages(
+        self, noise: Noise, resolutions: FloatArray, draws: FloatArray, *, workers: int | None
+    ) -> "RankedProfiles":
+        """Return the rank-averaged profile of all ``count`` rows (:func:`rank_averages`)."""
+        profiles = rank_averages(
+            self.shifts, self.distance, noise, resolutions, draws, workers=workers
+        )
+        n, size = self.count, len(self.distance)
+        if size == n:
+            return profiles
+        # A sample's rank stands for the middle of the n/s ranks that it may have among all.
+        ranks = np.ceil((profiles.ranks - 0.5) * (n / size)).astype(np.int64)
+        error = rank_error(size, len(resolutions) * len(draws))
+        return replace(profiles, ranks=np.clip(ranks, 1, n), rank_error=error)
+
+
+def rank_error(sampled: int, profiles: int) -> float:
+    """Return t: by what share of n a rank may be off, in so many profiles at once."""
+    return math.sqrt(math.log(2 * profiles / _FAILURE) / (2 * sampled))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SampledRows:
+    """Return the shifts (s, d) and distances (s,) of those rows of a block that were drawn.
+
+    ``seed``  by which every worker draws the same rows: their indices are not sent.
+    """
+
+    losses: BlockLosses
+    seed: np.random.SeedSequence
+    rows: int
+    size: int
+
+    @cached_property
+    def index(self) -> IntArray:
+        """(s,) the drawn rows, counted from 0, ascending; some of them twice."""
+        if self.size >= self.rows:
+            return np.arange(self.rows)
+        return np.sort(np.random.default_rng(self.seed).integers(self.rows, size=self.size))
+
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray] | None:
+        """Return the drawn rows of a block, or None."""
+        first, last = np.searchsorted(self.index, (block.start, block.start + len(block)))
+        if first == last:
+            return None
+        near = self.losses.neighbours(block.take(self.index[first:last] - block.start))
+        return near.shifts.all(), near.distance
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the indices out."""
+        return {name: value for name, value in self.__dict__.items() if name != "index"}
 
 
 def rank_averages(

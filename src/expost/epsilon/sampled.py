@@ -245,6 +245,10 @@ class SampledSweep:
         """The largest upper limit of any row's typical belief: not less than the belief is."""
         return np.array([self._most_believed(float(e), bound) for e in epsilons])
 
+    def row_columns(self) -> dict[str, FloatArray]:
+        """Return every figure of each row, by name."""
+        return {"critical_epsilon": self.critical}
+
     def figures(self, epsilon: float) -> RowFigures:
         """Every row's figures at any ε."""
         return self._pass(epsilon, self.bound)[0]

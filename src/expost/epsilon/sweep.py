@@ -1,25 +1,30 @@
-"""All rows' losses over ε, before any model is released: what :func:`choose_epsilon` looks at.
+"""The losses of all rows over ε, before any model is released: what :func:`choose_epsilon` follows.
 
 A sweep answers from the exact law of a row's loss where there is one (:class:`LawSweep`). Its
-separations are those of the proved *upper* end of each distance wherever a figure promises
-something (``critical``, ``epsilon_for_belief``), and those of its lower end in ``high``: outside of
-[low, high] nothing changes shape, for certain.
+separations are those of the certified *upper* end of each distance wherever a figure is a bound
+(``critical``, ``epsilon_for_belief``), and those of its lower end in ``high``: outside of
+[low, high] no row changes its regime, for certain.
+
+Order statistics of the distances are exact for rows in memory. Those of rows that are read in
+blocks are counted, and rounded to the safe side: the transition ends no sooner, and rows leave
+their plateau no later, than is reported. What depends on the farthest row alone (``low``, the ε of
+a belief) is exact for both.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit, logit
 
 from expost._numerics import bracket_root
-from expost.epsilon.ranked import RankedProfiles, rank_averages
+from expost._order import OrderStatistics, Sorted
+from expost.epsilon.ranked import RankedProfiles, RankedRows
 from expost.epsilon.transition import Transition, transition
-from expost.errors import ConvergenceError
+from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms import OutputPerturbation
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise.tabulated import expected_exposures
@@ -27,13 +32,27 @@ from expost.types import FloatArray, IntArray
 
 __all__ = [
     "BeliefBound",
+    "CriticalColumns",
     "Distances",
     "LawSweep",
-    "OutputSweep",
     "Pair",
-    "RowDistances",
     "Sweep",
+    "ends_of",
 ]
+
+# The number of values of ε that are tabulated where none are given.
+_EPSILONS = 25
+# An end past this is left out of them: no model needs it, and Gaussian noise has no scale there.
+_LARGEST_END = 1e10
+# How far they reach beyond the ends of interest: below, the accuracy is still to fall.
+_BELOW, _ABOVE = 100.0, 10.0
+# Order statistics are rounded by a bucket of the histogram, 2⁻⁹.
+_COUNTED = (
+    "The rows were read in blocks: where the transition ends, when a share of the rows leaves its"
+    " plateau, and what is said of a middle row come from a sketch of the rows' distances, right to"
+    " 0.2 % of a distance and otherwise on the safe side; what is said of the most exposed row is"
+    " as exact as in memory."
+)
 
 
 class Pair(NamedTuple):
@@ -64,7 +83,7 @@ class Sweep(Protocol):
 
     @property
     def rows(self) -> int:
-        """n, the rows that were looked at."""
+        """The number n of rows."""
 
     @property
     def measure(self) -> str:
@@ -94,145 +113,170 @@ class Sweep(Protocol):
     def ranked(self) -> RankedProfiles:
         """The rank-averaged profile."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know of the answers, a sentence each."""
+
     def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """The largest ε that keeps the bound, rounded down; 0 if none does."""
+        """Return the largest ε that keeps the bound, rounded down; 0 if none does."""
 
     def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """The largest typical belief of any row, at each of ``epsilons``."""
+        """Return the largest typical belief of any row, at each of ``epsilons``."""
+
+    def row_columns(self) -> dict[str, FloatArray]:
+        """Return every figure of each row of a sweep over rows in memory, by name."""
 
 
-class Distances(Protocol):
-    """How far each of n rows moves the minimiser, all rows together: no row has a name here.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Distances:
+    """Order statistics of how far each of n rows moves the minimiser.
 
-    Ranks are counted from 1, the farthest row. A distance is known to its own proved error; where
-    order statistics are only known to lie between two ends, ``near`` takes the lower and all others
-    the upper one.
+    ``distance``      of the distances themselves.
+    ``lower, upper``  of the two ends of each distance's certified interval, at least 0.
+
+    Ranks of rows count from 1, the farthest.
     """
+
+    distance: OrderStatistics
+    lower: OrderStatistics
+    upper: OrderStatistics
+
+    @classmethod
+    def of(
+        cls,
+        distance: FloatArray,
+        error: FloatArray,
+        statistics: Callable[[FloatArray], OrderStatistics] = Sorted,
+    ) -> "Distances":
+        """Return the statistics of distances that are known to ``error``.
+
+        ``statistics``  exact where the rows are held, or the counts of a histogram.
+        """
+        # An error that is not a number proves nothing.
+        error = np.where(np.isnan(error), np.inf, error)
+        return cls(
+            distance=statistics(distance),
+            lower=statistics(np.maximum(distance - error, 0.0)),
+            upper=statistics(distance + error),
+        )
+
+    def merged(self, other: "Distances") -> "Distances":
+        """Return the statistics of the rows of both; ``other`` stays as it is."""
+        for name in ("distance", "lower", "upper"):
+            getattr(self, name).merge(getattr(other, name))
+        return self
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
+        return self.distance.count
 
     @property
     def farthest(self) -> float:
         """The largest upper end: no row is farther away, for certain."""
+        return self.upper.largest
 
     @property
     def largest(self) -> float:
         """The largest distance."""
-
-    @property
-    def median(self) -> float:
-        """The median distance."""
-
-    @property
-    def least(self) -> float:
-        """The least distance > 0, or infinity where no row moves the model."""
-
-    @property
-    def error(self) -> float:
-        """The relative error of ``median`` and ``at``: 0 where all rows are held."""
-
-    def at(self, ranks: IntArray) -> FloatArray:
-        """The distances at ``ranks``."""
-
-    def near(self, rank: int) -> float:
-        """At most the rank-th largest of all lower ends, and at least 0."""
-
-    def far(self, ranks: IntArray) -> FloatArray:
-        """At least the largest upper ends of these ranks."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RowDistances:
-    """The distances (n,) of rows that are held, and the proved error of each."""
-
-    distance: FloatArray
-    error_bound: FloatArray
-
-    error = 0.0
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return len(self.distance)
-
-    @cached_property
-    def farthest(self) -> float:
-        """The largest upper end."""
-        return float(np.max(self.distance + self.error_bound))
-
-    @cached_property
-    def largest(self) -> float:
-        """The largest distance."""
-        return float(np.max(self.distance))
+        return self.distance.largest
 
     @cached_property
     def median(self) -> float:
-        """The median distance."""
-        return float(np.median(self.distance))
-
-    @property
-    def least(self) -> float:
-        """The least distance > 0."""
-        return float(np.min(self.distance[self.distance > 0], initial=math.inf))
+        """The median distance, rounded up."""
+        return self.distance.median
 
     def at(self, ranks: IntArray) -> FloatArray:
-        """The distances at ``ranks``."""
-        return self._descending[ranks - 1]
-
-    @cached_property
-    def _descending(self) -> FloatArray:
-        return np.sort(self.distance)[::-1]
+        """Return the distances at ``ranks``, rounded up."""
+        return self.distance.at_most(self.rows + 1 - ranks)
 
     def near(self, rank: int) -> float:
-        """The rank-th largest lower end."""
-        near = np.maximum(self.distance - self.error_bound, 0.0)
-        return float(np.partition(near, len(near) - rank)[len(near) - rank])
+        """Return the rank-th largest lower end, rounded down."""
+        return float(self.lower.at_least(np.array([self.rows + 1 - rank]))[0])
 
     def far(self, ranks: IntArray) -> FloatArray:
-        """The largest upper ends."""
-        return np.sort(self.distance + self.error_bound)[::-1][ranks - 1]
+        """Return the largest upper ends of these ranks, rounded up."""
+        return self.upper.at_most(self.rows + 1 - ranks)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LawSweep(ABC):
-    """The sweep of output perturbation, from the exact law of a row's loss at its distance.
+@dataclass(frozen=True, kw_only=True)
+class CriticalColumns:
+    """The figures of a row, from its distance. It is pickled to where rows are read.
 
-    ``mechanism``  its public constants; its own ε plays no part.
-    ``tolerance``  how far off its plateau a row still counts as on it.
-    ``share``      of the rows that must have reached the second regime at ``high``.
+    ``leaves``  the separation at which a row leaves its first plateau.
     """
 
     mechanism: OutputPerturbation
-    epsilons: FloatArray
+    leaves: float
+
+    def critical(self, far: FloatArray) -> FloatArray:
+        """Return the ε at which rows leave their plateau, from the upper ends of their distances.
+
+        Under norm-Laplace noise it is ∝ 1/distance (LeBlond Fig. 7).
+        """
+        return self.mechanism.epsilon_at(self.leaves, far)
+
+    def __call__(self, distance: FloatArray, error: FloatArray) -> dict[str, FloatArray]:
+        """Return every figure of rows at these distances, by name."""
+        return {
+            "critical_epsilon": self.critical(distance + error),
+            "distance": distance,
+            "distance_error": error,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LawSweep:
+    """The sweep of output perturbation, from the exact law of a row's loss at its distance.
+
+    ``mechanism``    its public constants; its own ε is not used.
+    ``distances``    how far the rows are from the base.
+    ``bound``        the belief that no row may pass.
+    ``tolerance``    how far off its plateau a row still counts as on it.
+    ``share``        of the rows that must have reached the second regime at ``high``.
+    ``models``       drawn for ``ranked``, from ``seed``, the only figure that is sampled.
+    ``ranked_rows``  returns the shifts of all rows, or of a sample that it draws from a seed.
+    ``neighbours``   of rows in memory; the figures of rows that are read are in their parts.
+    ``epsilons``     (k,) ascending; where none are given, 25 around the transition.
+    """
+
+    mechanism: OutputPerturbation
+    distances: Distances
+    bound: BeliefBound
     tolerance: float
     share: float
+    models: int
+    seed: np.random.SeedSequence
+    ranked_rows: Callable[[np.random.SeedSequence], RankedRows]
+    neighbours: Neighbours | None = None
+    workers: int | None = None
+    epsilons: FloatArray = field(default_factory=lambda: np.empty(0))
 
-    @property
-    @abstractmethod
-    def distances(self) -> Distances:
-        """How far the rows are from the base."""
+    def __post_init__(self) -> None:
+        if not len(self.epsilons):
+            limit = self.epsilon_for_belief(self.bound)
+            object.__setattr__(self, "epsilons", _around(ends_of(self.low, self.high, limit)))
 
-    @property
-    @abstractmethod
-    def critical(self) -> FloatArray:
-        """(n,) ∝ 1/distance under norm-Laplace noise (LeBlond Fig. 7)."""
-
-    @property
-    @abstractmethod
-    def typical(self) -> FloatArray:
-        """(k, n) E∣ℓ∣ by quadrature of the exact law (LeBlond 4.4)."""
-
-    @property
-    @abstractmethod
-    def ranked(self) -> RankedProfiles:
-        """The rank-averaged profile over sampled models."""
+    @classmethod
+    def of(cls, neighbours: Neighbours, **settings: Any) -> "LawSweep":
+        """Return the sweep of rows in memory."""
+        distance, shifts = neighbours.distance, neighbours.shifts
+        return cls(
+            neighbours=neighbours,
+            distances=Distances.of(distance, neighbours.error_bound),
+            ranked_rows=lambda _: RankedRows(shifts=shifts, distance=distance, count=len(distance)),
+            **settings,
+        )
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
         return self.distances.rows
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know of the answers, a sentence each."""
+        return () if self.distances.distance.error == 0 else (_COUNTED,)
 
     @cached_property
     def transition(self) -> Transition:
@@ -245,7 +289,7 @@ class LawSweep(ABC):
 
     @property
     def measure(self) -> str:
-        """What is followed."""
+        """What is followed from the first plateau to the second regime."""
         return self.transition.measure
 
     @cached_property
@@ -259,14 +303,20 @@ class LawSweep(ABC):
         count = max(1, math.ceil(self.share * self.rows - 1e-9))
         return self.mechanism.epsilon_from(self.transition.arrives, self.distances.near(count))
 
+    @property
+    def columns_of(self) -> "CriticalColumns":
+        """What the figures of a row follow from."""
+        return CriticalColumns(mechanism=self.mechanism, leaves=self.transition.leaves)
+
     def critical_at(self, ranks: IntArray) -> FloatArray:
-        """At most the critical ε at these ranks, 1 for the row that leaves first."""
-        return self.mechanism.epsilon_at(self.transition.leaves, self.distances.far(ranks))
+        """Return at most the critical ε at these ranks, 1 for the row that leaves first."""
+        return self.columns_of.critical(self.distances.far(ranks))
 
     def typical_at(self, ranks: IntArray) -> FloatArray:
-        """(k, r) the typical exposures at these ranks, 1 for the largest: they grow with distance.
+        """Return (k, r) the typical exposures at these ranks, 1 for the largest.
 
-        To twice the relative error of the distances: E∣ℓ∣ grows at most like their squares.
+        They grow with the distance, at most like its square: they are right to twice the relative
+        error of the distances.
         """
         apart = self.distances.at(ranks)
         laws = (self.mechanism.loss_law(apart / resolution) for resolution in self.resolutions)
@@ -283,7 +333,7 @@ class LawSweep(ABC):
 
     @staticmethod
     def resolutions_at(mechanism: OutputPerturbation, epsilons: FloatArray) -> FloatArray:
-        """1/β or σ at each of ``epsilons``."""
+        """Return 1/β or σ at each of ``epsilons``."""
         return np.array([replace(mechanism, epsilon=float(e)).resolution for e in epsilons])
 
     @cached_property
@@ -299,7 +349,7 @@ class LawSweep(ABC):
         return Pair(*pair)
 
     def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """From the largest separation whose typical belief keeps the bound."""
+        """Return the ε of the largest separation whose typical belief keeps the bound."""
         passed = self._passed(bound)
         top = 1.0
         while not passed(np.array([top]))[0] > 0:
@@ -312,7 +362,7 @@ class LawSweep(ABC):
         return float(self.mechanism.epsilon_at(float(below[0]), self._farthest)[0])
 
     def _passed(self, bound: BeliefBound) -> Callable[[FloatArray], FloatArray]:
-        """A function of the separation that is > 0 where the bound is passed."""
+        """Return a function of the separation that is > 0 where the bound is passed."""
         if bound.quantile is None:
             # The law's figures are right to about 1e-12.
             return lambda separation: (
@@ -325,58 +375,64 @@ class LawSweep(ABC):
         return lambda separation: self.mechanism.loss_law(separation).survival(most) + 1e-11 - left
 
     def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """That of the farthest row: a typical belief grows with the separation."""
+        """Return the typical belief of the farthest row: it grows with the separation."""
+        return self.belief_at(self.distances.farthest, bound, epsilons)
+
+    def belief_at(self, distance: float, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
+        """Return the typical belief of a row at ``distance``, at each of ``epsilons``."""
         scales = 1 / self.resolutions_at(self.mechanism, epsilons)
-        law = self.mechanism.loss_law(self._farthest * scales)
+        law = self.mechanism.loss_law(distance * scales)
         if bound.quantile is None:
             return law.expected_belief(bound.prior)
         belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
         return belief
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OutputSweep(LawSweep):
-    """The sweep of rows that are held; only ``ranked`` samples models.
-
-    ``models``  drawn for ``ranked``, from ``seed``.
-    """
-
-    neighbours: Neighbours
-    models: int
-    seed: np.random.SeedSequence
-    workers: int | None = None
-
     @cached_property
-    def distances(self) -> Distances:
-        """Those of all rows."""
-        near = self.neighbours
-        return RowDistances(distance=near.distance, error_bound=near.error_bound)
+    def ranked(self) -> RankedProfiles:
+        """The rank-averaged profile over sampled models."""
+        noise = self.mechanism.unit_noise
+        draws = noise.sample(self.models, np.random.default_rng(self.seed))
+        # Not by `spawn`, which counts: the same rows are drawn however often this is asked.
+        seed = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, 0))
+        rows = self.ranked_rows(seed)
+        return rows.averages(noise, self.resolutions, draws, workers=self.workers)
+
+    # -- figures of each row, in memory ------------------------------------------------------------
 
     @property
-    def far(self) -> FloatArray:
-        """(n,) the upper end of each row's distance."""
-        return self.neighbours.distance + self.neighbours.error_bound
+    def held(self) -> Neighbours:
+        """The neighbours of rows in memory."""
+        if self.neighbours is None:
+            raise InvalidInput(
+                "the sweep over rows that are read in blocks holds no figure of each row; read the"
+                " folder epsilon.CURATOR-ONLY.parquet."
+            )
+        return self.neighbours
 
     @cached_property
     def critical(self) -> FloatArray:
-        """(n,) ∝ 1/distance under norm-Laplace noise (LeBlond Fig. 7)."""
-        return self.mechanism.epsilon_at(self.transition.leaves, self.far)
+        """(n,) the ε at which each row leaves its first plateau."""
+        return self.columns_of.critical(self.held.distance + self.held.error_bound)
 
     @cached_property
     def typical(self) -> FloatArray:
         """(k, n) E∣ℓ∣ by quadrature of the exact law (LeBlond 4.4)."""
         scales = 1 / self.resolutions
-        return expected_exposures(self.mechanism.loss_law, self.neighbours.distance, scales)
+        return expected_exposures(self.mechanism.loss_law, self.held.distance, scales)
 
-    @cached_property
-    def ranked(self) -> RankedProfiles:
-        """The rank-averaged profile over sampled models."""
-        noise = self.mechanism.unit_noise
-        return rank_averages(
-            self.neighbours.shifts,
-            self.neighbours.distance,
-            noise,
-            self.resolutions,
-            noise.sample(self.models, np.random.default_rng(self.seed)),
-            workers=self.workers,
-        )
+    def row_columns(self) -> dict[str, FloatArray]:
+        """Return every figure of each row in memory, by name."""
+        return self.columns_of(self.held.distance, self.held.error_bound)
+
+
+def ends_of(low: float, high: float, limit: float) -> list[float]:
+    """Return the ends of interest: those that models can have."""
+    return [end for end in (low, high, limit) if 0 < end < _LARGEST_END]
+
+
+def _around(ends: list[float]) -> FloatArray:
+    """Return 25 values from well below the first end of interest to well above the last."""
+    ends = [end for end in ends if end > 1e-40]
+    if not ends:
+        return np.geomspace(1e-2, 1e2, _EPSILONS)
+    return np.geomspace(min(ends) / _BELOW, max(ends) * _ABOVE, _EPSILONS)

@@ -4,44 +4,58 @@ Each fold is held out once. The objective is minimised on the other rows, noise 
 to the minimiser as a release of those rows would (n of the fold, so that it is a little pessimistic
 for all n rows), and the noisy models are scored on the rows held out, at most 20,000 of a fold. The
 draws are shared by all ε (:mod:`expost.epsilon.ranked` says why).
+
+Folds. A row's fold follows from a key, its class and the number of earlier rows of that class
+(:class:`Folds`): it does not depend on where the rows are or on the size of blocks.
+
+Minimisers. Those without each fold are a few standard errors of a coefficient away from the
+minimiser of all rows. Newton's method with the Hessian there finds all of them in a few passes that
+the folds share:
+
+    θ_f ← θ_f − H_f⁻¹ ∇J_f(θ_f),      H_f = ∇²J_f at the minimiser of all rows.
+
+A fold whose gradient does not shrink this way (a Huber hinge whose rows cross a knot) is minimised
+separately.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
-from expost.glm import Objective, minimise
+from expost.glm import Objective, minimise, predictors
 from expost.losses import Loss
 from expost.mechanisms import Mechanism, OutputPerturbation
+from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.sampling import ObjectiveSampler
+from expost.rows import HeldRows, RowBlock, Rows
 from expost.types import FloatArray, IntArray
 
-__all__ = [
-    "FIT",
-    "MEASURES",
-    "MOST_SCORED",
-    "Curve",
-    "HeldOut",
-    "Utility",
-    "check_folds",
-    "held_out_utility",
-    "knows_nothing",
-    "utility_of",
-]
+__all__ = ["MEASURES", "MOST_SCORED", "Curve", "Folds", "HeldOut", "Utility", "held_out_utility"]
 
+T = TypeVar("T")
 # Where larger is better; log loss is the other way round.
 MEASURES = ("accuracy", "auc", "log_loss", "r2")
-# A function of (margins (m, n), labels (n,)) that scores each row of margins.
+# A function of (predictors (m, n) or (m, n, q), labels (n,)) that scores each of m models.
 Scorer = Callable[[FloatArray, FloatArray], FloatArray]
 # Scores of rows held at a time.
 _BLOCK_SCORES = 2**20
 # Rows of a fold that are scored at most: a share of them is then known to 0.4 %.
 MOST_SCORED = 20_000
+# Entries of all scored rows together: 128 MiB.
+_ENTRIES = 2**24
 _TAIL = 0.05
 # The gradient that a fold's minimiser is found to.
-FIT = 1e-9
+_FIT = 1e-9
+# Shared steps before a fold is minimised separately.
+_STEPS = 12
+# Keys of the two hashes.
+_GAMMA, _OTHER = 0x9E3779B97F4A7C15, 0x5851F42D4C957F2D
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +95,7 @@ class Utility:
 
     @property
     def curves(self) -> dict[str, Curve]:
-        """Those that apply, by name."""
+        """The curves that apply, by name."""
         found = ((name, getattr(self, name)) for name in MEASURES)
         return {name: curve for name, curve in found if curve is not None}
 
@@ -93,106 +107,138 @@ class Utility:
         return name, curve
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldOut:
-    """One fold: what models of the other rows are scored on.
+# -- folds -----------------------------------------------------------------------------------------
 
-    ``exact``    (d,) the minimiser of the other rows.
-    ``X, y``     rows of the fold.
-    ``known``    the margin that fits the other rows' labels alone.
-    ``models``   a function of ε: releases (m, d) of the other rows.
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Folds:
+    """Which of ``count`` folds each row is in, and which rows of a fold are scored.
+
+    Number the rows class by class, and in a class in their order: i = 0 … n − 1. Every ``count``
+    consecutive numbers are in different folds, in an order that a hash of ``key`` and their numbers
+    gives. Numbers of two classes have one common order, and so have the last ones. So the numbers
+    of rows of two folds, and those of each class, differ by at most one.
+
+    ``totals``  (c,) the rows of each class.
+    ``before``  (b,) the number of the first row of each block, and (b, c) the rows of each class
+                before it; None where all rows are one class.
+    ``step``    one row of so many of a class is scored, a random one.
     """
 
-    exact: FloatArray
-    X: FloatArray
-    y: FloatArray
-    known: float
-    models: Callable[[float], FloatArray]
+    count: int
+    key: int
+    totals: tuple[int, ...]
+    before: tuple[IntArray, IntArray] | None = None
+    step: int = 1
+
+    @classmethod
+    def of(cls, objective: Objective, count: int, key: int) -> "Folds":
+        """Return the folds of rows; the classes are counted in one pass."""
+        rows = objective.count
+        if not objective.loss.is_classification:
+            totals, before = np.array([rows]), None
+        else:
+            task = _CountClasses(classes=max(2, objective.loss.outputs))
+            starts, counts = zip(*objective.map(task), strict=True)
+            running = np.cumsum(counts, axis=0)
+            totals, before = running[-1], (np.array(starts), running - np.array(counts))
+        _check_folds(count, rows, None if before is None else int(np.min(totals)))
+        folds = cls(count=count, key=key, totals=tuple(totals.tolist()), before=before)
+        most = min(MOST_SCORED, max(1, _ENTRIES // (objective.columns * count)))
+        return replace(folds, step=-(-int(folds.sizes.sum(axis=0).max()) // most))
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """(c,) the number i of the first row of each class."""
+        return np.cumsum([0, *self.totals[:-1]])
+
+    @cached_property
+    def _common(self) -> IntArray:
+        """(count,) the place of each fold in the common order."""
+        return np.argsort(_hash(np.arange(self.count), self.key ^ _OTHER))
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """(c, count) the rows of each class in each fold."""
+        first, place = self.starts[:, None] - 1 - self._common, np.array(self.totals)[:, None]
+        sizes: IntArray = (first + place) // self.count - first // self.count
+        return sizes
+
+    def places(self, block: RowBlock) -> tuple[IntArray, IntArray]:
+        """Return the class and the number i of each row of a block."""
+        if self.before is None:
+            number = np.arange(block.start, block.start + len(block))
+            return np.zeros_like(number), number
+        classes, number = _classes(block.y), np.empty(len(block), dtype=np.int64)
+        starts, before = self.before
+        for code, first in enumerate(self.starts + before[np.searchsorted(starts, block.start)]):
+            here = np.flatnonzero(classes == code)
+            number[here] = np.arange(first, first + len(here))
+        return classes, number
+
+    def where(self, block: RowBlock) -> IntArray:
+        """Return the fold of each row of a block."""
+        return self._where(self.places(block)[1])
+
+    def _where(self, number: IntArray) -> IntArray:
+        group, inverse = np.unique(number // self.count, return_inverse=True)
+        each = group[:, None] * self.count + np.arange(self.count)
+        order = np.argsort(np.argsort(_hash(each, self.key), axis=1), axis=1)
+        ends = np.array([*self.starts[1:], sum(self.totals)])
+        shared = np.isin(group, ends[ends % self.count > 0] // self.count)
+        order[shared] = np.argsort(self._common)
+        folds: IntArray = order[inverse, number % self.count]
+        return folds
+
+    def scored(self, block: RowBlock) -> tuple[IntArray, IntArray]:
+        """Return the fold of each row of a block, and which rows are scored."""
+        classes, number = self.places(block)
+        where, start = self._where(number), self.starts[classes]
+        # A class that begins within a group has no row there in the folds before its beginning.
+        missing = self._common[where] < start % self.count
+        place = number // self.count - start // self.count - missing
+        run = place // self.step
+        size = np.minimum(self.step, self.sizes[classes, where] - run * self.step)
+        chosen = _hash(start + run * self.count + where, self.key ^ _OTHER) % size.astype(np.uint64)
+        return where, np.flatnonzero(place - run * self.step == chosen.astype(np.int64))
+
+    def without(self, rows: Rows, fold: int) -> Rows:
+        """Return the rows that are not in ``fold``."""
+        if isinstance(rows, HeldRows):
+            return rows.take(np.concatenate(list(rows.map(self.where))) != fold)
+        return _KeptRows(rows=rows, folds=self, fold=fold)
 
 
-def held_out_utility(
-    problem: Objective,
-    mechanism: Mechanism,
-    epsilons: FloatArray,
-    *,
-    folds: int,
-    releases: int,
-    rng: np.random.Generator,
-) -> Utility:
-    """Score ``releases`` models a fold at each ε."""
-    parts = _parts(problem, folds, rng)
-    draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
-    held = (
-        _held_out(problem, mechanism, part, noise) for part, noise in zip(parts, draws, strict=True)
-    )
-    return utility_of(held, problem.loss, epsilons, folds=folds, releases=releases)
+@dataclass(frozen=True, kw_only=True)
+class _CountClasses:
+    """Return the number of the first row of a block, and the number of its rows of each class."""
+
+    classes: int
+
+    def __call__(self, block: RowBlock) -> tuple[int, IntArray]:
+        """Count the rows of a block."""
+        return block.start, np.bincount(_classes(block.y), minlength=self.classes)
 
 
-def utility_of(
-    held: Iterable[HeldOut], loss: Loss, epsilons: FloatArray, *, folds: int, releases: int
-) -> Utility:
-    """The scores of each fold's models at each ε, put together."""
-    scorers = _scorers(loss)
-    scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
-    rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
-    for fold in held:
-        X, y = fold.X, fold.y
-        by_epsilon = [_scored(X, y, fold.models(float(epsilon)), scorers) for epsilon in epsilons]
-        known = np.full((1, len(y)), fold.known)
-        for name, score in scorers.items():
-            scores[name].append(np.stack([found[name] for found in by_epsilon]))
-            ends = float(score(known, y)[0]), float(score((X @ fold.exact)[None, :], y)[0])
-            rest[name].append(ends)
-    curves = {name: _curve(scores[name], rest[name]) for name in scorers}
-    return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
+def _classes(y: FloatArray) -> IntArray:
+    """Return classes counted from 0: labels are those, or ±1 where there are two."""
+    return np.maximum(y, 0).astype(np.int64)
 
 
-def _held_out(
-    problem: Objective, mechanism: Mechanism, part: IntArray, noise: FloatArray
-) -> HeldOut:
-    kept = np.setdiff1d(np.arange(problem.count), part)
-    fold = replace(problem, rows=problem.held.take(kept))
-    exact = minimise(fold, tolerance=FIT).theta
-    test = _thinned(part, problem)
-    positive = int(np.count_nonzero(fold.held.y > 0))
-    return HeldOut(
-        exact=exact,
-        X=problem.held.X[test],
-        y=problem.held.y[test],
-        known=knows_nothing(problem.loss, fold.count, positive, float(np.sum(fold.held.y))),
-        models=_models(fold, replace(mechanism, rows=fold.count), exact, noise),
-    )
+def _hash(value: IntArray, key: int) -> NDArray[np.uint64]:
+    """Return the finaliser of SplitMix64 (Steele, Lea and Flood 2014) of key + value·γ."""
+    mixed = value.astype(np.uint64) * np.uint64(_GAMMA) + np.uint64(key)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
-def _models(
-    fold: Objective, mechanism: Mechanism, exact: FloatArray, noise: FloatArray
-) -> Callable[[float], FloatArray]:
-    """A function of ε: the releases (m, d) of the fold's rows with these draws of unit noise."""
-    if isinstance(mechanism, OutputPerturbation):
-        return lambda epsilon: exact + replace(mechanism, epsilon=epsilon).resolution * noise
-    sampler = ObjectiveSampler(mechanism=mechanism, problem=fold)
-    return lambda epsilon: sampler.perturbed(epsilon, noise)
-
-
-def _parts(problem: Objective, folds: int, rng: np.random.Generator) -> list[IntArray]:
-    """Disjoint folds that cover the rows, each with its share of either class."""
-    order = rng.permutation(problem.count)
-    rarest = None
-    if problem.loss.is_classification:
-        order = order[np.argsort(problem.held.y[order], kind="stable")]
-        rarest = int(
-            min(np.count_nonzero(problem.held.y > 0), np.count_nonzero(problem.held.y < 0))
-        )
-    check_folds(folds, problem.count, rarest)
-    return [order[start::folds] for start in range(folds)]
-
-
-def check_folds(folds: int, rows: int, rarest: int | None) -> None:
-    """Refuse more folds than there are rows for; ``rarest``: the rows of the rarer class."""
+def _check_folds(folds: int, rows: int, rarest: int | None) -> None:
+    """Refuse more folds than there are rows for; ``rarest``: the rows of the rarest class."""
     if rarest is not None and rarest < 2 * folds:
         raise InvalidInput(
-            f"folds={folds!r}: the rarer class has {rarest} rows, and every fold needs two of"
-            " either; take fewer folds, or 0 to leave the utility out."
+            f"folds={folds!r}: the rarest class has {rarest} rows, and every fold needs two of"
+            " each; take fewer folds, or 0 to leave the utility out."
         )
     if rarest is None and rows < 4 * folds:
         raise InvalidInput(
@@ -201,49 +247,329 @@ def check_folds(folds: int, rows: int, rarest: int | None) -> None:
         )
 
 
-def _thinned(part: IntArray, problem: Objective) -> IntArray:
-    """At most about 20,000 rows of a fold; of either class the same share, but one at least."""
-    step = -(-len(part) // MOST_SCORED)
-    positive = (
-        problem.held.y[part] > 0 if problem.loss.is_classification else np.ones(len(part), bool)
-    )
-    return np.concatenate([part[positive][::step], part[~positive][::step]])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _KeptRows:
+    """The rows of a table that are not in one fold, read in passes over all of them."""
+
+    rows: Rows
+    folds: Folds
+    fold: int
+
+    is_held: ClassVar[bool] = False
+
+    @property
+    def count(self) -> int:
+        """The number of rows that are not in the fold."""
+        return self.rows.count - int(self.folds.sizes[:, self.fold].sum())
+
+    @property
+    def columns(self) -> int:
+        """The number d of columns."""
+        return self.rows.columns
+
+    @property
+    def longest(self) -> float:
+        """The largest norm of all rows, which bounds those that are kept."""
+        return self.rows.longest
+
+    @property
+    def common_norm(self) -> float:
+        """A length that most of all rows do not exceed."""
+        return self.rows.common_norm
+
+    @property
+    def label_size(self) -> float:
+        """The largest ∣y∣ of all rows, which bounds those that are kept."""
+        return self.rows.label_size
+
+    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
+        """Yield the result of ``task`` for the kept rows of every block that has any."""
+        for results in self.rows.map(_OnKept(task, self.folds, self.fold)):
+            yield from results
+
+    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
+        """Return the result of ``task`` for the first rows, kept or not: a search begins there."""
+        return self.rows.on_first(task, count)
 
 
-def knows_nothing(loss: Loss, rows: int, positive: int, total: float) -> float:
-    """The margin that fits ``rows`` labels alone: log odds of the classes, or their mean."""
+class _OnKept:
+    """Apply a task to the rows of a block that are not in a fold: one result in a list, or none."""
+
+    def __init__(self, task: Callable[[RowBlock], Any], folds: Folds, fold: int) -> None:
+        self._task, self._folds, self._fold = task, folds, fold
+
+    def __call__(self, block: RowBlock) -> list[Any]:
+        """Return the results."""
+        kept = self._folds.where(block) != self._fold
+        return [self._task(block.take(kept))] if np.any(kept) else []
+
+
+# -- minimisers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldOut:
+    """One fold: what models of the other rows are scored on.
+
+    ``exact``    (q·d,) the minimiser of the other rows.
+    ``X, y``     scored rows of the fold.
+    ``known``    the predictors (q,) that fit the labels of the other rows alone.
+    ``models``   a function of ε: releases (m, q·d) of the other rows.
+    """
+
+    exact: FloatArray
+    X: FloatArray
+    y: FloatArray
+    known: FloatArray
+    models: Callable[[float], FloatArray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Sums over the rows of each fold of f at one θ, and the rows that are scored.
+
+    ``labels``  (f,) Σy;  ``gradient`` (f, q·d) Σ∇ℓ;  ``hessian`` (f, q·d, q·d) Σ∇²ℓ.
+    ``scored``  (X, y) of each fold.
+    """
+
+    labels: FloatArray
+    gradient: FloatArray
+    hessian: FloatArray
+    scored: list[list[tuple[FloatArray, FloatArray]]]
+
+    def merged(self, other: "_Sums") -> "_Sums":
+        """Return the sums over the rows of both."""
+        for mine, more in zip(self.scored, other.scored, strict=True):
+            mine.extend(more)
+        return _Sums(
+            labels=self.labels + other.labels,
+            gradient=self.gradient + other.gradient,
+            hessian=self.hessian + other.hessian,
+            scored=self.scored,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _FoldSums:
+    """Compute the sums of one block, at one θ for all folds."""
+
+    loss: Loss
+    theta: FloatArray
+    folds: Folds
+
+    def __call__(self, block: RowBlock) -> _Sums:
+        """Return the sums."""
+        z = predictors(block.X, self.theta, self.loss.outputs)
+        where, scored = self.folds.scored(block)
+        every = [np.flatnonzero(where == fold) for fold in range(self.folds.count)]
+        chosen = [scored[where[scored] == fold] for fold in range(self.folds.count)]
+        found = [(self.loss.at(z[some], block.y[some]), block.X[some]) for some in every]
+        return _Sums(
+            labels=np.array([np.sum(block.y[some]) for some in every]),
+            gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
+            hessian=np.stack([at.curvature_sum(X) for at, X in found]),
+            scored=[[(block.X[some], block.y[some])] for some in chosen],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _KeptGradients:
+    """Compute (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
+
+    loss: Loss
+    thetas: FloatArray
+    folds: Folds
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Return the sums."""
+        f, q = self.folds.count, self.loss.outputs
+        z = (block.X @ self.thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
+        where = self.folds.where(block)
+        slopes = np.empty((f, q, len(block)))
+        for fold in range(f):
+            own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
+            slopes[fold] = np.where(where == fold, 0.0, self.loss.slope(own, block.y).T)
+        gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
+        return gradients.reshape(self.thetas.shape)
+
+
+def _without_each(
+    objective: Objective, folds: Folds, start: FloatArray
+) -> tuple[FloatArray, _Sums]:
+    """Return (f, q·d) the minimisers without each fold, ∥∇J_f∥ ≤ 1e-9, and the sums at ``start``.
+
+    ``start``  the minimiser of all rows.
+    """
+    sums: _Sums | None = None
+    for part in objective.map(_FoldSums(loss=objective.loss, theta=start, folds=folds)):
+        sums = part if sums is None else sums.merged(part)
+    assert sums is not None
+    penalty = objective.penalty
+    kept = (objective.count - folds.sizes.sum(axis=0))[:, None]
+    curved = (sums.hessian.sum(axis=0) - sums.hessian) / kept[:, :, None] + np.diag(penalty)
+    factors = [scipy.linalg.cho_factor(hessian) for hessian in curved]
+    gradient = (sums.gradient.sum(axis=0) - sums.gradient) / kept + penalty * start
+    thetas, before = np.tile(start, (folds.count, 1)), np.full(folds.count, np.inf)
+    moving = np.ones(folds.count, dtype=bool)
+    for _ in range(_STEPS):
+        size = np.linalg.norm(gradient, axis=1)
+        # A fold whose gradient grew has diverged; it is minimised separately below.
+        moving &= (size > _FIT) & (size < before)
+        if not np.any(moving):
+            break
+        for fold in np.flatnonzero(moving):
+            thetas[fold] -= scipy.linalg.cho_solve(factors[fold], gradient[fold])
+        before = size
+        total = np.zeros_like(thetas)
+        for gradients in objective.map(
+            _KeptGradients(loss=objective.loss, thetas=thetas, folds=folds)
+        ):
+            total += gradients
+        gradient = total / kept + penalty * thetas
+    for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= _FIT)).tolist():
+        alone = replace(objective, rows=folds.without(objective.rows, number))
+        thetas[number] = minimise(alone, tolerance=_FIT, start=thetas[number]).theta
+    return thetas, sums
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+def held_out_utility(
+    objective: Objective,
+    mechanism: Mechanism,
+    epsilons: FloatArray,
+    *,
+    folds: int,
+    releases: int,
+    rng: np.random.Generator,
+) -> Utility:
+    """Score ``releases`` models a fold at each ε."""
+    parts = Folds.of(objective, folds, key=int(rng.integers(2**64, dtype=np.uint64)))
+    draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
+    base = objective.minimiser(TOLERANCE).theta
+    thetas, sums = _without_each(objective, parts, base)
+
+    def held_out(fold: int) -> HeldOut:
+        X, y = (np.concatenate(column) for column in zip(*sums.scored[fold], strict=True))
+        kept = objective.count - int(parts.sizes[:, fold].sum())
+        return HeldOut(
+            exact=thetas[fold],
+            X=X,
+            y=y,
+            known=_known(objective.loss, parts, sums.labels, fold),
+            models=_models(
+                replace(mechanism, rows=kept),
+                lambda: replace(objective, rows=parts.without(objective.rows, fold)),
+                thetas[fold],
+                draws[fold],
+            ),
+        )
+
+    held = map(held_out, range(folds))
+    return _utility_of(held, objective.loss, epsilons, folds=folds, releases=releases)
+
+
+def _known(loss: Loss, folds: Folds, labels: FloatArray, fold: int) -> FloatArray:
+    """Return the predictors (q,) that fit the labels outside of ``fold``: log odds, or the mean."""
+    kept = folds.sizes.sum(axis=1) - folds.sizes[:, fold]
     if not loss.is_classification:
-        return total / rows
-    return float(np.log(positive / (rows - positive)))
+        return np.array([(labels.sum() - labels[fold]) / kept.sum()])
+    odds: FloatArray = np.log(kept)
+    return odds if loss.outputs > 1 else np.array([odds[1] - odds[0]])
+
+
+def _models(
+    mechanism: Mechanism,
+    objective: Callable[[], Objective],
+    exact: FloatArray,
+    noise: FloatArray,
+) -> Callable[[float], FloatArray]:
+    """Return a function of ε: the releases (m, q·d) with these draws of unit noise.
+
+    ``objective``  returns that of the fold's rows; ``exact`` is its minimiser.
+    """
+    if isinstance(mechanism, OutputPerturbation):
+        return lambda epsilon: exact + replace(mechanism, epsilon=epsilon).resolution * noise
+    sampler = ObjectiveSampler(mechanism=mechanism, problem=objective())
+    return lambda epsilon: sampler.perturbed(epsilon, noise)
+
+
+def _utility_of(
+    held: Iterable[HeldOut], loss: Loss, epsilons: FloatArray, *, folds: int, releases: int
+) -> Utility:
+    """Return the scores of the models of each fold at each ε, together."""
+    scorers = _scorers(loss)
+    scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
+    rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
+    for fold in held:
+        X, y = fold.X, fold.y
+        by_epsilon = [
+            _scored(X, y, fold.models(float(epsilon)), loss, scorers) for epsilon in epsilons
+        ]
+        shape = (1, len(y)) if loss.outputs == 1 else (1, len(y), loss.outputs)
+        known = np.broadcast_to(fold.known, shape)
+        exact = _predictors(X, fold.exact[None, :], loss)
+        for name, score in scorers.items():
+            scores[name].append(np.stack([found[name] for found in by_epsilon]))
+            ends = float(score(known, y)[0]), float(score(exact, y)[0])
+            rest[name].append(ends)
+    curves = {name: _curve(scores[name], rest[name]) for name in scorers}
+    return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
+
+
+def _predictors(X: FloatArray, models: FloatArray, loss: Loss) -> FloatArray:
+    """Return the predictors of the rows in each model: (m, n), or (m, n, q)."""
+    if loss.outputs == 1:
+        return models @ X.T
+    several: FloatArray = models.reshape(len(models), loss.outputs, -1) @ X.T
+    return several.transpose(0, 2, 1)
 
 
 def _scored(
-    X: FloatArray, y: FloatArray, models: FloatArray, scorers: dict[str, Scorer]
+    X: FloatArray, y: FloatArray, models: FloatArray, loss: Loss, scorers: dict[str, Scorer]
 ) -> dict[str, FloatArray]:
-    """(m,) of each measure."""
+    """Return (m,) of each measure."""
     found = {name: np.empty(len(models)) for name in scorers}
-    step = max(1, _BLOCK_SCORES // len(y))
+    step = max(1, _BLOCK_SCORES // (len(y) * loss.outputs))
     for start in range(0, len(models), step):
         some = slice(start, start + step)
-        margins = models[some] @ X.T
+        z = _predictors(X, models[some], loss)
         for name, score in scorers.items():
-            found[name][some] = score(margins, y)
+            found[name][some] = score(z, y)
     return found
 
 
 def _scorers(loss: Loss) -> dict[str, Scorer]:
-    """The measures that apply; only a logistic model gives probabilities."""
+    """Return the measures that apply: an AUC is of two classes, log loss of a probability."""
     if not loss.is_classification:
         return {"r2": _r2}
+    if loss.outputs > 1:
+        return {"accuracy": _class_accuracy, "log_loss": _log_loss(loss)}
     scorers: dict[str, Scorer] = {"accuracy": _accuracy, "auc": _auc}
     if loss.name == "logistic":
-        scorers["log_loss"] = _log_loss
+        scorers["log_loss"] = _log_loss(loss)
     return scorers
 
 
 def _accuracy(margins: FloatArray, y: FloatArray) -> FloatArray:
     share: FloatArray = np.mean((margins > 0) == (y > 0), axis=1)
     return share
+
+
+def _class_accuracy(z: FloatArray, y: FloatArray) -> FloatArray:
+    share: FloatArray = np.mean(np.argmax(z, axis=2) == y, axis=1)
+    return share
+
+
+def _log_loss(loss: Loss) -> Scorer:
+    """Return the mean of a loss that is −log of a probability, in nats."""
+
+    def mean(z: FloatArray, y: FloatArray) -> FloatArray:
+        value: FloatArray = np.stack([loss.value(model, y) for model in z]).mean(axis=1)
+        return value
+
+    return mean
 
 
 def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
@@ -257,12 +583,6 @@ def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:
         for few, many in zip(upper, lower, strict=True)
     ]
     return np.array(below) / float(2 * upper.shape[1] * lower.shape[1])
-
-
-def _log_loss(margins: FloatArray, y: FloatArray) -> FloatArray:
-    """Mean of log(1 + e^(−y·margin)), in nats."""
-    mean: FloatArray = np.mean(np.logaddexp(0.0, -y * margins), axis=1)
-    return mean
 
 
 def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:

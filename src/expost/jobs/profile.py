@@ -307,12 +307,10 @@ class _Work:
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
             finished = row_parts(
-                model.objective.table.stream,
+                model.objective.table,
                 block_losses(model.release, model.objective),
                 (model.release.theta, model.objective.minimiser(TOLERANCE).theta),
                 store,
-                self.engine,
-                self.progress,
                 finished=finished,
             )
             self.run.keep("losses", len(finished))

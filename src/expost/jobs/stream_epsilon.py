@@ -14,13 +14,12 @@ import numpy as np
 from expost.data import Encoding, Table, UnitBall
 from expost.engine import Engine, engine_of
 from expost.engine.progress import Progress
-from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.question import Question, seeds_of
-from expost.epsilon.streamed import check_streamed, choose_epsilon_streamed
+from expost.epsilon.choice import TABLE, EpsilonChoice
+from expost.epsilon.choose import Question, choose_for, seeds_of
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import write_bytes
-from expost.files.parts import Part, PartStore
+from expost.files.parts import PartStore
 from expost.jobs.epsilon_asked import (
     QUESTION,
     EpsilonJob,
@@ -37,12 +36,10 @@ from expost.preparing import Facts, prepared, read_rows
 from expost.report import Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 from expost.rows import RowStream, TableRows
-from expost.types import Audience
 
 __all__ = ["run"]
 
 _CONTINUE = "progress was saved: free some space, and continue with --resume"
-_TABLE = Audience.FAIL.file_name("epsilon", "parquet")
 
 
 def run(
@@ -54,7 +51,6 @@ def run(
 ) -> Outcome:
     """Do the job, or continue it."""
     table, encoding = opened
-    check_streamed(job.mechanism)
     question = Question.of(
         **{name: getattr(job, name) for name in QUESTION if getattr(job, name) is not None}
     )
@@ -87,7 +83,7 @@ class _Work:
         progress.phase("following every row over epsilon, and models on held-out rows")
         ready = prepared(estimator, replace(rows, summary=facts.summary), rows, facts)
         with writing(job.out, _CONTINUE):
-            choice, parts = choose_epsilon_streamed(ready, question, self._seeds(), store)
+            choice = choose_for(ready, question, self._seeds(), store=store)
         progress.phase("collecting the report")
         command = command_of(job, choice)
         reading = table_notices(self.table, self.encoding, facts.unknown)
@@ -101,7 +97,7 @@ class _Work:
         )
         progress.phase("writing the report")
         with writing(job.out, _CONTINUE):
-            files = self._write(choice, summary, store, parts)
+            files = self._write(choice, summary, store)
         return Outcome(choice=choice, summary=summary, command=command, files=files)
 
     def _store(self) -> PartStore:
@@ -112,7 +108,7 @@ class _Work:
             workspace.remove_results()
             self.run.keep("begun", True)
         else:
-            workspace.take_back(_TABLE, "epsilon")
+            workspace.take_back(TABLE, "epsilon")
         return self.run.store("epsilon")
 
     def _rows(self, estimator: Estimator) -> TableRows:
@@ -143,12 +139,11 @@ class _Work:
             return seeds_of(self.job.seed)
         return np.random.SeedSequence(int(self.run.salt, 16)).spawn(2)
 
-    def _write(
-        self, choice: EpsilonChoice, summary: Summary, store: PartStore, parts: dict[int, Part]
-    ) -> dict[str, Path]:
+    def _write(self, choice: EpsilonChoice, summary: Summary, store: PartStore) -> dict[str, Path]:
         """The curator's files, the table last: each whole, and the run is not at its end before."""
         out, mark = self.job.out, summary.audience
         assert summary.epsilon is not None
+        assert choice.parts is not None
         files: dict[str, Path] = {}
         path = out / self.encoding.audience.file_name("encoding", "json")
         files["encoding"] = self.encoding.save(path)
@@ -160,9 +155,9 @@ class _Work:
         path = out / mark.file_name("report", "html")
         files["report"] = write_bytes(path, mark, render_html(summary).encode())
         files["summary"] = write_summary(out, summary)
-        self.run.check_rows(parts, self.table.rows)
-        store.finish(parts, {"model": choice.description, "unit": "row"})
-        files["table"] = self.run.workspace.place(store, _TABLE).folder
+        self.run.check_rows(choice.parts, self.table.rows)
+        store.finish(choice.parts, {"model": choice.description, "unit": "row"})
+        files["table"] = self.run.workspace.place(store, TABLE).folder
         return files
 
 

@@ -10,8 +10,9 @@ A part has the same bytes on any engine, and a finished part is not made again. 
 few counts, and those of its rows that may be among the most exposed rows of all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from expost.profiles.digest import (
 )
 from expost.profiles.streamed_losses import BlockLosses
 from expost.profiles.subpopulations import PartCells
-from expost.rows import RowStream
+from expost.rows import RowBlock, RowStream, TableRows
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 # The key of the maxima in the metadata of a part.
-_ABOUT = b"expost"
+_ABOUT = "expost"
 # What is kept of the most exposed rows.
 _TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
 
@@ -104,30 +105,21 @@ class RowParts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RowPart:
-    """Compute one part: the figures of the rows of one item of a stream."""
+class _LossColumns:
+    """Compute what a part holds: the figures of its rows, and their maxima in its metadata."""
 
-    stream: RowStream
     losses: BlockLosses
     expected: ExposureTable | None
     models: tuple[FloatArray, FloatArray]
-    store: PartStore
 
-    def __call__(self, numbered: tuple[int, Any]) -> Part:
-        """Write the part."""
-        number, item = numbered
-        tables, maxima = [], Maxima()
-        for block in self.stream.blocks(item):
-            columns = self._columns(self.losses(block))
-            scores = FitScores.of(block, self.models)
-            maxima = maxima.merged(Maxima.of(columns, scores))
-            keys: dict[str, Any] = {"row": np.arange(block.start, block.start + len(block))}
-            if block.ids is not None:
-                keys["id"] = pa.array(block.ids, pa.string())
-            tables.append(pa.table({**keys, **columns}))
-        whole = pa.concat_tables(tables).combine_chunks()
-        about = {_ABOUT: maxima.to_json().encode()}
-        return self.store.write(number, whole.replace_schema_metadata(about))
+    def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], Maxima]:
+        """Return the figures of the rows of a block, and their maxima."""
+        columns = self._columns(self.losses(block))
+        return columns, Maxima.of(columns, FitScores.of(block, self.models))
+
+    def about(self, notes: Sequence[Maxima]) -> dict[str, str]:
+        """Return the maxima of all rows of a part."""
+        return {_ABOUT: reduce(Maxima.merged, notes, Maxima()).to_json()}
 
     def _columns(self, losses: RowLosses) -> dict[str, FloatArray]:
         def expected() -> FloatArray | None:
@@ -139,14 +131,12 @@ class _RowPart:
 
 
 def row_parts(
-    stream: RowStream,
+    rows: TableRows,
     losses: BlockLosses,
     models: tuple[FloatArray, FloatArray],
     store: PartStore,
-    engine: Engine,
-    progress: Progress = SILENT,
     *,
-    finished: Mapping[int, Part],
+    finished: Mapping[int, Part] | None = None,
 ) -> dict[int, Part]:
     """Write the figures of all rows as parts of ``store``; ``finished`` parts are not made again.
 
@@ -158,20 +148,8 @@ def row_parts(
         expected = ExposureTable.of(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
-    progress.rows(stream.count)
-    progress.advance(sum(part.rows for part in finished.values()))
-    parts = dict(finished)
-    task = _RowPart(stream=stream, losses=losses, expected=expected, models=models, store=store)
-    missing = ((n, item) for n, item in enumerate(stream.items()) if n not in finished)
-    for part in engine.map(task, missing):
-        parts[part.index] = part
-        progress.advance(part.rows)
-    if sum(part.rows for part in parts.values()) != stream.count:
-        raise InvalidInput(
-            f"{store.folder}: its parts do not hold every row once; pass --force without --resume"
-            " to start again, or name another folder."
-        )
-    return {number: parts[number] for number in sorted(parts)}
+    task = _LossColumns(losses=losses, expected=expected, models=models)
+    return rows.write_parts(task, store, finished=finished)
 
 
 # -- digest ----------------------------------------------------------------------------------------
@@ -185,7 +163,7 @@ class _MaximaOfPart:
 
     def __call__(self, part: Part) -> Maxima:
         """Return the maxima of its rows."""
-        return Maxima.from_json(self.store.about(part)[_ABOUT])
+        return Maxima.from_json(self.store.about(part)[_ABOUT.encode()])
 
 
 def maxima_of_parts(store: PartStore, parts: Mapping[int, Part], engine: Engine) -> Maxima:

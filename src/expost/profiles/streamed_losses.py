@@ -25,7 +25,7 @@ from expost.release import Release
 from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["BlockLosses", "BlockNeighbours", "block_losses"]
+__all__ = ["BlockLosses", "BlockNeighbours", "block_losses", "unreleased"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,16 +90,32 @@ def block_losses(release: Release, problem: Objective) -> BlockLosses:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
         return BlockLosses(theta=theta, mechanism=how, tangent=replace(tangent, objective=None))
+    expansion = _expanded(problem, how)
+    plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
+    assert isinstance(plain, OutputPerturbation)
+    plain.check_rows(theta, expansion.base.theta, expansion.base_error)
+    return _refined(problem, how, theta, expansion)
+
+
+def unreleased(problem: Objective, how: Mechanism) -> BlockLosses:
+    """Return where the minimiser goes without each row of any block, before there is a model."""
+    expansion = _expanded(problem, how)
+    return _refined(problem, how, expansion.base.theta, expansion)
+
+
+def _expanded(problem: Objective, how: Mechanism) -> Expansion:
     base = problem.minimiser(TOLERANCE)
-    expansion = expand_curvature(
+    return expand_curvature(
         streamed_curvature(problem, base),
         signs=(-1,),
         rows_after=problem.count - 1,
         keep_total_penalty=how.kind == "objective",
     )
-    plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
-    assert isinstance(plain, OutputPerturbation)
-    plain.check_rows(theta, base.theta, expansion.base_error)
+
+
+def _refined(
+    problem: Objective, how: Mechanism, theta: FloatArray, expansion: Expansion
+) -> BlockLosses:
     refinement = refinement_of(problem, expansion)
     return BlockLosses(
         theta=theta,

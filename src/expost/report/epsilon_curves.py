@@ -14,10 +14,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit, logit
 
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.sweep import BeliefBound, LawSweep, Pair
+from expost.epsilon.sweep import LawSweep, Pair
 from expost.epsilon.transition import first_plateau
 from expost.types import FloatArray
 
@@ -63,8 +62,8 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
     is_way = sweep.mechanism.noise == "laplace"
     return EpsilonCurves(
         epsilons=fine.epsilons,
-        belief=_belief(fine, fine.distances.farthest, choice.bound),
-        middle_belief=_middle_belief(fine, choice.bound),
+        belief=fine.belief(choice.bound, fine.epsilons),
+        middle_belief=fine.belief_at(fine.distances.median, choice.bound, fine.epsilons),
         way=_ways(fine) if is_way else fine.one_sidedness,
         is_way=is_way,
         axis=axis,
@@ -73,23 +72,10 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
 
 def middle_belief(choice: EpsilonChoice, epsilon: float) -> float | None:
     """The typical belief in the median row at one ε; None where no law is known."""
-    if not isinstance(choice.sweep, LawSweep):
+    sweep = choice.sweep
+    if not isinstance(sweep, LawSweep):
         return None
-    there = replace(choice.sweep, epsilons=np.array([epsilon]))
-    return float(_middle_belief(there, choice.bound)[0])
-
-
-def _middle_belief(sweep: LawSweep, bound: BeliefBound) -> FloatArray:
-    return _belief(sweep, sweep.distances.median, bound)
-
-
-def _belief(sweep: LawSweep, distance: float, bound: BeliefBound) -> FloatArray:
-    """What ``sweep.belief`` is of the farthest row, of a row at this distance."""
-    law = sweep.mechanism.loss_law(distance / sweep.resolutions)
-    if bound.quantile is None:
-        return law.expected_belief(bound.prior)
-    belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
-    return belief
+    return float(sweep.belief_at(sweep.distances.median, choice.bound, np.array([epsilon]))[0])
 
 
 def _axis(choice: EpsilonChoice) -> tuple[float, float]:

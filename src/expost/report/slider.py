@@ -11,11 +11,10 @@ distance: distances at a few hundred ranks stand for all rows, without error at 
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from expost._order import share_ranks
+from expost._order import OrderStatistics
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sampled import SampledSweep
 from expost.epsilon.sweep import LawSweep
@@ -27,13 +26,12 @@ from expost.report.epsilon_curves import epsilon_curves
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
 from expost.report.wording import number, number_up
 from expost.rounding import rounded_down
-from expost.types import FloatArray, IntArray, Neighbouring
+from expost.types import IntArray, Neighbouring
 
 __all__ = [
     "SHARES",
     "ExactSlider",
     "SliderData",
-    "Spread",
     "Step",
     "TypicalFigures",
     "curve_ranks",
@@ -50,29 +48,6 @@ _AXIS, _REACH = (0.01, 100.0), 100.0
 _LONGEST = 1e10
 # A guess that is wrong more seldom than this is not told from one that never is.
 _MOST_TIMES = 1e9
-
-
-class Spread(Protocol):
-    """The distances of n rows, as far as a slider asks for them; ranks begin at the farthest."""
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-
-    @property
-    def farthest(self) -> float:
-        """The largest upper end: no row is farther away, for certain."""
-
-    @property
-    def least(self) -> float:
-        """The least distance > 0, or infinity where no row moves the model."""
-
-    @property
-    def error(self) -> float:
-        """The relative error of ``at``."""
-
-    def at(self, ranks: IntArray) -> FloatArray:
-        """The distances at ``ranks``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +192,8 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
     mechanism = None if release is None else release.mechanism
     if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
         return None
-    if not profile.digest.distance.largest > 0 or not _is_of(profile, mechanism):
+    digest = profile.digest
+    if not digest.distance.largest > 0 or not _is_of(profile, mechanism):
         return None
     low, high = _axis_around(mechanism.epsilon)
     people = "row" if profile.relation is Neighbouring.REMOVE else "candidate"
@@ -229,39 +205,8 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
         unit=people if profile.owner is None else "person",
         prior=0.5,
         absent=profile.relation is Neighbouring.ADD,
-        exact=_exact(mechanism, _ProfileDistances(profile=profile), 0.5, (low, high)),
+        exact=_exact(mechanism, digest.distance, digest.farthest, 0.5, (low, high)),
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _ProfileDistances:
-    """The distances of the rows of a profile, rounded up where rows were processed in blocks."""
-
-    profile: Profile
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return len(self.profile)
-
-    @property
-    def farthest(self) -> float:
-        """The largest upper end."""
-        return self.profile.digest.farthest
-
-    @property
-    def least(self) -> float:
-        """The least distance > 0, or infinity."""
-        return self.profile.digest.distance.least_positive
-
-    @property
-    def error(self) -> float:
-        """The relative error of ``at``."""
-        return self.profile.digest.distance.error
-
-    def at(self, ranks: IntArray) -> FloatArray:
-        """Return the distances at ``ranks``, 1 for the farthest."""
-        return self.profile.digest.distance.at_most(self.rows + 1 - ranks)
 
 
 def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
@@ -274,7 +219,8 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     else:
         start = min(max(rounded_down(choice.recommended), low), high)
     if isinstance(sweep, LawSweep):
-        if not sweep.distances.largest > 0:
+        distances, prior = sweep.distances, choice.bound.prior
+        if not distances.largest > 0:
             return None
         return SliderData(
             low=low,
@@ -282,8 +228,10 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
             start=start,
             begins=begins,
             unit="row",
-            prior=choice.bound.prior,
-            exact=_exact(sweep.mechanism, sweep.distances, choice.bound.prior, (low, high)),
+            prior=prior,
+            exact=_exact(
+                sweep.mechanism, distances.distance, distances.farthest, prior, (low, high)
+            ),
         )
     if not isinstance(sweep, SampledSweep):
         return None
@@ -317,13 +265,14 @@ def _axis_around(epsilon: float) -> tuple[float, float]:
 
 def _exact(
     mechanism: OutputPerturbation,
-    distances: Spread,
+    distances: OrderStatistics,
+    farthest: float,
     prior: float,
     axis: tuple[float, float],
 ) -> ExactSlider:
-    ranks = curve_ranks(distances.rows)
-    from_the_top = distances.rows + 1 - share_ranks(distances.rows, np.array(SHARES))
-    farthest, least = distances.farthest, distances.least
+    """Return the slider of rows with these distances; ``farthest``: the largest upper end."""
+    rows, least = distances.count, distances.least_positive
+    ranks = curve_ranks(rows)
     scale, scale_error = scale_table(mechanism, *axis)
 
     def separation(epsilon: float, apart: float) -> float:
@@ -334,8 +283,8 @@ def _exact(
         law=law,
         scale=scale,
         ranks=tuple(ranks.tolist()),
-        distances=tuple(distances.at(ranks).tolist()),
-        quantiles=tuple(distances.at(from_the_top).tolist()),
+        distances=tuple(distances.at_most(rows + 1 - ranks).tolist()),
+        quantiles=tuple(distances.quantile(np.array(SHARES)).tolist()),
         farthest=farthest,
         # By how much more a figure may err than t: E∣ℓ∣ grows at most like μ², and no belief or
         # advantage moves by more than 4 as t is multiplied by e, for priors from 10⁻¹² on.

@@ -13,7 +13,7 @@ import numpy as np
 
 from expost.data import Encoding, open_table
 from expost.datasets import Dataset
-from expost.epsilon.sweep import OutputSweep
+from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
@@ -128,11 +128,12 @@ class Setting:
         delta: float | None = None,
         models: int = 2,
         seed: np.random.SeedSequence | None = None,
-    ) -> OutputSweep:
+    ) -> LawSweep:
         """All rows' losses over ε: low, high, and the rank-averaged profiles."""
-        return OutputSweep(
+        return LawSweep.of(
+            self.neighbours,
             mechanism=replace(self.mechanism, noise=noise, delta=delta),
-            neighbours=self.neighbours,
+            bound=BeliefBound(largest=0.75),
             epsilons=np.ones(1) if epsilons is None else epsilons,
             tolerance=TOLERANCE,
             share=0.5,
