@@ -180,29 +180,20 @@ EVERY_OPTION = {
 }
 
 
-def test_every_option_reaches_the_choice(ask, tmp_path, monkeypatch):
-    told = {}
-
-    def listening(X, y, **options):
-        told.update(options)
-        return expost.choose_epsilon(X, y, **options)
-
-    monkeypatch.setattr(epsilon_job, "choose_epsilon", listening)
+def test_every_option_reaches_the_choice(ask, tmp_path):
     asked = " ".join(f"{option} {text}" for option, (_, text, _) in EVERY_OPTION.items())
     done = ask(f"{asked} --id number")
     assert done.code == 0, done.err
-    ids = told.pop("ids")
-    assert ids == [line[0] for line in people()[1:]]
-    assert told == {name: value for name, _, value in EVERY_OPTION.values()}
-    # And so asked, Python says the same.
-    choice = naive_choice(**{name: value for name, value in told.items() if name != "classes"})
-    assert_same(answer_of(tmp_path / "o"), choice)
-
-    # What nobody asked for is left to the function, but for Λ and the bounds of the encoding.
-    told.clear()
-    assert ask("--models 10", out="p").code == 0
-    assert set(told) == {"models", "regularization", "random_state", "ids", "data_norm", "classes"}
-    assert (told["regularization"], told["random_state"], told["ids"]) == ("auto", None, None)
+    # So asked, Python gives the same answer: no option was lost.
+    options = {name: value for name, _, value in EVERY_OPTION.values() if name != "classes"}
+    assert_same(answer_of(tmp_path / "o"), naive_choice(**options))
+    # Every option matters: left out, the answer is another one.
+    for name in ("noise", "loss", "max_belief", "prior", "tolerance", "regularization"):
+        asked = [f"{o} {text}" for o, (one, text, _) in EVERY_OPTION.items() if one != name]
+        if name == "noise":
+            asked = [one for one in asked if not one.startswith("--delta")]
+        assert ask(f"{' '.join(asked)} --id number", out=name).code == 0
+        assert answer_of(tmp_path / name) != answer_of(tmp_path / "o"), name
 
 
 SIGNATURE = inspect.signature(expost.choose_epsilon)
@@ -545,7 +536,7 @@ def test_a_failure_at_any_file_leaves_none(ask, tmp_path, monkeypatch, place):
     assert names(tmp_path / "o") == {"thesis.txt"}
 
 
-@pytest.mark.parametrize("stage", ["choose_epsilon", "collect", "render_html"])
+@pytest.mark.parametrize("stage", ["choose_for", "collect", "render_html"])
 def test_a_failure_on_the_way_writes_nothing(ask, tmp_path, monkeypatch, stage):
     def planted(*_, **__):
         raise InvalidInput("planted.")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
+from expost.data import Encoding, UnitBall
 from expost.estimators import Estimator, Prepared, PrivateRidge
 from expost.files.digest import Content, leaves
 from expost.glm import Objective
@@ -19,7 +20,7 @@ from expost.losses import Logistic, Loss, Softmax, Squared
 from expost.release import Release
 from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
 
-__all__ = ["Facts", "objective_of", "prepared", "read_rows"]
+__all__ = ["Facts", "ball_of", "objective_of", "prepared", "read_rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +152,15 @@ class _Keeper:
     def rows(self) -> HeldRows:
         """Return all rows."""
         return HeldRows(X=self._X, y=self._y, ids=self._ids, encoded=self._encoded)
+
+
+def ball_of(estimator: Estimator, encoding: Encoding) -> UnitBall:
+    """Return how ``estimator`` brings the encoded rows of a table into the unit ball."""
+    return UnitBall(
+        data_norm=encoding.data_norm,
+        fit_intercept=estimator.fit_intercept,
+        intercept_scaling=estimator.intercept_scaling,
+    )
 
 
 def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) -> Prepared:

@@ -36,15 +36,16 @@ def _import_everything() -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot
 
+    from expost import rows
     from expost.cli import app  # noqa: F401 (what a process would begin with)
-    from expost.data import readers, stream
+    from expost.data import readers
     from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
     from expost.report.html import environment
 
     templates = environment()
     for name in templates.list_templates(extensions=["html", "md"]):
         templates.get_template(name)
-    stream._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
+    rows._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
     runs.made_now = lambda: MADE
 
 

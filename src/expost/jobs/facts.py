@@ -4,14 +4,29 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from expost.data import Table
+from expost.data import Encoding, Table, UnitBall
+from expost.engine import Engine
+from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.jobs.runs import Run
 from expost.ledger import Ledger
 from expost.preparing import Facts, read_rows
-from expost.rows import Rows, RowSummary, TableRows
+from expost.rows import Rows, RowStream, RowSummary, TableRows
 
-__all__ = ["known_rows", "salted"]
+__all__ = ["known_rows", "salted", "table_rows"]
+
+
+def table_rows(
+    opened: tuple[Table, Encoding],
+    ball: UnitBall,
+    label_bound: float | None,
+    engine: Engine,
+    progress: Progress = SILENT,
+) -> TableRows:
+    """Return the rows of an open table as a model sees them."""
+    table, encoding = opened
+    stream = RowStream.of(table, encoding, ball, label_bound=label_bound)
+    return TableRows(stream=stream, engine=engine, progress=progress)
 
 
 def known_rows(run: Run, table: Table, rows: TableRows, *, hold: bool) -> tuple[Rows, Facts]:

@@ -27,7 +27,7 @@ from expost.files.atomic import write_bytes
 from expost.files.parts import Part
 from expost.glm import Objective
 from expost.groups.exposure import Explanation, Grouping
-from expost.jobs.facts import known_rows, salted
+from expost.jobs.facts import known_rows, salted, table_rows
 from expost.jobs.ledger import check_ledgers, ledgers_for, model_notices
 from expost.jobs.model_file import (
     MODEL,
@@ -45,18 +45,17 @@ from expost.jobs.profile_asked import (
     check_asked,
     choices_of,
     completed,
-    estimator_of,
     lister_of,
     opened_for,
     running_profile,
 )
 from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
-from expost.jobs.table import noted, table_notices
+from expost.jobs.table import estimator_of, noted, table_notices
 from expost.losses import Squared
 from expost.mechanisms.output import TOLERANCE
 from expost.neighbouring.persons import read_groups
-from expost.preparing import Facts, objective_of, prepared
+from expost.preparing import Facts, ball_of, objective_of, prepared
 from expost.profiles.digest import FitScores, Terms
 from expost.profiles.parts import (
     RowParts,
@@ -73,7 +72,7 @@ from expost.profiles.verb import profile_of
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
 from expost.report.rows import MOST_ROWS
-from expost.rows import RowBlock, RowStream, TableRows
+from expost.rows import RowBlock, TableRows
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
@@ -198,8 +197,8 @@ class _Work:
     # -- the model -----------------------------------------------------------------------------
 
     def _rows(self, ball: UnitBall, label_bound: float | None) -> TableRows:
-        stream = RowStream.of(self.table, self.encoding, ball, label_bound=label_bound)
-        return TableRows(stream=stream, engine=self.engine, progress=self.progress)
+        opened = self.table, self.encoding
+        return table_rows(opened, ball, label_bound, self.engine, self.progress)
 
     def _model(self, given: Release | None) -> _Model:
         if given is not None:
@@ -245,13 +244,9 @@ class _Work:
     def _draw(self) -> _Model:
         """Draw θ and store it, before anything is computed from it."""
         job = self.job
-        estimator = estimator_of(job, self.encoding)
-        ball = UnitBall(
-            data_norm=self.encoding.data_norm,
-            fit_intercept=estimator.fit_intercept,
-            intercept_scaling=estimator.intercept_scaling,
-        )
-        source = self._rows(ball, job.label_bound)
+        epsilon = 1.0 if job.epsilon is None else job.epsilon
+        estimator = estimator_of(job, self.encoding, epsilon=epsilon, random_state=job.seed)
+        source = self._rows(ball_of(estimator, self.encoding), job.label_bound)
         rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
         self.progress.phase("fitting the model")
         ready = prepared(estimator, rows, source, facts)

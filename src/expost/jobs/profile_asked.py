@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from expost.data import Encoding, Table
 from expost.errors import InvalidInput
-from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import is_same_file
 from expost.jobs.choices import Chosen
 from expost.jobs.ledger import Lister, ledgers_for
@@ -22,7 +20,6 @@ from expost.jobs.table import (
     check_no_feature,
     check_options,
     key_options,
-    mechanism_of,
     opened,
     refuse_fixed,
 )
@@ -37,7 +34,6 @@ __all__ = [
     "check_asked",
     "choices_of",
     "completed",
-    "estimator_of",
     "lister_of",
     "opened_for",
     "running_profile",
@@ -113,23 +109,6 @@ def opened_for(job: ProfileJob, release: Release | None) -> tuple[Table, Encodin
     check_no_feature(job.group_column, encoding, "model")
     table = encoding.open(job.source, **key_options(job.id_column, job.group_column))
     return table, encoding
-
-
-def estimator_of(job: ProfileJob, encoding: Encoding) -> Estimator:
-    """What the model is fitted with."""
-    classes = encoding.target.classes
-    options: dict[str, Any] = {
-        "epsilon": 1.0 if job.epsilon is None else job.epsilon,
-        "delta": job.delta,
-        "mechanism": mechanism_of(job, encoding),
-        "noise": job.noise or "laplace",
-        "regularization": "auto" if job.regularization is None else job.regularization,
-        "random_state": job.seed,
-        "data_norm": encoding.data_norm,
-    }
-    options |= {"label_bound": job.label_bound} if classes is None else {"classes": classes}
-    estimator: Estimator = ESTIMATORS[job.loss or "logistic"](**options)
-    return estimator
 
 
 def completed(release: Release, encoding: Encoding) -> Release:

@@ -12,7 +12,7 @@ import numpy as np
 from expost import _checks
 from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
-from expost.estimators import ESTIMATORS
+from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
 from expost.ledger import Ledger
@@ -27,11 +27,10 @@ __all__ = [
     "TableJob",
     "check_no_feature",
     "check_options",
+    "estimator_of",
     "key_options",
-    "mechanism_of",
     "noted",
     "opened",
-    "read_rows",
     "refuse_fixed",
     "table_notices",
 ]
@@ -172,18 +171,30 @@ def mechanism_of(job: TableJob, encoding: Encoding) -> str:
     return "objective"
 
 
+def estimator_of(
+    job: TableJob, encoding: Encoding, *, epsilon: float, random_state: int | None = None
+) -> Estimator:
+    """Return the estimator that would release the model that is asked for."""
+    classes = encoding.target.classes
+    bounds = {"label_bound": job.label_bound} if classes is None else {"classes": classes}
+    return ESTIMATORS[job.loss or "logistic"](
+        epsilon=epsilon,
+        delta=job.delta,
+        mechanism=mechanism_of(job, encoding),
+        noise=job.noise or "laplace",
+        regularization="auto" if job.regularization is None else job.regularization,
+        random_state=random_state,
+        data_norm=encoding.data_norm,
+        **bounds,
+    )
+
+
 def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
     """What exists has its constants; none can be asked for again."""
     for name in names:
         if getattr(job, name) is not None:
             option = "--" + name.replace("_", "-")
             raise InvalidInput(f"{option}: the {owner} has its own; leave {option} out.")
-
-
-def read_rows(job: TableJob, *, group: str | None = None) -> Rows:
-    """Open the table, and turn its columns into numbers; ``group`` says whose row each row is."""
-    table, encoding = opened(job, group)
-    return Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
 
 
 def opened(job: TableJob, group: str | None = None) -> tuple[Table, Encoding]:
