@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WORK",
     "AsJson",
+    "CapRows",
     "Classes",
     "Data",
     "DataNorm",
@@ -21,12 +22,12 @@ __all__ = [
     "Encoding",
     "Engine",
     "Force",
-    "GroupColumn",
     "IdColumn",
     "LabelBound",
     "Ledger",
     "LogJson",
     "Loss",
+    "MaxRowsPerPerson",
     "Mechanism",
     "Memory",
     "Missing",
@@ -34,6 +35,7 @@ __all__ = [
     "Open",
     "Out",
     "PageOut",
+    "PersonColumn",
     "Query",
     "Regularization",
     "Resume",
@@ -103,12 +105,29 @@ IdColumn = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-GroupColumn = Annotated[
+PersonColumn = Annotated[
     str | None,
     typer.Option(
-        "--group",
+        "--person",
         metavar="COLUMN",
-        help="The column that says whose row each row is: profile persons, not rows.",
+        help="The column that identifies the person of each row: profile persons, not rows.",
+        rich_help_panel=DATA,
+    ),
+]
+MaxRowsPerPerson = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Guarantee epsilon and delta for persons with up to this many rows, a number known"
+        " without the data; a table with more is refused (default: 1, unchecked).",
+        rich_help_panel=MODEL,
+    ),
+]
+CapRows = Annotated[
+    bool,
+    typer.Option(
+        "--cap-rows",
+        help="Keep the first --max-rows-per-person rows of each person, in the order of the table.",
         rich_help_panel=DATA,
     ),
 ]

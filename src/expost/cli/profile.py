@@ -23,7 +23,8 @@ def profile_command(
     target: options.Target,
     query: options.Query = None,
     id_column: options.IdColumn = None,
-    group_column: options.GroupColumn = None,
+    person_column: options.PersonColumn = None,
+    cap_rows: options.CapRows = False,
     drop: options.Drop = None,
     missing: options.Missing = None,
     encoding: options.Encoding = None,
@@ -39,6 +40,7 @@ def profile_command(
     mechanism: options.Mechanism = None,
     noise: options.Noise = None,
     delta: options.Delta = None,
+    max_rows_per_person: options.MaxRowsPerPerson = None,
     loss: options.Loss = None,
     regularization: options.Regularization = None,
     seed: Annotated[
@@ -80,9 +82,9 @@ def profile_command(
 
     `expost profile people.csv --target income --model report/model.json --out again`
 
-    `expost profile visits.csv --target ill --group patient --out report`
+    `expost profile visits.csv --target ill --person patient --max-rows-per-person 8 --out report`
 
-    With --group all rows of a person are taken out at once, and every result has a line a person.
+    With --person all rows of a person are taken out at once, and every result has a line a person.
 
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
     data, which is not private; the results say which.
@@ -90,7 +92,7 @@ def profile_command(
     from expost.jobs.profile import ProfileJob
 
     source = options.rows_of(data, query, id_column)
-    if group_column is not None and source is not data:
+    if person_column is not None and source is not data:
         id_column = None  # it orders the rows of a database, and persons are the keys of results
     _profile(
         ProfileJob(
@@ -108,7 +110,9 @@ def profile_command(
             label_bound=label_bound,
             classes=options.labels(classes),
             id_column=id_column,
-            group_column=group_column,
+            person_column=person_column,
+            max_rows_per_person=max_rows_per_person,
+            cap_rows=cap_rows,
             drop=tuple(drop) if drop else None,
             missing=tuple(missing) if missing else None,
             encoding=encoding,
