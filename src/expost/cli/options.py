@@ -79,6 +79,7 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
+PERSONS = "Persons with several rows"
 WORK = "The work"
 
 Data = Annotated[
@@ -110,25 +111,24 @@ PersonColumn = Annotated[
     typer.Option(
         "--person",
         metavar="COLUMN",
-        help="The column that identifies the person of each row: profile persons, not rows.",
-        rich_help_panel=DATA,
+        help="The column that identifies persons.",
+        rich_help_panel=PERSONS,
     ),
 ]
 MaxRowsPerPerson = Annotated[
     int | None,
     typer.Option(
         metavar="NUMBER",
-        help="Guarantee epsilon and delta for persons with up to this many rows, a number known"
-        " without the data; a table with more is refused (default: 1, unchecked).",
-        rich_help_panel=MODEL,
+        help="Calibrate to this many; refuse more.",
+        rich_help_panel=PERSONS,
     ),
 ]
 CapRows = Annotated[
     bool,
     typer.Option(
         "--cap-rows",
-        help="Keep the first --max-rows-per-person rows of each person, in the order of the table.",
-        rich_help_panel=DATA,
+        help="Keep the first rows of each instead.",
+        rich_help_panel=PERSONS,
     ),
 ]
 Drop = Annotated[

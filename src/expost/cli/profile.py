@@ -23,14 +23,15 @@ def profile_command(
     target: options.Target,
     query: options.Query = None,
     id_column: options.IdColumn = None,
-    person_column: options.PersonColumn = None,
-    cap_rows: options.CapRows = False,
     drop: options.Drop = None,
     missing: options.Missing = None,
     encoding: options.Encoding = None,
     data_norm: options.DataNorm = None,
     classes: options.Classes = None,
     label_bound: options.LabelBound = None,
+    person_column: options.PersonColumn = None,
+    max_rows_per_person: options.MaxRowsPerPerson = None,
+    cap_rows: options.CapRows = False,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -40,7 +41,6 @@ def profile_command(
     mechanism: options.Mechanism = None,
     noise: options.Noise = None,
     delta: options.Delta = None,
-    max_rows_per_person: options.MaxRowsPerPerson = None,
     loss: options.Loss = None,
     regularization: options.Regularization = None,
     seed: Annotated[
@@ -82,9 +82,11 @@ def profile_command(
 
     `expost profile people.csv --target income --model report/model.json --out again`
 
-    `expost profile visits.csv --target ill --person patient --max-rows-per-person 8 --out report`
+    `expost profile visits.csv --target ill --person patient --out report`
 
     With --person all rows of a person are taken out at once, and every result has a line a person.
+    With --max-rows-per-person epsilon and delta hold for persons; the number must not be from the
+    data.
 
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
     data, which is not private; the results say which.
