@@ -1,4 +1,4 @@
-"""``expost profile --group``: persons at the command line, from a table to the page."""
+"""``expost profile --person``: persons at the command line, from a table to the page."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def naive_person_losses(table: list[list[str]], model: dict) -> dict[str, float]
 
 
 def test_persons_get_the_losses_of_a_naive_refit(ask, tmp_path):
-    done = ask("--group patient --drop number --epsilon 3")
+    done = ask("--person patient --drop number --epsilon 3")
     assert done.code == 0, done.err
     out, table = tmp_path / "o", visits()
     assert names(out) == RESULTS
@@ -102,8 +102,8 @@ def test_persons_get_the_losses_of_a_naive_refit(ask, tmp_path):
 def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, monkeypatch):
     assert ask("--drop patient --drop number", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
-    monkeypatch.setattr(profile_job, "_released", None)
-    done = ask("--group patient --json --model", model)
+    monkeypatch.setattr(profile_job._Work, "_draw", None)
+    done = ask("--person patient --json --model", model)
     assert done.code == 0, done.err
     summary = json.loads(done.out)["summary"]["profile"]
     found = rows_of(tmp_path / "o")
@@ -123,7 +123,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     # A person's rows stay together whatever the order of the lines, of which the model knows none.
     lines = visits()
     visits_csv.write_text(text([lines[0], *lines[:0:-1]]))
-    assert ask("--group patient --model", model, out="turned").code == 0
+    assert ask("--person patient --model", model, out="turned").code == 0
     turned = rows_of(tmp_path / "turned")
     assert sorted(zip(turned["id"], turned["rows"], strict=True)) == sorted(
         zip(found["id"], found["rows"], strict=True)
@@ -135,7 +135,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
 def test_every_line_of_its_own_person_is_the_profile_of_rows(ask, tmp_path):
     assert ask("--id number --drop patient", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
-    assert ask("--group number --model", model).code == 0
+    assert ask("--person number --model", model).code == 0
     plain, found = rows_of(tmp_path / "rows"), rows_of(tmp_path / "o")
     assert found.pop("rows") == [1] * 60
     assert found.pop("person") == plain.pop("row")
@@ -143,7 +143,7 @@ def test_every_line_of_its_own_person_is_the_profile_of_rows(ask, tmp_path):
 
 
 def test_where_a_model_has_no_noise_persons_rank_by_distance(ask, tmp_path):
-    done = ask("--group patient --drop number --epsilon inf")
+    done = ask("--person patient --drop number --epsilon inf")
     assert done.code == 0, done.err
     assert "so persons are ranked by how far they move" in done.out
     found = rows_of(tmp_path / "o")
@@ -154,10 +154,10 @@ def test_where_a_model_has_no_noise_persons_rank_by_distance(ask, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--group patient --id number", "expost: --id: | beside --group"),
-        ("--group income", "--group 'income' | is the target"),
-        ("--group nobody", "'nobody' | is not in"),
-        ("--group patient --drop patient", "drop='patient' | is the group column"),
+        ("--person patient --id number", "expost: --id: | beside --person"),
+        ("--person income", "--person 'income' | is the target"),
+        ("--person nobody", "'nobody' | is not in"),
+        ("--person patient --drop patient", "drop='patient' | is the person column"),
     ],
 )
 def test_what_cannot_say_whose_row_it_is(ask, tmp_path, options, words):
@@ -169,8 +169,8 @@ def test_a_row_of_nobody_is_refused(ask, visits_csv, tmp_path, token):
     lines = visits()
     lines[7][-1] = token
     visits_csv.write_text(text(lines))
-    options = "--group patient --missing gone --missing ? --missing"
-    words = "group column 'patient', row 7: is missing | not known whose row | its own"
+    options = "--person patient --missing gone --missing ? --missing"
+    words = "person column 'patient', row 7: is missing | not known whose row | its own"
     refused(ask(options, ""), tmp_path / "o", words)
 
 
@@ -179,19 +179,118 @@ def test_one_person_who_owns_every_row_is_refused_before_anything_is_drawn(
 ):
     lines = visits()
     visits_csv.write_text(text([lines[0], *([*line[:-1], "kanarie"] for line in lines[1:])]))
-    refused(ask("--group patient"), tmp_path / "o", "'patient' | one person owns every row")
+    refused(ask("--person patient"), tmp_path / "o", "'patient' | one person owns every row")
 
 
 def test_a_feature_of_the_model_does_not_say_whose_row_it_is(ask, tmp_path):
     assert ask("--drop number --drop patient", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
     refused(
-        ask("--group city --model", model), tmp_path / "o", "--group 'city' | feature of the model"
+        ask("--person city --model", model),
+        tmp_path / "o",
+        "--person 'city' | feature of the model",
     )
     encoding = tmp_path / "rows" / "encoding.CURATOR-ONLY.json"
     refused(
-        ask("--group city --encoding", encoding),
+        ask("--person city --encoding", encoding),
         tmp_path / "o",
-        "--group 'city' | feature of the encoding",
+        "--person 'city' | feature of the encoding",
     )
-    assert ask("--group patient --encoding", encoding).code == 0
+    assert ask("--person patient --encoding", encoding).code == 0
+
+
+# -- at most k rows of a person ------------------------------------------------------------------
+
+
+def firsts(table: list[list[str]], most: int) -> list[list[str]]:
+    """The table with the first ``most`` lines of each patient."""
+    seen: dict[str, int] = {}
+    kept = [table[0]]
+    for line in table[1:]:
+        seen[line[-1]] = seen.get(line[-1], 0) + 1
+        if seen[line[-1]] <= most:
+            kept.append(line)
+    return kept
+
+
+def test_more_rows_than_a_person_may_have_are_refused(ask, tmp_path):
+    counts = {
+        name: sum(line[-1] == name for line in visits()) for name in {r[-1] for r in visits()}
+    }
+    beyond, largest = sum(size > 3 for size in counts.values()), max(counts.values())
+    words = f"--max-rows-per-person 3: {beyond} persons have more rows | {largest} | --cap-rows"
+    refused(ask("--person patient --drop number --max-rows-per-person 3"), tmp_path / "o", words)
+    second = sorted(counts.values())[-2]
+    options = f"--person patient --drop number --max-rows-per-person {second}"
+    refused(ask(options), tmp_path / "o", "1 person has more rows")
+
+
+def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
+    """A run with --cap-rows is the run of the table whose other lines were taken out by hand."""
+    table, kept = visits(), firsts(visits(), 3)
+    encoding = tmp_path / "whole" / "encoding.CURATOR-ONLY.json"
+    assert ask("--drop number --drop patient", out="whole").code == 0
+    options = "--person patient --epsilon 2 --max-rows-per-person 3 --seed 1 --encoding"
+    done = ask(f"{options} {encoding} --cap-rows")
+    assert done.code == 0, done.err
+    left = len(table) - len(kept)
+    assert f"{left} of 60 rows were left out" in done.out
+    assert re.search(r"rows per person +at most 3, others left out", done.out)
+    assert "epsilon=2 for persons with up to 3 rows" in done.out
+    assert "at most 2 nats promised, any person of up to 3 rows" in done.out
+    visits_csv.write_text(text(kept))
+    again = ask(f"{options} {encoding}", out="by-hand")
+    assert again.code == 0, again.err
+    assert "left out" not in again.out
+    model, other = model_of(tmp_path / "o"), model_of(tmp_path / "by-hand")
+    assert model["theta"] == other["theta"]
+    assert model["n"] == len(kept) - 1
+    assert model["mechanism"]["rows_per_person"] == 3
+    found, truth = rows_of(tmp_path / "o"), rows_of(tmp_path / "by-hand")
+    assert found == truth
+    assert max(found["rows"]) == 3
+    # The groups of the report are those of the rows that were kept.
+    groups = [
+        json.loads((tmp_path / out / "summary.CURATOR-ONLY.json").read_text())["profile"]["groups"]
+        for out in ("o", "by-hand")
+    ]
+    assert groups[0] == groups[1]
+    assert len(groups[0]) > 1
+    # The model is profiled again from the whole table.
+    visits_csv.write_text(text(table))
+    model_file = tmp_path / "o" / "model.json"
+    assert ask("--person patient --cap-rows --model", model_file, out="again").code == 0
+    assert rows_of(tmp_path / "again")["loss"] == found["loss"]
+    ledger = json.loads((tmp_path / "o" / "ledger.CURATOR-ONLY.json").read_text())
+    assert ledger["entries"][0]["rows_per_person"] == 3
+
+
+def test_a_table_within_the_limit_is_whole(ask, tmp_path):
+    done = ask("--person patient --drop number --max-rows-per-person 60 --cap-rows")
+    assert done.code == 0, done.err
+    assert "left out:" not in done.out
+    assert sum(rows_of(tmp_path / "o")["rows"]) == 60
+    assert model_of(tmp_path / "o")["mechanism"]["rows_per_person"] == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--max-rows-per-person 3", "--max-rows-per-person | --person"),
+        ("--cap-rows", "--cap-rows | --person"),
+        ("--person patient --cap-rows", "--cap-rows | --max-rows-per-person"),
+        ("--person patient --max-rows-per-person 0", "max_rows_per_person=0"),
+        ("--person patient --max-rows-per-person -2", "max_rows_per_person=-2"),
+    ],
+)
+def test_limits_that_cannot_be(ask, tmp_path, options, words):
+    refused(ask(options), tmp_path / "o", words)
+
+
+def test_a_model_has_its_own_limit(ask, tmp_path):
+    assert ask("--drop number --drop patient", out="rows").code == 0
+    model = tmp_path / "rows" / "model.json"
+    options = "--person patient --max-rows-per-person 3 --model"
+    refused(ask(options, model), tmp_path / "o", "--max-rows-per-person: the model has its own")
+    options = "--person patient --cap-rows --model"
+    refused(ask(options, model), tmp_path / "o", "--cap-rows | single rows")

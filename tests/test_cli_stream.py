@@ -248,10 +248,10 @@ def test_rows_that_take_more_than_the_memory_are_streamed(program, source, tmp_p
 def test_persons_are_not_streamed(program, source, tmp_path):
     out = tmp_path / "o"
     done = program(
-        *("profile", source, "--target", "income", "--group", "number", "--out", out),
+        *("profile", source, "--target", "income", "--person", "number", "--out", out),
         *("--engine", "local"),
     )
-    refused(done, out, "--group 'number' | cannot be brought together in blocks | --memory")
+    refused(done, out, "--person 'number' | cannot be brought together in blocks | --memory")
 
 
 def test_an_engine_that_is_none_leaves_nothing(program, source, tmp_path):

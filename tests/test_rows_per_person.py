@@ -163,3 +163,18 @@ def test_a_data_dependent_report_is_for_one_row_a_person():
 def test_regularization_is_chosen_for_persons():
     one, many = (fit(regularization="auto", rows_per_person=k).release_.mechanism for k in (1, 6))
     assert many.regularization > one.regularization
+
+
+def test_a_ledger_says_for_whom_its_releases_hold_together(tmp_path):
+    from expost.jobs.releases import listing
+
+    paths = [fit(rows_per_person=k, data_norm=2.0).save(tmp_path / f"{k}.json") for k in (1, 3, 5)]
+    together = {
+        (0,): None,
+        (1, 2): "Together they hold for persons with up to 3 rows.",
+        (0, 1): "Together they hold for one row of a person.",
+    }
+    for chosen, sentence in together.items():
+        said = listing([paths[place] for place in chosen]).sentences()
+        assert (sentence in said) is (sentence is not None)
+        assert sentence is not None or not any("Together they hold" in one for one in said)

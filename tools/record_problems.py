@@ -98,7 +98,7 @@ def profile_in_blocks(model: Path, table: Path, out: Path) -> None:
     expost = importlib.import_module("expost")
     stream = getattr(expost, "profile_stream", None)
     if stream is None:
-        expost.profile(model, table, out=out, engine="local", id_column=None)
+        expost.profile(model, table, out=out, engine="local")
     else:
         stream(model, str(table), out=out, id_column=None, engine="local")
 

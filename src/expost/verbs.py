@@ -129,7 +129,7 @@ def profile(
         out=Path("." if out is None else out),
         name=Path(X).name if isinstance(X, str | Path) else "a table",
         id_column=columns.ids,
-        group_column=columns.persons,
+        person_column=columns.persons,
         model=path,
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
@@ -158,7 +158,7 @@ def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]
     target, rows = find_target(release, None), objective.held
     assert target is not None
     keys = None if rows.ids is None else list(rows.ids)
-    by_person = job.group_column is not None
+    by_person = job.person_column is not None
     return verb.profile_of(
         target,
         objective,

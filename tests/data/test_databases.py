@@ -480,7 +480,7 @@ def test_the_program_reads_a_database(postgres, program, tmp_path):
     assert Query(url=url, sql=query, key="number").title in pages
     assert "p.csv" in (other / "report.CURATOR-ONLY.html").read_text()
     # Persons, with the key for order alone.
-    grouped = ["--target", "ill", "--id", "number", "--group", "note", "--drop", "city"]
+    grouped = ["--target", "ill", "--id", "number", "--person", "note", "--drop", "city"]
     postgres.run("UPDATE patients SET note = 'n' || number / 2 WHERE true")
     done = program("profile", url, "--query", "patients", *grouped, "--out", tmp_path / "c")
     assert done.code == 0, done.err

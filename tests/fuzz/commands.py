@@ -120,8 +120,8 @@ def make_on_table(rng: random.Random, folder: Path) -> Command:
     path, secret = _table(rng, folder)
     out = folder / "out"
     arguments = [path, "--target", "income", "--out", str(out)]
-    arguments += rng.choice([["--id", "number"], ["--id", "number"], ["--drop", "number"], ["--group", "city"]])  # fmt: skip
-    if "--group" not in arguments and rng.random() < 0.2:
+    arguments += rng.choice([["--id", "number"], ["--id", "number"], ["--drop", "number"], ["--person", "city"]])  # fmt: skip
+    if "--person" not in arguments and rng.random() < 0.2:
         arguments = ["epsilon", *arguments, "--folds", "0", "--epsilons", "1,10"]
     else:
         arguments = ["profile", *arguments, *rng.choice([[], ["--epsilon", "0.1"], ["--json"], ["--noise", "gaussian", "--delta", "1e-5"]])]  # fmt: skip

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WORK",
     "AsJson",
+    "CapRows",
     "Classes",
     "Data",
     "DataNorm",
@@ -21,12 +22,12 @@ __all__ = [
     "Encoding",
     "Engine",
     "Force",
-    "GroupColumn",
     "IdColumn",
     "LabelBound",
     "Ledger",
     "LogJson",
     "Loss",
+    "MaxRowsPerPerson",
     "Mechanism",
     "Memory",
     "Missing",
@@ -34,6 +35,7 @@ __all__ = [
     "Open",
     "Out",
     "PageOut",
+    "PersonColumn",
     "Query",
     "Regularization",
     "Resume",
@@ -77,6 +79,7 @@ def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
 
 # The panels of the help.
 DATA, MODEL, QUESTION, OUTPUT = "The table", "The model", "The question", "The results"
+PERSONS = "Persons with several rows"
 WORK = "The work"
 
 Data = Annotated[
@@ -103,13 +106,29 @@ IdColumn = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-GroupColumn = Annotated[
+PersonColumn = Annotated[
     str | None,
     typer.Option(
-        "--group",
+        "--person",
         metavar="COLUMN",
-        help="The column that says whose row each row is: profile persons, not rows.",
-        rich_help_panel=DATA,
+        help="The column that identifies persons.",
+        rich_help_panel=PERSONS,
+    ),
+]
+MaxRowsPerPerson = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Calibrate to this many; refuse more.",
+        rich_help_panel=PERSONS,
+    ),
+]
+CapRows = Annotated[
+    bool,
+    typer.Option(
+        "--cap-rows",
+        help="Keep the first rows of each instead.",
+        rich_help_panel=PERSONS,
     ),
 ]
 Drop = Annotated[

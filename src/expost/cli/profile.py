@@ -23,13 +23,15 @@ def profile_command(
     target: options.Target,
     query: options.Query = None,
     id_column: options.IdColumn = None,
-    group_column: options.GroupColumn = None,
     drop: options.Drop = None,
     missing: options.Missing = None,
     encoding: options.Encoding = None,
     data_norm: options.DataNorm = None,
     classes: options.Classes = None,
     label_bound: options.LabelBound = None,
+    person_column: options.PersonColumn = None,
+    max_rows_per_person: options.MaxRowsPerPerson = None,
+    cap_rows: options.CapRows = False,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -80,9 +82,11 @@ def profile_command(
 
     `expost profile people.csv --target income --model report/model.json --out again`
 
-    `expost profile visits.csv --target ill --group patient --out report`
+    `expost profile visits.csv --target ill --person patient --out report`
 
-    With --group all rows of a person are taken out at once, and every result has a line a person.
+    With --person all rows of a person are taken out at once, and every result has a line a person.
+    With --max-rows-per-person epsilon and delta hold for persons; the number must not be from the
+    data.
 
     Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
     data, which is not private; the results say which.
@@ -90,7 +94,7 @@ def profile_command(
     from expost.jobs.profile import ProfileJob
 
     source = options.rows_of(data, query, id_column)
-    if group_column is not None and source is not data:
+    if person_column is not None and source is not data:
         id_column = None  # it orders the rows of a database, and persons are the keys of results
     _profile(
         ProfileJob(
@@ -108,7 +112,9 @@ def profile_command(
             label_bound=label_bound,
             classes=options.labels(classes),
             id_column=id_column,
-            group_column=group_column,
+            person_column=person_column,
+            max_rows_per_person=max_rows_per_person,
+            cap_rows=cap_rows,
             drop=tuple(drop) if drop else None,
             missing=tuple(missing) if missing else None,
             encoding=encoding,

@@ -24,12 +24,14 @@ import pyarrow as pa
 from expost import _checks
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
+from expost.data._duck import Relation
 from expost.data._kinds import Column, Kind, RowSummary
 from expost.data._median import median
 from expost.data._origins import raw
 from expost.data._query import query_of
 from expost.data._raw import Origin, absent
 from expost.errors import InvalidInput
+from expost.types import IntArray
 
 __all__ = ["Column", "Kind", "Table", "open_table"]
 
@@ -45,7 +47,7 @@ class Table:
     """Rows that are read when asked for, in blocks, always in the same order.
 
     ``columns`` leaves out the id column, whose cells are text whatever they look like; ``label``
-    names the table in messages.
+    names the table in messages, ``left_out`` says which rows it lacks.
     """
 
     label: str
@@ -54,6 +56,7 @@ class Table:
     id_column: str | None
     missing: tuple[str, ...]
     origin: Origin = field(repr=False)
+    left_out: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ class Table:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a person may not have meant, a sentence each."""
-        notices = [column.notice for column in self.columns if column.notice]
+        notices = [*(column.notice for column in self.columns if column.notice), *self.left_out]
         if self.origin.doubtful_header:
             notices.insert(
                 0,
@@ -139,6 +142,32 @@ class Table:
         _, columns = _look(self.origin, list(changed), self.missing, changed)
         new = {column.name: column for column in columns}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
+
+    def kept(self, index: IntArray, notice: str) -> "Table":
+        """Return the table with the rows at ``index`` alone, which are held in memory.
+
+        ``notice`` says which rows it lacks.
+        """
+        wanted = [*self.names, *([] if self.id_column is None else [self.id_column])]
+        raws = [self.origin[name] for name in wanted]
+        batches = self.origin.relation.batches([raw.sql for raw in raws], size=_FETCH)
+        whole = pa.Table.from_batches(batches)
+        cells = [f"c{place}" for place in range(len(raws))]
+        held = whole.rename_columns(cells).take(pa.array(index)).combine_chunks()
+        relation = Relation(label=self.label, clause="source", arrow=held)
+        origin = replace(
+            self.origin,
+            relation=relation,
+            columns=tuple(replace(raw, sql=sql) for raw, sql in zip(raws, cells, strict=True)),
+            rows=len(index),
+            parquet=False,
+            partitions=(),
+        )
+        kinds: dict[str, Kind] = {
+            column.name: column.kind for column in self.columns if column.kind != "boolean"
+        }
+        rows, columns = _look(origin, self.names, self.missing, kinds)
+        return replace(self, columns=tuple(columns), rows=rows, origin=origin, left_out=(notice,))
 
     def expression(self, name: str) -> str:
         """The cell of a column as SQL, typed as the table reads it."""
@@ -252,7 +281,7 @@ def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
     ]
     found = (relation.one([one], [f"{cell} AS id"])[0] for one in several)
     distinct = present if ordered else sum(found)
-    column = f"{table.label}, {'group' if repeat else 'id'} column {name!r}"
+    column = f"{table.label}, {'person' if repeat else 'id'} column {name!r}"
     if present < table.rows:
         row = relation.first_row("id IS NULL", [f"{cell} AS id"])
         remedy = (

@@ -108,9 +108,9 @@ def run_opened(
     """Do the job of a table that is open; ``given`` is the model to profile, if none is drawn."""
     table, encoding = opened
     blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
-    if blocks and job.group_column is not None:
+    if blocks and job.person_column is not None:
         raise InvalidInput(
-            f"--group {job.group_column!r}: the rows of a person cannot be brought together in"
+            f"--person {job.person_column!r}: the rows of a person cannot be brought together in"
             " blocks; leave --engine and --resume out, and let --memory hold all rows."
         )
     engine = "local" if job.streaming.engine is None else job.streaming.engine
@@ -181,7 +181,7 @@ class _Work:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
         model = self._model(given)
-        noun = "row" if job.group_column is None else "person"
+        noun = "row" if job.person_column is None else "person"
         progress.phase(f"finding every {noun}'s neighbour")
         result, scores = self._in_blocks(model, given) if self.blocks else self._held(model, given)
         progress.phase("collecting the report")
@@ -245,7 +245,13 @@ class _Work:
         """Draw θ and store it, before anything is computed from it."""
         job = self.job
         epsilon = 1.0 if job.epsilon is None else job.epsilon
-        estimator = estimator_of(job, self.encoding, epsilon=epsilon, random_state=job.seed)
+        estimator = estimator_of(
+            job,
+            self.encoding,
+            epsilon=epsilon,
+            random_state=job.seed,
+            rows_per_person=job.max_rows_per_person or 1,
+        )
         source = self._rows(ball_of(estimator, self.encoding), job.label_bound)
         rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
         self.progress.phase("fitting the model")
@@ -267,7 +273,7 @@ class _Work:
 
     def _held(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
         """Profile rows in memory."""
-        rows, by_person = model.objective.held, self.job.group_column is not None
+        rows, by_person = model.objective.held, self.job.person_column is not None
         ids = None if rows.ids is None else list(rows.ids)
         result = profile_of(
             model.target,

@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from expost import _checks
 from expost.data import Encoding, Table
 from expost.errors import InvalidInput
 from expost.files.atomic import is_same_file
@@ -13,7 +16,7 @@ from expost.jobs.choices import Chosen
 from expost.jobs.ledger import Lister, ledgers_for
 from expost.jobs.model_file import MODEL
 from expost.jobs.runs import Run, running
-from expost.jobs.streaming import inputs_of, task_of
+from expost.jobs.streaming import inputs_of, is_streamed, task_of
 from expost.jobs.table import (
     OF_AN_ENCODING,
     TableJob,
@@ -24,6 +27,7 @@ from expost.jobs.table import (
     refuse_fixed,
 )
 from expost.ledger import Entry, Ledger, now
+from expost.neighbouring.persons import read_groups
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report import Choice, Origin, Summary
@@ -40,19 +44,26 @@ __all__ = [
 ]
 
 # The options that a model has settled, beside those of its encoding.
-_OF_A_MODEL = ("epsilon", "delta", "noise", "loss", "regularization", "label_bound", "seed")
+_OF_A_MODEL = (
+    *("epsilon", "delta", "max_rows_per_person", "noise", "loss", "regularization"),
+    *("label_bound", "seed"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileJob(TableJob):
     """A table, and the model to release of it, or the one that was.
 
-    ``group_column``  says whose row each row is, where persons are profiled and not rows.
-    ``ledger``        lists the release, or tells of the model; None: the one in its folder.
+    ``person_column``        identifies the person of each row; persons are profiled, not rows.
+    ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
+    ``cap_rows``             whether rows beyond that number are left out; else they are refused.
+    ``ledger``               lists the release, or tells of the model; None: the one in its folder.
     """
 
     epsilon: float | None = None
-    group_column: str | None = None
+    person_column: str | None = None
+    max_rows_per_person: int | None = None
+    cap_rows: bool = False
     model: Path | None = None
     ledger: Path | None = None
 
@@ -81,12 +92,20 @@ class Outcome:
 
 def check_asked(job: ProfileJob) -> None:
     """Refuse what no table can make right, before one is read."""
-    if job.group_column is not None and job.id_column is not None:
+    if job.person_column is not None and job.id_column is not None:
         raise InvalidInput(
-            "--id: leave it out beside --group, whose persons are the keys of every result."
+            "--id: leave it out beside --person, whose persons are the keys of every result."
         )
-    if job.group_column == job.target:
-        raise InvalidInput(f"--group {job.group_column!r}: is the target; name another column.")
+    if job.person_column == job.target:
+        raise InvalidInput(f"--person {job.person_column!r}: is the target; name another column.")
+    if job.max_rows_per_person is not None:
+        _checks.whole("max_rows_per_person", job.max_rows_per_person, least=1)
+    for name in ("max_rows_per_person", "cap_rows"):
+        if getattr(job, name) and job.person_column is None:
+            option = "--" + name.replace("_", "-")
+            raise InvalidInput(f"{option}: name the column of persons with --person.")
+    if job.cap_rows and job.model is None and job.max_rows_per_person is None:
+        raise InvalidInput("--cap-rows: say with --max-rows-per-person how many rows are kept.")
     if job.model is None:
         check_options(job, job.epsilon)
     else:
@@ -96,7 +115,7 @@ def check_asked(job: ProfileJob) -> None:
 def opened_for(job: ProfileJob, release: Release | None) -> tuple[Table, Encoding]:
     """The table, as the model reads it if there is one; no row is held."""
     if release is None:
-        return opened(job, job.group_column)
+        return opened(job, job.person_column, lambda table: limited(job, table, None))
     if release.encoding is None:
         raise InvalidInput(
             f"{job.model}: was not made from a table; profile it in Python with expost.profile."
@@ -106,9 +125,39 @@ def opened_for(job: ProfileJob, release: Release | None) -> tuple[Table, Encodin
         raise InvalidInput(
             f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
         )
-    check_no_feature(job.group_column, encoding, "model")
-    table = encoding.open(job.source, **key_options(job.id_column, job.group_column))
-    return table, encoding
+    check_no_feature(job.person_column, encoding, "model")
+    table = encoding.open(job.source, **key_options(job.id_column, job.person_column))
+    return limited(job, table, release), encoding
+
+
+def limited(job: ProfileJob, table: Table, release: Release | None) -> Table:
+    """Return the table with at most as many rows of a person as the model is calibrated to.
+
+    More are left out with ``--cap-rows``, and refused where a model is to be drawn.
+    """
+    most = job.max_rows_per_person
+    if job.model is not None and release is not None:
+        most = release.mechanism.rows_per_person if job.cap_rows else None
+    # In blocks persons are refused later, and nothing may be held.
+    blocks = is_streamed(job.streaming, job.out, table.rows, len(table.names))
+    if job.person_column is None or most is None or blocks:
+        return table
+    if job.model is not None and most == 1:
+        raise InvalidInput("--cap-rows: the model is calibrated to single rows; leave it out.")
+    persons = read_groups(table.column(job.person_column).to_pylist(), table.rows)
+    if persons.largest <= most:
+        return table
+    beyond = int(np.count_nonzero(persons.sizes > most))
+    who = "1 person has" if beyond == 1 else f"{beyond:,} persons have"
+    if not job.cap_rows:
+        raise InvalidInput(
+            f"--max-rows-per-person {most}: {who} more rows, the most {persons.largest:,}; keep the"
+            f" first {most} of each with --cap-rows, or raise the limit."
+        )
+    kept = persons.first_rows(most)
+    left = table.rows - len(kept)
+    notice = f"{left:,} of {table.rows:,} rows were left out (--cap-rows): {who} more than {most}."
+    return table.kept(kept, notice)
 
 
 def completed(release: Release, encoding: Encoding) -> Release:
@@ -173,12 +222,18 @@ def choices_of(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[C
         *chosen.model(how, intercept=intercept),
         chosen.choice("randomness", randomness, job.seed),
         *chosen.table(),
-        *_grouped(job),
+        *_persons(job, how.rows_per_person),
     )
 
 
-def _grouped(job: ProfileJob) -> tuple[Choice, ...]:
-    """Whose row each row is; no model has settled that."""
-    if job.group_column is None:
-        return ()
-    return (Choice(name="persons", value=f"by {job.group_column!r}", origin=Origin.GIVEN),)
+def _persons(job: ProfileJob, rows_per_person: int) -> tuple[Choice, ...]:
+    """Whose row each row is, which no model has settled, and how many a person may have."""
+    choices = []
+    if job.person_column is not None:
+        by = f"by {job.person_column!r}"
+        choices.append(Choice(name="persons", value=by, origin=Origin.GIVEN))
+    if rows_per_person > 1:
+        origin = Origin.GIVEN if job.model is None else Origin.MODEL
+        most = f"at most {rows_per_person:,}" + (", others left out" if job.cap_rows else "")
+        choices.append(Choice(name="rows per person", value=most, origin=origin))
+    return tuple(choices)

@@ -15,7 +15,7 @@ from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
 from expost.risk import Guarantee
 from expost.risk.composition import CompositionComparison, compare_compositions
 from expost.risk.wording import belief_sentence
-from expost.rounding import at_most, summed_up, upper_text
+from expost.rounding import at_most, for_persons, summed_up, upper_text
 
 __all__ = ["Line", "Listing", "add", "listing"]
 
@@ -110,6 +110,10 @@ class Listing:
                 f"{_counted(read, 'release')} used bounds that were read from the data: no epsilon"
                 " counts what those give away."
             )
+        units = {entry.rows_per_person for entry in entries}
+        if max(units) > 1:
+            unit = for_persons(min(units)) or " for one row of a person"
+            said.append(f"Together they hold{unit}.")
         if len(rows) > 1:
             said.append(
                 f"They were made from {len(rows)} different sets of rows or columns; all count"

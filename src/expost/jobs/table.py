@@ -172,7 +172,12 @@ def mechanism_of(job: TableJob, encoding: Encoding) -> str:
 
 
 def estimator_of(
-    job: TableJob, encoding: Encoding, *, epsilon: float, random_state: int | None = None
+    job: TableJob,
+    encoding: Encoding,
+    *,
+    epsilon: float,
+    random_state: int | None = None,
+    rows_per_person: int = 1,
 ) -> Estimator:
     """Return the estimator that would release the model that is asked for."""
     classes = encoding.target.classes
@@ -185,6 +190,7 @@ def estimator_of(
         regularization="auto" if job.regularization is None else job.regularization,
         random_state=random_state,
         data_norm=encoding.data_norm,
+        rows_per_person=rows_per_person,
         **bounds,
     )
 
@@ -197,31 +203,40 @@ def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
             raise InvalidInput(f"{option}: the {owner} has its own; leave {option} out.")
 
 
-def opened(job: TableJob, group: str | None = None) -> tuple[Table, Encoding]:
-    """The table and how it becomes numbers; no row is held."""
+def opened(
+    job: TableJob,
+    person: str | None = None,
+    limited: Callable[[Table], Table] = lambda table: table,
+) -> tuple[Table, Encoding]:
+    """The table and how it becomes numbers; no row is held.
+
+    ``person`` names the column of persons; ``limited`` makes of a table the one to read.
+    """
     options: dict[str, Any] = {
         "target": job.target,
         "classes": job.classes,
         "regression": job.loss == "squared",
     }
-    keys = key_options(job.id_column, group)
+    keys = key_options(job.id_column, person)
     given = None if job.encoding is None else read_json(job.encoding)
     if job.encoding is not None and isinstance(given, dict) and "format" in given:
         # A whole encoding also says which cells are missing and which columns are read.
         refuse_fixed(job, "encoding", OF_AN_ENCODING)
         whole = Encoding.load(job.encoding)
-        check_no_feature(group, whole, "encoding")
-        table = whole.open(job.source, **keys)
+        check_no_feature(person, whole, "encoding")
+        table = limited(whole.open(job.source, **keys))
         return table, _sorted(Encoding.read(table, given=whole, **options))
     if job.data_norm is not None:
         if given is not None:
             raise InvalidInput("--data-norm: give it in the encoding, or leave --encoding out.")
         given = {"data_norm": job.data_norm}
-    table = open_table(
-        job.source,
-        columns=_columns(job, group),
-        missing=MISSING if job.missing is None else job.missing,
-        **keys,
+    table = limited(
+        open_table(
+            job.source,
+            columns=_columns(job, person),
+            missing=MISSING if job.missing is None else job.missing,
+            **keys,
+        )
     )
     return table, _sorted(Encoding.read(table, given=given, **options))
 
@@ -234,22 +249,22 @@ def _sorted(encoding: Encoding) -> Encoding:
     return replace(encoding, target=replace(encoding.target, classes=tuple(sorted(classes))))
 
 
-def key_options(id_column: str | None, group: str | None) -> dict[str, Any]:
+def key_options(id_column: str | None, person: str | None) -> dict[str, Any]:
     """How :func:`open_table` is told of the column that keys the rows, or says whose they are."""
-    if group is None:
+    if person is None:
         return {"id_column": id_column}
-    return {"id_column": group, "ids_repeat": True}
+    return {"id_column": person, "ids_repeat": True}
 
 
-def check_no_feature(group: str | None, encoding: Encoding, owner: str) -> None:
+def check_no_feature(person: str | None, encoding: Encoding, owner: str) -> None:
     """Refuse to ask of a column whose row each row is, where it is a feature."""
-    if group in [entry.name for entry in encoding.entries]:
+    if person in [entry.name for entry in encoding.entries]:
         raise InvalidInput(
-            f"--group {group!r}: is a feature of the {owner}; name a column that is none."
+            f"--person {person!r}: is a feature of the {owner}; name a column that is none."
         )
 
 
-def _columns(job: TableJob, group: str | None) -> list[str] | None:
+def _columns(job: TableJob, person: str | None) -> list[str] | None:
     """All columns but those dropped, which are not even looked at; None if nothing is dropped."""
     if not job.drop:
         return None
@@ -257,7 +272,7 @@ def _columns(job: TableJob, group: str | None) -> list[str] | None:
     names = [column.name for column in origin.columns]
     for name in job.drop:
         parts = {
-            group: "the group column",
+            person: "the person column",
             job.id_column: "the id column",
             job.target: "the target",
         }

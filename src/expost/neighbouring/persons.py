@@ -79,6 +79,11 @@ class Persons:
                 " rows_per_person."
             )
 
+    def first_rows(self, most: int) -> IntArray:
+        """Return the row indices of the first ``most`` rows of every person, ascending."""
+        place = np.arange(len(self.rows)) - np.repeat(self.starts, self.sizes)
+        return np.sort(self.rows[place < most])
+
     def rows_of(self, person: int) -> IntArray:
         """The row indices of one person."""
         start = self.starts[person]
