@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from expost.audits.audit import audit
     from expost.audits.result import Audit
     from expost.epsilon.choice import EpsilonChoice
-    from expost.epsilon.choose import choose_epsilon
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.ledger import Ledger
     from expost.neighbouring.neighbours import neighbours
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from expost.publishing.report import PublishedReport
     from expost.release import Release
     from expost.risk.answer import Identifiability
-    from expost.verbs import profile
+    from expost.verbs import choose_epsilon, profile
 
     __version__: str
 
@@ -38,7 +37,7 @@ _CONTENTS = {
     "PublishedReport": "publishing.report",
     "Release": "release",
     "audit": "audits.audit",
-    "choose_epsilon": "epsilon.choose",
+    "choose_epsilon": "verbs",
     "identifiability": "profiles.identifiability",
     "neighbours": "neighbouring.neighbours",
     "profile": "verbs",

@@ -6,33 +6,54 @@ of a database, a frame, an Arrow table, a Dask dataframe; or a pair of Dask arra
 does not fit into memory is processed in blocks, and its results are written to a folder.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from expost.data import Encoding, Mark, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.engine import engine_of
+from expost.epsilon import choose
+from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
 from expost.glm import Objective
+from expost.jobs import epsilon
+from expost.jobs.epsilon_asked import QUESTION
+from expost.jobs.facts import table_rows
 from expost.jobs.output import check_place
 from expost.jobs.profile import run_opened
 from expost.jobs.profile_asked import ProfileJob, opened_for
 from expost.jobs.streaming import Streaming, is_streamed
-from expost.jobs.table import noted, table_notices
+from expost.jobs.table import check_options, estimator_of, noted, table_notices
+from expost.jobs.table import opened as opened_table
 from expost.losses import Squared
 from expost.mechanisms import Mechanism
 from expost.neighbouring.persons import read_groups
-from expost.preparing import Facts, objective_of, read_rows
+from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
 from expost.profiles.target import find_target
 from expost.release import Release
-from expost.rows import RowStream, TableRows
+from expost.results import row_keys
+from expost.rows import held
 from expost.types import Neighbouring
 
-__all__ = ["profile"]
+__all__ = ["choose_epsilon", "profile"]
+
+# Options of `choose_epsilon` that a table takes; the others are of models of arrays.
+_OF_A_TABLE = (
+    *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
+    *("label_bound", *QUESTION),
+)
+
+_DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(choose.choose_epsilon).parameters.items()
+}
 
 
 def profile(
@@ -146,14 +167,7 @@ def profile(
 def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]) -> Profile:
     """Return the profile of a table that fits into memory; nothing is written."""
     table, encoding = opened
-    streaming = job.streaming
-    if streaming.resume or is_streamed(
-        replace(streaming, resume=False), job.out, table.rows, len(encoding.feature_names)
-    ):
-        raise InvalidInput(
-            "out=None: rows in blocks need a folder for their results; name one with out=, or leave"
-            " engine, memory and resume out if the rows fit into memory."
-        )
+    _check_fits(job.streaming, table, encoding)
     objective, facts = held_objective(release, table, encoding)
     target, rows = find_target(release, None), objective.held
     assert target is not None
@@ -168,14 +182,141 @@ def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]
     )
 
 
+def _check_fits(streaming: Streaming, table: Table, encoding: Encoding) -> None:
+    """Refuse to process rows in blocks without a folder for the results."""
+    columns = len(encoding.feature_names)
+    if streaming.resume or is_streamed(streaming, Path("."), table.rows, columns):
+        raise InvalidInput(
+            "out=None: rows in blocks need a folder for their results; name one with out=, or leave"
+            " engine, memory and resume out if the rows fit into memory."
+        )
+
+
 def held_objective(release: Release, table: Table, encoding: Encoding) -> tuple[Objective, Facts]:
     """Return the rows of a table in memory, as the objective of ``release`` sees them."""
     loss = release.mechanism.loss
     bound = loss.label_bound if isinstance(loss, Squared) else None
-    stream = RowStream.of(table, encoding, release.ball, label_bound=bound)
     with engine_of("local") as engine:
-        rows, facts = read_rows(TableRows(stream=stream, engine=engine), hold=True)
+        source = table_rows((table, encoding), release.ball, bound, engine)
+        rows, facts = read_rows(source, hold=True)
     return objective_of(release, rows), facts
+
+
+def choose_epsilon(
+    X: Any,
+    y: Any = None,
+    *,
+    target: str | None = None,
+    ids: Sequence[Any] | str | None = None,
+    random_state: int | np.random.Generator | None = None,
+    out: str | Path | None = None,
+    engine: Any = None,
+    memory: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> EpsilonChoice:
+    """Recommend the ε of a private model of these rows; releases nothing.
+
+    Parameters
+    ----------
+    X, y
+        The rows and their labels; or without ``y`` a table that holds both (see
+        :func:`expost.profile`).
+    target
+        Of a table: the column to predict.
+    ids
+        Keys of the rows for the result, or of a table the name of a column.
+    random_state
+        A seed of the simulation.
+    out, engine, memory, resume, force
+        Of a table, as for :func:`expost.profile`; with ``out`` the files of ``expost epsilon`` are
+        written.
+    **options
+        The model and the question: see :func:`expost.epsilon.choose.choose_epsilon`. A table takes
+        mechanism, noise, delta, loss, regularization, data_norm, classes and label_bound of the
+        model, and every option of the question.
+
+    Notes
+    -----
+    The result is curator-only: looking at the data to choose ε is not private.
+    """
+    if y is not None:
+        if not (target is None and out is None and engine is None and memory is None):
+            raise InvalidInput(
+                "target, out, engine, memory: are for tables, and X and y are arrays in memory;"
+                " leave them out."
+            )
+        return choose.choose_epsilon(X, y, ids=ids, random_state=random_state, **options)
+    job = _epsilon_job(X, target, ids, random_state, options)
+    job = replace(
+        job,
+        out=Path("." if out is None else out),
+        force=force,
+        streaming=Streaming(engine=engine, resume=resume, memory=memory),
+    )
+    if out is not None:
+        return epsilon.run(job).choice
+    with noted():
+        check_options(job)
+        table, encoding = opened_table(job)
+        _check_fits(job.streaming, table, encoding)
+        estimator = estimator_of(job, encoding, epsilon=1.0)
+        with engine_of("local") as worker:
+            source = table_rows(
+                (table, encoding), ball_of(estimator, encoding), job.label_bound, worker
+            )
+            rows, facts = read_rows(source, hold=True)
+            ready = prepared(estimator, rows, source, facts)
+            keys = held(rows, "the choice").ids
+            return choose.choose_for(
+                ready,
+                epsilon.question_of(job),
+                choose.seeds_of(random_state),
+                ids=None if keys is None else row_keys(list(keys), rows.count),
+            )
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature of `choose_epsilon` with the options that it hands on."""
+    own = inspect.signature(choose_epsilon).parameters
+    inner = inspect.signature(choose.choose_epsilon).parameters
+    handed = [inner[name] for name in inner if name not in own]
+    return inspect.Signature(
+        [*(one for one in own.values() if one.kind is not one.VAR_KEYWORD), *handed],
+        return_annotation=EpsilonChoice,
+    )
+
+
+choose_epsilon.__signature__ = _signature()  # type: ignore[attr-defined]  # for help()
+
+
+def _epsilon_job(
+    source: Any, target: str | None, ids: Any, random_state: Any, options: Mapping[str, Any]
+) -> epsilon.EpsilonJob:
+    """Return the job of a table; refuse options that a table does not take."""
+    if target is None:
+        raise InvalidInput("target=None: name the column of the table that is to be predicted.")
+    unknown = sorted(set(options) - set(_OF_A_TABLE))
+    if unknown:
+        raise InvalidInput(f"{unknown[0]}: is no option of a table; leave it out, or pass arrays.")
+    if ids is not None and not isinstance(ids, str):
+        raise InvalidInput("ids: of a table must be the name of a column.")
+    if random_state is not None and not isinstance(random_state, int):
+        raise InvalidInput("random_state: of a table must be a whole number, or None.")
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }
+    given.setdefault("regularization", _DEFAULTS["regularization"])
+    return epsilon.EpsilonJob(
+        source=source,
+        target=target,
+        out=Path("."),
+        name=Path(source).name if isinstance(source, str | Path) else "a table",
+        id_column=ids,
+        seed=random_state,
+        **given,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
