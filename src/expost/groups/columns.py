@@ -142,6 +142,9 @@ class Numbers:
     name: str
     values: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.values)
+
     def take(self, index: IntArray | slice) -> "Numbers":
         """Return the cells of some rows."""
         return replace(self, values=self.values[index])
@@ -167,6 +170,9 @@ class Levels:
     name: str
     codes: IntArray
     labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def take(self, index: IntArray | slice) -> "Levels":
         """Return the cells of some rows."""

@@ -58,8 +58,17 @@ class Tree:
         if self._places is not None:
             for block in row_blocks(rows, len(self._features)):
                 some = [column.take(block) for column in columns]
-                codes[block] = self._places[self._model.apply(_encoded(self._features, some))]
+                codes[block] = self._places[self._model.apply(self._encoded(some))]
         return Parts(codes=codes, labels=self.labels)
+
+    def _encoded(self, columns: Sequence[Numbers | Levels]) -> NDArray[np.float32]:
+        """Return the features of some rows; those that no question is about are left 0."""
+        encoded = np.zeros((len(columns[0]), len(self._features)), dtype=np.float32)
+        used = np.unique(self._model.tree_.feature)
+        used = used[used >= 0]
+        if len(used):
+            encoded[:, used] = _encoded([self._features[place] for place in used], columns)
+        return encoded
 
 
 def grow(

@@ -23,6 +23,7 @@ from expost.groups.exposure import (
     Explanation,
     Grouping,
     PartCounts,
+    exposed_weights,
     smallest_leaf,
     tree_target,
 )
@@ -243,16 +244,16 @@ class _CountItem:
         return total
 
     def _counts(self, start: int, batch: Any, scores: FloatArray) -> Iterator[PartCounts]:
-        everyone, rows = self.cells.scores, len(scores)
+        rows, weights = len(scores), exposed_weights(scores, self.cells.scores)
         for name, rule in zip(self.names, self.rules, strict=True):
             column = read_column(batch.column(name), printable(name), rows)
-            yield PartCounts.of(rule.parts(column), scores, everyone, self._histogram)
+            yield PartCounts.of(rule.parts(column), scores, weights, self._histogram)
         if self.tree is not None:
             X = self.cells.features(batch, start)
             columns = read_columns(X, self.cells.stream.encoding.feature_names, rows)
-            target = tree_target(scores, everyone)
+            target = tree_target(scores, self.cells.scores)
             parts = self.tree.parts(columns, rows)
-            yield PartCounts.of(parts, scores, everyone, self._histogram, target=target)
+            yield PartCounts.of(parts, scores, weights, self._histogram, target=target)
 
     def _histogram(self, scores: FloatArray) -> Histogram:
         return Histogram.of(scores, self.cells.top)
