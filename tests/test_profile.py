@@ -712,7 +712,7 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("nothing needs sampled releases")
 
-    monkeypatch.setattr(expost.profiles.target, "typical_exposures", fail)
+    monkeypatch.setattr(expost.profiles.target, "expected_exposures", fail)
     found = profile(model, X, Y)
     assert len(found.loss) == N
     with pytest.raises(AssertionError, match="sampled"):

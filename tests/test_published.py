@@ -168,7 +168,7 @@ def test_no_training_value_and_no_exact_loss_is_in_it(tmp_path, kind):
     exact += [result.distance, *report.bound(CANARIES, CANARY_LABELS)[:1]]
     problem = model.release_.problem(CANARIES, CANARY_LABELS)
     tangent = Tangent.at(model.release_.mechanism, problem, model.release_.theta)
-    exact += [tangent.gradient, tangent.hessian.ravel(), tangent.factor.ravel()]
+    exact += [tangent.gradient, tangent.hessian.ravel(), tangent.curvature.factor.ravel()]
     assert not shown_in(text, np.concatenate([np.ravel(part) for part in exact]))
     # Power: had the exact gradient been written, it would have been found.
     assert shown_in(text + repr(tangent.gradient.tolist()), tangent.gradient)

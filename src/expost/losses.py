@@ -26,7 +26,7 @@ third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], a
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from expost import _checks
-from expost._numerics import ROUNDOFF
+from expost._numerics import ROUNDOFF, gamma
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
@@ -55,6 +55,8 @@ Array: TypeAlias = NDArray[Any]
 
 # Roundings of one evaluation of f, f′ or f″ (a few operations and one exponential).
 _EVALUATION = 16
+# Roundings of p relative to itself: of exp(t) with t down to −745, of the sum and the quotient.
+_EXPONENTIAL = 1600
 
 
 class Derivatives(Protocol):
@@ -85,6 +87,14 @@ class Derivatives(Protocol):
 
     def curvature_sum(self, X: FloatArray) -> FloatArray:
         """(q·d, q·d) Σ S ⊗ x xᵀ over the rows X."""
+        ...
+
+    def roots(self) -> FloatArray:
+        """(m, q, q) R with S = RRᵀ."""
+        ...
+
+    def take(self, index: IntArray) -> "Derivatives":
+        """Return the derivatives of some of the rows."""
         ...
 
 
@@ -120,6 +130,15 @@ class ScalarDerivatives:
         total: FloatArray = (X * self.curvature[:, None]).T @ X
         return total
 
+    def roots(self) -> FloatArray:
+        """(m, 1, 1) √f″."""
+        roots: FloatArray = np.sqrt(self.curvature)[:, None, None]
+        return roots
+
+    def take(self, index: IntArray) -> "ScalarDerivatives":
+        """Return the derivatives of some of the rows."""
+        return replace(self, slope=self.slope[index], curvature=self.curvature[index])
+
 
 class Loss(Protocol):
     """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0.
@@ -128,6 +147,10 @@ class Loss(Protocol):
     ``curvature_bound``   sup f″, of q outputs the largest eigenvalue of ∇²f.
     ``third_ratio``       the least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist.
     ``is_classification`` whether y is ±1 or a class.
+    ``determinant``       (r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0, and r·c the
+                          largest trace of ∇²f.
+    ``curvature_rounding``  log of the factor by which the computed ∇²f may differ from that of the
+                          predictors that were given.
     """
 
     @property
@@ -153,6 +176,16 @@ class Loss(Protocol):
     @property
     def third_ratio(self) -> float | None:
         """Least M with ∣f‴∣ ≤ M f″, or None."""
+        ...
+
+    @property
+    def determinant(self) -> tuple[int, float]:
+        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t)."""
+        ...
+
+    @property
+    def curvature_rounding(self) -> float:
+        """log of the factor by which rounding may change ∇²f."""
         ...
 
     def value(self, z: Array, y: Array) -> Array:
@@ -197,6 +230,17 @@ class _Scalar:
 
     outputs: ClassVar[int] = 1
     is_classification: ClassVar[bool] = True
+    curvature_rounding: ClassVar[float] = 2 * _EVALUATION * ROUNDOFF
+
+    @property
+    def curvature_bound(self) -> float:
+        """sup f″."""
+        raise NotImplementedError
+
+    @property
+    def determinant(self) -> tuple[int, float]:
+        """(1, sup f″)."""
+        return 1, self.curvature_bound
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         """(f′, f″)."""
@@ -468,6 +512,27 @@ class SoftmaxDerivatives:
                 total[b, :, a] = total[a, :, b].T
         return total.reshape(K * d, K * d)
 
+    def roots(self) -> FloatArray:
+        """(m, K, K) R = √P·Π, P = diag p, with the projection Π = I − √p√pᵀ.
+
+        Π has 1 − pₖ on its diagonal, which is summed and not subtracted.
+        """
+        root = np.sqrt(self.p)
+        projection = -root[:, :, None] * root[:, None, :]
+        classes = np.arange(root.shape[1])
+        projection[:, classes, classes] = self.rest
+        roots: FloatArray = root[:, :, None] * projection
+        return roots
+
+    def take(self, index: IntArray) -> "SoftmaxDerivatives":
+        """Return the derivatives of some of the rows."""
+        return SoftmaxDerivatives(
+            p=self.p[index],
+            rest=self.rest[index],
+            slope=self.slope[index],
+            drift=self.drift[index],
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax:
@@ -490,6 +555,16 @@ class Softmax:
     def outputs(self) -> int:
         """K."""
         return self.classes
+
+    @property
+    def determinant(self) -> tuple[int, float]:
+        """(K − 1, 1/K)."""
+        return self.classes - 1, 1 / self.classes
+
+    @property
+    def curvature_rounding(self) -> float:
+        """Four relative errors of p: each acts like as large a change of z."""
+        return 4 * gamma(_EXPONENTIAL + self.classes)
 
     def at(self, z: Array, y: Array) -> SoftmaxDerivatives:
         """p and u, with their rounding errors and sums."""

@@ -20,7 +20,7 @@ from expost import PrivateRidge
 from expost.data import UnitBall
 from expost.errors import WrongRows
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, tangent
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, leverage
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.release import Release
@@ -497,70 +497,71 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 def _changed_volume(change: Callable[..., tuple[Any, Any]]) -> Any:
-    volume = tangent._volume
-    return lambda parts, relation, spread: change(
-        *volume(parts, relation, spread), parts[0].leverage, relation
-    )
+    volume = Tangent._volume
+
+    def wrong(self: Tangent, parts: Any) -> Any:
+        h = self.leverage.eigenvalues(parts[0])[:, 0]
+        return change(*volume(self, parts), h)
+
+    return wrong
 
 
 @mutant("no determinant in the loss", subject=OBJECTIVE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_volume(lambda value, error, h, relation: (0 * value, error))
-    patch.setattr(tangent, "_volume", wrong)
+    wrong = _changed_volume(lambda value, error, h: (0 * value, error))
+    patch.setattr(Tangent, "_volume", wrong)
 
 
 @mutant("no determinant in the loss of an exchange", subject=OBJECTIVE_SQUARED, law="1 replace")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_volume(lambda value, error, h, relation: (0 * value, error))
-    patch.setattr(tangent, "_volume", wrong)
+    wrong = _changed_volume(lambda value, error, h: (0 * value, error))
+    patch.setattr(Tangent, "_volume", wrong)
 
 
 @mutant("+log(1 − f″μ) for −log(1 − f″μ) (erratum 5)", subject=OBJECTIVE_HUBER, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_volume(lambda value, error, h, relation: (-value, error))
-    patch.setattr(tangent, "_volume", wrong)
+    wrong = _changed_volume(lambda value, error, h: (-value, error))
+    patch.setattr(Tangent, "_volume", wrong)
 
 
 @mutant("log(1 + f″μ) for −log(1 − f″μ)", subject=OBJECTIVE_SQUARED, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_volume(lambda value, error, h, relation: (np.log1p(h), error))
-    patch.setattr(tangent, "_volume", wrong)
+    wrong = _changed_volume(lambda value, error, h: (np.log1p(h), error))
+    patch.setattr(Tangent, "_volume", wrong)
 
 
 @mutant("−log(1 − f″μ) for a row that enters", subject=OBJECTIVE_SQUARED, law="1 add")
 def _(patch: pytest.MonkeyPatch) -> None:
-    wrong = _changed_volume(lambda value, error, h, relation: (-np.log1p(-h), error))
-    patch.setattr(tangent, "_volume", wrong)
+    wrong = _changed_volume(lambda value, error, h: (-np.log1p(-h), error))
+    patch.setattr(Tangent, "_volume", wrong)
 
 
 @mutant("the Hessian without the row in −log(1 − f″μ)", subject=OBJECTIVE_HUBER, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    leverage = tangent._Changed.leverage.fget
+    own = leverage._ScalarLeverage._own
 
-    def wrong(self: Any) -> Any:
-        return np.minimum(leverage(self) / (1 - leverage(self)), 0.9)
+    def wrong(self: Any, rows: Any, roots: Any) -> Any:
+        h = own(self, rows, roots)
+        return np.minimum(h / (1 - h), 0.9)
 
-    patch.setattr(tangent._Changed, "leverage", property(wrong))
+    patch.setattr(leverage._ScalarLeverage, "_own", wrong)
 
 
 @mutant("the leaving row still in the Hessian of an exchange", subject=OBJECTIVE, law="1 replace")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(parts: Any, relation: Neighbouring, spread: float) -> Any:
-        first, second = parts[0].leverage, parts[-1].leverage
-        value = -np.log1p(-first)
-        if relation is Neighbouring.REPLACE:
-            value = value - np.log1p(second)
-        return value, np.full(len(value), 1e-12)
+    def wrong(self: Any, first: Any, second: Any, spread: float, error: Any) -> Any:
+        w = self.eigenvalues(second)
+        return w, np.zeros(len(w)), np.zeros(len(w))
 
-    patch.setattr(tangent, "_volume", wrong)
+    patch.setattr(leverage._ScalarLeverage, "after", wrong)
 
 
 @mutant("μ = ∥x∥²/λ for xᵀH⁻¹x", subject=OBJECTIVE_PURE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Any) -> Any:
-        return self.curvature / Logistic.curvature_bound * self.most_curved
+    def wrong(self: Any, rows: Any, roots: Any) -> Any:
+        return rows.found.curvature * rows.norms**2 / self.hessian.penalty
 
-    patch.setattr(tangent._Changed, "leverage", property(wrong))
+    patch.setattr(leverage._ScalarLeverage, "_own", wrong)
 
 
 # Objective perturbation: the gradient.

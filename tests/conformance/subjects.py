@@ -329,7 +329,7 @@ class ObjectiveTrial:
 
     def log_density(self, thetas: FloatArray) -> FloatArray:
         tangents = [Tangent.at(self.mechanism, self.own, theta) for theta in thetas]
-        volume = [2 * np.sum(np.log(np.diag(tangent.factor))) for tangent in tangents]
+        volume = [2 * np.sum(np.log(np.diag(tangent.curvature.factor))) for tangent in tangents]
         gradients = np.array([tangent.gradient for tangent in tangents])
         return self.mechanism.law.log_density(-gradients) + np.array(volume)
 

@@ -25,6 +25,7 @@ from expost.mechanisms.publishing import (
     regularization_for_publishing,
 )
 from expost.noise import NormLaplace, goe_largest_eigenvalue_quantile
+from expost.rows import HeldRows
 from expost.types import Neighbouring
 
 ROWS, WIDTH, RHO = 60, 4, 0.05
@@ -367,12 +368,11 @@ def test_the_neighbour_of_any_minimiser_is_within_the_distance(loss, noise):
     outside = bound.distance_bound(X, y)
     for i in range(12):
         keep = np.arange(ROWS) != i
-        gone = minimise(replace(problem, X=problem.held.X[keep], y=problem.held.y[keep]))
+        gone = minimise(replace(problem, rows=problem.held.take(keep)))
         assert np.linalg.norm(gone.theta - base.theta) <= inside[i]
     for i in range(10):
-        more = replace(
-            problem, X=np.vstack([problem.held.X, X[i]]), y=np.append(problem.held.y, y[i])
-        )
+        grown = HeldRows(X=np.vstack([problem.held.X, X[i]]), y=np.append(problem.held.y, y[i]))
+        more = replace(problem, rows=grown)
         assert np.linalg.norm(minimise(more).theta - base.theta) <= outside[i]
     assert np.all(inside <= bound.how.sensitivity)
 
@@ -391,7 +391,7 @@ def test_the_distance_is_reached_where_nothing_curves():
     found = bound.distance_bound(X, y)
     for i in range(8):
         keep = np.arange(8) != i
-        gone = minimise(replace(problem, X=X[keep], y=y[keep]))
+        gone = minimise(replace(problem, rows=problem.held.take(keep)))
         true = np.linalg.norm(gone.theta - base.theta)
         assert true <= found[i]
         assert found[i] == pytest.approx(true, rel=1e-3)

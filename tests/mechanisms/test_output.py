@@ -205,10 +205,10 @@ def test_without_noise_a_stranger_is_proved_to_be_absent():
     data, how = problem(), mechanism(epsilon=math.inf)
     found = expost.profile(
         minimise(data).theta,
-        data.X,
-        data.y,
+        data.held.X,
+        data.held.y,
         relation="add",
-        candidates=(data.X[:3] / 2, data.y[:3]),
+        candidates=(data.held.X[:3] / 2, data.held.y[:3]),
         mechanism=how,
     )
     assert found.belief.tolist() == [0.0, 0.0, 0.0]

@@ -17,7 +17,7 @@ from expost.glm import minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation
 from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.sampling import drawn_losses, typical_exposures
+from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.neighbouring.persons import read_groups
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Neighbouring
@@ -211,7 +211,7 @@ def test_typical_exposures_are_means_over_releases():
     X, y, _ = draw(np.random.default_rng(3), how)
     groups = np.arange(40) // 5
     problem, persons = posed(how, X, y), read_groups(groups, 40)
-    mean, error = typical_exposures(how, problem, persons=persons)
+    mean, error = expected_exposures(how, problem, persons=persons)
     rng, draws = np.random.default_rng(9), []
     for noise in how.law.sample(300, rng):
         theta = how.minimiser(problem, noise).theta
@@ -220,7 +220,7 @@ def test_typical_exposures_are_means_over_releases():
     spread = np.std(draws, axis=0, ddof=1) / math.sqrt(300)
     # Eight persons at 4.5 standard errors: a false alarm in 2e-5 of all seeds.
     assert np.all(np.abs(mean - wanted) <= 4.5 * np.hypot(error, spread))
-    single, _ = typical_exposures(how, problem)
+    single, _ = expected_exposures(how, problem)
     assert np.all(np.abs(single.reshape(8, 5).sum(axis=1) - wanted) > 6 * np.hypot(error, spread))
     drawn = list(drawn_losses(how, problem, REMOVE, None, 2, np.random.default_rng(0), persons))
     assert np.shape(drawn) == (2, 8)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
+from expost.mechanisms.sampling import drawn_losses, expected_exposures
+from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.persons import read_groups
 from expost.types import Neighbouring
 from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
@@ -30,7 +30,7 @@ def test_losses_are_the_log_ratio_of_densities(noise, K, d):
     for epsilon, regularization in itertools.product((0.5, 8.0), (1.0, 1e-3)):
         how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
         theta = how.release(problem_of(how, X, y), np.random.default_rng(0))
-        tangent = SoftmaxTangent.at(how, problem_of(how, X, y), theta)
+        tangent = Tangent.at(how, problem_of(how, X, y), theta)
         found = person_losses(tangent, read_groups(groups, n))
         truth = brute_force(how, X, y, groups, theta)
         condition = 1 + n / how.penalty_sum
@@ -54,7 +54,7 @@ def test_intervals_hold_anywhere_in_the_cell(noise):
     how = perturbation(12, 2, 3, noise=noise, epsilon=4.0, regularization=1e-2)
     problem = problem_of(how, X, y)
     theta = how.release(problem, np.random.default_rng(2))
-    found = person_losses(SoftmaxTangent.at(how, problem, theta), read_groups(groups, 12))
+    found = person_losses(Tangent.at(how, problem, theta), read_groups(groups, 12))
     rng, used = np.random.default_rng(3), 0.0
     for _ in range(50):
         corner = theta + 0.5 * how.grid.step * rng.choice([-1.0, 1.0], len(theta))
@@ -68,7 +68,7 @@ def test_blocks_and_one_row_each(monkeypatch):
     X, y = rows(40, 2, 3, 5)
     how = perturbation(40, 2, 3, epsilon=4.0)
     problem = problem_of(how, X, y)
-    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(2)))
+    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(2)))
     plain = person_losses(tangent, read_groups(np.arange(40), 40))
     assert plain.loss.tobytes() == tangent.row_losses().loss.tobytes()
     persons = read_groups(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
@@ -83,9 +83,9 @@ def test_typical_exposures_are_means_over_releases():
     X, y = rows(30, 2, 3, 6)
     how = perturbation(30, 2, 3, epsilon=2.0)
     problem, persons = problem_of(how, X, y), read_groups(np.arange(30) // 5, 30)
-    mean, error = typical_softmax_exposures(how, problem, persons=persons)
+    mean, error = expected_exposures(how, problem, persons=persons)
     rng = np.random.default_rng(0)
-    drawn = list(drawn_softmax_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))
+    drawn = list(drawn_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))
     assert mean == pytest.approx(np.abs(drawn).mean(axis=0), rel=1e-12)
     assert np.all(error > 0)
     assert how.worst_case_of(5)[0] > 5 * 2.0

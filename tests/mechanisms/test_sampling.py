@@ -10,7 +10,7 @@ from scipy.special import expit
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent, sampling
-from expost.mechanisms.sampling import ObjectiveSampler, perturbed_minimisers, typical_exposures
+from expost.mechanisms.sampling import ObjectiveSampler, expected_exposures, perturbed_minimisers
 
 LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.05), Squared(label_bound=1.5))
 NOISES = ("gaussian", "laplace")
@@ -174,7 +174,7 @@ def test_typical_exposures_are_what_releases_average_to(loss, noise):
     """Against 400 other releases; five standard errors of both, and × 1.3 is rejected."""
     how = mechanism(loss=loss, noise=noise, epsilon=5.0, rows=40)
     problem = posed(how)
-    mean, error = typical_exposures(how, problem)
+    mean, error = expected_exposures(how, problem)
     sampler = ObjectiveSampler(mechanism=how, problem=problem)
     models = sampler.sample(how.epsilon, 400, np.random.default_rng(12))
     exposures = np.abs(sampler.losses(how.epsilon, models, np.random.SeedSequence(0)))
@@ -192,6 +192,6 @@ def test_typical_exposures_are_what_releases_average_to(loss, noise):
 def test_typical_exposures_are_the_same_twice():
     how = mechanism()
     problem = posed(how)
-    first, again = typical_exposures(how, problem), typical_exposures(how, problem)
+    first, again = expected_exposures(how, problem), expected_exposures(how, problem)
     assert first[0].tobytes() == again[0].tobytes()
     assert first[1].tobytes() == again[1].tobytes()

@@ -12,8 +12,8 @@ from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.glm import Objective
 from expost.losses import Softmax, SoftmaxDerivatives
 from expost.mechanisms import ObjectivePerturbation
-from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_bound import SoftmaxBound, volume_bound
+from expost.mechanisms.bounds import ObjectiveBound, softmax_volume
+from expost.mechanisms.tangent import Tangent
 from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
 from expost.types import Neighbouring
@@ -48,7 +48,7 @@ def test_the_volume_is_a_determinant():
     z = rng.normal(size=(200, CLASSES)) * np.geomspace(0.1, 30, 200)[:, None]
     found = SoftmaxDerivatives.of(z, rng.integers(CLASSES, size=200))
     share = rng.uniform(0.001, 10, size=200)
-    bound = volume_bound(found, share)
+    bound = softmax_volume(found, share)
     for p, a, one in zip(found.p, share, bound, strict=True):
         true = np.linalg.slogdet(np.eye(CLASSES) + a * (np.diag(p) - np.outer(p, p)))[1]
         assert one == pytest.approx(true, rel=1e-9, abs=1e-12)
@@ -59,11 +59,11 @@ def test_the_volume_is_a_determinant():
 def test_the_determinants_of_rows_in_and_out(noise):
     how, problem = setting(noise)
     theta = how.release(problem, np.random.default_rng(2))
-    hessian = SoftmaxTangent.at(how, problem, theta).hessian
+    hessian = Tangent.at(how, problem, theta).hessian
     logdet = np.linalg.slogdet(hessian)[1]
     for (X, y), sign in ((table(), -1), (table(seed=7), 1)):
         found = SoftmaxDerivatives.of(X @ theta.reshape(CLASSES, WIDTH).T, y.astype(int))
-        bound = volume_bound(found, np.sum(X**2, axis=1) / how.penalty_sum)
+        bound = softmax_volume(found, np.sum(X**2, axis=1) / how.penalty_sum)
         for p, x, one in zip(found.p, X, bound, strict=True):
             curved = np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
             assert abs(np.linalg.slogdet(hessian + sign * curved)[1] - logdet) <= one + 1e-12
@@ -77,10 +77,10 @@ def failures(noise, count, failure, seed=3):
     failed, rng = np.zeros(ROWS + 40), np.random.default_rng(seed)
     for _ in range(count):
         theta = how.release(problem, rng)
-        tangent = SoftmaxTangent.at(how, problem, theta)
+        tangent = Tangent.at(how, problem, theta)
         inside = tangent.row_losses().loss
         outside = tangent.row_losses(Neighbouring.ADD, entering).loss
-        bound = SoftmaxBound(how=how, theta=theta, failure=failure)
+        bound = ObjectiveBound(how=how, theta=theta, failure=failure)
         failed += np.abs(np.append(inside, outside)) > bound.exposure(*everyone)
     return failed
 
@@ -103,12 +103,12 @@ def test_the_bound_holds_for_the_whole_cell():
     how, problem = setting()
     rng = np.random.default_rng(4)
     theta = how.release(problem, rng)
-    bound = SoftmaxBound(how=how, theta=theta, failure=1e-6).exposure(
+    bound = ObjectiveBound(how=how, theta=theta, failure=1e-6).exposure(
         problem.held.X, problem.held.y
     )
     for _ in range(10):
         corner = theta + how.grid.step / 2 * rng.choice([-1.0, 1.0], size=len(theta))
-        losses = SoftmaxTangent.at(how, problem, corner).row_losses().loss
+        losses = Tangent.at(how, problem, corner).row_losses().loss
         assert np.all(np.abs(losses) <= bound)
 
 
@@ -151,6 +151,6 @@ def test_a_report_of_four_classes(tmp_path, options):
 def test_pure_epsilon_caps_it():
     how, problem = setting("laplace", epsilon=0.05)
     theta = how.release(problem, np.random.default_rng(5))
-    bound = SoftmaxBound(how=how, theta=theta, failure=RHO)
+    bound = ObjectiveBound(how=how, theta=theta, failure=RHO)
     assert np.all(bound.exposure(problem.held.X, problem.held.y) <= 0.05)
     assert replace(bound, failure=0.5).failure_probability == 0.5

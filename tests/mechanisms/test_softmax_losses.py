@@ -31,8 +31,8 @@ from expost.glm import Objective, minimise
 from expost.losses import Softmax
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.mechanisms.publishing import PublishingBudget
-from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_sampling import softmax_minimisers, typical_softmax_exposures
+from expost.mechanisms.sampling import expected_exposures, perturbed_minimisers
+from expost.mechanisms.tangent import Tangent
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 
@@ -114,7 +114,7 @@ def test_losses_are_the_log_ratio_of_densities(noise, K, d, relation, epsilon, r
     how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
     problem = problem_of(how, X, y)
     theta = how.release(problem, np.random.default_rng(3))
-    tangent = SoftmaxTangent.at(how, problem, theta)
+    tangent = Tangent.at(how, problem, theta)
     tangent.check_rows()
     found = tangent.row_losses(relation, None if relation is REMOVE else entering)
     exact = brute_force(how, X, y, entering, relation, theta)
@@ -124,7 +124,7 @@ def test_losses_are_the_log_ratio_of_densities(noise, K, d, relation, epsilon, r
     # Power: nothing else comes as close.
     assert np.abs(found.loss + exact).max() > 1e-3
     if relation is REMOVE:
-        np.testing.assert_allclose(tangent.removal_losses(), found.loss, atol=1e-13)
+        np.testing.assert_allclose(tangent.sampled_losses(), found.loss, atol=1e-13)
     if relation is not REPLACE:
         limit = epsilon if noise == "laplace" else math.inf
         assert found.worst_case == epsilon
@@ -141,7 +141,7 @@ def test_losses_against_differences_at_fifty_digits(noise):
     X, y = rows(n, d, K, 7)
     how = perturbation(n, d, K, noise=noise, epsilon=3.0, delta=1e-2, regularization=0.2)
     theta = how.release(problem_of(how, X, y), np.random.default_rng(1))
-    found = SoftmaxTangent.at(how, problem_of(how, X, y), theta).row_losses()
+    found = Tangent.at(how, problem_of(how, X, y), theta).row_losses()
 
     def gradient(point, members):
         total = [mpmath.mpf(how.penalty_sum) * value for value in point]
@@ -188,7 +188,7 @@ def test_intervals_hold_anywhere_in_the_cell(noise, relation, epsilon, regulariz
     reach = 1e-3 / how.penalty_sum
     problem = problem_of(how, X, y)
     theta = how.release(problem, np.random.default_rng(6))
-    tangent = SoftmaxTangent.at(_Coarse(how, reach), problem, theta)
+    tangent = Tangent.at(_Coarse(how, reach), problem, theta)
     found = tangent.row_losses(relation, None if relation is REMOVE else entering)
     rng = np.random.default_rng(8)
     largest = np.zeros(n)
@@ -219,7 +219,7 @@ def test_one_row_may_replace_every_row():
     how = perturbation(10, 2, 3)
     X, y = rows(10, 2, 3, 0)
     problem = problem_of(how, X, y)
-    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
     one = (X[:1] / 2, np.array([2.0]))
     single = tangent.row_losses(REPLACE, one)
     each = tangent.row_losses(REPLACE, (np.tile(one[0], (10, 1)), np.full(10, 2.0)))
@@ -234,7 +234,7 @@ def test_a_row_for_itself_costs_nothing():
     how = perturbation(10, 3, 4, epsilon=5.0, regularization=1e-3)
     X, y = rows(10, 3, 4, 0)
     problem = problem_of(how, X, y)
-    tangent = SoftmaxTangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
+    tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
     found = tangent.row_losses(REPLACE, (X, y))
     np.testing.assert_allclose(found.loss, 0, atol=1e-13)
     assert np.all((found.low <= 0) & (found.high >= 0))
@@ -249,8 +249,8 @@ def test_losses_average_to_one_in_the_exponent(noise):
     how = perturbation(n, d, K, noise=noise, epsilon=epsilon, delta=0.1, regularization=0.1)
     problem = problem_of(how, X, y)
     noise_draws = how.law.sample(models, np.random.default_rng(10))
-    thetas = softmax_minimisers(problem, noise_draws / n)
-    losses = np.array([SoftmaxTangent.at(how, problem, t).removal_losses() for t in thetas])
+    thetas = perturbed_minimisers(problem, noise_draws / n)
+    losses = np.array([Tangent.at(how, problem, t).sampled_losses() for t in thetas])
 
     def off(values):
         means = np.exp(-values).mean(axis=1) - 1
@@ -270,11 +270,11 @@ def test_typical_exposures_are_means_over_releases():
     X, y = rows(n, d, K, 11)
     how = perturbation(n, d, K, noise="laplace", epsilon=2.0)
     problem = problem_of(how, X, y)
-    mean, error = typical_softmax_exposures(how, problem)
+    mean, error = expected_exposures(how, problem)
     rng = np.random.default_rng(12)
     exact = np.mean(
         [
-            np.abs(SoftmaxTangent.at(how, problem, how.release(problem, rng)).row_losses().loss)
+            np.abs(Tangent.at(how, problem, how.release(problem, rng)).row_losses().loss)
             for _ in range(400)
         ],
         axis=0,
@@ -288,7 +288,7 @@ def test_sampled_models_are_minimisers(size):
     X, y = rows(40, 3, 4, 13)
     problem = Objective.of(X=X, y=y, loss=Softmax(classes=4), penalty=1e-2)
     linear = size * np.random.default_rng(14).normal(size=(5, 12)) / 40
-    for theta, c in zip(softmax_minimisers(problem, linear), linear, strict=True):
+    for theta, c in zip(perturbed_minimisers(problem, linear), linear, strict=True):
         tilted = Objective.of(X=X, y=y, loss=problem.loss, penalty=1e-2, linear=c)
         np.testing.assert_allclose(theta, minimise(tilted).theta, atol=1e-7)
 
@@ -489,7 +489,7 @@ def test_pure_epsilon_is_nearly_used_up_by_a_replacement():
             Objective.of(X=X, y=y, loss=how.loss, penalty=problem.penalty, linear=linear),
             start=base,
         ).theta
-        found = SoftmaxTangent.at(how, problem, theta)
+        found = Tangent.at(how, problem, theta)
         losses = found.row_losses(REPLACE, (second[None], np.zeros(1)))
         best = max(best, abs(float(losses.loss[0])))
     # 2√2·β and hardly anything for the determinants: all but a little of ε.
@@ -501,8 +501,8 @@ def test_how_often_epsilon_is_passed():
     X, y = rows(n, d, K, 16)
     how = perturbation(n, d, K, epsilon=1.0, delta=0.2, regularization=5.0)
     problem = problem_of(how, X, y)
-    thetas = softmax_minimisers(problem, how.law.sample(2000, np.random.default_rng(17)) / n)
-    losses = np.array([SoftmaxTangent.at(how, problem, t).removal_losses() for t in thetas])
+    thetas = perturbed_minimisers(problem, how.law.sample(2000, np.random.default_rng(17)) / n)
+    losses = np.array([Tangent.at(how, problem, t).sampled_losses() for t in thetas])
     passed = np.mean(np.abs(losses) > 1.0, axis=0)
     assert np.all(passed <= how.worst_case_passed)
     assert passed.max() > 0
@@ -537,8 +537,8 @@ def test_how_often_the_losses_of_an_addition_pass_epsilon(regularization):
     X, y = rows(n, d, K, 16)
     entering = rows(8, d, K, 19)
     problem = problem_of(how, X, y)
-    thetas = softmax_minimisers(problem, how.law.sample(500, rng) / n)
-    found = [SoftmaxTangent.at(how, problem, t).row_losses(ADD, entering) for t in thetas]
+    thetas = perturbed_minimisers(problem, how.law.sample(500, rng) / n)
+    found = [Tangent.at(how, problem, t).row_losses(ADD, entering) for t in thetas]
     assert {losses.worst_case_passed for losses in found} == {bound}
     assert np.mean([np.abs(losses.loss) > epsilon for losses in found], axis=0).max() <= bound
 
@@ -745,8 +745,8 @@ def test_the_profile_of_iris(options, tmp_path):
     assert np.max(found.loss_high - found.loss_low) < 1e-5
     assert "softmax by objective perturbation" in str(found)
     assert found.worst_case == 5.0
-    assert np.all(found.typical > 0)
-    assert np.all(found.typical_error > 0)
+    assert np.all(found.expected > 0)
+    assert np.all(found.expected_error > 0)
     # Through the file, and with bare coefficients.
     path = release.save(tmp_path / "model.json")
     np.testing.assert_array_equal(profile(path, IRIS_X, FLOWERS).loss, found.loss)
@@ -810,7 +810,7 @@ def test_the_profile_of_digits():
     inside, how = model.release_.ball.rows(X)[0], model.release_.mechanism
     theta, codes = model.release_.theta, y.astype(float)
     # The whole determinant for a few rows: 650 coordinates.
-    hessian = SoftmaxTangent.at(how, problem_of(how, inside, codes), theta).hessian
+    hessian = Tangent.at(how, problem_of(how, inside, codes), theta).hessian
     whole = np.linalg.slogdet(hessian)[1]
     z = inside @ theta.reshape(10, -1).T
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)

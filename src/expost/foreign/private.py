@@ -159,7 +159,7 @@ class PrivateForeign:
             relation=Neighbouring.REMOVE,
             law=None,
             worst_case=self.epsilon,
-            sampled=self.typical_exposures,
+            sampled=self.expected_exposures,
             draw=self.drawn_losses,
         )
 
@@ -172,7 +172,7 @@ class PrivateForeign:
             whole = len(known) == len(losses)
             yield np.sum(known, axis=0) if whole else np.full(self.rows, np.inf)
 
-    def typical_exposures(self) -> tuple[FloatArray, FloatArray]:
+    def expected_exposures(self) -> tuple[FloatArray, FloatArray]:
         """E∣loss∣ over the minimisers of 64 draws of the noise, and its standard error.
 
         Left out are the draws whose fit would be refused: those without a minimiser, and those

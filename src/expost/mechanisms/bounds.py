@@ -33,6 +33,14 @@ laplace   noise = β·∣∥g ∓ ∇ℓ∥ − ∥g∥∣ ≤ βs. The directio
           upwards √(r² + 2srC + s²) − r falls with r = ∥b∥ to its limit sC, downwards
           r − √(r² − 2srC + s²) grows to the same. With ĝ, ∣g·u∣ ≤ T: upwards √(r² + 2sT + s²) − r,
           downwards r − √(r² − 2sT + s²), both falling with r, at r = R where T ≤ R; else βs.
+softmax   K classes (:mod:`expost.losses`), g as a matrix G (K, d), r = K − 1; data-independent.
+          volume: both determinants are at most log det(I + aS) with a = ∥x∥²/λ (R&W Thm 8), which
+          is Σ log(1 + apₖ) + log Σ pₖ/(1 + apₖ), since S is diag p less a matrix of rank one.
+          gaussian: u = Σ over k ≠ y of pₖ(eₖ − e_y), so ∣g·∇ℓ∣ ≤ (1 − p_y)·max∣(Gₖ − G_y)·x∣. Each
+          of these r is N(0, 2σ²∥x∥²) for a z fixed beforehand: all stay below
+          √2σ∥x∥Φ⁻¹(1 − ρ/2r) but with probability ρ (erratum 5: ρ/r for ρ), however p depends on b.
+          laplace: at most β∥∇ℓ∥, with certainty. Where Θ moves by no more than m/∥x∥, log pₖ moves
+          by at most √2·m: over the cell every pₖ, 1 − p_y and S keep within a factor of e^(√2·m).
 
 Output perturbation
 -------------------
@@ -60,7 +68,8 @@ import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtri
 
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
-from expost.losses import HuberHinge, Loss
+from expost.glm import predictors
+from expost.losses import HuberHinge, Loss, SoftmaxDerivatives
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import TOLERANCE, OutputPerturbation
 from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
@@ -120,17 +129,40 @@ class ObjectiveBound:
         return self.how.steepest * self.how.reach_of_cell
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) volume + noise."""
+        """(m,) volume + noise; of more than two classes ``y`` holds classes from 0 up."""
         bound = np.empty(len(X))
-        for block in row_blocks(*X.shape):
-            part, norms = X[block], upper_norms(X[block])
-            slope, curvature = self.derivatives(part, y[block], norms)
-            noise = self.noise_bound(slope, norms, self.inner_bound(part, norms))
-            bound[block] = noise + self.volume_bound(part, norms, curvature)
+        exposure = self._exposure if self.how.loss.outputs == 1 else self._softmax_exposure
+        for block in row_blocks(len(X), X.shape[1] * self.how.loss.outputs):
+            bound[block] = exposure(X[block], y[block])
         bound *= _UP
         if self.how.noise == "laplace":
             bound = np.minimum(bound, self.how.worst_case)
         return _no_nan(bound)
+
+    def _exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """Bound the exposure under a loss of one output."""
+        norms = upper_norms(X)
+        slope, curvature = self.derivatives(X, y, norms)
+        noise = self.noise_bound(slope, norms, self.inner_bound(X, norms))
+        return noise + self.volume_bound(X, norms, curvature)
+
+    def _softmax_exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
+        """Bound the exposure under softmax regression."""
+        how, norms = self.how, upper_norms(X)
+        found = how.loss.at(predictors(X, self.theta, how.loss.outputs), y)
+        assert isinstance(found, SoftmaxDerivatives)
+        room = how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
+        # A relative error of p acts like as large a change of its logarithm.
+        growth = np.exp(math.sqrt(2) * norms * room + 4096 * ROUNDOFF)
+        length = found.length * growth * norms
+        volume = softmax_volume(found, growth * norms**2 / how.penalty_sum)
+        if how.noise == "laplace":
+            return length / how.resolution + volume
+        missed = found.rest[np.arange(len(X)), y.astype(np.int64)] * growth * norms
+        tail = self.failure / (2 * (how.loss.outputs - 1))
+        across = math.sqrt(2) * (how.resolution * normal_quantile(tail) + 2 * self._moved)
+        noise: FloatArray = (length**2 / 2 + missed * across) / how.resolution**2
+        return noise + volume
 
     def derivatives(
         self, X: FloatArray, y: FloatArray, norms: FloatArray
@@ -295,6 +327,17 @@ class OutputBound:
         outer = how.regularization * (across[:, None] + radius * widest)
         pull: FloatArray = np.max(np.hypot(inner, outer), axis=1)
         return pull * (1 + 1e-9)
+
+
+def softmax_volume(found: SoftmaxDerivatives, share: FloatArray) -> FloatArray:
+    """Return log det(I + aS) for a = ``share``, and what rounding can hide of it."""
+    scaled = found.p * share[:, None]
+    grown = np.log1p(scaled).sum(axis=1)
+    fallen = np.log1p(-np.einsum("ij,ij->i", found.p, scaled / (1 + scaled)))
+    # The two parts cancel where p_y is near 1; by its trace S is never larger than this either.
+    volume = grown + fallen + 64 * ROUNDOFF * (grown - fallen)
+    bound: FloatArray = np.minimum(volume, found.trace * share * _UP)
+    return bound
 
 
 def upper_norms(X: FloatArray) -> FloatArray:

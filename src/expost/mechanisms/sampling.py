@@ -2,24 +2,33 @@
 
 Each model minimises the same objective with another linear term. From the unperturbed minimiser
 they take chord steps together, all with the one factor of its Hessian: a few matrix products for
-all models. A model that does not get there is minimised on its own.
+all models, and as many passes over the rows. A model that does not get there is minimised on its
+own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
 
-from expost.glm import Minimiser, Objective, minimise
+from expost.glm import Objective, minimise, predictors
+from expost.losses import Loss
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.persons import Persons
 from expost.rounding import for_persons, upper_text
+from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["ObjectiveSampler", "drawn_losses", "perturbed_minimisers", "typical_exposures"]
+__all__ = [
+    "ObjectiveSampler",
+    "SampledTangents",
+    "drawn_losses",
+    "expected_exposures",
+    "perturbed_minimisers",
+]
 
 # The gradient (averaged) at which a simulated model is good enough.
 _GRADIENT = 1e-10
@@ -31,47 +40,21 @@ _MODELS = 64
 _SEED = 0
 
 
-def perturbed_minimisers(problem: Objective, linear: FloatArray) -> FloatArray:
-    """(m, d) minimisers of J + c·θ for the rows c of ``linear`` (m, d), averaged form."""
-    least = float(np.min(problem.penalty))
+def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray:
+    """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form."""
+    least = float(np.min(objective.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
-    goal = max(_GRADIENT, 1e-15 * reach * (1 + problem.loss.curvature_bound / least))
-    base = minimise(problem, tolerance=_GRADIENT)
-    models = np.tile(base.theta, (len(linear), 1))
-    step = max(1, _BLOCK // problem.count)
-    factor = scipy.linalg.cho_factor(_hessian(problem, base))
-    for start in range(0, len(linear), step):
-        some = slice(start, start + step)
-        models[some] = _chord(problem, factor, models[some], linear[some], goal)
-    return models
-
-
-def _hessian(problem: Objective, base: Minimiser) -> FloatArray:
-    total = np.zeros((problem.columns, problem.columns))
-    for block in problem.held.blocks():
-        X = problem.held.X[block]
-        _, curvature = problem.loss.derivatives(X @ base.theta, problem.held.y[block])
-        total += (X * curvature[:, None]).T @ X
-    hessian: FloatArray = total / problem.count + np.diag(problem.penalty)
-    return hessian
-
-
-def _chord(
-    problem: Objective,
-    factor: tuple[FloatArray, bool],
-    models: FloatArray,
-    linear: FloatArray,
-    goal: float,
-) -> FloatArray:
-    """Steps with one factor for all models while the slowest one still gains."""
-    models = models.copy()
+    goal = max(_GRADIENT, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
+    base = minimise(objective, tolerance=_GRADIENT).theta
+    factor = scipy.linalg.cho_factor(_hessian(objective, base))
+    models = np.tile(base, (len(linear), 1))
     before = np.full(len(models), np.inf)
     moving = np.arange(len(models))
     for _ in range(_STEPS):
-        gradient = _gradients(problem, models[moving], linear[moving])
+        gradient = _gradients(objective, models[moving]) + linear[moving]
         size = np.linalg.norm(gradient, axis=1)
-        # What is done, and what does not shrink by half, is left.
+        # A model that is done, or whose gradient did not shrink by half, takes no more steps.
         going = (size > goal) & (size < 0.5 * before[moving])
         before[moving] = size
         moving, gradient = moving[going], gradient[going]
@@ -79,19 +62,60 @@ def _chord(
             break
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
     for place in np.flatnonzero(~(before <= goal)):
-        tilted = replace(problem, linear=linear[place])
-        models[place] = minimise(tilted, tolerance=goal).theta
+        models[place] = minimise(objective.with_linear(linear[place]), tolerance=goal).theta
     return models
 
 
-def _gradients(problem: Objective, models: FloatArray, linear: FloatArray) -> FloatArray:
+def _hessian(objective: Objective, theta: FloatArray) -> FloatArray:
+    """Return ∇²J, averaged form."""
+    total = np.zeros((objective.dimension, objective.dimension))
+    for part in objective.map(_CurvatureSum(loss=objective.loss, theta=theta)):
+        total += part
+    hessian: FloatArray = total / objective.count + np.diag(objective.penalty)
+    return hessian
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _CurvatureSum:
+    """Σ∇²ℓ of one block."""
+
+    loss: Loss
+    theta: FloatArray
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        z = predictors(block.X, self.theta, self.loss.outputs)
+        return self.loss.at(z, block.y).curvature_sum(block.X)
+
+
+def _gradients(objective: Objective, models: FloatArray) -> FloatArray:
+    """Return (m, q·d) ∇J of the unperturbed objective at each model, averaged form."""
     total = np.zeros_like(models)
-    for block in problem.held.blocks():
-        X = problem.held.X[block]
-        slope, _ = problem.loss.derivatives(models @ X.T, problem.held.y[block])
-        total += slope @ X
-    gradient: FloatArray = total / problem.count + models * problem.penalty + linear
+    if len(models):
+        for part in objective.map(_GradientSums(loss=objective.loss, models=models)):
+            total += part
+    gradient: FloatArray = total / objective.count + models * objective.penalty
     return gradient
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _GradientSums:
+    """(m, q·d) Σ∇ℓ of one block at each of the models, some of them at a time."""
+
+    loss: Loss
+    models: FloatArray
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        q, (n, d) = self.loss.outputs, block.X.shape
+        step = max(1, _BLOCK // (n * q))
+        total = np.empty_like(self.models)
+        for start in range(0, len(self.models), step):
+            some = self.models[start : start + step]
+            each = (some.reshape(-1, d) @ block.X.T).reshape(len(some), q, n).swapaxes(1, 2)
+            z = each.reshape(len(some) * n, q) if q > 1 else each.ravel()
+            slope = self.loss.at(z, np.tile(block.y, len(some))).slope
+            turned = slope.reshape(len(some), n, q).swapaxes(1, 2).reshape(-1, n)
+            total[start : start + step] = (turned @ block.X).reshape(len(some), q * d)
+        return total
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +159,8 @@ class ObjectiveSampler:
     ) -> FloatArray:
         """(m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
         how, problem = self._at(epsilon)
-        return np.stack([Tangent.at(how, problem, theta).row_losses().loss for theta in models])
+        tangents = Tangent.at_each(how, problem, models)
+        return np.stack([tangent.sampled_losses() for tangent in tangents])
 
     def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Objective]:
         how = replace(self.mechanism, epsilon=epsilon)
@@ -144,40 +169,70 @@ class ObjectiveSampler:
 
 def drawn_losses(
     mechanism: ObjectivePerturbation,
-    problem: Objective,
+    objective: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     size: int,
     rng: np.random.Generator,
     persons: Persons | None = None,
 ) -> Iterator[FloatArray]:
-    """The loss of every row, or person, in each of ``size`` releases θ ~ p(· ∣ D)."""
-    noise = mechanism.law.sample(size, rng)
-    for theta in perturbed_minimisers(problem, noise / mechanism.rows):
-        tangent = Tangent.at(mechanism, problem, theta)
+    """Yield the loss of every row, or person, in each of ``size`` releases θ ~ p(· ∣ D)."""
+    for tangent in _drawn_tangents(mechanism, objective, size, rng):
         if persons is None:
-            yield tangent.row_losses(relation, entering).loss
+            yield tangent.sampled_losses(relation, entering)
         else:
             yield person_losses(tangent, persons).loss
 
 
-def typical_exposures(
+def expected_exposures(
     mechanism: ObjectivePerturbation,
-    problem: Objective,
+    objective: Objective,
     relation: Neighbouring = Neighbouring.REMOVE,
     entering: tuple[FloatArray, FloatArray] | None = None,
     persons: Persons | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
-    rows = problem.count if entering is None else len(entering[0])
-    if persons is not None:
-        rows = len(persons)
-    total, squares = np.zeros(rows), np.zeros(rows)
+    """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rng = np.random.default_rng(_SEED)
-    for loss in drawn_losses(mechanism, problem, relation, entering, _MODELS, rng, persons):
+    return _mean_exposures(
+        drawn_losses(mechanism, objective, relation, entering, _MODELS, rng, persons)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledTangents:
+    """The tangents of 64 sampled releases: expected exposures of the rows of any block.
+
+    They hold 64·(q·d)² numbers and no row, and are sent to where the rows are.
+    """
+
+    tangents: tuple[Tangent, ...]
+
+    @classmethod
+    def of(cls, mechanism: ObjectivePerturbation, objective: Objective) -> "SampledTangents":
+        """Sample the releases of :func:`expected_exposures`, by some passes over the rows."""
+        rng = np.random.default_rng(_SEED)
+        drawn = _drawn_tangents(mechanism, objective, _MODELS, rng)
+        return cls(tangents=tuple(replace(tangent, objective=None) for tangent in drawn))
+
+    def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
+        """Return E∣loss∣ of the rows of a block, and its standard error."""
+        return _mean_exposures(tangent.sampled_block_losses(block) for tangent in self.tangents)
+
+
+def _drawn_tangents(
+    mechanism: ObjectivePerturbation, objective: Objective, size: int, rng: np.random.Generator
+) -> Iterator[Tangent]:
+    noise = mechanism.law.sample(size, rng)
+    models = perturbed_minimisers(objective, noise / mechanism.rows)
+    return Tangent.at_each(mechanism, objective, models)
+
+
+def _mean_exposures(losses: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of ∣loss∣ over releases, and its standard error."""
+    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    for loss in losses:
         exposure = np.abs(loss)
-        total += exposure
-        squares += exposure**2
-    mean = total / _MODELS
-    variance = np.maximum(squares / _MODELS - mean**2, 0.0)
-    return mean, np.sqrt(variance / (_MODELS - 1))
+        count, total, squares = count + 1, total + exposure, squares + exposure**2
+    mean = total / count
+    variance = np.maximum(squares / count - mean**2, 0.0)
+    return mean, np.sqrt(variance / (count - 1))

@@ -1,33 +1,47 @@
-"""The losses of all rows under objective perturbation, from one tangent of the objective at θ.
+"""The losses of rows under objective perturbation, from one tangent of J at θ.
 
 Conventions
 -----------
 g, H  ∇J(θ; D) and ∇²J(θ; D) of the summed objective at the released θ, so that b = −g.
+G, W  Σ∇ℓ and Σ∇²ℓ of the rows that change: of one row, or of all rows of a person
+      (:mod:`expost.mechanisms.person_losses`). For q outputs ∇ℓ = u ⊗ x and ∇²ℓ = S ⊗ x xᵀ
+      (:mod:`expost.losses`).
 
-θ ↦ b is a bijection with Jacobian −H, so p(θ ∣ D) = p_b(g)·det H; for a generalised linear loss
+θ ↦ b is a bijection with Jacobian −H, so p(θ ∣ D) = p_b(g)·det H, and for rows that leave
 
-    loss = [log p_b(g) − log p_b(g − ∇ℓ)] − log(1 − f″μ),    μ = xᵀH⁻¹x    (R&W Cor. 7, erratum 5)
+    loss = [log p_b(g) − log p_b(g − G)] − log det(I − H⁻¹W)    (R&W Thm 6, Cor. 7, erratum 5)
 
-for a row that leaves; one that enters has −[log p_b(g) − log p_b(g + ∇ℓ)] + log(1 + f″μ). The
-bracket is the loss of the noise for the shift ±∇ℓ, as under output perturbation.
+A row that enters has −[log p_b(g) − log p_b(g + ∇ℓ)] + log det(I + H⁻¹∇²ℓ); where one replaces
+another, the second determinant is taken with H from which the first has left. The bracket is the
+loss of the noise for the shift ±G, as under output perturbation; the determinants are those of
+:mod:`expost.mechanisms.leverage`.
 
 What was released is the exact minimiser θ* rounded to a grid, and found to ∥∇J∥ ≤ 1e-12: θ* lies
 within ``reach_of_cell`` of θ. Every loss comes as an interval that holds it at every such θ*: g
-moves by at most ∥H∥ times that, ∇ℓ by c∥x∥² times that, and f″ and H by a factor e^(±spread) where
+moves by at most ∥H∥ times that, ∇ℓ by c∥x∥² times that, and S and H by a factor e^(±spread) where
 ∣f‴∣ ≤ M f″. A row of the Huber hinge that is that close to a knot counts with any f″.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
-from expost.errors import WrongRows
-from expost.glm import Constants, Objective
-from expost.losses import HuberHinge, Loss, ScalarDerivatives
+from expost.errors import InvalidInput, WrongRows
+from expost.glm import Constants, Objective, predictors
+from expost.losses import Derivatives, HuberHinge, Loss
+from expost.mechanisms.leverage import (
+    ChangedRows,
+    Hessian,
+    Leverage,
+    leverage_of,
+    log_volume,
+    volume_of,
+)
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
 from expost.rows import RowBlock
@@ -37,15 +51,24 @@ __all__ = ["Tangent", "uncertain_rows"]
 
 # How improbable a noise must be before the rows are taken for the wrong ones.
 _IMPLAUSIBLE = 1e-9
+# Entries of sums that a pass over the rows returns for each block: 32 MiB.
+_ENTRIES = 2**22
+
+# (loss, its error, the length of the shift of b) of some rows or persons.
+_Losses = tuple[FloatArray, FloatArray, FloatArray]
+# 1 and −1 for rows that leave and enter, the rows, their labels.
+_Change = tuple[int, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tangent:
     """J at a released θ: what every row's loss is made of (R&W: g and H).
 
-    ``objective``       the rows; None where the tangent has gone to where some of them are.
-    ``gradient_error``  how far g may be from that of the exact minimiser, rounding included.
-    ``spread``          log of the factor by which H and every f″ may differ there.
+    ``objective``  the rows; None where the tangent was sent to where some of them are.
+    ``rounding``   how far the computed g may be from the true one at θ.
+    ``curvature``  H.
+    ``longest``    the largest row norm.
+    ``loose``      Σ∥x∥² of the rows near a knot of the loss.
     """
 
     mechanism: ObjectivePerturbation
@@ -53,57 +76,116 @@ class Tangent:
     objective: Objective | None
     theta: FloatArray
     gradient: FloatArray
-    gradient_error: float
-    factor: FloatArray
-    spread: float
-    hessian: FloatArray
+    rounding: float
+    curvature: Hessian
+    longest: float
+    loose: float
 
     @classmethod
     def at(
-        cls, mechanism: ObjectivePerturbation, problem: Objective, theta: FloatArray
+        cls, mechanism: ObjectivePerturbation, objective: Objective, theta: FloatArray
     ) -> "Tangent":
-        """One pass over the rows."""
-        gradient = CompensatedSum((problem.columns,))
-        curved = CompensatedSum((problem.columns, problem.columns))
-        rounding = loose = 0.0
-        # Where the exact minimiser's predictors may be: θ's cell, and their own rounding.
-        reach = mechanism.reach_of_cell + problem.constants.margin_error(theta)
-        task = _TangentSums(constants=problem.constants, theta=theta, reach=reach)
-        for part in problem.map(task):
-            gradient.add(part[0])
-            curved.add(part[1])
-            rounding += part[2]
-            loose += part[3]
-        hessian, penalty = curved.value, mechanism.penalty_sum
+        """Return the tangent at ``theta``, by one pass over the rows."""
+        (tangent,) = cls.at_each(mechanism, objective, theta[None])
+        return tangent
+
+    @classmethod
+    def at_each(
+        cls, mechanism: ObjectivePerturbation, objective: Objective, thetas: FloatArray
+    ) -> Iterator["Tangent"]:
+        """Yield the tangents at several points, a few of them for each pass over the rows."""
+        step = max(1, _ENTRIES // objective.dimension**2)
+        for start in range(0, len(thetas), step):
+            some = thetas[start : start + step]
+            sums = [_Sums(objective.dimension) for _ in some]
+            task = _TangentSums(
+                constants=objective.constants, thetas=some, reach=mechanism.reach_of_cell
+            )
+            for parts in objective.map(task):
+                for total, part in zip(sums, parts, strict=True):
+                    total.add(part)
+            for theta, total in zip(some, sums, strict=True):
+                yield cls._of(mechanism, objective, theta, total)
+
+    @classmethod
+    def _of(
+        cls,
+        mechanism: ObjectivePerturbation,
+        objective: Objective,
+        theta: FloatArray,
+        sums: "_Sums",
+    ) -> "Tangent":
+        penalty, hessian = mechanism.penalty_sum, sums.hessian.value
         weight = float(np.trace(hessian))
-        total = gradient.value + penalty * theta
-        rounding += 8 * ROUNDOFF * (float(np.linalg.norm(total)) + penalty * _norm(theta))
+        gradient = sums.gradient.value + penalty * theta
         hessian[np.diag_indices_from(hessian)] += penalty
-        values = scipy.linalg.eigvalsh(hessian)
-        lowest, highest = float(values[0]), float(values[-1])
-        ratio = problem.loss.third_ratio or 0.0
-        spread = ratio * reach * problem.rows.longest
-        # What rows at a knot may add to H or take from it.
-        jump = problem.loss.curvature_bound * loose / max(lowest, penalty)
-        spread += math.inf if not jump < 1 else -math.log1p(-jump)
-        # Of f″, of its sums over a block, of the factor and the solves with it.
-        spread += 32 * ROUNDOFF + 2 * gamma(2**15 + 64) * weight / lowest
-        spread += 16 * gamma(problem.columns + 8) * highest / lowest
-        steepest = min(highest * math.exp(min(spread, 50.0)), mechanism.steepest)
         return cls(
             mechanism=mechanism,
-            constants=problem.constants,
-            objective=problem,
+            constants=objective.constants,
+            objective=objective,
             theta=theta,
-            gradient=total,
-            # The solver's own residual is one of the gradient.
-            gradient_error=rounding
-            + steepest * mechanism.half_cell
-            + mechanism.rows * mechanism.tolerance,
-            factor=scipy.linalg.cholesky(hessian, lower=True),
-            spread=spread,
-            hessian=hessian,
+            gradient=gradient,
+            rounding=sums.rounding + 8 * ROUNDOFF * (_norm(gradient) + penalty * _norm(theta)),
+            curvature=Hessian(
+                matrix=hessian,
+                penalty=penalty,
+                outputs=objective.loss.outputs,
+                weight=weight,
+                block_rows=sums.block_rows,
+            ),
+            longest=objective.rows.longest,
+            loose=sums.loose,
         )
+
+    @property
+    def hessian(self) -> FloatArray:
+        """H (q·d, q·d)."""
+        return self.curvature.matrix
+
+    @property
+    def problem(self) -> Objective:
+        """The objective, for what needs all rows at once."""
+        assert self.objective is not None
+        return self.objective
+
+    @property
+    def reach(self) -> float:
+        """How far an exact minimiser's predictors may be, a row of length 1: cell and rounding."""
+        return self.mechanism.reach_of_cell + self.constants.margin_error(self.theta)
+
+    @cached_property
+    def spread(self) -> float:
+        """log of the factor by which H at the exact minimiser may differ from the computed one."""
+        loss, curvature = self.constants.loss, self.curvature
+        spread = (loss.third_ratio or 0.0) * self.reach * self.longest
+        # What rows at a knot may add to H or take from it.
+        lowest = max(curvature.extremes[0], curvature.penalty) if self.loose else 1.0
+        jump = loss.curvature_bound * self.loose / lowest
+        spread += -math.log1p(-jump) if jump < 1 else math.inf
+        return spread + (loss.curvature_rounding + curvature.sum_spread)
+
+    @cached_property
+    def gradient_error(self) -> float:
+        """How far g may be from that of the exact minimiser, rounding included."""
+        how = self.mechanism
+        spread = self.spread + self.curvature.factor_spread
+        highest = self.curvature.extremes[1] * math.exp(min(spread, 50.0))
+        # The solver's own residual is one of the gradient.
+        return self.rounding + min(highest, how.steepest) * how.half_cell + how.rows * how.tolerance
+
+    @cached_property
+    def leverage(self) -> Leverage:
+        """The eigenvalues of single rows."""
+        twice = 2 * self.constants.loss.curvature_rounding
+        twice += 4 * self.constants.margin_error(self.theta)
+        return leverage_of(self.curvature, twice)
+
+    def detached(self) -> "Tangent":
+        """Return the tangent without the rows, small enough to be sent to where they are."""
+        alone = replace(self, objective=None)
+        # Computed here, once for all blocks.
+        _ = alone.gradient_error, alone.leverage
+        return alone
 
     def check_rows(self) -> None:
         """Refuse rows that cannot have made θ: a noise outside its own law at 1e-9."""
@@ -123,104 +205,162 @@ class Tangent:
                 " their order and with their encoding."
             )
 
-    @property
-    def problem(self) -> Objective:
-        """The rows, for what needs them all at once."""
-        assert self.objective is not None
-        return self.objective
+    # -- rows ------------------------------------------------------------------------------------
 
     def block_losses(self, block: RowBlock) -> RowLosses:
-        """log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
-        loss, error, distance = self._block([self._changed(block.X, block.y)], Neighbouring.REMOVE)
-        return self._collected(loss, error, distance, Neighbouring.REMOVE)
+        """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
+        return self._collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
 
     def row_losses(
         self,
         relation: Neighbouring = Neighbouring.REMOVE,
         entering: tuple[FloatArray, FloatArray] | None = None,
     ) -> RowLosses:
-        """log p(θ ∣ D) − log p(θ ∣ D') with its interval; of ``entering`` rows for ADD, REPLACE.
+        """Return log p(θ ∣ D) − log p(θ ∣ D') with its interval.
 
-        For ADD the sign is turned, so that > 0 always is evidence that the row was there.
+        ``entering``: the rows that enter, for ADD and REPLACE; one row may replace every row. For
+        ADD the sign is turned, so that > 0 always is evidence that the row was there.
         """
+        loss, error, distance = self._blockwise(self._certified, relation, entering)
+        return self._collected((loss, error, distance), relation)
+
+    def sampled_losses(
+        self,
+        relation: Neighbouring = Neighbouring.REMOVE,
+        entering: tuple[FloatArray, FloatArray] | None = None,
+    ) -> FloatArray:
+        """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
+        (loss,) = self._blockwise(lambda changes: (self._loss(changes),), relation, entering)
+        return loss
+
+    def sampled_block_losses(self, block: RowBlock) -> FloatArray:
+        """Return the losses of :meth:`block_losses` without their intervals, for simulation."""
+        return self._loss([(1, block.X, block.y)])
+
+    def _blockwise(
+        self,
+        losses: Callable[[list[_Change]], tuple[FloatArray, ...]],
+        relation: Neighbouring,
+        entering: tuple[FloatArray, FloatArray] | None,
+    ) -> tuple[FloatArray, ...]:
+        """Return what ``losses`` computes for blocks of the rows in memory, put together."""
+        changes = self._changes(relation, entering)
+        blocks = list(row_blocks(len(changes[0][1]), self.problem.dimension)) or [slice(0)]
+        parts = [losses([(sign, X[b], y[b]) for sign, X, y in changes]) for b in blocks]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+    def _changes(
+        self, relation: Neighbouring, entering: tuple[FloatArray, FloatArray] | None
+    ) -> list[_Change]:
+        """Return the rows that leave, and those that enter."""
         problem = self.problem
-        changes: list[tuple[FloatArray, FloatArray]] = []
+        changes: list[_Change] = []
         if relation is not Neighbouring.ADD:
-            changes.append((problem.held.X, problem.held.y))
+            changes.append((1, problem.held.X, problem.held.y))
         if relation is not Neighbouring.REMOVE:
             assert entering is not None
-            changes.append(entering)
-        rows = len(changes[0][0])
-        loss, error, distance = np.empty(rows), np.empty(rows), np.empty(rows)
-        for block in row_blocks(rows, problem.columns):
-            parts = [self._changed(X[block], y[block]) for X, y in changes]
-            loss[block], error[block], distance[block] = self._block(parts, relation)
-        if not self.mechanism.is_private:
-            return RowLosses.without_noise(distance, np.zeros(rows), relation)
-        return self._collected(loss, error, distance, relation)
+            X, y = entering
+            self.constants.loss.check_labels(y)
+            if relation is Neighbouring.REPLACE and len(X) == 1:
+                X, y = np.tile(X, (problem.count, 1)), np.tile(y, problem.count)
+            if relation is Neighbouring.REPLACE and len(X) != problem.count:
+                raise InvalidInput(
+                    f"candidates[0] has {len(X)} rows: relation='replace' needs one, or one for"
+                    f" each of the {problem.count} rows of X."
+                )
+            changes.append((-1, X, y))
+        return changes
 
-    def _changed(self, X: FloatArray, y: FloatArray) -> "_Changed":
-        """Rows that leave or enter, with what the loss needs of them."""
-        constants = self.constants
-        reach = self.mechanism.reach_of_cell + constants.margin_error(self.theta)
+    def changed(self, sign: int, X: FloatArray, y: FloatArray) -> ChangedRows:
+        """Return rows that leave or enter, with what the loss needs of them."""
+        loss = self.constants.loss
         norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
-        z = X @ self.theta
-        found = constants.loss.at(z, y)
-        assert isinstance(found, ScalarDerivatives)
-        slope, curvature = found.slope, found.curvature
-        rounding = constants.slope_error(self.theta, found, norms)
-        steepest = constants.loss.curvature_bound * norms
-        return _Changed(
+        z = predictors(X, self.theta, loss.outputs)
+        found = loss.at(z, y)
+        return ChangedRows(
+            sign=sign,
             X=X,
-            slope=slope,
-            curvature=curvature,
-            most_curved=constants.loss.curvature_bound * norms**2 / self.mechanism.penalty_sum,
-            uncertain=uncertain_rows(constants.loss, z, y, norms, reach),
             norms=norms,
-            gradient_error=norms * (steepest * reach + rounding),
-            spread=(constants.loss.third_ratio or 0.0) * reach * norms + 32 * ROUNDOFF,
-            roots=scipy.linalg.solve_triangular(self.factor, X.T, lower=True),
+            found=found,
+            gradient_error=self._gradient_error(found, norms),
+            spread=self.row_spread(norms),
+            most=self._most(norms),
+            uncertain=uncertain_rows(loss, z, y, norms, self.reach),
         )
 
-    def _block(
-        self, parts: list["_Changed"], relation: Neighbouring
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(loss, its error, the length of the shift of b) for a block of neighbours."""
-        signs = {
-            Neighbouring.REMOVE: (1.0,),
-            Neighbouring.ADD: (-1.0,),
-            Neighbouring.REPLACE: (1.0, -1.0),
-        }[relation]
+    def _gradient_error(self, found: Derivatives, norms: FloatArray) -> FloatArray:
+        """Bound the error of each ∇ℓ: at the exact minimiser, and by rounding."""
+        steepest = self.constants.loss.curvature_bound * norms
+        rounding = self.constants.slope_error(self.theta, found, norms)
+        error: FloatArray = norms * (steepest * self.reach + rounding)
+        return error
+
+    def row_spread(self, norms: FloatArray) -> FloatArray:
+        """log of the factor by which S of rows so long may differ at the exact minimiser."""
+        loss = self.constants.loss
+        spread: FloatArray = (loss.third_ratio or 0.0) * self.reach * norms
+        return spread + loss.curvature_rounding
+
+    def _most(self, norms: FloatArray) -> FloatArray:
+        """The largest volume that rows so long can have."""
+        rank, curvature = self.constants.loss.determinant
+        most: FloatArray = rank * np.log1p(curvature * norms**2 / self.mechanism.penalty_sum)
+        return most
+
+    def _shift(self, parts: Sequence[ChangedRows]) -> tuple[FloatArray, FloatArray]:
+        """(s·g, ∥s∥) of the shift s = ±∇ℓ of b, or ∇ℓ₁ − ∇ℓ₂."""
+        first = parts[0]
         if len(parts) == 1:
-            slope = signs[0] * parts[0].slope
-            distance = np.abs(slope) * row_norms(parts[0].X)
-            inner = slope * (parts[0].X @ self.gradient)
-        else:
-            pairs = zip(signs, parts, strict=True)
-            shift = sum((sign * part.slope)[:, None] * part.X for sign, part in pairs)
-            distance, inner = row_norms(np.asarray(shift)), np.asarray(shift) @ self.gradient
-        volume, volume_error = _volume(parts, relation, self.spread)
+            along = predictors(first.X, self.gradient, self.constants.loss.outputs)
+            products = first.sign * first.found.slope * along
+            inner = products.reshape(len(first.X), -1).sum(axis=1)
+            return inner, first.found.length * row_norms(first.X)
+        shift = sum(part.sign * _gradients(part) for part in parts)
+        return np.asarray(shift) @ self.gradient, row_norms(np.asarray(shift))
+
+    def _volume(self, parts: Sequence[ChangedRows]) -> tuple[FloatArray, FloatArray]:
+        """Return the determinants' part of the loss, and a bound on its error."""
+        first, spread = parts[0], self.spread + self.leverage.spread
+        w, slack = self.leverage.eigenvalues(first), self.leverage.slack(first)
+        value, error = _row_volume(first, w, slack, spread + first.spread)
+        if len(parts) == 1:
+            return value, error
+        second = parts[1]
+        after = self.leverage.after(first, second, spread, error)
+        entering, entering_error = _row_volume(second, *after)
+        return value - entering, error + entering_error
+
+    def _certified(self, changes: list[_Change]) -> _Losses:
+        """Return the losses of some neighbours, their errors and the shifts of b."""
+        parts = [self.changed(*change) for change in changes]
+        inner, distance = self._shift(parts)
+        volume, volume_error = self._volume(parts)
         if not self.mechanism.is_private:
             return volume, volume_error, distance
         law, norm = self.mechanism.law, _norm(self.gradient)
         moved = np.sum([part.gradient_error for part in parts], axis=0)
-        loss = law.loss_from(norm, inner, distance)
+        loss = parts[0].sign * law.loss_from(norm, inner, distance)
         error = law.loss_error(norm, distance, moved, self.gradient_error)
-        if relation is Neighbouring.ADD:
-            loss = -loss
         return loss + volume, error + volume_error, distance
 
-    def _collected(
-        self, loss: FloatArray, error: FloatArray, distance: FloatArray, relation: Neighbouring
-    ) -> RowLosses:
+    def _loss(self, changes: list[_Change]) -> FloatArray:
+        """Return the losses of some neighbours, without the bounds where that is quicker."""
+        if len(changes) > 1:
+            return self._certified(changes)[0]
+        part = self.changed(*changes[0])
+        inner, distance = self._shift([part])
+        loss = part.sign * self.mechanism.law.loss_from(_norm(self.gradient), inner, distance)
+        return loss + volume_of(self.leverage.eigenvalues(part), part.sign, part.most)
+
+    def _collected(self, losses: _Losses, relation: Neighbouring) -> RowLosses:
+        loss, error, distance = losses
         how = self.mechanism
-        if how.grid.is_clamped(self.theta):
-            # Its cell is unbounded.
-            error = np.full_like(loss, np.inf)
-        error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
+        if not how.is_private:
+            return RowLosses.without_noise(distance, np.zeros(len(distance)), relation)
+        error = self.total_error(loss, error)
         # Pure ε bounds every loss, whatever the interval says.
         limit = how.worst_case if how.noise == "laplace" else np.inf
-        # Gaussian noise is not calibrated for an exchange.
+        # Gaussian noise is calibrated to a row that leaves or enters, not to one for another.
         promised = how.noise == "laplace" or relation is not Neighbouring.REPLACE
         return RowLosses(
             loss=loss,
@@ -235,120 +375,86 @@ class Tangent:
             guarantee=how.guarantee() if promised else None,
         )
 
+    def total_error(self, loss: FloatArray, error: FloatArray) -> FloatArray:
+        """Return the half-widths of the intervals, infinite where nothing is proved."""
+        if self.mechanism.grid.is_clamped(self.theta):
+            # Its cell is unbounded.
+            error = np.full_like(loss, np.inf)
+        return np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
+
+
+def _row_volume(
+    part: ChangedRows, w: FloatArray, slack: FloatArray, spread: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the volume of single rows and its error; at a knot anything up to the largest."""
+    ends = None
+    if np.any(part.uncertain):
+        at_knot = part.uncertain[:, None]
+        ends = ((np.where(at_knot, 0.0, w), slack), (np.where(at_knot, np.inf, w), slack))
+    return log_volume(w, sign=part.sign, slack=slack, spread=spread, most=part.most, ends=ends)
+
+
+def _gradients(part: ChangedRows) -> FloatArray:
+    """(m, q·d) ∇ℓ."""
+    slope = part.found.slope.reshape(len(part.X), -1)
+    gradients: FloatArray = (slope[:, :, None] * part.X[:, None, :]).reshape(len(part.X), -1)
+    return gradients
+
+
+class _Sums:
+    """What a pass adds up at one θ: Σ∇ℓ, Σ∇²ℓ, their rounding, rows near knots, rows a block."""
+
+    def __init__(self, dimension: int) -> None:
+        self.gradient = CompensatedSum((dimension,))
+        self.hessian = CompensatedSum((dimension, dimension))
+        self.rounding = self.loose = 0.0
+        self.block_rows = 0
+
+    def add(self, part: tuple[FloatArray, FloatArray, float, float, int]) -> None:
+        """Add the sums of one block."""
+        self.gradient.add(part[0])
+        self.hessian.add(part[1])
+        self.rounding += part[2]
+        self.loose += part[3]
+        self.block_rows = max(self.block_rows, part[4])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _TangentSums:
-    """Σ∇ℓ, Σ∇²ℓ, the rounding error of the first, Σ∥x∥² of rows near a knot."""
+    """Σ∇ℓ, Σ∇²ℓ, the rounding error of the first, Σ∥x∥² of rows near a knot; at each θ."""
 
     constants: Constants
-    theta: FloatArray
+    thetas: FloatArray
     reach: float
 
-    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray, float, float]:
-        """Those of one block."""
+    def __call__(self, block: RowBlock) -> list[tuple[FloatArray, FloatArray, float, float, int]]:
+        """Return the sums of one block, and its number of rows."""
+        return [self._at(theta, block) for theta in self.thetas]
+
+    def _at(
+        self, theta: FloatArray, block: RowBlock
+    ) -> tuple[FloatArray, FloatArray, float, float, int]:
         X, y, norms, constants = block.X, block.y, block.norms, self.constants
+        loss = constants.loss
         # So that a row that is removed changes what no other adds (these sums may be published).
-        z = row_products(X, self.theta)
-        found = constants.loss.at(z, y)
-        error = constants.slope_error(self.theta, found, norms)
-        near = uncertain_rows(constants.loss, z, y, norms, self.reach)
+        each = [row_products(X, vector) for vector in theta.reshape(loss.outputs, -1)]
+        z = each[0] if loss.outputs == 1 else np.stack(each, axis=1)
+        found = loss.at(z, y)
+        error = constants.slope_error(theta, found, norms)
+        near = uncertain_rows(loss, z, y, norms, self.reach + constants.margin_error(theta))
         return (
-            found.slope @ X,
+            (found.slope.T @ X).ravel(),
             found.curvature_sum(X),
             float(norms @ (error + gamma(len(X) + 4) * found.length)),
             float(np.sum(near * norms**2)),
+            len(X),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Changed:
-    """Rows that leave or enter: f′, f″, what may be off about them, and H^(−½)x as columns.
-
-    ``most_curved``  c∥x∥²/λ, which f″μ of a row that enters cannot pass.
-    ``uncertain``    whether a knot of the loss may lie between θ and the exact minimiser.
-    ``spread``       log of the factor by which the row's own f″ may differ there.
-    """
-
-    X: FloatArray
-    slope: FloatArray
-    curvature: FloatArray
-    most_curved: FloatArray
-    uncertain: NDArray[np.bool_]
-    norms: FloatArray
-    gradient_error: FloatArray
-    spread: FloatArray
-    roots: FloatArray
-
-    @property
-    def leverage(self) -> FloatArray:
-        """f″·xᵀH⁻¹x."""
-        square: FloatArray = np.einsum("ij,ij->j", self.roots, self.roots)
-        return self.curvature * square
-
-
-def _volume(
-    parts: list[_Changed], relation: Neighbouring, spread: float
-) -> tuple[FloatArray, FloatArray]:
-    """The determinants' part of the loss, and a bound on its error.
-
-    Removing: −log(1 − h), h = f″μ; adding: log(1 + h); replacing: −log of the product of what the
-    first leaves and the second adds to it, h₂ then taken with the first row gone.
-    """
-    first = parts[0].leverage
-    match relation:
-        case Neighbouring.REMOVE:
-            return _leaving(first, parts[0], spread + parts[0].spread)
-        case Neighbouring.ADD:
-            return _entering(first, parts[0], spread + parts[0].spread)
-        case Neighbouring.REPLACE:
-            leaving, leaving_error = _leaving(first, parts[0], spread + parts[0].spread)
-            mixed = np.einsum("ij,ij->j", parts[0].roots, parts[1].roots) ** 2
-            gone = parts[0].curvature / np.maximum(1 - first, 1e-300)
-            second = parts[1].leverage + parts[1].curvature * gone * mixed
-            both = 2 * (spread + parts[0].spread + parts[1].spread)
-            entering, entering_error = _entering(second, parts[1], both + 4 * leaving_error)
-            return leaving - entering, leaving_error + entering_error
-
-
-def _leaving(h: FloatArray, part: _Changed, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """−log(1 − h) and how far it may be off, where h may be e^(±spread) times itself."""
-    h = np.minimum(h, 1 - ROUNDOFF)
-    # A row's f″μ with itself in H is h' / (1 + h') with h' ≤ most_curved, so the volume is bounded.
-    most = np.log1p(part.most_curved)
-    with np.errstate(over="ignore"):
-        high = np.minimum(h * np.exp(np.minimum(spread, 700.0)), 1 - ROUNDOFF)
-    return _bracketed(
-        -np.log1p(-h),
-        -np.log1p(-h * np.exp(-np.minimum(spread, 700.0))),
-        np.minimum(-np.log1p(-high), most),
-        part,
-        most,
-    )
-
-
-def _entering(h: FloatArray, part: _Changed, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """log(1 + h) and how far it may be off."""
-    most = np.log1p(part.most_curved)
-    with np.errstate(over="ignore"):
-        high = np.log1p(h * np.exp(np.minimum(spread, 700.0)))
-    low = np.log1p(h * np.exp(-np.minimum(spread, 700.0)))
-    return _bracketed(np.log1p(h), low, np.minimum(high, most), part, most)
-
-
-def _bracketed(
-    value: FloatArray, low: FloatArray, high: FloatArray, part: _Changed, most: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The value, and its distance to the farther end; at a knot anything up to ``most``."""
-    low = np.where(part.uncertain, 0.0, low)
-    high = np.where(part.uncertain, most, high)
-    error = np.maximum(np.maximum(high - value, value - low), 0.0)
-    return value, error + 16 * ROUNDOFF * (1 + value)
 
 
 def uncertain_rows(
     loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, reach: float
 ) -> NDArray[np.bool_]:
-    """Whether the predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
+    """Return whether each predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
     if not isinstance(loss, HuberHinge):
         return np.zeros(len(z), dtype=bool)
     distance = np.abs(np.abs(1 - y * z) - loss.width)

@@ -4,7 +4,7 @@ Whoever has a :class:`BlockLosses` can work out the losses of any block: it hold
 what steps are refined by where they need it, and travels to where the rows are.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from expost.errors import WrongRows
 from expost.glm import Objective
@@ -89,7 +89,7 @@ def block_losses(release: Release, problem: Objective) -> BlockLosses:
     if isinstance(how, ObjectivePerturbation) and how.is_private:
         tangent = Tangent.at(how, problem, theta)
         tangent.check_rows()
-        return BlockLosses(theta=theta, mechanism=how, tangent=replace(tangent, objective=None))
+        return BlockLosses(theta=theta, mechanism=how, tangent=tangent.detached())
     expansion = _expanded(problem, how)
     plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
     assert isinstance(plain, OutputPerturbation)

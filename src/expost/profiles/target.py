@@ -19,9 +19,7 @@ from expost.mechanisms import (
 )
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.sampling import drawn_losses, typical_exposures
-from expost.mechanisms.softmax import SoftmaxTangent
-from expost.mechanisms.softmax_sampling import drawn_softmax_losses, typical_softmax_exposures
+from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.neighbouring.persons import Persons
 from expost.release import Release
@@ -49,24 +47,16 @@ def losses_of(
     With ``groups`` of every person: all her rows are removed at once.
     """
     persons = None if groups is None or groups.are_rows else groups
-    if problem.loss.outputs > 1:
-        return _softmax_losses(theta, how, problem, relation, entering, persons), None
-    if isinstance(how, ObjectivePerturbation) and how.is_private:
-        tangent = Tangent.at(how, problem, theta)
-        tangent.check_rows()
-        found = (
-            tangent.row_losses(relation, entering)
-            if persons is None
-            else person_losses(tangent, persons)
+    several = problem.loss.outputs > 1
+    if several and not isinstance(how, ObjectivePerturbation):
+        raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
+    if several and persons is not None and not how.is_private:
+        raise InvalidInput(
+            "groups: a model of more than two classes without noise is profiled row by row; leave"
+            " groups out."
         )
-        losses = replace(
-            found,
-            sampled=lambda: typical_exposures(how, problem, relation, entering, persons),
-            draw=lambda size, rng: drawn_losses(
-                how, problem, relation, entering, size, rng, persons
-            ),
-        )
-        return losses, None
+    if isinstance(how, ObjectivePerturbation) and (how.is_private or several):
+        return _tangent_losses(theta, how, problem, relation, entering, persons), None
     base = problem.minimiser(TOLERANCE)
     near = tight_neighbours(
         problem,
@@ -98,24 +88,17 @@ def without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
     )
 
 
-def _softmax_losses(
+def _tangent_losses(
     theta: FloatArray,
-    how: Mechanism,
+    how: ObjectivePerturbation,
     problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
     persons: Persons | None,
 ) -> RowLosses:
-    """Of a model of more than two classes."""
-    if not isinstance(how, ObjectivePerturbation):
-        raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
-    tangent = SoftmaxTangent.at(how, problem, theta)
+    """Return the losses under objective perturbation."""
+    tangent = Tangent.at(how, problem, theta)
     tangent.check_rows()
-    if not how.is_private and persons is not None:
-        raise InvalidInput(
-            "groups: a model of more than two classes without noise is profiled row by row; leave"
-            " groups out."
-        )
     found = (
         tangent.row_losses(relation, entering)
         if persons is None
@@ -125,10 +108,8 @@ def _softmax_losses(
         return found
     return replace(
         found,
-        sampled=lambda: typical_softmax_exposures(how, problem, relation, entering, persons),
-        draw=lambda size, rng: drawn_softmax_losses(
-            how, problem, relation, entering, size, rng, persons
-        ),
+        sampled=lambda: expected_exposures(how, problem, relation, entering, persons),
+        draw=lambda size, rng: drawn_losses(how, problem, relation, entering, size, rng, persons),
     )
 
 

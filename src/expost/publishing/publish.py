@@ -13,7 +13,6 @@ from expost.glm import two_classes_only
 from expost.losses import Softmax
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
-from expost.mechanisms.softmax import SoftmaxTangent
 from expost.publishing.publishable import check_publishable
 from expost.publishing.report import KINDS, PublishedReport
 from expost.release import Release
@@ -213,14 +212,11 @@ def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
             f"X has {problem.count} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
-    if isinstance(how, ObjectivePerturbation) and problem.loss.outputs > 1:
-        SoftmaxTangent.at(how, problem, release.theta).check_rows()
-        return None
-    problem = two_classes_only(problem)
     if isinstance(how, ObjectivePerturbation):
         tangent = Tangent.at(how, problem, release.theta)
         tangent.check_rows()
         return tangent
+    problem = two_classes_only(problem)
     base = release.minimiser(problem)
     how.check_rows(release.theta, base.theta, base.gradient_bound / how.regularization)
     return None

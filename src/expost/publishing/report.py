@@ -34,7 +34,6 @@ from expost.mechanisms.publishing import (
     TangentMechanism,
     person_costs,
 )
-from expost.mechanisms.softmax_bound import SoftmaxBound
 from expost.publishing.lookup import Form, form_number
 from expost.publishing.publishable import Answer, Spending, check_publishable
 from expost.release import Release
@@ -109,8 +108,6 @@ class PublishedReport(Sealed, Displayed):
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
         how, theta = self.release.mechanism, self.release.theta
-        if isinstance(how, ObjectivePerturbation) and isinstance(how.loss, Softmax):
-            return SoftmaxBound(how=how, theta=theta, failure=self.failure_probability)
         if isinstance(how, ObjectivePerturbation):
             return ObjectiveBound(
                 how=how,
