@@ -297,7 +297,7 @@ def choose_for(
     parts: Mapping[int, Part] | None = None
     notices = _notices(prepared)
     if isinstance(how, ObjectivePerturbation):
-        sampler = ObjectiveSampler(mechanism=how, problem=prepared.problem)
+        sampler = ObjectiveSampler(mechanism=how, problem=objective)
         sweep = _sampled(sampler, question, seeds[0])
         notices = (*notices, _SAMPLED[0])
         if store is not None:
