@@ -28,6 +28,7 @@ __all__ = [
     "for_persons",
     "interval_text",
     "lower_text",
+    "nats",
     "percent_at_least",
     "percent_at_most",
     "plain",
@@ -215,3 +216,8 @@ def _infinite(value: float | Decimal) -> str:
 def for_persons(rows_per_person: int) -> str:
     """Return " for persons with up to k rows", or nothing where a guarantee is for one row."""
     return "" if rows_per_person == 1 else f" for persons with up to {rows_per_person:,} rows"
+
+
+def nats(figure: str) -> str:
+    """Return a formatted figure with its unit."""
+    return f"{figure} nat{'' if figure == '1' else 's'}"

@@ -39,12 +39,11 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.foreign.fit import PerturbedFit
 from expost.glm import Objective
-from expost.groups.columns import nats
 from expost.labels import signs
 from expost.losses import Logistic
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
-from expost.rounding import upper_text
+from expost.rounding import nats, upper_text
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["PrivateForeign", "read_private"]

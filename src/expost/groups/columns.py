@@ -25,7 +25,6 @@ __all__ = [
     "Numbers",
     "Partition",
     "Parts",
-    "nats",
     "number_text",
     "printable",
     "read_column",
@@ -56,11 +55,6 @@ def number_text(value: float) -> str:
     number = float(value) + 0.0
     text = f"{number:.15g}"
     return text if float(text) == number else repr(number)
-
-
-def nats(told: str) -> str:
-    """A figure that is written as ``told``, with its unit."""
-    return f"{told} nat{'' if told == '1' else 's'}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

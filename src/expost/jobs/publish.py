@@ -12,7 +12,7 @@ from typing import Any
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
-from expost.groups.columns import nats, printable
+from expost.groups.columns import printable
 from expost.jobs import stream_publish
 from expost.jobs.ledger import check_ledgers, model_notices
 from expost.jobs.output import check_place, made_now, writing
@@ -40,7 +40,7 @@ from expost.publishing.publish import Asked, publish
 from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report import collect
-from expost.rounding import percent_at_most, upper_text
+from expost.rounding import nats, percent_at_most, upper_text
 from expost.types import Audience
 
 __all__ = [

@@ -27,7 +27,7 @@ from expost.engine import engine_of
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
-from expost.groups.columns import nats, printable
+from expost.groups.columns import printable
 from expost.groups.exposure import (
     Explanation,
     Grouping,
@@ -43,7 +43,7 @@ from expost.profiles.parts import RowParts
 from expost.profiles.posterior import RowIdentifiability
 from expost.release import Release
 from expost.results import RowTable
-from expost.rounding import certainty_at_most, lower_text, upper_text
+from expost.rounding import certainty_at_most, lower_text, nats, upper_text
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Profile", "ProfileFigures"]

@@ -9,11 +9,10 @@ import numpy as np
 
 from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
-from expost.groups.columns import nats
 from expost.profiles.profile import Profile
 from expost.publishing.report import PublishedReport
 from expost.results import RowTable
-from expost.rounding import upper_text
+from expost.rounding import nats, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["Comparison", "ComparisonFigures", "ratios"]

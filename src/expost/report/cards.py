@@ -14,7 +14,6 @@ from expost.attacks.snapshots import EpochTable, Snapshots
 from expost.audits.disparity import Disparity
 from expost.defences.table import MEASURES, WARNING, DefenceTable
 from expost.epsilon.row_figures import EstimatedLosses
-from expost.groups.columns import nats
 from expost.groups.exposure import Explanation, Grouping
 from expost.ledger import Ledger
 from expost.mechanisms import RowLosses
@@ -39,7 +38,7 @@ from expost.report.wording import (
 )
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves
-from expost.rounding import for_persons
+from expost.rounding import for_persons, nats
 from expost.selection.private import SelectionCost
 from expost.selection.tuning import SelectedRegularization
 

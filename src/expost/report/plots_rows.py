@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from expost.epsilon.row_figures import EstimatedLosses
-from expost.groups.columns import nats
 from expost.mechanisms import RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.profiles.posterior import RowIdentifiability
@@ -16,6 +15,7 @@ from expost.report.displays import ProfileDisplay, WorstCaseDisplay
 from expost.report.paper_displays import Guide
 from expost.report.result_displays import RanksDisplay
 from expost.report.wording import number_up, percent_up
+from expost.rounding import nats
 from expost.types import FloatArray
 
 __all__ = [

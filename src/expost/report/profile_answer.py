@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost.groups.columns import nats
 from expost.profiles.digest import POSTERIOR
 from expost.profiles.profile import ProfileFigures
 from expost.release import Release
@@ -15,7 +14,7 @@ from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
 from expost.report.wording import count, number_up, percent_up, sure_text
 from expost.report.wording import share as share_text
-from expost.rounding import for_persons
+from expost.rounding import for_persons, nats
 from expost.types import Audience, Neighbouring
 
 __all__ = ["ProfileAnswer", "before_sharing"]

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from expost.groups.columns import nats
 from expost.report.axes import linear_ticks, points
 from expost.report.panel import Axis, Line, Panel, across, upright
 from expost.report.training_part import TrainingPart
 from expost.report.wording import number_up, upper
+from expost.rounding import nats
 
 __all__ = ["training_panels"]
 

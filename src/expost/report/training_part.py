@@ -15,7 +15,6 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.groups.columns import nats
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.profiles.profile import Profile
 from expost.profiles.transcript import (
@@ -28,6 +27,7 @@ from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, number, number_up, sure_text, upper
 from expost.risk import Guarantee
 from expost.risk.dpsgd import DPSGD
+from expost.rounding import nats
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = [
