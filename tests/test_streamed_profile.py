@@ -17,7 +17,7 @@ from expost.errors import InvalidInput
 from expost.files.parts import PartStore
 from expost.groups import tree
 from expost.jobs.profile import run
-from expost.profiles import subpopulations
+from expost.profiles import parts, subpopulations
 from expost.profiles.digest import FIGURES, FitScores, Maxima, Terms
 from expost.profiles.parts import (
     digest_of_parts,
@@ -434,6 +434,33 @@ def test_a_table_that_fits_into_memory_needs_no_folder(made, tmp_path):
         expost.profile(out / "model.json", source, persons=["p0"] * 400)
     persons = expost.profile(out / "model.json", source, persons="number")
     assert len(persons) == 400
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_expected_exposures_under_objective_perturbation(tmp_path, monkeypatch, noise):
+    """They are sampled: the same 64 releases in memory and in blocks."""
+    source = streams.write(tmp_path)
+    streams.small_blocks(monkeypatch)
+    options = {"mechanism": "objective", "noise": noise}
+    options |= {"delta": 1e-5} if noise == "gaussian" else {}
+    blocks = run(streams.job(source, tmp_path / "o", **options)).profile
+    memory = streams.job(source, tmp_path / "m", engine=None, seed=None, drop=None)
+    held = run(replace(memory, model=tmp_path / "o" / "model.json")).profile
+    rows = pa.concat_tables(blocks.batches())
+    np.testing.assert_allclose(rows.column("expected").to_numpy(), held.expected, rtol=1e-6)
+    one, other = held.figures.expected, blocks.figures.expected
+    assert one[0] * (1 - 1e-6) <= other[0] <= one[0] * (1 + 2**-9 + 1e-6)
+    assert other[1] == pytest.approx(one[1], rel=1e-6)
+
+
+def test_expected_exposures_of_many_coefficients_are_left_out(tmp_path, monkeypatch):
+    source = streams.write(tmp_path)
+    streams.small_blocks(monkeypatch)
+    monkeypatch.setattr(parts, "_MOST_SAMPLED", 5)
+    made = run(streams.job(source, tmp_path / "o", mechanism="objective", noise="laplace"))
+    assert made.profile.expected_scores is made.profile.figures.expected is None
+    assert "expected" not in next(made.profile.batches()).column_names
+    assert any("Expected exposures are left out" in one for one in made.summary.profile.notices)
 
 
 # -- exposures by column, and the tree -------------------------------------------------------------

@@ -308,7 +308,7 @@ class _Work:
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
             finished = row_parts(
-                model.objective.table,
+                model.objective,
                 block_losses(model.release, model.objective),
                 (model.release.theta, model.objective.minimiser(TOLERANCE).theta),
                 store,

@@ -23,7 +23,9 @@ from expost.engine import Engine
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.parts import Part, PartStore
-from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.glm import Objective
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
+from expost.mechanisms.sampling import SampledTangents
 from expost.noise.tabulated import Table as ExposureTable
 from expost.profiles.digest import (
     FIGURES,
@@ -37,7 +39,7 @@ from expost.profiles.digest import (
 )
 from expost.profiles.streamed_losses import BlockLosses
 from expost.profiles.subpopulations import PartCells
-from expost.rows import RowBlock, RowStream, TableRows
+from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
 
 # The key of the maxima in the metadata of a part.
 _ABOUT = "expost"
+# Expected exposures are sampled up to this dimension: 64 Hessians of it take 128 MiB.
+_MOST_SAMPLED = 512
 # What is kept of the most exposed rows.
 _TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
 
@@ -109,29 +113,31 @@ class _LossColumns:
     """Compute what a part holds: the figures of its rows, and their maxima in its metadata."""
 
     losses: BlockLosses
-    expected: ExposureTable | None
+    expected: ExposureTable | SampledTangents | None
     models: tuple[FloatArray, FloatArray]
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], Maxima]:
         """Return the figures of the rows of a block, and their maxima."""
-        columns = self._columns(self.losses(block))
+        losses = self.losses(block)
+        figures = RowFigures(losses=losses, expected=lambda: self._expected(block, losses))
+        columns = figure_columns(figures)
         return columns, Maxima.of(columns, FitScores.of(block, self.models))
 
     def about(self, notes: Sequence[Maxima]) -> dict[str, str]:
         """Return the maxima of all rows of a part."""
         return {_ABOUT: reduce(Maxima.merged, notes, Maxima()).to_json()}
 
-    def _columns(self, losses: RowLosses) -> dict[str, FloatArray]:
-        def expected() -> FloatArray | None:
-            if losses.noiseless:
-                return np.abs(losses.loss)
-            return None if self.expected is None else self.expected(losses.distance)
-
-        return figure_columns(RowFigures(losses=losses, expected=expected))
+    def _expected(self, block: RowBlock, losses: RowLosses) -> FloatArray | None:
+        """Return the expected exposures: from the law of a loss, or from sampled releases."""
+        if losses.noiseless:
+            return np.abs(losses.loss)
+        if isinstance(self.expected, SampledTangents):
+            return self.expected.exposures(block)[0]
+        return None if self.expected is None else self.expected(losses.distance)
 
 
 def row_parts(
-    rows: TableRows,
+    objective: Objective,
     losses: BlockLosses,
     models: tuple[FloatArray, FloatArray],
     store: PartStore,
@@ -143,13 +149,16 @@ def row_parts(
     ``models``  the released θ and the one without noise, whose predictions are scored too.
     """
     how = losses.mechanism
-    expected = None
-    if isinstance(how, OutputPerturbation) and how.is_private:
+    expected: ExposureTable | SampledTangents | None = None
+    if how.is_private and isinstance(how, OutputPerturbation):
         expected = ExposureTable.of(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
+    elif how.is_private and how.dimension <= _MOST_SAMPLED:
+        assert isinstance(how, ObjectivePerturbation)
+        expected = SampledTangents.of(how, objective)
     task = _LossColumns(losses=losses, expected=expected, models=models)
-    return rows.write_parts(task, store, finished=finished)
+    return objective.table.write_parts(task, store, finished=finished)
 
 
 # -- digest ----------------------------------------------------------------------------------------

@@ -168,6 +168,6 @@ def _notices(profile: Profile) -> tuple[str, ...]:
     if profile.expected_scores is None and not profile.is_noiseless:
         notices.append(
             "Expected exposures are left out: under objective perturbation they are sampled, which"
-            " needs all rows at once."
+            " takes too much memory for so many coefficients."
         )
     return tuple(notices)
