@@ -18,8 +18,11 @@ from evidence import record
 from expost.errors import ConvergenceError, PrecisionWarning
 from expost.glm import Minimiser, Objective
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.neighbouring.certificate import KnotBins, Knots, point_error
+from expost.neighbouring.certificate import point_error
+from expost.neighbouring.change import Change, EvaluatedRows
+from expost.neighbouring.knots import KnotBins, KnotDistances
 from expost.neighbouring.neighbours import neighbours_of
+from expost.rows import RowBlock
 from fifty_digits import exact_rows, gradient, norm, solve
 
 METHODS = ("newton", "exact", "worst-case", "retrain")
@@ -251,9 +254,8 @@ def test_a_base_that_is_off_is_accounted_for(loss, relation):
             found = neighbours_of(
                 problem,
                 base,
+                Change.of(problem.held, expost.types.Neighbouring(relation), candidates),
                 method=method,
-                relation=expost.types.Neighbouring(relation),
-                entering=candidates,
                 warn=False,
             )
             _, _, shifts = references(case, theta, n)
@@ -365,6 +367,17 @@ def exact_remainder(loss, knots, length):
     return mp.fsum(size * max(size * length - way, 0) for size, way in knots) / (2 * loss.width)
 
 
+def knots_by_blocks(kind, problem, theta):
+    """What seven rows at a time hand over, merged."""
+    found = None
+    for start in range(0, problem.count, 7):
+        rows = problem.held.take(np.arange(start, min(start + 7, problem.count)))
+        rows = EvaluatedRows.of(RowBlock.of(rows.X, rows.y), theta, problem.loss)
+        part = kind.of(problem.constants, rows, theta)
+        found = part if found is None else found.merged(part)
+    return found.knots(problem.loss)
+
+
 @pytest.mark.parametrize("width", [0.5, 1.0])
 @pytest.mark.parametrize("kind", ["plain", "lengths", "at knots", "equal"])
 def test_what_the_knots_leave_is_never_too_little(width, kind):
@@ -383,16 +396,12 @@ def test_what_the_knots_leave_is_never_too_little(width, kind):
     elif kind == "equal":
         X[:] = X[0]
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.ones(3))
-    z, margin = X @ theta, problem.constants.margin_error(theta)
-    sorted_knots = Knots.of(problem, z, margin)
-    bins = None
-    for start in range(0, n, 7):
-        part = slice(start, start + 7)
-        block = KnotBins.of(problem.constants, z[part], y[part], problem.held.norms[part], theta)
-        bins = block if bins is None else bins.merged(block)
+    sorted_knots, bins = (
+        knots_by_blocks(kind, problem, theta) for kind in (KnotDistances, KnotBins)
+    )
     lengths = np.concatenate([10.0 ** rng.uniform(-14, 3, size=25), sorted_knots.reach[:9]])
     lengths, exact = lengths[np.isfinite(lengths)], exact_knots(loss, X, y, theta)
-    for knots in (sorted_knots, bins.knots(loss)):
+    for knots in (sorted_knots, bins):
         found = knots.remainder(lengths)
         for length, bound in zip(lengths, found, strict=True):
             assert mp.mpf(float(bound)) >= exact_remainder(loss, exact, length)

@@ -17,10 +17,16 @@ from evidence import record
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.neighbouring import removed
+from expost.neighbouring import change
+from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from fifty_digits import exact_rows, gradient, norm, solve
+
+
+def without(problem, persons):
+    return Change.of(problem.held, persons=persons)
+
 
 METHODS = ("newton", "exact", "worst-case", "retrain")
 KINDS = (
@@ -142,7 +148,7 @@ def run(seeds):
     used, kinds, sizes = defaultdict(list), Counter(), Counter()
     for seed in seeds:
         case = make(seed)
-        options = {"loss": case.loss, "regularization": case.regularization, "groups": case.groups}
+        options = {"loss": case.loss, "regularization": case.regularization, "persons": case.groups}
         shifts = None
         for method in METHODS:
             with warnings.catch_warnings():
@@ -206,13 +212,13 @@ def test_everyone_with_one_row_gives_the_very_same_numbers(method):
     X, y = data(30)
     plain = expost.neighbours(X, y, regularization=0.01, method=method)
     found = expost.neighbours(
-        X, y, regularization=0.01, method=method, groups=[f"p{row}" for row in range(30)]
+        X, y, regularization=0.01, method=method, persons=[f"p{row}" for row in range(30)]
     )
     for name in ("base", "distance", "error_bound", "shift", "worst_case_distance"):
         assert getattr(found, name).tobytes() == getattr(plain, name).tobytes()
     # Power: with one pair among them the pair's shift is another.
     pair = expost.neighbours(
-        X, y, regularization=0.01, method=method, groups=np.maximum(np.arange(30), 1)
+        X, y, regularization=0.01, method=method, persons=np.maximum(np.arange(30), 1)
     )
     assert len(pair) == 29
     assert abs(pair.distance[0] - plain.distance[0]) > 0.01 * plain.distance[0]
@@ -223,7 +229,7 @@ def test_persons_of_one_row_among_others_move_as_their_rows_do(loss):
     X, y = data(40)
     groups = np.arange(40)
     groups[30:] = 30
-    found = expost.neighbours(X, y, loss=loss, regularization=0.1, groups=groups)
+    found = expost.neighbours(X, y, loss=loss, regularization=0.1, persons=groups)
     plain = expost.neighbours(X, y, loss=loss, regularization=0.1)
     gap = np.linalg.norm(found.shift[:30] - plain.shift[:30], axis=1)
     assert np.all(gap <= found.error_bound[:30] + plain.error_bound[:30])
@@ -235,9 +241,9 @@ def test_permuting_rows_permutes_nothing_but_the_order(method):
     X, y = data(60)
     groups = np.random.default_rng(1).integers(0, 12, 60)
     options = {"regularization": 0.01, "method": method}
-    found = expost.neighbours(X, y, groups=groups, **options)
+    found = expost.neighbours(X, y, persons=groups, **options)
     order = np.random.default_rng(2).permutation(60)
-    turned = expost.neighbours(X[order], y[order], groups=groups[order], **options)
+    turned = expost.neighbours(X[order], y[order], persons=groups[order], **options)
     place = {name: k for k, name in enumerate(turned.persons.names)}
     same = [place[name] for name in found.persons.names]
     assert same != list(range(len(same)))
@@ -249,9 +255,9 @@ def test_permuting_rows_permutes_nothing_but_the_order(method):
 def test_the_order_of_a_persons_own_rows_does_not_matter():
     X, y = data(12)
     groups = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3]
-    found = expost.neighbours(X, y, regularization=0.1, groups=groups)
+    found = expost.neighbours(X, y, regularization=0.1, persons=groups)
     order = [2, 0, 1, 4, 3, 5, 6, 7, 8, 9, 10, 11]
-    turned = expost.neighbours(X[order], y[order], regularization=0.1, groups=groups)
+    turned = expost.neighbours(X[order], y[order], regularization=0.1, persons=groups)
     assert turned.distance == pytest.approx(found.distance, rel=1e-12)
 
 
@@ -261,8 +267,8 @@ def test_a_persons_shift_is_not_the_sum_of_those_of_her_rows():
     X[20:], y[20:] = X[20], 1.0
     groups = np.where(np.arange(40) < 20, np.arange(40), 20)
     options = {"regularization": 1e-2}
-    truth = expost.neighbours(X, y, groups=groups, method="retrain", **options)
-    found = expost.neighbours(X, y, groups=groups, method="exact", **options)
+    truth = expost.neighbours(X, y, persons=groups, method="retrain", **options)
+    found = expost.neighbours(X, y, persons=groups, method="exact", **options)
     rows = expost.neighbours(X, y, method="exact", **options)
     summed = np.zeros_like(found.shift)
     np.add.at(summed, found.persons.owner, rows.shift)
@@ -282,12 +288,16 @@ def test_the_penalty_that_is_kept(loss, keep_total_penalty):
     groups = np.array([0] * 7 + [1, 1, 1, 2, 2, 3, 4, 4])[:14]
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 0.05))
     base = minimise(problem)
-    persons = read_groups(groups, 14)
+    persons = read_persons(groups, 14)
     rows, labels = exact_rows(X, y)
     centre, _ = solve(rows, labels, loss, 0.05, base.theta)
     for method in METHODS:
         found = neighbours_of(
-            problem, base, method=method, persons=persons, keep_total_penalty=keep_total_penalty
+            problem,
+            base,
+            without(problem, persons),
+            method=method,
+            keep_total_penalty=keep_total_penalty,
         )
         for person in range(len(persons)):
             kept = np.flatnonzero(groups != person)
@@ -317,7 +327,7 @@ def test_a_base_that_is_off_is_accounted_for():
         shifts = references(X, y, groups, loss, regularization, theta)
         for method in ("newton", "exact", "worst-case"):
             found = neighbours_of(
-                problem, base, method=method, persons=read_groups(groups, n), warn=False
+                problem, base, without(problem, read_persons(groups, n)), method=method, warn=False
             )
             shares = usage(found, shifts)
             assert max(shares) <= 1, (loss, method)
@@ -330,12 +340,12 @@ def test_blocks_and_chunks_change_nothing(loss, monkeypatch):
     """A few persons, and a few rows of each, at a time: the same to rounding."""
     X, y = data(200, 3)
     groups = np.concatenate([np.zeros(90), np.arange(110) // 3 + 1])
-    options = {"loss": loss, "regularization": 0.05, "groups": groups}
+    options = {"loss": loss, "regularization": 0.05, "persons": groups}
     for method in ("newton", "exact"):
         whole = expost.neighbours(X, y, method=method, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(removed, "_ENTRIES", 40)
-            patch.setattr(removed, "_CHUNK", 4)
+            patch.setattr(change, "_ENTRIES", 40)
+            patch.setattr(change, "_CHUNK", 4)
             parts = expost.neighbours(X, y, method=method, **options)
         assert np.max(np.abs(parts.shift - whole.shift)) <= 1e-10 * whole.distance.max()
         assert parts.error_bound == pytest.approx(whole.error_bound, rel=0.2, abs=1e-13)
@@ -346,8 +356,8 @@ def test_a_person_who_owns_half_of_the_data():
     groups = np.where(np.arange(2000) % 2, 0, np.arange(2000))
     problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.full(5, 1e-3))
     base = minimise(problem)
-    persons = read_groups(groups, 2000)
-    near = tight_neighbours(problem, base, persons=persons)
+    persons = read_persons(groups, 2000)
+    near = tight_neighbours(problem, base, without(problem, persons))
     half = persons.names.index(0)
     assert persons.sizes[half] == 1001
     rest = Objective.of(
@@ -367,7 +377,7 @@ def test_worst_case_and_ball():
     groups[:25] = 3
     for regularization in (1e-3, 0.1, 10.0):
         truth = expost.neighbours(
-            X, y, groups=groups, regularization=regularization, method="retrain"
+            X, y, persons=groups, regularization=regularization, method="retrain"
         )
         points = truth.base + truth.shift
         gap = np.linalg.norm(points - truth.ball_centre, axis=1)
@@ -397,8 +407,8 @@ def test_worst_case_and_ball():
 
 def slopes(found, rows):
     """f′ of these rows at the base, 0 elsewhere."""
-    z = found.problem.held.X @ found.base
-    return np.where(rows, -found.problem.held.y / (1 + np.exp(found.problem.held.y * z)), 0.0)
+    z = found.objective.held.X @ found.base
+    return np.where(rows, -found.objective.held.y / (1 + np.exp(found.objective.held.y * z)), 0.0)
 
 
 def test_penalties_that_differ_have_no_worst_case():
@@ -406,22 +416,29 @@ def test_penalties_that_differ_have_no_worst_case():
     X[:, -1] = 1.0
     problem = Objective.of(X=X, y=y, loss=Logistic(), penalty=np.array([0.1, 0.1, 0.1, 0.0]))
     base = minimise(problem)
-    persons = read_groups(np.arange(20) // 3, 20)
+    persons = read_persons(np.arange(20) // 3, 20)
     near = neighbours_of(
-        problem, base, method="exact", persons=persons, keep_total_penalty=True, tolerance=1e-6
+        problem,
+        base,
+        without(problem, persons),
+        method="exact",
+        keep_total_penalty=True,
+        tolerance=1e-6,
     )
-    truth = neighbours_of(problem, base, method="retrain", persons=persons, keep_total_penalty=True)
+    truth = neighbours_of(
+        problem, base, without(problem, persons), method="retrain", keep_total_penalty=True
+    )
     assert np.max(np.linalg.norm(near.shift - truth.shift, axis=1)) < 1e-6
     assert np.all(near.error_bound < 1e-6 * near.distance)
     worst = neighbours_of(
-        problem, base, method="worst-case", persons=persons, keep_total_penalty=True
+        problem, base, without(problem, persons), method="worst-case", keep_total_penalty=True
     )
     assert np.all(np.isinf(worst.error_bound))
 
 
 def test_what_is_said_of_persons():
     X, y = data(20)
-    found = expost.neighbours(X, y, groups=np.arange(20) // 4)
+    found = expost.neighbours(X, y, persons=np.arange(20) // 4)
     assert "5 neighbours (remove, persons of up to 4 rows)" in str(found)
     assert repr(found).startswith("Neighbours(5 × 4")
     assert found.rows_after == 16
@@ -430,11 +447,14 @@ def test_what_is_said_of_persons():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": [0] * 20}, "one person owns every row"),
-        ({"groups": [0] * 19}, "19 entries"),
-        ({"groups": [None] * 20}, "entry 0 is missing"),
-        ({"groups": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}, "remove"),
-        ({"groups": [0, 1] * 10, "relation": "replace", "candidates": ([[0.0] * 4], [1])}, "remov"),
+        ({"persons": [0] * 20}, "one person owns every row"),
+        ({"persons": [0] * 19}, "19 entries"),
+        ({"persons": [None] * 20}, "entry 0 is missing"),
+        ({"persons": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}, "remove"),
+        (
+            {"persons": [0, 1] * 10, "relation": "replace", "candidates": ([[0.0] * 4], [1])},
+            "remov",
+        ),
     ],
 )
 def test_what_is_refused(options, message):
@@ -446,14 +466,14 @@ def test_what_is_refused(options, message):
 def test_a_tolerance_that_float64_does_not_reach_is_said():
     X, y = data(30)
     with pytest.warns(PrecisionWarning, match=r"of 3 shifts have an error bound above 1e-30"):
-        expost.neighbours(X, y, groups=np.arange(30) // 10, method="exact", tolerance=1e-30)
+        expost.neighbours(X, y, persons=np.arange(30) // 10, method="exact", tolerance=1e-30)
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(40) // 10], ids=["rows", "persons"])
 def test_a_hessian_whose_determinant_underflows(groups):
     """Its 80 eigenvalues of 1e-5 multiply to 0: it once was taken for singular, and left alone."""
     X, y = data(40, 80)
-    options = {"regularization": 1e-5, "groups": groups}
+    options = {"regularization": 1e-5, "persons": groups}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrecisionWarning)
         found = expost.neighbours(X, y, method="exact", **options)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from expost.errors import InvalidInput
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.types import Neighbouring
 
 
@@ -41,7 +41,7 @@ LABELS = {
 def test_persons_stand_in_the_order_in_which_they_appear(labels):
     plain = np.asarray(labels).ravel().tolist() if hasattr(labels, "ravel") else list(labels)
     names, rows = naive(plain)
-    found = read_groups(labels, len(plain))
+    found = read_persons(labels, len(plain))
     assert list(found.names) == names
     assert found.sizes.tolist() == [len(own) for own in rows]
     assert [found.rows_of(person).tolist() for person in range(len(found))] == rows
@@ -52,7 +52,7 @@ def test_persons_stand_in_the_order_in_which_they_appear(labels):
 
 def test_persons_of_one_size_go_together():
     labels = np.random.default_rng(0).integers(0, 30, 200)
-    found = read_groups(labels, 200)
+    found = read_persons(labels, 200)
     seen = {}
     for persons, rows in found.by_size():
         assert rows.shape == (len(persons), found.sizes[persons[0]])
@@ -62,7 +62,7 @@ def test_persons_of_one_size_go_together():
 
 
 def test_everyone_with_one_row_is_the_rows_themselves():
-    found = read_groups([f"p{k}" for k in (3, 1, 2)], 3)
+    found = read_persons([f"p{k}" for k in (3, 1, 2)], 3)
     assert found.are_rows
     assert found.owner.tolist() == [0, 1, 2]
 
@@ -82,8 +82,8 @@ MISSING = {
 
 @pytest.mark.parametrize("labels", MISSING.values(), ids=MISSING)
 def test_a_row_that_is_nobodys_is_refused(labels):
-    with pytest.raises(InvalidInput, match=r"groups: entry 1 is missing .* label of its own"):
-        read_groups(labels, 3)
+    with pytest.raises(InvalidInput, match=r"persons: entry 1 is missing .* label of its own"):
+        read_persons(labels, 3)
 
 
 @pytest.mark.parametrize(
@@ -104,19 +104,19 @@ def test_a_row_that_is_nobodys_is_refused(labels):
 )
 def test_what_is_not_a_label_a_row_is_refused(labels, message):
     with pytest.raises(InvalidInput, match=message):
-        read_groups(labels, 3)
+        read_persons(labels, 3)
 
 
 @pytest.mark.parametrize("relation", [Neighbouring.ADD, Neighbouring.REPLACE])
 def test_only_removal_knows_persons(relation):
     with pytest.raises(InvalidInput, match=f"relation='{relation.value}' changes single rows"):
-        read_groups([1, 1, 2], 3, relation)
+        read_persons([1, 1, 2], 3, relation)
 
 
 def test_no_label_is_ever_shown():
-    found = read_groups(["Mrs Canary", "Mrs Canary", "Mr Wren"], 3)
+    found = read_persons(["Mrs Canary", "Mrs Canary", "Mr Wren"], 3)
     assert "Canary" not in repr(found)
     assert "2 of 3 rows" in repr(found)
     with pytest.raises(InvalidInput) as refused:
-        read_groups(["Mrs Canary", ["Mr Wren"], "Mrs Canary"], 3)
+        read_persons(["Mrs Canary", ["Mr Wren"], "Mrs Canary"], 3)
     assert "Wren" not in str(refused.value)

@@ -205,7 +205,7 @@ def attack_objective(count):
     def without_witness(used, other, grid=None):
         number = 0
         for b in noise:
-            tilted = replace(used, linear=b / used.rows)
+            tilted = replace(used, linear=b / used.count)
             theta = minimise(tilted, tolerance=mechanism.tolerance).theta
             theta = theta if grid is None else grid.snap(theta)
             number += not has_witness(float(theta[0]), other, mechanism, grid)

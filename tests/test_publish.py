@@ -36,6 +36,7 @@ from expost.mechanisms.publishing import (
     regularization_for_publishing,
 )
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
@@ -490,7 +491,7 @@ def output_failures(noise, rho, count, seed):
     problem = Objective.of(X=rows, y=y, loss=how.loss, penalty=np.full(WIDTH, how.regularization))
     base = minimise(problem)
     gone = tight_neighbours(problem, base)
-    more = tight_neighbours(problem, base, relation=Neighbouring.ADD, entering=entering)
+    more = tight_neighbours(problem, base, Change.of(problem.held, Neighbouring.ADD, entering))
     everyone = np.vstack([rows, entering[0]]), np.append(y, entering[1])
     rng = np.random.default_rng(seed)
     failed, far, halved = np.zeros(ROWS + OUTSIDE), 0, 0

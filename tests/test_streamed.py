@@ -121,7 +121,7 @@ def test_streamed_losses_are_those_of_rows_in_memory(parquet, loss, options):
         return
     # Rows are refined to the thousandth that rows in memory are, and are where those are.
     assert np.all(found["distance_error"] <= 1e-3 * found["distance"])
-    problem = profile.neighbours.problem
+    problem = profile.neighbours.objective
     exact = neighbours_of(problem, minimise(problem), method="exact", tolerance=1e-5, warn=False)
     losses = release.mechanism.row_losses(release.theta, exact)
     half = 0.5 * (found["high"] - found["low"]) + 0.5 * (losses.high - losses.low)

@@ -17,14 +17,14 @@ from expost.engine import LocalEngine
 from expost.errors import ConvergenceError
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.neighbouring import knots, streamed_refinement
-from expost.neighbouring.expansion import expand_curvature
-from expost.neighbouring.knots import BesideKnots, energies
+from expost.neighbouring import knots, leave_one_out
+from expost.neighbouring.expansion import curvature_of, expand
+from expost.neighbouring.knots import KinkRows, energy_norms
+from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import neighbours_of
-from expost.neighbouring.streamed import streamed_curvature
-from expost.neighbouring.streamed_refinement import Refinement, refinement_for
-from expost.profiles.streamed_losses import BlockLosses, block_losses
-from expost.rows import RowBlock
+from expost.neighbouring.refine import Refinement, refinement_for
+from expost.profiles.streamed_losses import block_losses
+from expost.rows import HeldRows, RowBlock
 from test_certificate import make, references, usage
 from test_streamed import released, streamed, table
 
@@ -32,14 +32,15 @@ QUICK = 33
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks(Objective):
+class BlockRows(HeldRows):
     """Rows that come in blocks of ``size``, most of them taken to be at most ``usual`` long."""
 
     size: int
     usual: float | None = None
+    is_held = False
 
-    def fold(self, task):
-        for start in range(0, self.rows, self.size):
+    def map(self, task):
+        for start in range(0, self.count, self.size):
             part = slice(start, start + self.size)
             # As they would arrive from elsewhere, and go there.
             there = pickle.loads(pickle.dumps(task))
@@ -50,40 +51,27 @@ class Blocks(Objective):
         return super().common_norm if self.usual is None else self.usual
 
 
+def in_blocks(*, X, y, loss, penalty, size, usual=None):
+    return Objective(rows=BlockRows(X=X, y=y, size=size, usual=usual), loss=loss, penalty=penalty)
+
+
 def expanded(problem, base):
-    curved = streamed_curvature(problem, base)
-    return expand_curvature(curved, signs=(-1,), rows_after=problem.count - 1)
+    return expand(curvature_of(problem, base))
 
 
 def refinement(problem, expansion):
     """What all rows need, whether they do or not."""
-    longest = 0.0
-    for start in range(0, problem.count, problem.size):
-        part = slice(start, start + problem.size)
-        shifts, _, _ = Refinement().steps(
-            expansion, RowBlock.of(problem.held.X[part], problem.held.y[part])
-        )
-        longest = max(longest, float(np.max(energies(expansion, shifts.all()))))
-    if isinstance(problem.loss, Squared):
-        return Refinement()
-    return refinement_for(problem, expansion, longest)
+    plain = LeaveOneOut(expansion=expansion)
+    longest = max(float(np.max(energy_norms(expansion, near.shift))) for near in problem.map(plain))
+    return refinement_for(problem, expansion, 2 * longest)
 
 
 def stepped(problem, expansion, refined):
     """Every row's neighbour, block by block."""
-    losses = BlockLosses(
-        theta=None,
-        mechanism=None,
-        expansion=refined.steadied(expansion),
-        refinement=refined,
-    )
-    losses = pickle.loads(pickle.dumps(losses))
-    found = []
-    for start in range(0, problem.count, problem.size):
-        part = slice(start, start + problem.size)
-        found.append(losses.neighbours(RowBlock.of(problem.held.X[part], problem.held.y[part])))
+    expansion = refined.with_known_curvature(expansion)
+    found = list(problem.map(LeaveOneOut(expansion=expansion, refinement=refined)))
     return SimpleNamespace(
-        shift=np.concatenate([one.shifts.all() for one in found]),
+        shift=np.concatenate([one.shift for one in found]),
         distance=np.concatenate([one.distance for one in found]),
         error_bound=np.concatenate([one.error_bound for one in found]),
     )
@@ -109,7 +97,7 @@ def test_every_neighbour_lies_within_its_bound_however_the_rows_are_cut():
     for seed in range(QUICK):
         case = replace(make(seed), relation="remove", candidates=None)
         size, usual = cuts(case, seed)
-        problem = Blocks(
+        problem = in_blocks(
             X=case.X,
             y=case.y,
             loss=case.loss,
@@ -154,7 +142,7 @@ def retrained(loss, regularization):
 
 def posed(loss, *, regularization, n=400, d=3, size=64):
     X, y = rows(n, d, 0, loss)
-    problem = Blocks(X=X, y=y, loss=loss, penalty=np.full(d + 1, regularization), size=size)
+    problem = in_blocks(X=X, y=y, loss=loss, penalty=np.full(d + 1, regularization), size=size)
     base = minimise(problem, tolerance=1e-12)
     return problem, base, expanded(problem, base)
 
@@ -176,7 +164,8 @@ def test_refined_steps_are_as_tight_as_in_memory(loss, regularization):
     apart = np.linalg.norm(plain.shift - exact.shift, axis=1)
     assert np.all(apart <= plain.error_bound + exact.error_bound)
     # Each of them takes the same steps whatever rows are beside it.
-    other = stepped(replace(problem, size=17), expansion, refinement(problem, expansion))
+    cut = replace(problem, rows=replace(problem.rows, size=17))
+    other = stepped(cut, expansion, refinement(problem, expansion))
     np.testing.assert_allclose(other.distance, fine.distance, rtol=1e-10)
     np.testing.assert_allclose(other.shift, fine.shift, rtol=1e-8, atol=1e-12)
 
@@ -184,12 +173,12 @@ def test_refined_steps_are_as_tight_as_in_memory(loss, regularization):
 def test_a_row_beside_a_knot_that_is_left_out_is_missed():
     """Power: what the certificate of the hinge rests on are just those rows."""
     problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
-    beside = refinement(problem, expansion).beside
+    beside = refinement(problem, expansion).kinks
     assert 4 < len(beside.y) < problem.count / 2
     keep = np.arange(len(beside.y)) % 2 == 0
-    names = ("X", "y", "z", "curvature", "norms", "way")
+    names = ("X", "y", "z", "curvature", "norms", "reach_norm")
     fewer = replace(beside, **{name: getattr(beside, name)[keep] for name in names})
-    wrong = stepped(problem, expansion, Refinement(beside=fewer))
+    wrong = stepped(problem, expansion, Refinement(kinks=fewer))
     exact = retrained(HuberHinge(), 1e-3)
     apart = np.linalg.norm(wrong.shift - exact.shift, axis=1)
     assert np.any(apart > wrong.error_bound + exact.error_bound)
@@ -198,7 +187,7 @@ def test_a_row_beside_a_knot_that_is_left_out_is_missed():
 def test_rows_far_from_every_knot_are_linear_on_the_way():
     """Brute force: no row outside of what was gathered passes a knot within the reach."""
     problem, base, expansion = posed(HuberHinge(), regularization=1e-3)
-    beside = BesideKnots.of(problem, expansion, 0.05)
+    beside = KinkRows.of(problem, expansion, 0.05)
     far = np.array([not np.any(np.all(x == beside.X, axis=1)) for x in problem.held.X])
     assert 0 < np.count_nonzero(far) < problem.count
     z, y = problem.held.X @ base.theta, problem.held.y
@@ -213,11 +202,11 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
         curvature = problem.loss.curvature(z + problem.held.X @ step, y)
         hessian = (problem.held.X * curvature[:, None]).T @ problem.held.X / (problem.count - 1)
         least = np.linalg.eigvalsh(hessian)[0] + 1e-3
-        assert least >= beside.lowest
+        assert least >= beside.least_eigenvalue
         lowest.append(least)
     # More than the penalty alone, and not far from what is found.
-    assert beside.lowest > 2e-3
-    assert min(lowest) < 4 * beside.lowest
+    assert beside.least_eigenvalue > 2e-3
+    assert min(lowest) < 4 * beside.least_eigenvalue
     # The farthest that each row can be moved is along B⁻¹x: those beside a knot do pass it.
     leverage = np.einsum("ij,ij->i", problem.held.X @ expansion.inverse, problem.held.X)
     reached = problem.loss.knot_distance(z, y) < 0.05 * np.sqrt(leverage)
@@ -226,14 +215,14 @@ def test_rows_far_from_every_knot_are_linear_on_the_way():
 
 def test_too_many_rows_beside_a_knot_shorten_the_reach(monkeypatch):
     problem, _, expansion = posed(HuberHinge(), regularization=1e-3)
-    every = refinement(problem, expansion).beside
+    every = refinement(problem, expansion).kinks
     monkeypatch.setattr(knots, "_MOST", 10)
-    few = refinement(problem, expansion).beside
+    few = refinement(problem, expansion).kinks
     assert len(few.y) == 10
-    assert few.reach == np.sort(every.way)[10]
+    assert few.reach == np.sort(every.reach_norm)[10]
     assert few.reach < every.reach
     # Steps that reach farther keep Newton's certificate; none is wrong.
-    found = stepped(problem, expansion, Refinement(beside=few))
+    found = stepped(problem, expansion, Refinement(kinks=few))
     plain = stepped(problem, expansion, Refinement())
     assert np.all(found.error_bound <= plain.error_bound)
     loose = found.error_bound > 1e-3 * found.distance
@@ -260,7 +249,7 @@ def test_peculiar_rows(loss, kind):
     if isinstance(loss, Squared):
         y = np.append(rng.normal(size=n - 1), 3.0)
     for size in (1, n - 1, n):
-        problem = Blocks(X=X, y=y, loss=loss, penalty=np.full(d, 0.01), size=size)
+        problem = in_blocks(X=X, y=y, loss=loss, penalty=np.full(d, 0.01), size=size)
         base = minimise(problem, tolerance=1e-12)
         expansion = expanded(problem, base)
         if size == 1:
@@ -276,7 +265,7 @@ def test_peculiar_rows(loss, kind):
     ("loss", "regularization", "needed"),
     [
         ("logistic", 0.01, "tensor"),
-        ("huber-hinge", 0.01, "beside"),
+        ("huber-hinge", 0.01, "kinks"),
         ("squared", 0.01, None),
         ("logistic", 3.0, None),
     ],
@@ -285,17 +274,18 @@ def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regula
     release, _, source, encoding = released(table(700), loss, regularization=regularization)
     engine = LocalEngine(1)
     problem = streamed(release, source, encoding, engine, size=100)
-    found = block_losses(release, problem).refinement
-    for name in ("tensor", "beside"):
+    found = block_losses(release, problem).leave_one_out.refinement
+    for name in ("tensor", "kinks"):
         assert (getattr(found, name) is not None) == (name == needed)
     # They are the same first rows whatever the blocks; and a few loose ones cost no long pass.
-    monkeypatch.setattr(streamed_refinement, "_FIRST", 50)
-    again = block_losses(release, streamed(release, source, encoding, engine, size=30)).refinement
-    if needed == "beside":
-        same = block_losses(release, problem).refinement
-        assert same.beside.reach == pytest.approx(again.beside.reach, rel=1e-9)
-        assert same.beside.reach < found.beside.reach
-    monkeypatch.setattr(streamed_refinement, "_COSTLY", 0)
-    monkeypatch.setattr(streamed_refinement, "_FEW", 1.0)
-    assert block_losses(release, problem).refinement.tensor is None
+    monkeypatch.setattr(leave_one_out, "_FIRST", 50)
+    cut = streamed(release, source, encoding, engine, size=30)
+    again = block_losses(release, cut).leave_one_out.refinement
+    if needed == "kinks":
+        same = block_losses(release, problem).leave_one_out.refinement
+        assert same.kinks.reach == pytest.approx(again.kinks.reach, rel=1e-9)
+        assert same.kinks.reach < found.kinks.reach
+    monkeypatch.setattr(leave_one_out, "_COSTLY", 0)
+    monkeypatch.setattr(leave_one_out, "_FEW", 1.0)
+    assert block_losses(release, problem).leave_one_out.refinement.tensor is None
     engine.close()

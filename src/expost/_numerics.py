@@ -24,6 +24,7 @@ __all__ = [
     "row_blocks",
     "row_norms",
     "row_products",
+    "solve_small",
 ]
 
 ROUNDOFF = 2.0**-53
@@ -72,6 +73,21 @@ def row_products(rows: FloatArray, vector: FloatArray) -> FloatArray:
     """
     products: FloatArray = np.einsum("ij,j->i", np.ascontiguousarray(rows), vector)
     return products
+
+
+def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve a small system (p, k, k) for each right-hand side (p, k); NaN where one is singular."""
+    try:
+        return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:
+        # One of them is; by its sign, since a determinant itself may underflow.
+        singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
+    safe = np.where(singular[:, None, None], np.eye(systems.shape[1]), systems)
+    try:
+        solved = np.linalg.solve(safe, right[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        return np.full(right.shape, np.nan)
+    return np.where(singular[:, None], np.nan, solved)
 
 
 class CompensatedSum:

@@ -42,7 +42,7 @@ from expost.mechanisms import (
 )
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.notices import ALONE, warn
 from expost.release import Release
 from expost.types import FloatArray
@@ -132,7 +132,7 @@ class _PrivateLinearModel(BaseEstimator):
         _refuse(unsupported)
         prepared = self.prepared(X, y)
         if persons is not None:
-            read_groups(persons, prepared.mechanism.rows).check_sizes(
+            read_persons(persons, prepared.mechanism.rows).check_sizes(
                 prepared.mechanism.rows_per_person
             )
         return self._keep(self.release(prepared))

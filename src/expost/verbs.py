@@ -32,7 +32,7 @@ from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.losses import Squared
 from expost.mechanisms import Mechanism
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
@@ -176,7 +176,7 @@ def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]
     return verb.profile_of(
         target,
         objective,
-        persons=read_groups(keys, rows.count, Neighbouring.REMOVE) if by_person else None,
+        persons=read_persons(keys, rows.count, Neighbouring.REMOVE) if by_person else None,
         ids=None if by_person else keys,
         notices=(*table_notices(table, encoding, facts.unknown), *target.notices),
     )

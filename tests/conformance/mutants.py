@@ -21,6 +21,7 @@ from expost.data import UnitBall
 from expost.errors import WrongRows
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, leverage
+from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.release import Release
@@ -324,57 +325,49 @@ def _changed_neighbours(change: Callable[[Any], Any], **options: Any) -> Any:
 
 
 def _changed_rows(change: Callable[[Any], Any]) -> Any:
-    changes = expost.neighbouring.neighbours._changes
-
-    def changed(*args: Any) -> Any:
-        rows, found = changes(*args)
-        return rows, tuple(change(row) for row in found)
-
-    return changed
+    rows_of = Change.changed_rows
+    return lambda *args: change(rows_of(*args))
 
 
 @mutant("q for q² in the curvature of the row that leaves", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(change: Any) -> Any:
-        return replace(change, curvature=change.curvature / change.norms)
+    def wrong(rows: Any) -> Any:
+        return replace(rows, curvature=rows.curvature / rows.norms)
 
-    patch.setattr(expost.neighbouring.neighbours, "_changes", _changed_rows(wrong))
+    patch.setattr(Change, "changed_rows", _changed_rows(wrong))
 
 
 @mutant("the row that leaves kept in the Hessian", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def wrong(change: Any) -> Any:
-        return replace(change, curvature=0 * change.curvature)
+    def wrong(rows: Any) -> Any:
+        return replace(rows, curvature=0 * rows.curvature)
 
-    patch.setattr(expost.neighbouring.neighbours, "_changes", _changed_rows(wrong))
+    patch.setattr(Change, "changed_rows", _changed_rows(wrong))
+
+
+def _changed_expansion(change: Callable[[Any], Any], **options: Any) -> Any:
+    expand = expost.neighbouring.neighbours.expand
+    return lambda *args, **kwargs: change(expand(*args, **{**kwargs, **options}))
 
 
 @mutant("the row that enters taken for one that leaves", subject=SQUARED, law="1 add")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        expost.neighbouring.neighbours,
-        "_changes",
-        _changed_rows(lambda change: replace(change, sign=-1)),
-    )
+    wrong = _changed_expansion(lambda right: replace(right, leaving=1, entering=0))
+    patch.setattr(expost.neighbouring.neighbours, "expand", wrong)
 
 
 @mutant("replace (by an empty row) for remove", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    changes = expost.neighbouring.neighbours._changes
-
-    def wrong(problem: Any, *args: Any) -> Any:
-        rows, found = changes(problem, *args)
-        return max(rows, problem.count), found
-
-    patch.setattr(expost.neighbouring.neighbours, "_changes", wrong)
+    wrong = _changed_expansion(lambda right: replace(right, leaving=1, entering=0), entering=1)
+    patch.setattr(expost.neighbouring.neighbours, "expand", wrong)
 
 
 @mutant("v/n for v/(n − 1)", subject=HUBER, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
     def wrong(near: Any) -> Any:
         factor = near.rows_after / (near.rows_after + 1)
-        terms = tuple((factor * scale, X) for scale, X in near.shifts.terms)
-        shifts = replace(near.shifts, constant=factor * near.shifts.constant, terms=terms)
+        constant, scale = factor * near.shifts.constant, factor * near.shifts.scale
+        shifts = replace(near.shifts, constant=constant, scale=scale)
         return replace(near, shifts=shifts, distance=factor * near.distance)
 
     patch.setattr(expost.neighbouring.neighbours, "neighbours_of", _changed_neighbours(wrong))
@@ -382,12 +375,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("Λ dropped from v", subject=LAPLACE, law="1 remove")
 def _(patch: pytest.MonkeyPatch) -> None:
-    expand = expost.neighbouring.neighbours.expand
-
-    def wrong(*args: Any, **kwargs: Any) -> Any:
-        right = expand(*args, **kwargs)
-        return replace(right, pull=0 * right.pull)
-
+    wrong = _changed_expansion(lambda right: replace(right, pull=0 * right.pull))
     patch.setattr(expost.neighbouring.neighbours, "expand", wrong)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from expost.engine import engine_of
 from expost.glm import minimise
-from expost.neighbouring.streamed import streamed_curvature
+from expost.neighbouring.expansion import curvature_of
 from expost.profiles.streamed_losses import block_losses
 from test_streamed import opened, released, streamed, table
 
@@ -58,7 +58,7 @@ def everything(losses, engine, source=None):
     release, rows, encoding, _ = losses[0]
     problem = streamed(release, source or rows, encoding, engine, SIZE)
     base = minimise(problem)
-    curvature = streamed_curvature(problem, base)
+    curvature = curvature_of(problem, base)
     found += [base.theta, curvature.second, curvature.long_rows, np.array(curvature.weight)]
     return [np.asarray(array).tobytes() for array in found]
 

@@ -17,7 +17,7 @@ from evidence import record
 from expost.engine import engine_of
 from expost.errors import ExpostError
 from expost.glm import minimise
-from expost.neighbouring.streamed import streamed_curvature
+from expost.neighbouring.expansion import curvature_of
 from expost.profiles.streamed_losses import block_losses
 from test_streamed import released, streamed, table
 
@@ -35,7 +35,7 @@ def job(tmp_path_factory):
     def run(engine):
         problem = streamed(release, rows, encoding, engine, SIZE)
         base = minimise(problem)
-        found = [base.theta, streamed_curvature(problem, base).second]
+        found = [base.theta, curvature_of(problem, base).second]
         for part in problem.map(every):
             found += [part.loss, part.high, part.distance]
         return b"".join(array.tobytes() for array in found)

@@ -18,7 +18,7 @@ from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import OutputPerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, expected_exposures
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Neighbouring
 from mechanisms.test_tangent import (
@@ -78,7 +78,7 @@ def test_losses_are_the_log_ratio_of_the_densities(loss, noise):
         X, y, _ = draw(rng, how, shape=next(shapes))
         groups = partition(rng, n, d)
         theta = how.release(posed(how, X, y), rng)
-        found = person_losses(tangent_of(how, X, y, theta), read_groups(groups, n))
+        found = person_losses(tangent_of(how, X, y, theta), read_persons(groups, n))
         truth = naive_losses(how, X, y, groups, theta)
         condition = 1 + n * loss.curvature_bound / how.penalty_sum
         lost = 1e-10 + 8 * d * 2.0**-53 * condition
@@ -97,7 +97,7 @@ def test_the_sum_of_the_losses_of_rows_is_seen():
     groups = np.arange(40) // 8
     theta = how.release(posed(how, X, y), rng)
     tangent = tangent_of(how, X, y, theta)
-    found = person_losses(tangent, read_groups(groups, 40))
+    found = person_losses(tangent, read_persons(groups, 40))
     truth = naive_losses(how, X, y, groups, theta)
     summed = tangent.row_losses().loss.reshape(5, 8).sum(axis=1)
     assert np.all((found.low <= truth) & (truth <= found.high))
@@ -110,11 +110,11 @@ def test_everyone_with_one_row_gives_the_very_same_numbers():
     X, y, _ = draw(np.random.default_rng(0), how)
     tangent = tangent_of(how, X, y, how.release(posed(how, X, y), np.random.default_rng(1)))
     plain = tangent.row_losses()
-    found = person_losses(tangent, read_groups(np.arange(40), 40))
+    found = person_losses(tangent, read_persons(np.arange(40), 40))
     for name in ("loss", "low", "high", "distance"):
         assert getattr(found, name).tobytes() == getattr(plain, name).tobytes()
     # Among others, who make a block of another shape, they differ by rounding alone.
-    mixed = person_losses(tangent, read_groups(np.minimum(np.arange(40), 30), 40))
+    mixed = person_losses(tangent, read_persons(np.minimum(np.arange(40), 30), 40))
     assert np.max(np.abs(mixed.loss[:30] - plain.loss[:30])) <= 1e-12
 
 
@@ -125,16 +125,16 @@ def test_order_does_not_matter_and_blocks_neither(monkeypatch):
     groups = rng.integers(0, 9, 60)
     groups[:25] = 3
     theta = how.release(posed(how, X, y), rng)
-    persons = read_groups(groups, 60)
+    persons = read_persons(groups, 60)
     found = person_losses(tangent_of(how, X, y, theta), persons)
     order = rng.permutation(60)
-    other = read_groups(groups[order], 60)
+    other = read_persons(groups[order], 60)
     turned = person_losses(tangent_of(how, X[order], y[order], theta), other)
     same = [other.names.index(name) for name in persons.names]
     assert same != sorted(same)
     assert turned.loss[same] == pytest.approx(found.loss, abs=1e-12)
-    monkeypatch.setattr("expost.neighbouring.removed._ENTRIES", 20)
-    monkeypatch.setattr("expost.neighbouring.removed._CHUNK", 4)
+    monkeypatch.setattr("expost.neighbouring.change._ENTRIES", 20)
+    monkeypatch.setattr("expost.neighbouring.change._CHUNK", 4)
     again = person_losses(tangent_of(how, X, y, theta), persons)
     assert again.loss == pytest.approx(found.loss, abs=1e-12)
 
@@ -165,7 +165,7 @@ def test_change_of_measure_by_integration(loss, noise):
     if noise == "gaussian":
         density = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
     weight = (half * weights).ravel() * density
-    persons, losses, noise_part = read_groups(groups, 6), [], []
+    persons, losses, noise_part = read_persons(groups, 6), [], []
     for theta in minimisers_on_a_line(how, X, y, how.resolution * at):
         tangent = tangent_of(how, X, y, np.array([theta]))
         losses.append(person_losses(tangent, persons).loss)
@@ -187,7 +187,7 @@ def test_intervals_hold_the_loss_at_every_minimiser():
         X, y, _ = case.data
         groups = np.random.default_rng(seed).integers(0, 3, len(X))
         groups[0], groups[-1] = 0, 1
-        persons = read_groups(groups, len(X))
+        persons = read_persons(groups, len(X))
         found = person_losses(case.tangent, persons)
         others = [case.truth(*without(X, y, groups, name)) for name in persons.names]
         for point in case.minimisers(3):
@@ -210,7 +210,7 @@ def test_typical_exposures_are_means_over_releases():
     how = mechanism(epsilon=2.0, rows=40)
     X, y, _ = draw(np.random.default_rng(3), how)
     groups = np.arange(40) // 5
-    problem, persons = posed(how, X, y), read_groups(groups, 40)
+    problem, persons = posed(how, X, y), read_persons(groups, 40)
     mean, error = expected_exposures(how, problem, persons=persons)
     rng, draws = np.random.default_rng(9), []
     for noise in how.law.sample(300, rng):

@@ -8,7 +8,7 @@ import pytest
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.mechanisms.tangent import Tangent
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.types import Neighbouring
 from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
 
@@ -31,18 +31,18 @@ def test_losses_are_the_log_ratio_of_densities(noise, K, d):
         how = perturbation(n, d, K, noise=noise, epsilon=epsilon, regularization=regularization)
         theta = how.release(problem_of(how, X, y), np.random.default_rng(0))
         tangent = Tangent.at(how, problem_of(how, X, y), theta)
-        found = person_losses(tangent, read_groups(groups, n))
+        found = person_losses(tangent, read_persons(groups, n))
         truth = brute_force(how, X, y, groups, theta)
         condition = 1 + n / how.penalty_sum
         assert np.max(np.abs(found.loss - truth)) <= 1e-10 + 1e-13 * condition
         assert np.all((found.low <= truth + 1e-10) & (truth - 1e-10 <= found.high))
         if noise == "laplace":
-            sizes = read_groups(groups, n).sizes
+            sizes = read_persons(groups, n).sizes
             assert np.all(np.abs(truth) <= sizes * epsilon)
             assert found.worst_case == 13 * epsilon
         largest = max(largest, float(np.max(np.abs(truth))))
         # Power: the sum of the losses of her rows is another number.
-        summed = np.bincount(read_groups(groups, n).owner, weights=tangent.row_losses().loss)
+        summed = np.bincount(read_persons(groups, n).owner, weights=tangent.row_losses().loss)
         assert np.max(np.abs(summed - truth)) > 1e3 * np.max(np.abs(found.loss - truth))
     assert largest > 0.1
 
@@ -54,7 +54,7 @@ def test_intervals_hold_anywhere_in_the_cell(noise):
     how = perturbation(12, 2, 3, noise=noise, epsilon=4.0, regularization=1e-2)
     problem = problem_of(how, X, y)
     theta = how.release(problem, np.random.default_rng(2))
-    found = person_losses(Tangent.at(how, problem, theta), read_groups(groups, 12))
+    found = person_losses(Tangent.at(how, problem, theta), read_persons(groups, 12))
     rng, used = np.random.default_rng(3), 0.0
     for _ in range(50):
         corner = theta + 0.5 * how.grid.step * rng.choice([-1.0, 1.0], len(theta))
@@ -69,12 +69,12 @@ def test_blocks_and_one_row_each(monkeypatch):
     how = perturbation(40, 2, 3, epsilon=4.0)
     problem = problem_of(how, X, y)
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(2)))
-    plain = person_losses(tangent, read_groups(np.arange(40), 40))
+    plain = person_losses(tangent, read_persons(np.arange(40), 40))
     assert plain.loss.tobytes() == tangent.row_losses().loss.tobytes()
-    persons = read_groups(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
+    persons = read_persons(np.concatenate([np.zeros(20), np.arange(20) // 3 + 1]), 40)
     whole = person_losses(tangent, persons)
-    monkeypatch.setattr("expost.neighbouring.removed._ENTRIES", 20)
-    monkeypatch.setattr("expost.neighbouring.removed._CHUNK", 3)
+    monkeypatch.setattr("expost.neighbouring.change._ENTRIES", 20)
+    monkeypatch.setattr("expost.neighbouring.change._CHUNK", 3)
     parts = person_losses(tangent, persons)
     assert parts.loss == pytest.approx(whole.loss, abs=1e-12)
 
@@ -82,7 +82,7 @@ def test_blocks_and_one_row_each(monkeypatch):
 def test_typical_exposures_are_means_over_releases():
     X, y = rows(30, 2, 3, 6)
     how = perturbation(30, 2, 3, epsilon=2.0)
-    problem, persons = problem_of(how, X, y), read_groups(np.arange(30) // 5, 30)
+    problem, persons = problem_of(how, X, y), read_persons(np.arange(30) // 5, 30)
     mean, error = expected_exposures(how, problem, persons=persons)
     rng = np.random.default_rng(0)
     drawn = list(drawn_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))

@@ -81,7 +81,7 @@ def test_worst_case_over_exact_points(near):
     np.testing.assert_array_equal(line(ax, "$A_{wc}(y_i)$").get_xydata(), guess)
     assert ax.get_aspect() == 1
     rough = expost.neighbours(
-        near.problem.held.X, near.problem.held.y, regularization=0.05, method="worst-case"
+        near.objective.held.X, near.objective.held.y, regularization=0.05, method="worst-case"
     )
     with pytest.raises(InvalidInput, match="nothing to compare"):
         WorstCaseDisplay.from_neighbours(rough)

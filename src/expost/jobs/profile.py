@@ -54,7 +54,7 @@ from expost.jobs.streaming import is_streamed
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.losses import Squared
 from expost.mechanisms.output import TOLERANCE
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared
 from expost.profiles.digest import FitScores, Terms
 from expost.profiles.parts import (
@@ -279,7 +279,7 @@ class _Work:
             model.target,
             model.objective,
             ids=None if by_person else ids,
-            persons=read_groups(ids, rows.count, Neighbouring.REMOVE) if by_person else None,
+            persons=read_persons(ids, rows.count, Neighbouring.REMOVE) if by_person else None,
             notices=model.target.notices,
         )
         self.progress.phase("averaging over the models it might have been")

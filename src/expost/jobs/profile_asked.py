@@ -27,7 +27,7 @@ from expost.jobs.table import (
     refuse_fixed,
 )
 from expost.ledger import Entry, Ledger, now
-from expost.neighbouring.persons import read_groups
+from expost.neighbouring.persons import read_persons
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report import Choice, Origin, Summary
@@ -144,7 +144,7 @@ def limited(job: ProfileJob, table: Table, release: Release | None) -> Table:
         return table
     if job.model is not None and most == 1:
         raise InvalidInput("--cap-rows: the model is calibrated to single rows; leave it out.")
-    persons = read_groups(table.column(job.person_column).to_pylist(), table.rows)
+    persons = read_persons(table.column(job.person_column).to_pylist(), table.rows)
     if persons.largest <= most:
         return table
     beyond = int(np.count_nonzero(persons.sizes > most))

@@ -31,7 +31,6 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtr
@@ -44,12 +43,12 @@ from expost.glm import Minimiser
 from expost.losses import Loss, Squared
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
-from expost.neighbouring.shifts import Shifts
+from expost.neighbouring.neighbours import Neighbours
 from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["NOISES", "Moved", "OutputPerturbation", "automatic_regularization", "share_of"]
+__all__ = ["NOISES", "OutputPerturbation", "automatic_regularization", "share_of"]
 
 NOISES = ("laplace", "gaussian")
 # η: the certified gradient of every minimiser that is released.
@@ -64,34 +63,6 @@ _REFERENCE_NORM = 1.0
 _LARGEST_GAUSSIAN = 1e12
 # The few operations behind the figures of several rows round up.
 _UP = 1 + 16 * ROUNDOFF
-
-
-class Moved(Protocol):
-    """How far some rows move the minimiser."""
-
-    @property
-    def base(self) -> FloatArray:
-        """A(D)."""
-
-    @property
-    def base_error(self) -> float:
-        """Its error."""
-
-    @property
-    def distance(self) -> FloatArray:
-        """∥A(Dᵢ) − A(D)∥."""
-
-    @property
-    def error_bound(self) -> FloatArray:
-        """How far each shift may be off."""
-
-    @property
-    def relation(self) -> Neighbouring:
-        """Which data sets count as neighbours."""
-
-    @property
-    def shifts(self) -> Shifts:
-        """A(Dᵢ) − A(D)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +242,7 @@ class OutputPerturbation:
                 " in their order and with their encoding."
             )
 
-    def row_losses(self, theta: FloatArray, neighbours: Moved) -> RowLosses:
+    def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
         """log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
 
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
@@ -365,7 +336,7 @@ class OutputPerturbation:
             return np.full(len(distance), np.inf)
         return distance * (diagonal / (2 * self.resolution**2))
 
-    def _noiseless(self, neighbours: Moved) -> RowLosses:
+    def _noiseless(self, neighbours: Neighbours) -> RowLosses:
         """Without noise two points either coincide or prove which they are."""
         return RowLosses.without_noise(
             neighbours.distance, neighbours.error_bound, neighbours.relation

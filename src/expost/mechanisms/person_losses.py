@@ -24,8 +24,8 @@ from expost.losses import Derivatives, ScalarDerivatives
 from expost.mechanisms.leverage import log_volume
 from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.tangent import Tangent
+from expost.neighbouring.change import chunks, persons_at_once, terms
 from expost.neighbouring.persons import Persons
-from expost.neighbouring.removed import chunks, persons_at_once, terms
 from expost.types import FloatArray, IntArray, Neighbouring
 
 __all__ = ["person_losses"]

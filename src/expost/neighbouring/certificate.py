@@ -14,16 +14,16 @@ Self-concordance gives f″(z + a) between f″(z)e^(−M∣a∣) and f″(z)e^(
 here; nothing needs a second pass over the data.
 """
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from expost._numerics import ROUNDOFF, gamma
-from expost.glm import Constants, Objective
-from expost.losses import HuberHinge, Loss
 from expost.types import FloatArray
 
-__all__ = ["KnotBins", "Knots", "knot_reach", "point_error"]
+if TYPE_CHECKING:
+    from expost.neighbouring.expansion import Expansion
+
+__all__ = ["base_residual_error", "certified_error", "endpoint_error", "point_error"]
 
 
 def point_error(
@@ -34,7 +34,7 @@ def point_error(
     spread: float,
     decay: FloatArray | float,
 ) -> FloatArray:
-    """An upper bound on ∥θ − minimiser∥ where the gradient at θ has norm ≤ ``residual``.
+    """Return an upper bound on ∥θ − minimiser∥ where the gradient at θ has norm ≤ ``residual``.
 
     Along the segment to the minimiser the Hessian is at least floor + c·e^(−u·spread) at distance
     u, with c = (curvature − floor)·decay: ``curvature`` is the least eigenvalue at the expansion
@@ -60,117 +60,87 @@ def point_error(
         return np.where(steepness > 0, np.minimum(better, plain), plain)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Knots:
-    """The Huber hinge's remainder after a Newton step of length ρ, as a function of ρ alone.
+def certified_error(
+    expansion: "Expansion",
+    residual: FloatArray,
+    length: FloatArray,
+    lowest: FloatArray | float,
+    decay: FloatArray,
+    weight: FloatArray | float | None = None,
+) -> FloatArray:
+    """Return the error of shifts of this length that leave a tilted gradient ≤ ``residual``.
 
-    ∥F̃(Â + δ)∥ ≤ Σⱼ ∥xⱼ∥(∥xⱼ∥ρ − distⱼ)₊/(2h·m), distⱼ the way of row j's predictor to its nearest
-    knot: piecewise linear and convex in ρ, so sorted knots and cumulative sums answer for every
-    row at once. ``rounding`` is the relative error of those sums, which do not cancel, while their
-    difference may.
+    ``lowest`` is the neighbour's least curvature; ``weight`` bounds Σ f″∥x∥²/m over the changed
+    rows, where that is known for each neighbour.
     """
-
-    reach: FloatArray
-    square_sums: FloatArray
-    linear_sums: FloatArray
-    rounding: float
-
-    @classmethod
-    def of(cls, problem: Objective, z: FloatArray, margin_error: float) -> "Knots":
-        """Sort the rows by how far θ must move until they reach a knot; m = 1."""
-        norms = problem.held.norms
-        distance, reach = knot_reach(problem.loss, z, problem.held.y, norms, margin_error)
-        order = np.argsort(reach, kind="stable")
-        factor = problem.loss.curvature_bound * (1 + 1e-9)
-        zero = np.zeros(1)
-        return cls(
-            reach=reach[order],
-            square_sums=factor * np.concatenate([zero, np.cumsum(norms[order] ** 2)]),
-            linear_sums=factor * np.concatenate([zero, np.cumsum((norms * distance)[order])]),
-            rounding=gamma(len(norms) + 8),
-        )
-
-    def scaled(self, factor: float) -> "Knots":
-        """The same remainder times ``factor``."""
-        return Knots(
-            reach=self.reach,
-            square_sums=self.square_sums * factor,
-            linear_sums=self.linear_sums * factor,
-            rounding=self.rounding,
-        )
-
-    def remainder(self, length: FloatArray) -> FloatArray:
-        """The bound at each ``length`` ρ."""
-        passed = np.searchsorted(self.reach, length)
-        square, linear = self.square_sums[passed], self.linear_sums[passed]
-        moved = square * length
-        # The difference of the two cumulative sums carries the rounding of both.
-        return np.maximum(moved - linear, 0.0) + 2 * self.rounding * (moved + linear)
+    error = point_error(
+        residual,
+        floor=expansion.floor,
+        curvature=lowest,
+        spread=expansion.spread,
+        decay=decay,
+    )
+    changed = expansion.changed_curvature if weight is None else weight
+    error += base_residual_error(expansion, lowest, length, error, decay, changed)
+    return error
 
 
-# Bins of a sixty-fourth of an octave each, from 2⁻⁴⁰ to 2⁴⁰.
-_MANTISSA, _SHIFT = 6, 46
-_FIRST = (1023 - 40) << _MANTISSA
-_BINS = 80 << _MANTISSA
+def base_residual_error(
+    expansion: "Expansion",
+    lowest: FloatArray | float,
+    length: FloatArray,
+    error: FloatArray,
+    decay: FloatArray,
+    changed: FloatArray | float,
+) -> FloatArray:
+    """Return what the residual η of the base costs each shift.
 
+    Tilting both problems by t·g, t from 0 to 1, moves the shift at the rate
+    H'⁻¹[(m₀/m)H − H']H⁻¹g. The bracket is what the changed rows and penalty contribute, c, plus
+    what the loss's Hessian varies between the two ends, at most (e^v − 1)λ: λ its largest
+    eigenvalue, v the spread times the distance of any two points on the way. H and H' are at
+    least e^(−v) of their least eigenvalues μ, μ' where they are known. For v ≤ ½, with e^v ≤ 1.65,
+    e^v − 1 ≤ 1.3v and e^(2v) ≤ 2.72:
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KnotBins:
-    """The same for rows that come in blocks: Σ∥x∥² by how far θ must move to a row's knot.
+        ∥change of the shift∥ ≤ 2.72·η·(1.65·c + 1.65·1.3·v·λ)/(μ μ').
 
-    A row counts as if its knot were at the near edge of its bin, nearer than it is by 2⁻⁶ of the
-    way at most, so that the remainder is bounded from above; blocks add up, in their order.
+    Else each end counts on its own: the base by its error, the neighbour by the same bound for a
+    residual of (m₀/m)η.
     """
+    eta, ratio = expansion.base.gradient_bound, expansion.curved.rows / expansion.rows_after
+    spread, penalty = expansion.spread, float(np.max(np.abs(expansion.penalty_change)))
 
-    squares: FloatArray
-
-    @classmethod
-    def of(
-        cls,
-        constants: Constants,
-        z: FloatArray,
-        y: FloatArray,
-        norms: FloatArray,
-        theta: FloatArray,
-    ) -> "KnotBins":
-        """The rows of one block."""
-        reach = knot_reach(constants.loss, z, y, norms, constants.margin_error(theta))[1]
-        finite = norms > 0
-        places = (np.ascontiguousarray(reach[finite]).view(np.int64) >> _SHIFT) - _FIRST
-        # The first bin begins at 0.
-        np.clip(places, 0, _BINS - 1, out=places)
-        return cls(
-            squares=np.bincount(places, weights=norms[finite] ** 2, minlength=_BINS).astype(float)
+    def apart() -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = decay * np.maximum(1 - spread * error, 0.0)
+        return expansion.base_error + point_error(
+            np.full(len(length), ratio * eta),
+            floor=expansion.floor,
+            curvature=lowest,
+            spread=spread,
+            decay=np.where(np.isnan(left), 0.0, left),
         )
 
-    def merged(self, other: "KnotBins | None") -> "KnotBins":
-        """Both together."""
-        assert other is not None
-        return KnotBins(squares=self.squares + other.squares)
-
-    def knots(self, loss: HuberHinge) -> Knots:
-        """The bound that they give; m = 1."""
-        edges = ((np.arange(_BINS) + _FIRST) << _SHIFT).view(np.float64)
-        edges[0] = 0.0
-        # What Σ∥x∥² of a bin was rounded by counts alike in both sums: a factor of their
-        # difference, below 1e-9 for a million blocks.
-        factor, zero = loss.curvature_bound * (1 + 1e-9), np.zeros(1)
-        return Knots(
-            reach=edges,
-            square_sums=factor * np.concatenate([zero, np.cumsum(self.squares)]),
-            linear_sums=factor * np.concatenate([zero, np.cumsum(self.squares * edges)]),
-            rounding=gamma(_BINS + 8),
-        )
+    if expansion.loss.third_ratio is None or not expansion.base_lowest > 0:
+        return apart()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        inverse = 1 / np.asarray(lowest)
+        # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
+        way = length + error
+        way += (3 * ratio * eta) * inverse + expansion.base_error
+        way *= spread
+        scale = 2.72 * 1.65 * eta / expansion.base_lowest
+        together = (1.3 * scale * expansion.loss_curvature) * way
+        together += scale * (changed + penalty / expansion.rows_after)
+        together *= inverse
+    near = way <= 0.5
+    return together if np.all(near) else np.where(near, together, apart())
 
 
-def knot_reach(
-    loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, margin_error: float
-) -> tuple[FloatArray, FloatArray]:
-    """Each predictor's way to its nearest knot, and how far θ must move for it; rounded down."""
-    assert isinstance(loss, HuberHinge)
-    # The predictor itself is known to margin_error·∥x∥, and 1 − yz is rounded: a knot that close
-    # counts as reached.
-    close = 2 * margin_error * norms + 4 * ROUNDOFF
-    distance = np.maximum(loss.knot_distance(z, y) * (1 - 1e-12) - close, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return distance, np.where(norms > 0, distance / norms, np.inf)
+def endpoint_error(expansion: "Expansion", pull_error: FloatArray | float) -> FloatArray | float:
+    """Return what the base's residual and the error of a pull can do to a shift.
+
+    Each end counts on its own, by strong convexity alone.
+    """
+    eta = expansion.base.gradient_bound * (1 + expansion.curved.rows / expansion.rows_after)
+    return (eta + pull_error) / expansion.least_penalty

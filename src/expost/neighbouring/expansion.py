@@ -2,107 +2,38 @@
 
 Conventions
 -----------
-Each neighbour changes one row or two: rows enter (sign +1) or leave (−1). With m₀ = n rows before
-and m after, p and p' the penalty before and after, k = (m₀p − m p')∘Â, w = sign·f″/m and
-L = Σ f″ x xᵀ over D, all at Â:
+Rows enter (sign +1) or leave (−1). With m₀ = n rows before and m after, p and p' the penalty before
+and after, k = (m₀p − m p')∘Â, w = sign·f″/m and L = Σ f″ x xᵀ over D, all at Â:
 
     −F̃(Â)  = (k − Σ sign·f′ x)/m            what pulls the minimiser away
     B       = diag(p') + L/m,   H' = B + Σ w x xᵀ
     δ       = a₀ + Σ s·B⁻¹x,    a₀ = B⁻¹k/m
 
 One vector and one scalar a changed row: the scalars solve s = −sign·f′/m − w(x·δ), a system as
-large as the number of changed rows (Sherman–Morrison for one). The (n, d) array of shifts is
-never held.
+large as the number of changed rows. :mod:`expost.neighbouring.newton` has one of them
+(Sherman–Morrison), :mod:`expost.neighbouring.several_rows` any number.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from expost._numerics import ROUNDOFF, gamma, row_blocks
+from expost._numerics import ROUNDOFF, gamma
 from expost.errors import ConvergenceError
 from expost.glm import Constants, Minimiser, Objective
-from expost.losses import Logistic, Loss
-from expost.neighbouring.certificate import Knots, point_error
-from expost.types import FloatArray, IntArray
+from expost.losses import Loss
+from expost.neighbouring.certificate import point_error
+from expost.neighbouring.change import EvaluatedRows
+from expost.neighbouring.knots import KnotBins, KnotDistances, Knots
+from expost.rows import RowBlock
+from expost.types import FloatArray
 
-__all__ = [
-    "Change",
-    "Curvature",
-    "Expansion",
-    "Linearised",
-    "Step",
-    "ThirdBound",
-    "expand",
-    "expand_curvature",
-    "largest_gram",
-    "linearise",
-    "long_part",
-    "third_moments",
-]
-
+__all__ = ["Curvature", "Expansion", "ThirdBound", "curvature_of", "expand"]
 
 # Eigenvectors of the long rows that the third-order bound follows one by one.
 _DIRECTIONS = 2
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Change:
-    """One changed row for every neighbour: it enters (``sign`` +1) or leaves (−1) the data."""
-
-    sign: int
-    X: FloatArray
-    y: FloatArray
-    norms: FloatArray
-    norm_squares: FloatArray
-    z: FloatArray
-    slope: FloatArray
-    curvature: FloatArray
-
-    def take(self, rows: slice | IntArray) -> "Change":
-        """The same for some of the neighbours."""
-        return Change(
-            sign=self.sign,
-            X=self.X[rows],
-            y=self.y[rows],
-            norms=self.norms[rows],
-            norm_squares=self.norm_squares[rows],
-            z=self.z[rows],
-            slope=self.slope[rows],
-            curvature=self.curvature[rows],
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Step:
-    """The scalars of a Newton step: what the certificate needs of it beside its length.
-
-    ``scales``  s of each changed row.
-    ``kept``    a lower bound on 1 − ∣w∣·xᵀB⁻¹x of the row that leaves (1 if none does): since
-                H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept.
-    """
-
-    changes: tuple[Change, ...]
-    scales: tuple[FloatArray, ...]
-    kept: FloatArray
-
-    @cached_property
-    def stretch(self) -> FloatArray:
-        """Σ∣s∣∥x∥."""
-        total = np.abs(self.scales[0]) * self.changes[0].norms
-        for scale, change in zip(self.scales[1:], self.changes[1:], strict=True):
-            total += np.abs(scale) * change.norms
-        return total
-
-    def take(self, rows: slice | IntArray) -> "Step":
-        """The same for some of the neighbours."""
-        return Step(
-            changes=tuple(change.take(rows) for change in self.changes),
-            scales=tuple(scale[rows] for scale in self.scales),
-            kept=self.kept[rows],
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,7 +58,7 @@ class ThirdBound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curvature:
-    """J at the base as a whole, without its rows: O(d²) numbers, and all that an expansion needs.
+    """J at the base as a whole: O(d²) numbers from one pass, and all that an expansion needs.
 
     ``second``     Σ f″x xᵀ;  ``weight``  Σ f″∥x∥².
     ``long_rows``  Σ f″(∥x∥ − r)x xᵀ over the few rows that are longer than the common norm r.
@@ -152,91 +83,97 @@ class Curvature:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Linearised:
-    """The rows at the base: what expansions for neighbours of any size have in common.
+class _CurvatureSums:
+    """What one block adds to :class:`Curvature`."""
 
-    ``data``    every row's predictor and derivatives.
-    ``second``  Σ f″x xᵀ.
-    """
-
-    problem: Objective
-    base: Minimiser
-    data: Change
     second: FloatArray
-
-    @cached_property
-    def curvature(self) -> Curvature:
-        """The same without the rows."""
-        problem, data = self.problem, self.data
-        blocks, knots = list(problem.held.blocks()), None
-        if problem.loss.third_ratio is None:
-            knots = Knots.of(problem, data.z, problem.constants.margin_error(self.base.theta))
-        return Curvature(
-            constants=problem.constants,
-            rows=problem.count,
-            terms=blocks[0].stop + len(blocks),
-            penalty=problem.penalty,
-            base=self.base,
-            second=self.second,
-            weight=float(data.curvature @ data.norm_squares),
-            longest=problem.rows.longest,
-            common_norm=problem.rows.common_norm,
-            long_rows=self._long_rows,
-            residual=float(np.max(np.abs(data.slope) + np.abs(data.y))),
-            knots=knots,
-        )
-
-    @cached_property
-    def _long_rows(self) -> FloatArray:
-        problem = self.problem
-        common = problem.rows.common_norm
-        long = np.flatnonzero(problem.held.norms > common)
-        extra = np.zeros_like(self.second)
-        for block in row_blocks(len(long), problem.columns):
-            rows = long[block]
-            extra += long_part(
-                problem.held.X[rows], self.data.curvature[rows], problem.held.norms[rows], common
-            )
-        return extra
-
-    @cached_property
-    def largest_gram(self) -> float:
-        """The largest eigenvalue of XᵀX, rounded up."""
-        return largest_gram(self.problem)
-
-    @cached_property
-    def tensor(self) -> FloatArray:
-        """Σ f‴ x⊗x⊗x of the logistic loss, as a (d, d²) matrix."""
-        problem = self.problem
-        return third_moments(problem.held.X, problem.held.y, self.base.theta, problem.loss)
+    weight: float
+    long_rows: FloatArray
+    residual: float
+    knots: KnotDistances | KnotBins | None
+    rows: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExpandedRows:
-    """The rows behind an expansion, where they are in memory.
+class _SumCurvature:
+    """A pass that sums the curvature of the rows of each block at ``theta``."""
 
-    ``changes``  which of them leave, and which others enter: one or two for each neighbour.
-    """
+    constants: Constants
+    theta: FloatArray
+    common_norm: float
+    is_held: bool
 
-    linear: Linearised
-    changes: tuple[Change, ...]
+    def __call__(self, block: RowBlock) -> _CurvatureSums:
+        """Return the sums of one block."""
+        rows = EvaluatedRows.of(block, self.theta, self.constants.loss)
+        knots: KnotDistances | KnotBins | None = None
+        if self.constants.loss.third_ratio is None:
+            kind = KnotDistances if self.is_held else KnotBins
+            knots = kind.of(self.constants, rows, self.theta)
+        long = rows.take(np.flatnonzero(rows.norms > self.common_norm))
+        excess = long.curvature * (long.norms - self.common_norm)
+        return _CurvatureSums(
+            second=(rows.X * rows.curvature[:, None]).T @ rows.X,
+            weight=float(rows.curvature @ rows.norm_squares),
+            long_rows=(long.X * excess[:, None]).T @ long.X,
+            residual=rows.residual,
+            knots=knots,
+            rows=len(block),
+        )
+
+
+def curvature_of(objective: Objective, base: Minimiser) -> Curvature:
+    """Return J at the base as a whole, in one pass over the rows."""
+    d, rows = objective.columns, objective.rows
+    second, long_rows = np.zeros((d, d)), np.zeros((d, d))
+    weight = residual = 0.0
+    longest_block = blocks = 0
+    knots: KnotDistances | KnotBins | None = None
+    task = _SumCurvature(
+        constants=objective.constants,
+        theta=base.theta,
+        common_norm=rows.common_norm,
+        is_held=rows.is_held,
+    )
+    for sums in objective.map(task):
+        second += sums.second
+        weight += sums.weight
+        long_rows += sums.long_rows
+        residual = max(residual, sums.residual)
+        knots = sums.knots if knots is None else knots.merged(sums.knots)  # type: ignore[arg-type]
+        longest_block, blocks = max(longest_block, sums.rows), blocks + 1
+    return Curvature(
+        constants=objective.constants,
+        rows=objective.count,
+        terms=longest_block + blocks,
+        penalty=objective.penalty,
+        base=base,
+        second=second,
+        weight=weight,
+        longest=rows.longest,
+        common_norm=rows.common_norm,
+        long_rows=long_rows,
+        residual=residual,
+        knots=None if knots is None else knots.knots(objective.loss),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Expansion:
     """J expanded at the base for neighbours of m rows: all that a step to any of them needs.
 
-    ``changed``  how many rows a neighbour changes; ``signs`` whether each of them enters or leaves
-                 (empty for persons, whose rows are gathered where they are needed).
-    ``residual`` the largest ∣f′∣ + ∣y∣ of a row that may change.
-    ``rows``     the rows themselves and those that enter, where they are in memory.
+    ``leaving``, ``entering``  how many rows leave and enter at each neighbour.
+    ``residual``               the largest ∣f′∣ + ∣y∣ of a row that may change.
+    ``pull``                   k/m.
+    ``third``, ``third_bound`` T from above, as a matrix and in the parts that a Newton step uses.
+    ``lowest``, ``slack``      a lower bound on B's least eigenvalue, and what was taken off for it.
+    ``base_lowest``            a lower bound on the least curvature of J itself around the base.
     """
 
     curved: Curvature
-    signs: tuple[int, ...]
-    changed: int
+    leaving: int
+    entering: int
     residual: float
-    rows: "ExpandedRows | None"
     rows_after: int
     penalty_after: FloatArray
     penalty_change: FloatArray
@@ -261,7 +198,7 @@ class Expansion:
 
     @property
     def loss(self) -> Loss:
-        """ℓ."""
+        """The loss."""
         return self.curved.constants.loss
 
     @property
@@ -270,25 +207,8 @@ class Expansion:
         return self.curved.constants.columns
 
     @property
-    def linear(self) -> Linearised:
-        """The rows at the base, for what needs them all at once."""
-        assert self.rows is not None
-        return self.rows.linear
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """The rows that leave or enter, one or two for each neighbour."""
-        assert self.rows is not None
-        return self.rows.changes
-
-    @property
-    def problem(self) -> Objective:
-        """The rows and constants of J."""
-        return self.linear.problem
-
-    @property
     def base(self) -> Minimiser:
-        """Â."""
+        """The computed minimiser Â."""
         return self.curved.base
 
     @property
@@ -300,6 +220,11 @@ class Expansion:
     def floor(self) -> float:
         """The least penalty after the change: strong convexity that needs no curvature."""
         return float(np.min(self.penalty_after))
+
+    @property
+    def least_penalty(self) -> float:
+        """Strong convexity at either end; tiny where a coordinate is not penalised at all."""
+        return max(min(self.floor, float(np.min(self.curved.penalty))), 1e-300)
 
     @cached_property
     def base_error(self) -> float:
@@ -351,15 +276,10 @@ class Expansion:
         offset: FloatArray = self.inverse @ self.pull
         return offset
 
-    @property
-    def neighbours(self) -> int:
-        """How many neighbours there are."""
-        return len(self.changes[0].X)
-
     @cached_property
     def changed_curvature(self) -> float:
         """The most that the changed rows of one neighbour can weigh."""
-        return self.changed * self.heaviest
+        return (self.leaving + self.entering) * self.heaviest
 
     @cached_property
     def heaviest(self) -> float:
@@ -368,7 +288,7 @@ class Expansion:
 
     @cached_property
     def linear_rounding(self) -> tuple[float, float]:
-        """(relative, absolute): what rounding leaves of the linear system, to a step of length ℓ.
+        """(relative, absolute): what rounding leaves of the linear system of one changed row.
 
         The Hessian's error and that of x·δ grow with the step; those of f′, of the predictor, of
         the scalars and of the pull do not. Each is taken for the row where it is largest: they
@@ -387,125 +307,38 @@ class Expansion:
             self.curved.constants.margin_error(self.base.theta) + (16 * ROUNDOFF + 4 * dot) * offset
         )
         relative = self.hessian_error + self.changed_curvature * (3 * dot + self.curvature_error)
-        absolute = 32 * ROUNDOFF * len(self.signs) ** 2 * slope / m
+        absolute = 32 * ROUNDOFF * slope / m
         return relative, absolute + self.changed_curvature * shaken + self.pull_error
 
     @cached_property
     def common_curvature(self) -> float | None:
-        """A lower bound on every neighbour's least curvature at Â, where one serves them all."""
+        """A lower bound on the least curvature at Â of all neighbours, where one serves them all.
+
+        For neighbours that change one row.
+        """
         if self.loss.third_ratio is None:
             return self.floor
-        leaving = any(sign < 0 for sign in self.signs)
-        least = self.lowest - (self.heaviest if leaving else 0.0)
+        least = self.lowest - (self.heaviest if self.leaving else 0.0)
         return max(self.floor, least) if least >= self.lowest / 2 else None
-
-    def curvature(self, step: Step) -> FloatArray | float:
-        """A lower bound on each neighbour's least Hessian eigenvalue at Â."""
-        if self.common_curvature is not None:
-            return self.common_curvature
-        removed: FloatArray | float = 0.0
-        for change in step.changes:
-            if change.sign < 0:
-                weight = (1 + self.curvature_error) / self.rows_after
-                removed = removed + weight * change.curvature * change.norm_squares
-        shared = step.kept * (self.lowest + self.slack) - self.slack
-        return np.maximum(self.floor, np.maximum(self.lowest - removed, shared))
-
-
-def long_part(X: FloatArray, curvature: FloatArray, norms: FloatArray, common: float) -> FloatArray:
-    """What rows longer than ``common`` add to Σ f″(∥x∥ − r)x xᵀ."""
-    part: FloatArray = (X * (curvature * (norms - common))[:, None]).T @ X
-    return part
-
-
-def third_moments(X: FloatArray, y: FloatArray, theta: FloatArray, loss: Loss) -> FloatArray:
-    """Σ f‴ x⊗x⊗x of the logistic loss at ``theta``, as a (d, d²) matrix."""
-    assert isinstance(loss, Logistic)
-    d = X.shape[1]
-    tensor = np.zeros((d, d * d))
-    for block in row_blocks(len(X), d * d):
-        part = X[block]
-        third = loss.third(part @ theta, y[block])
-        outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
-        tensor += (part * third[:, None]).T @ outer
-    return tensor
-
-
-def largest_gram(problem: Objective) -> float:
-    """The largest eigenvalue of XᵀX, rounded up."""
-    gram = np.zeros((problem.columns, problem.columns))
-    for block in problem.held.blocks():
-        gram += problem.held.X[block].T @ problem.held.X[block]
-    return float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-10)
-
-
-def linearise(problem: Objective, base: Minimiser) -> Linearised:
-    """Every row's predictor and derivatives at the base, and Σ f″x xᵀ, in one pass."""
-    n = problem.count
-    z, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
-    second = np.zeros((problem.columns, problem.columns))
-    space: FloatArray | None = None
-    for block in problem.held.blocks():
-        part = problem.held.X[block]
-        z[block] = part @ base.theta
-        slope[block], curvature[block] = problem.loss.derivatives(z[block], problem.held.y[block])
-        if space is None:
-            space = np.empty_like(part)
-        weighted = np.multiply(part, curvature[block, None], out=space[: len(part)])
-        second += weighted.T @ part
-    data = Change(
-        sign=-1,
-        X=problem.held.X,
-        y=problem.held.y,
-        norms=problem.held.norms,
-        norm_squares=problem.held.norms * problem.held.norms,
-        z=z,
-        slope=slope,
-        curvature=curvature,
-    )
-    return Linearised(problem=problem, base=base, data=data, second=second)
 
 
 def expand(
-    linear: Linearised,
-    changes: tuple[Change, ...] = (),
-    *,
-    rows_after: int,
-    changed: int | None = None,
-    keep_total_penalty: bool = False,
-) -> Expansion:
-    """What a step to any neighbour needs, from what :func:`linearise` found.
-
-    A neighbour keeps the penalty p of the averaged objective, or the total m·p of the sum.
-    """
-    found = expand_curvature(
-        linear.curvature,
-        signs=tuple(change.sign for change in changes),
-        rows_after=rows_after,
-        changed=changed,
-        longest=max([0.0, *(float(change.norms.max()) for change in changes)]),
-        residual=max(
-            [0.0, *(float(np.max(np.abs(c.slope) + np.abs(c.y))) for c in changes)],
-        ),
-        keep_total_penalty=keep_total_penalty,
-    )
-    return replace(found, rows=ExpandedRows(linear=linear, changes=changes))
-
-
-def expand_curvature(
     curved: Curvature,
     *,
-    signs: tuple[int, ...],
-    rows_after: int,
-    changed: int | None = None,
-    longest: float = 0.0,
-    residual: float | None = None,
+    leaving: int = 1,
+    entering: int = 0,
+    changed: EvaluatedRows | None = None,
     keep_total_penalty: bool = False,
 ) -> Expansion:
-    """The same from what is known of all rows together.
+    """Return what a step to any neighbour needs.
 
-    ``longest``, ``residual``: of rows that enter, where there are any.
+    ``leaving``, ``entering``  how many rows leave and enter at each neighbour.
+    ``changed``                the rows that may change; None: those of the data.
+    ``keep_total_penalty``     a neighbour keeps the total m·p of the sum, not p of the average.
     """
+    rows_after = curved.rows - leaving + entering
+    residual = curved.residual if changed is None else changed.residual
+    longest = 0.0 if changed is None else float(changed.norms.max())
     base, second = curved.base, curved.second
     loss, m, n, d = curved.constants.loss, rows_after, curved.rows, curved.constants.columns
     penalty_after = curved.penalty * (n / m) if keep_total_penalty else curved.penalty
@@ -539,10 +372,9 @@ def expand_curvature(
     )
     return Expansion(
         curved=curved,
-        signs=signs,
-        changed=len(signs) if changed is None else changed,
-        residual=curved.residual if residual is None else residual,
-        rows=None,
+        leaving=leaving,
+        entering=entering,
+        residual=residual,
         rows_after=m,
         penalty_after=penalty_after,
         penalty_change=penalty_change,
@@ -570,7 +402,7 @@ def expand_curvature(
 def _third_order(
     curved: Curvature, curvature: FloatArray, m: int
 ) -> tuple[FloatArray | None, ThirdBound | None]:
-    """T from above, as a matrix and in the parts that a Newton step uses."""
+    """Return T from above, as a matrix and in the parts that a Newton step uses."""
     ratio, columns = curved.constants.loss.third_ratio, curved.constants.columns
     if not ratio:
         return None, None
@@ -593,7 +425,7 @@ def _third_order(
 
 
 def _decompose(hessian: FloatArray, floor: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """λ, Q and Q diag(1/λ)Qᵀ of a matrix whose eigenvalues are all at least ``floor``.
+    """Return λ, Q and Q diag(1/λ)Qᵀ of a matrix whose eigenvalues are all at least ``floor``.
 
     Rounding may have lost the smallest ones; what raising them does to the inverse is measured as
     part of ``solve_error``.

@@ -1,4 +1,4 @@
-"""A(D₋ᵢ) for every row: where each neighbouring data set's minimiser lies, with a certificate.
+"""A(D') of every neighbouring data set D': where its minimiser lies, with a certificate.
 
 ``neighbours`` is the function users call. Methods, from cheap to costly:
 
@@ -8,7 +8,7 @@ exact       newton, then refined until the certificate is below the tolerance.
 retrain     brute force, one minimisation a row; the reference of the tests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,55 +17,57 @@ import joblib
 import numpy as np
 
 from expost import _checks
-from expost._numerics import ROUNDOFF, gamma, row_norms
+from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
-from expost.losses import Loss, Squared, make_loss
-from expost.neighbouring.exact import refine
-from expost.neighbouring.expansion import Change, Expansion, expand, largest_gram, linearise
-from expost.neighbouring.newton import newton_shifts
-from expost.neighbouring.person_shifts import person_shifts
-from expost.neighbouring.persons import Persons, read_groups
-from expost.neighbouring.shifts import Shifts, SummedShifts
+from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.neighbouring.change import Change
+from expost.neighbouring.expansion import curvature_of, expand
+from expost.neighbouring.knots import energy_norms
+from expost.neighbouring.newton import OneRow
+from expost.neighbouring.persons import Persons, read_persons
+from expost.neighbouring.refine import (
+    LOOSE,
+    Neighbourhood,
+    Refinement,
+    loose_rows,
+    refine,
+    refinement_for,
+    warn_of_loose,
+    within_sphere,
+)
+from expost.neighbouring.several_rows import SeveralRows
+from expost.neighbouring.shifts import Shifts
+from expost.neighbouring.worst_case import curvature_ratio, worst_case_error, worst_case_shifts
 from expost.results import Displayed
 from expost.rounding import upper_text
-from expost.rows import LONGEST_ROW
-from expost.types import Audience, FloatArray, Neighbouring
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
-__all__ = [
-    "LOOSE",
-    "METHODS",
-    "Neighbours",
-    "entering_rows",
-    "neighbours",
-    "neighbours_of",
-    "sound_error",
-    "tight_neighbours",
-]
+__all__ = ["METHODS", "Neighbours", "neighbours", "neighbours_of", "tight_neighbours"]
 
 METHODS = ("worst-case", "newton", "exact", "retrain")
 # Of "exact": the error bound to stop at, as a share of the distance.
 _TOLERANCE = 1e-9
-# Newton's certificate is refined where it leaves more than this share of a distance open.
-LOOSE = 1e-3
+# A refined step may be this much longer, in ∥δ∥_B, than the Newton step that it begins with.
+_FARTHER = 1.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Neighbours(Displayed):
-    """The minimisers of all neighbouring data sets, as seen from the base A(D).
+    """The minimisers of neighbouring data sets, as seen from the base A(D).
 
     ``base``         (d,) A(D); its own error is at most ``base_error``.
     ``distance``     (n,) ∥A(Dᵢ) − A(D)∥.
     ``error_bound``  (n,) a proved bound on the error of each shift: floating point, the
                      approximation of the method and the residual of the base are all in it.
     ``shift``        (n, d) A(Dᵢ) − A(D), computed when asked for.
+    ``change``       which rows leave and enter. With ``persons`` a neighbour lacks all rows of a
+                     person, and there is one for each of them.
+    ``data``         J over D; None for a block of rows that were read, which knows no sphere.
 
     The sphere (Okumura et al. 2015; LeBlond Eq. 4–7) and the smaller co-coercive ball both hold
     A(Dᵢ): ``sphere_centre``, ``sphere_radius``, ``ball_centre``, ``ball_radius``.
-
-    With ``persons`` a neighbour lacks all rows of a person, and there is one for each of them;
-    ``rows_after`` is then what the person with most rows leaves.
     """
 
     base: FloatArray
@@ -73,14 +75,39 @@ class Neighbours(Displayed):
     distance: FloatArray
     error_bound: FloatArray
     method: str
-    relation: Neighbouring
     shifts: Shifts
-    problem: Objective
-    worst_case: Shifts | SummedShifts
-    rows_after: int
-    persons: Persons | None = None
+    change: Change
+    data: Objective | None = None
+    keep_total_penalty: bool = False
 
     audience = Audience.FAIL
+
+    @property
+    def relation(self) -> Neighbouring:
+        """Which data sets count as neighbours."""
+        return self.change.relation
+
+    @property
+    def persons(self) -> Persons | None:
+        """Whose row each row is, where all rows of a person leave."""
+        return self.change.persons
+
+    @property
+    def rows_after(self) -> int:
+        """The number of rows of a neighbour; of persons, of the smallest one."""
+        return self.change.rows_after(self.objective.count)
+
+    @property
+    def objective(self) -> Objective:
+        """J over D."""
+        if self.data is None:
+            raise InvalidInput("neighbours: a block of rows does not know the whole data.")
+        return self.data
+
+    @cached_property
+    def worst_case(self) -> Shifts:
+        """A_wc − A of every neighbour (LeBlond Eq. 5): a step that takes the Hessian for ΛI."""
+        return worst_case_shifts(self.objective, self.base, self.change, self.keep_total_penalty)
 
     @property
     def shift(self) -> FloatArray:
@@ -95,10 +122,7 @@ class Neighbours(Displayed):
     @cached_property
     def curvature_ratio(self) -> float:
         """κ = Λ/L, L the largest eigenvalue that the mean loss's Hessian can have anywhere."""
-        entering = None
-        if self.relation is not Neighbouring.REMOVE and isinstance(self.worst_case, Shifts):
-            entering = self.worst_case.terms[-1][1]
-        return _curvature_ratio(self.problem, entering, self.rows_after)
+        return curvature_ratio(self.objective, self.change, self.rows_after)
 
     @property
     def sphere_centre(self) -> FloatArray:
@@ -154,17 +178,17 @@ def neighbours(
     method: str = "newton",
     relation: Neighbouring | str = Neighbouring.REMOVE,
     candidates: tuple[Any, Any] | None = None,
-    groups: Any = None,
+    persons: Any = None,
     tolerance: float | None = None,
 ) -> Neighbours:
-    """The minimiser of every neighbouring data set.
+    """Return the minimiser of every neighbouring data set, with certified errors.
 
     J = (1/n) Σ ℓ + (Λ/2)∥θ∥² with Λ = ``regularization`` of the averaged form, which a neighbour
     keeps. Rows are taken as they are: no scaling, no intercept (``UnitBall`` adds both).
 
     ``relation``    "remove" (each row of X), "add" (each of ``candidates`` = (rows, labels)), or
                     "replace" (row i of X by candidate i; a single candidate replaces each).
-    ``groups``      whose row each row is, one label a row: all rows of a person are removed at
+    ``persons``     whose row each row is, one label a row: all rows of a person are removed at
                     once, and the result has one entry a person, in the order in which they first
                     appear. "remove" only.
     ``tolerance``   "exact" alone: the largest error_bound/distance to stop at, default 1e-9.
@@ -174,7 +198,7 @@ def neighbours(
     X = _checks.matrix(X)
     regularization = _checks.regularization(regularization)
     relation = Neighbouring.parse(relation)
-    persons = None if groups is None else read_groups(groups, len(X), relation)
+    owners = None if persons is None else read_persons(persons, len(X), relation)
     classes = None
     if loss == "squared":
         target = _checks.vector(y, length=len(X))
@@ -188,106 +212,199 @@ def neighbours(
         else:
             target = _checks.vector(y, length=len(X))
     penalty = np.full(X.shape[1], regularization)
-    problem = Objective.of(X=X, y=target, loss=loss, penalty=penalty)
-    entering = _candidates(candidates, relation, problem, classes)
-    base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
+    objective = Objective.of(X=X, y=target, loss=loss, penalty=penalty)
+    entering = _candidates(candidates, relation, objective, classes)
+    base = minimise(objective, tolerance=objective.natural_tolerance, require=False)
     return neighbours_of(
-        problem,
+        objective,
         base,
+        Change.of(objective.held, relation, entering, owners),
         method=method,
-        relation=relation,
-        entering=entering,
-        persons=persons,
         tolerance=tolerance,
     )
 
 
 def neighbours_of(
-    problem: Objective,
+    objective: Objective,
     base: Minimiser,
+    change: Change | None = None,
     *,
     method: str = "newton",
-    relation: Neighbouring = Neighbouring.REMOVE,
-    entering: tuple[FloatArray, FloatArray] | None = None,
-    persons: Persons | None = None,
     keep_total_penalty: bool = False,
     tolerance: float | None = None,
     warn: bool = True,
 ) -> Neighbours:
-    """:func:`neighbours` from a base that is fitted already.
+    """Return the neighbours of a base that is fitted already; see :func:`neighbours`.
 
-    ``keep_total_penalty``: the neighbour keeps n·Λ instead of Λ, as a scikit-learn model of fixed
-    C or alpha would when it is refitted.
+    ``change``              which rows leave and enter; None: each row of the data leaves.
+    ``keep_total_penalty``  the neighbour keeps n·Λ instead of Λ, as a scikit-learn model of fixed
+                            C or alpha would when it is refitted.
     """
     _checks.one_of("method", method, METHODS)
     if tolerance is not None:
         tolerance = _checks.positive("tolerance", tolerance)
         if method != "exact":
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
-    linear = linearise(problem, base)
-    if persons is not None and not persons.are_rows:
-        found = person_shifts(
-            linear,
-            persons,
-            method=method,
-            keep_total_penalty=keep_total_penalty,
-            tolerance=tolerance or _TOLERANCE,
-            warn=warn,
-        )
-        return Neighbours(
-            base=base.theta,
-            base_error=found.base_error,
-            distance=found.distance,
-            error_bound=found.error,
-            method=method,
-            relation=relation,
-            shifts=found.shifts,
-            problem=problem,
-            worst_case=found.worst_case,
-            rows_after=problem.count - persons.largest,
-            persons=persons,
-        )
-    rows_after, changes = _changes(problem, base, linear.data, relation, entering)
-    expansion = expand(
-        linear, changes, rows_after=rows_after, keep_total_penalty=keep_total_penalty
-    )
-    worst_case = _worst_case_shifts(expansion)
-    match method:
-        case "newton":
-            _, shifts, distance, error = newton_shifts(expansion)
-        case "exact":
-            shifts, distance, error = refine(expansion, tolerance or _TOLERANCE, warn=warn)
-        case "worst-case":
-            shifts = worst_case
-            distance = shifts.norms()
-            error = _worst_case_error(expansion, worst_case, relation, distance)
-        case _:
-            shifts, distance, error = _retrain(expansion)
-    if method == "retrain":
-        error[np.isnan(error)] = np.inf
+    goal = None if method != "exact" else tolerance or _TOLERANCE
+    change = Change.of(objective.held) if change is None else change
+    groups = list(_groups(objective, base, change, keep_total_penalty, goal))
+    if method == "worst-case":
+        shifts = worst_case_shifts(objective, base.theta, change, keep_total_penalty)
+        distance, error = shifts.norms(), np.empty(len(change))
+        for group in groups:
+            some = distance[group.where]
+            error[group.where] = worst_case_error(objective, change, group.near, some)
+    elif method == "retrain":
+        shift, error = _retrain(objective, base, change, keep_total_penalty)
+        shifts, distance = Shifts.dense(shift), np.linalg.norm(shift, axis=1)
+    elif len(groups) == 1:
+        shifts, distance, error = groups[0].shifts, groups[0].distance, groups[0].error
     else:
-        error = sound_error(expansion, changes, distance, error)
+        shift = np.empty((len(change), objective.columns))
+        distance, error = np.empty((2, len(change)))
+        for group in groups:
+            shift[group.where] = group.shifts.all()
+            distance[group.where], error[group.where] = group.distance, group.error
+        shifts = Shifts.dense(shift)
+    error[np.isnan(error)] = np.inf
+    if warn and goal is not None:
+        warn_of_loose(distance, error, goal, stacklevel=4)
     return Neighbours(
         base=base.theta,
-        base_error=expansion.base_error,
+        base_error=min(group.base_error for group in groups),
         distance=distance,
         error_bound=error,
         method=method,
-        relation=relation,
         shifts=shifts,
-        problem=problem,
-        worst_case=worst_case,
-        rows_after=rows_after,
-        persons=persons,
+        change=change,
+        data=objective,
+        keep_total_penalty=keep_total_penalty,
     )
 
 
-def tight_neighbours(problem: Objective, base: Minimiser, **options: Any) -> Neighbours:
-    """Newton's neighbours, refined where their certificate leaves more than 1e-3 open."""
-    near = neighbours_of(problem, base, **options)
-    if np.all(near.error_bound <= LOOSE * near.distance):
-        return near
-    return neighbours_of(problem, base, method="exact", tolerance=LOOSE, warn=False, **options)
+def tight_neighbours(
+    objective: Objective,
+    base: Minimiser,
+    change: Change | None = None,
+    *,
+    keep_total_penalty: bool = False,
+) -> Neighbours:
+    """Return Newton's neighbours, refined where the certificate leaves more than 1e-3 open."""
+    return neighbours_of(
+        objective,
+        base,
+        change,
+        method="exact",
+        tolerance=LOOSE,
+        keep_total_penalty=keep_total_penalty,
+        warn=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Group:
+    """Neighbours that change as many rows each, with their shifts.
+
+    ``where``  their places among all neighbours.
+    """
+
+    where: IntArray | slice
+    near: Neighbourhood
+    base_error: float
+    shifts: Shifts
+    distance: FloatArray
+    error: FloatArray
+
+
+def _groups(
+    objective: Objective,
+    base: Minimiser,
+    change: Change,
+    keep_total_penalty: bool,
+    tolerance: float | None,
+) -> Iterator[_Group]:
+    """Yield the neighbours by the number of rows that they change; one pass serves them all.
+
+    Each number of rows has its own expansion, since the rows that are left are averaged over.
+    ``tolerance``: the share of a distance that an error may be without being refined.
+    """
+    curved, theta = curvature_of(objective, base), base.theta
+    rows = change.changed_rows(theta, objective.loss)
+    refinement: Refinement | None = None
+    for group in change.groups(rows):
+        leaving = int(np.count_nonzero(group.signs < 0))
+        expansion = expand(
+            curved,
+            leaving=leaving,
+            entering=len(group.signs) - leaving,
+            changed=None if change.entering is None else rows,
+            keep_total_penalty=keep_total_penalty,
+        )
+        near: Neighbourhood
+        if change.is_one_row:
+            near = OneRow.of(expansion, rows, objective)
+        else:
+            near = SeveralRows.of(expansion, group, objective)
+        shifts, distance, error = near.shifts, near.distance, near.error
+        if tolerance is not None and len(loose_rows(distance, error, tolerance)):
+            if refinement is None:
+                refinement = _refinement(objective, change, near, tolerance)
+            near = near.refined_by(refinement)
+            shifts, distance, error = refine(near, tolerance)
+        yield _Group(
+            where=group.where,
+            near=near,
+            base_error=expansion.base_error,
+            shifts=shifts,
+            distance=distance,
+            error=within_sphere(near, distance, error),
+        )
+
+
+def _refinement(
+    objective: Objective, change: Change, near: Neighbourhood, tolerance: float
+) -> Refinement:
+    """Return what the loose steps are refined by.
+
+    Not by kink rows for persons: their steps are long, and pass the knots of too many rows.
+    """
+    is_kinked = isinstance(objective.loss, HuberHinge)
+    if is_kinked and change.persons is not None and not change.persons.are_rows:
+        return Refinement()
+    reach = 0.0
+    if is_kinked:
+        loose = loose_rows(near.distance, near.error, tolerance)
+        reach = _FARTHER * float(np.max(energy_norms(near.expansion, near.shifts.all()[loose])))
+    return refinement_for(objective, near.expansion, reach)
+
+
+def _retrain(
+    objective: Objective, base: Minimiser, change: Change, keep_total_penalty: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Minimise every neighbour's own objective; return the shifts, and bounds on their errors."""
+    rows, penalty = objective.held, objective.penalty
+
+    def retrained(index: int) -> tuple[FloatArray, float, float]:
+        X, y = rows.X, rows.y
+        if change.leaving is not None:
+            gone = index if change.persons is None else change.persons.rows_of(index)
+            X, y = np.delete(X, gone, axis=0), np.delete(y, gone)
+        if change.entering is not None:
+            X = np.vstack([X, change.entering.X[index]])
+            y = np.append(y, change.entering.y[index])
+        after = penalty * (rows.count / len(X)) if keep_total_penalty else penalty
+        neighbour = Objective.of(X=X, y=y, loss=objective.loss, penalty=after)
+        goal = neighbour.natural_tolerance / 100
+        found = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
+        least = max(min(float(np.min(after)), float(np.min(penalty))), 1e-300)
+        return found.theta - base.theta, found.gradient_bound, least
+
+    found = joblib.Parallel(n_jobs=-1, prefer="threads")(
+        joblib.delayed(retrained)(index) for index in range(len(change))
+    )
+    shift, gradient, least = (np.array(part) for part in zip(*found, strict=True))
+    rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + np.linalg.norm(shift, axis=1))
+    return shift, (gradient + base.gradient_bound) / least + rounding
 
 
 def _same_length(y: Any, rows: int, name: str = "y") -> None:
@@ -300,10 +417,10 @@ def _same_length(y: Any, rows: int, name: str = "y") -> None:
 def _candidates(
     candidates: tuple[Any, Any] | None,
     relation: Neighbouring,
-    problem: Objective,
+    objective: Objective,
     classes: Any,
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Check the rows that enter, and give them labels of the inside."""
+    """Return the rows that enter, checked, with labels −1 and +1."""
     if relation is Neighbouring.REMOVE:
         if candidates is not None:
             raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
@@ -311,176 +428,13 @@ def _candidates(
     if not isinstance(candidates, Sequence) or len(candidates) != 2:
         raise InvalidInput(f"candidates: relation={relation.value!r} needs a pair (rows, labels).")
     rows = _checks.matrix(candidates[0], name="candidates[0]", min_rows=1)
-    if rows.shape[1] != problem.columns:
+    if rows.shape[1] != objective.columns:
         raise InvalidInput(
-            f"candidates[0] has {rows.shape[1]} columns: must have {problem.columns}, as X has."
+            f"candidates[0] has {rows.shape[1]} columns: must have {objective.columns}, as X has."
         )
     _same_length(candidates[1], len(rows), "candidates[1]")
     if classes is None:
         labels = _checks.vector(candidates[1], name="candidates[1]", length=len(rows))
     else:
         labels = signs(candidates[1], classes)
-    return entering_rows((rows, labels), relation, problem)
-
-
-def entering_rows(
-    candidates: tuple[FloatArray, FloatArray], relation: Neighbouring, problem: Objective
-) -> tuple[FloatArray, FloatArray]:
-    """The rows that enter, one for each neighbour: a single candidate may replace every row."""
-    rows, labels = candidates
-    if relation is Neighbouring.REPLACE and len(rows) == 1:
-        rows, labels = np.tile(rows, (problem.count, 1)), np.tile(labels, problem.count)
-    if relation is Neighbouring.REPLACE and len(rows) != problem.count:
-        raise InvalidInput(
-            f"candidates[0] has {len(rows)} rows: relation='replace' needs one, or one for each"
-            f" of the {problem.count} rows of X."
-        )
     return rows, labels
-
-
-def _changes(
-    problem: Objective,
-    base: Minimiser,
-    data: Change,
-    relation: Neighbouring,
-    entering: tuple[FloatArray, FloatArray] | None,
-) -> tuple[int, tuple[Change, ...]]:
-    """How many rows a neighbour has, and which rows leave (of the ``data``) or enter."""
-    match relation:
-        case Neighbouring.REMOVE:
-            return problem.count - 1, (data,)
-        case Neighbouring.ADD:
-            assert entering is not None
-            return problem.count + 1, (_entering(problem, base, *entering),)
-        case Neighbouring.REPLACE:
-            assert entering is not None
-            return problem.count, (data, _entering(problem, base, *entering))
-
-
-def _entering(problem: Objective, base: Minimiser, X: FloatArray, y: FloatArray) -> Change:
-    """Rows that enter, with their predictors and derivatives at the base."""
-    norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
-    if not norms.max() <= LONGEST_ROW:
-        raise InvalidInput(f"candidates hold a row longer than {LONGEST_ROW:g}: rescale them.")
-    z = X @ base.theta
-    slope, curvature = problem.loss.derivatives(z, y)
-    return Change(
-        sign=+1,
-        X=X,
-        y=y,
-        norms=norms,
-        norm_squares=norms * norms,
-        z=z,
-        slope=slope,
-        curvature=curvature,
-    )
-
-
-def _worst_case_shifts(expansion: Expansion) -> Shifts:
-    """LeBlond's A_wc − A = (k − Σ sign·f′x)/(m p'): the neighbour's pull through H = diag(p')."""
-    m = expansion.rows_after
-    penalty = expansion.penalty_after
-    with np.errstate(divide="ignore"):
-        inverse = 1 / penalty
-    equal = bool(np.all(penalty == penalty[0])) and penalty[0] > 0
-    return Shifts(
-        constant=np.where(expansion.pull == 0, 0.0, expansion.pull)
-        * np.where(equal, inverse, np.nan),
-        terms=tuple(
-            (-change.sign * change.slope / m * (1 / penalty[0] if equal else np.nan), change.X)
-            for change in expansion.changes
-        ),
-        matrix=None,
-    )
-
-
-def _curvature_ratio(problem: Objective, entering: FloatArray | None, rows_after: int) -> float:
-    largest = largest_gram(problem)
-    if entering is not None:
-        largest += float(np.max(np.einsum("ij,ij->i", entering, entering)))
-    smoothness = problem.loss.curvature_bound * largest / rows_after
-    return float(problem.penalty[0]) / smoothness if smoothness > 0 else np.inf
-
-
-def _worst_case_error(
-    expansion: Expansion, worst_case: Shifts, relation: Neighbouring, distance: FloatArray
-) -> FloatArray:
-    """∥A(Dᵢ) − A_wc∥ ≤ ∥A_wc − A∥/(1 + κ), from the co-coercivity of the loss's gradient."""
-    entering = None if relation is Neighbouring.REMOVE else worst_case.terms[-1][1]
-    kappa = _curvature_ratio(expansion.problem, entering, expansion.rows_after)
-    return distance / (1 + kappa) * (1 + 1e-9) + _both_ends(expansion)
-
-
-def _both_ends(expansion: Expansion) -> float:
-    """What the base's residual and rounding can do to a shift, each end on its own."""
-    curved, loss = expansion.curved, expansion.loss
-    ratio = curved.rows / expansion.rows_after
-    eta = expansion.base.gradient_bound * (1 + ratio)
-    steepest = loss.curvature_bound * expansion.largest_norm**2
-    rounding = curved.constants.margin_error(expansion.base.theta) * steepest + 64 * ROUNDOFF * (
-        expansion.largest_norm * loss.lipschitz(max(expansion.floor, 1e-300))
-        + float(np.linalg.norm(expansion.pull))
-    )
-    return (eta + 4 * rounding / expansion.rows_after) / _least_penalty(expansion)
-
-
-def _least_penalty(expansion: Expansion) -> float:
-    """Strong convexity at either end; tiny where a coordinate is not penalised at all."""
-    return max(min(expansion.floor, float(np.min(expansion.curved.penalty))), 1e-300)
-
-
-def _distance_bound(
-    expansion: Expansion, changes: tuple[Change, ...], distance: FloatArray
-) -> FloatArray:
-    """Where a certificate proves nothing, the sphere still does: error ≤ ∥δ∥ + ∥A_wc − A∥."""
-    m, floor = expansion.rows_after, expansion.floor
-    if not floor > 0:
-        return np.full(len(distance), np.inf)
-    reach = np.full(len(distance), float(np.linalg.norm(expansion.pull)))
-    for change in changes:
-        reach += np.abs(change.slope) * change.norms / m
-    return distance + reach * (1 + 1e-9) / floor + _both_ends(expansion)
-
-
-def sound_error(
-    expansion: Expansion, changes: tuple[Change, ...], distance: FloatArray, error: FloatArray
-) -> FloatArray:
-    """``error`` where it is a number, and never more than what the sphere proves."""
-    # What is not a number proves nothing.
-    error[np.isnan(error)] = np.inf
-    if np.any(error > distance):
-        return np.fmin(error, _distance_bound(expansion, changes, distance))
-    return error
-
-
-def _retrain(expansion: Expansion) -> tuple[Shifts, FloatArray, FloatArray]:
-    """Minimise every neighbour's own objective."""
-    base = expansion.base
-
-    def one(index: int) -> tuple[FloatArray, float]:
-        neighbour = _neighbour_problem(expansion, index)
-        tolerance = neighbour.natural_tolerance / 100
-        found = minimise(neighbour, tolerance=tolerance, start=base.theta, require=False)
-        return found.theta - base.theta, found.gradient_bound
-
-    found = joblib.Parallel(n_jobs=-1, prefer="threads")(
-        joblib.delayed(one)(index) for index in range(expansion.neighbours)
-    )
-    shift = np.array([pair[0] for pair in found])
-    gradient = np.array([pair[1] for pair in found])
-    distance = np.linalg.norm(shift, axis=1)
-    rounding = ROUNDOFF * (float(np.linalg.norm(base.theta)) + distance)
-    error = (gradient + base.gradient_bound) / _least_penalty(expansion) + rounding
-    return Shifts.dense(shift), distance, error
-
-
-def _neighbour_problem(expansion: Expansion, index: int) -> Objective:
-    """The neighbouring data set itself."""
-    problem = expansion.problem
-    X, y = problem.held.X, problem.held.y
-    for change in expansion.changes:
-        if change.sign < 0:
-            X, y = np.delete(X, index, axis=0), np.delete(y, index)
-        else:
-            X, y = np.vstack([X, change.X[index]]), np.append(y, change.y[index])
-    return Objective.of(X=X, y=y, loss=problem.loss, penalty=expansion.penalty_after)

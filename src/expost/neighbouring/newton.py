@@ -1,4 +1,4 @@
-"""One Newton step to every neighbour from the expansion at the base, with its certificate.
+"""Neighbours that change one row: a Newton step to each from the expansion, with its certificate.
 
 A block of steps is worked out from a few inner products a row (:class:`_Products`); the (n, d)
 array of shifts is never held. :func:`shift_error` turns what a step leaves of the gradient into a
@@ -7,17 +7,29 @@ bound on the error of the shift, for this step and for those of :mod:`expost.nei
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms
-from expost.neighbouring.certificate import point_error
-from expost.neighbouring.expansion import Change, Expansion, Step
+from expost._numerics import ROUNDOFF, UNDERFLOW, gamma, row_blocks, row_norms, solve_small
+from expost.glm import Objective
+from expost.losses import Logistic
+from expost.neighbouring.certificate import certified_error
+from expost.neighbouring.change import EvaluatedRows
+from expost.neighbouring.expansion import Expansion
+from expost.neighbouring.knots import KinkRows
+from expost.neighbouring.refine import (
+    Neighbourhood,
+    StepBlock,
+    hessian_at,
+    increment_error,
+    increments,
+)
 from expost.neighbouring.shifts import Shifts
-from expost.types import FloatArray
+from expost.types import FloatArray, IntArray
 
-__all__ = ["certified", "newton_shifts", "newton_steps", "shift_error", "solve_small"]
+__all__ = ["OneRow", "moved_by_kinks"]
 
 # A squared length is expanded unless the expansion loses more than this factor.
 _CANCELLATION = 100.0
@@ -25,99 +37,155 @@ _CANCELLATION = 100.0
 _CACHED_ENTRIES = 2**16
 
 
-def newton_shifts(expansion: Expansion) -> tuple[Step, Shifts, FloatArray, FloatArray]:
-    """One Newton step to every neighbour: its scalars, the shifts, their lengths and errors."""
-    return newton_steps(expansion, expansion.changes)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """The scalars of Newton steps δ = a₀ + s·B⁻¹x, one for each changed row.
+
+    ``sign``   +1 where the row enters, −1 where it leaves.
+    ``scale``  s.
+    ``kept``   a lower bound on 1 − ∣w∣·xᵀB⁻¹x of a row that leaves (1 of one that enters): since
+               H' ≽ B − ∣w∣x xᵀ ≽ (1 − ∣w∣xᵀB⁻¹x)·B, that share of B's curvature is kept.
+    """
+
+    rows: EvaluatedRows
+    sign: int
+    scale: FloatArray
+    kept: FloatArray
+
+    @cached_property
+    def stretch(self) -> FloatArray:
+        """∣s∣∥x∥."""
+        return np.abs(self.scale) * self.rows.norms
+
+    def take(self, index: IntArray) -> "Step":
+        """Return the steps to some of the neighbours."""
+        return Step(
+            rows=self.rows.take(index),
+            sign=self.sign,
+            scale=self.scale[index],
+            kept=self.kept[index],
+        )
+
+    def curvature(self, expansion: Expansion) -> FloatArray | float:
+        """Return a lower bound on each neighbour's least Hessian eigenvalue at Â."""
+        if expansion.common_curvature is not None:
+            return expansion.common_curvature
+        removed: FloatArray | float = 0.0
+        if self.sign < 0:
+            weight = (1 + expansion.curvature_error) / expansion.rows_after
+            removed = weight * self.rows.curvature * self.rows.norm_squares
+        shared = self.kept * (expansion.lowest + expansion.slack) - expansion.slack
+        return np.maximum(expansion.floor, np.maximum(expansion.lowest - removed, shared))
 
 
-def newton_steps(
-    expansion: Expansion, changes: tuple[Change, ...]
-) -> tuple[Step, Shifts, FloatArray, FloatArray]:
-    """The same to some neighbours: those that differ from D by ``changes``."""
-    count = len(changes[0].X)
-    scales = tuple(np.empty(count) for _ in changes)
-    kept, distance, error = np.empty(count), np.empty(count), np.empty(count)
-    whole = Step(changes=changes, scales=scales, kept=kept)
-    terms = tuple((s, change.X) for s, change in zip(scales, changes, strict=True))
-    shifts = Shifts(constant=expansion.offset, terms=terms, matrix=expansion.inverse)
-    d = expansion.columns
-    # One for each changed row, and one for products of two.
-    space = np.empty((len(scales) + 1, d, max(64, _CACHED_ENTRIES // d)))
-    for rows in row_blocks(count, d):
-        # Views: what the block writes, the whole step holds.
-        step = whole.take(rows)
-        products = _Products.of(expansion, step, space)
-        _solve_scales(expansion, step, products)
-        length, cancelled = products.length(expansion, step)
-        if np.any(cancelled):
-            length[cancelled] = row_norms(shifts.block(rows)[cancelled])
-        distance[rows] = length
-        error[rows] = _newton_error(expansion, step, products, length)
-    # 0·∞ and the like: what is not a number proves nothing.
-    error[np.isnan(error)] = np.inf
-    return whole, shifts, distance, error
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneRow(Neighbourhood):
+    """Neighbours that change one row each, with a Newton step to each of them."""
+
+    step: Step
+
+    @classmethod
+    def of(
+        cls, expansion: Expansion, rows: EvaluatedRows, objective: Objective | None = None
+    ) -> "OneRow":
+        """Take one Newton step to the neighbour of each of ``rows``."""
+        count, d = len(rows), expansion.columns
+        scale, kept, distance, error = np.empty((4, count))
+        shifts = Shifts(constant=expansion.offset, scale=scale, X=rows.X, matrix=expansion.inverse)
+        # One for the changed rows, and one for their squares.
+        space = np.empty((2, d, max(64, _CACHED_ENTRIES // d)))
+        sign = 1 if expansion.entering else -1
+        for where in row_blocks(count, d):
+            part = rows.take(where)
+            products = _Products.of(expansion, part, space)
+            step = _solve(expansion, part, sign, products)
+            scale[where], kept[where] = step.scale, step.kept
+            length, cancelled = products.length(expansion, step)
+            if np.any(cancelled):
+                length[cancelled] = row_norms(shifts.block(where)[cancelled])
+            distance[where] = length
+            error[where] = _newton_error(expansion, step, products, length)
+        # 0·∞ and the like: what is not a number proves nothing.
+        error[np.isnan(error)] = np.inf
+        return cls(
+            expansion=expansion,
+            shifts=shifts,
+            distance=distance,
+            error=error,
+            objective=objective,
+            step=Step(rows=rows, sign=sign, scale=scale, kept=kept),
+        )
+
+    @property
+    def width(self) -> int:
+        """Entries that a block holds for each neighbour."""
+        return self.expansion.columns
+
+    def take(self, index: IntArray) -> "_OneRowBlock":
+        """Return some of the neighbours."""
+        return _OneRowBlock(
+            expansion=self.expansion,
+            step=self.step.take(index),
+            kinks=self.refinement.kinks,
+            objective=self.objective,
+        )
+
+    def pull_bound(self, index: IntArray) -> tuple[FloatArray, float]:
+        """Return ∥F̃(Â)∥ of some neighbours from above, and a bound on the error of F̃(Â)."""
+        expansion, rows = self.expansion, self.step.rows.take(index)
+        loss, pull = expansion.loss, float(np.linalg.norm(expansion.pull))
+        size = pull + np.abs(rows.slope) * rows.norms / expansion.rows_after
+        steepest = loss.curvature_bound * expansion.largest_norm**2
+        margin = expansion.curved.constants.margin_error(expansion.base.theta)
+        rounding = margin * steepest + 64 * ROUNDOFF * (
+            expansion.largest_norm * loss.lipschitz(max(expansion.floor, 1e-300)) + pull
+        )
+        return size, 4 * rounding / expansion.rows_after
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Products:
     """The inner products that a block of steps consists of: scalars a row, never an (n, d) array.
 
-    ``along[k]``        x_k·a₀
-    ``back[k]``         2·B⁻¹x_k·a₀
-    ``probed[k]``       B⁻¹x_k·v for each direction v of the third-order bound
-    ``leverage[k][l]``  x_k·B⁻¹x_l
-    ``overlap[k][l]``   B⁻¹x_k·B⁻¹x_l
+    ``along``     x·a₀
+    ``back``      2·B⁻¹x·a₀
+    ``probed``    B⁻¹x·v for each direction v of the third-order bound
+    ``leverage``  x·B⁻¹x
+    ``overlap``   B⁻¹x·B⁻¹x
     """
 
-    along: list[FloatArray]
-    back: list[FloatArray]
-    probed: list[FloatArray]
-    leverage: list[list[FloatArray]]
-    overlap: list[list[FloatArray]]
+    along: FloatArray
+    back: FloatArray
+    probed: FloatArray
+    leverage: FloatArray
+    overlap: FloatArray
 
     @classmethod
-    def of(cls, expansion: Expansion, step: Step, space: FloatArray) -> "_Products":
-        """One n×d×d product a changed row, u = Qᵀx with B = Q diag(λ)Qᵀ: its squares hold the rest.
+    def of(cls, expansion: Expansion, rows: EvaluatedRows, space: FloatArray) -> "_Products":
+        """Form one n×d×d product, u = Qᵀx with B = Q diag(λ)Qᵀ: its squares hold the rest.
 
         x·B⁻¹x = Σ u²/λ and ∥B⁻¹x∥² = Σ u²/λ². It goes through ``space``, a few rows at a time, so
         that what the product writes is still in the core's cache when it is read.
         """
-        rows = [change.X for change in step.changes]
-        count, size, few = len(rows[0]), len(rows), space.shape[2]
-        probes = [np.empty((len(expansion.probes), count)) for _ in rows]
-        leverage = [[np.empty(0)] * size for _ in rows]
-        overlap = [[np.empty(0)] * size for _ in rows]
-        pairs = [(k, j) for k in range(size) for j in range(k, size)]
-        forms = {pair: np.empty((2, count)) for pair in pairs}
+        count, few = len(rows), space.shape[2]
+        probes, forms = np.empty((len(expansion.probes), count)), np.empty((2, count))
         for start in range(0, count, few):
             part = slice(start, min(start + few, count))
             within = slice(0, part.stop - start)
-            turned = [
-                np.matmul(expansion.rotation.T, X[part].T, out=out[:, within])
-                for X, out in zip(rows, space, strict=False)
-            ]
-            for k, one in enumerate(turned):
-                np.matmul(expansion.probes, one, out=probes[k][:, part])
-            for k, j in pairs:
-                square = np.multiply(turned[k], turned[j], out=space[-1][:, within])
-                np.matmul(expansion.forms, square, out=forms[k, j][:, part])
-        for k, j in pairs:
-            leverage[k][j] = leverage[j][k] = forms[k, j][0]
-            overlap[k][j] = overlap[j][k] = forms[k, j][1]
+            turned = np.matmul(expansion.rotation.T, rows.X[part].T, out=space[0][:, within])
+            np.matmul(expansion.probes, turned, out=probes[:, part])
+            square = np.multiply(turned, turned, out=space[1][:, within])
+            np.matmul(expansion.forms, square, out=forms[:, part])
         return cls(
-            along=[probe[0] for probe in probes],
-            back=[probe[1] for probe in probes],
-            probed=[probe[2:] for probe in probes],
-            leverage=leverage,
-            overlap=overlap,
+            along=probes[0], back=probes[1], probed=probes[2:], leverage=forms[0], overlap=forms[1]
         )
 
     def length(self, expansion: Expansion, step: Step) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """∥δ∥ from ∥a₀∥² + 2Σ s·(p·a₀) + ΣΣ s s'(p·p'), and where that sum cancels too much."""
+        """Return ∥δ∥ from ∥a₀∥² + 2s(p·a₀) + s²∥p∥², and where that sum cancels too much."""
         offset = float(expansion.offset @ expansion.offset)
-        parts = _parts(self.overlap, step.scales)
-        square = _combine(self.back, step.scales)
-        square += parts if len(step.scales) == 1 else _form(self.overlap, step.scales)
+        parts = self.overlap * (step.scale * step.scale)
+        square = self.back * step.scale
+        square += parts
         square += offset
         parts += offset
         parts *= 1 / _CANCELLATION
@@ -126,7 +194,7 @@ class _Products:
         return np.sqrt(np.maximum(square, 0.0, out=square)), cancelled
 
     def third_order(self, expansion: Expansion, step: Step, length: FloatArray) -> FloatArray:
-        """An upper bound on δᵀTδ (see :class:`ThirdBound`)."""
+        """Return an upper bound on δᵀTδ, by the third-order bound of the expansion."""
         third = expansion.third_bound
         assert third is not None
         offset = float(np.linalg.norm(expansion.offset))
@@ -134,14 +202,9 @@ class _Products:
         square = length * length
         # Bp = x and Ba₀ = k/m but for the error of the solves; sums round.
         loose = expansion.solve_error + gamma(2 * expansion.columns + 16)
-        energy = _combine(self.along, step.scales)
+        energy = self.along * step.scale
         energy *= 2
-        parts = _parts(self.leverage, step.scales)
-        if len(step.scales) > 1:
-            energy += _form(self.leverage, step.scales)
-            energy += loose * parts
-        else:
-            energy += (1 + loose) * parts
+        energy += (1 + loose) * (self.leverage * (step.scale * step.scale))
         energy -= expansion.floor * square
         slack = loose * length
         slack += 4 * loose * offset
@@ -151,99 +214,44 @@ class _Products:
             float(expansion.pull @ expansion.offset)
             + (loose * pull + expansion.pull_error) * offset
         )
-        # s·B⁻¹x is known to κ(∥δ∥ + ∥a₀∥), for Σ∣s∣∥x∥ ≤ λ_max(B)(∥δ∥ + ∥a₀∥); so (v·δ)² is off by
+        # s·B⁻¹x is known to κ(∥δ∥ + ∥a₀∥), for ∣s∣∥x∥ ≤ λ_max(B)(∥δ∥ + ∥a₀∥); so (v·δ)² is off by
         # at most ∥v∥²κ(1 + κ)(5∥δ∥² + 3∥a₀∥²).
         largest = expansion.loss_curvature + float(np.max(expansion.penalty_after))
-        kappa = loose * largest * expansion.inverse_norm * len(step.scales)
+        kappa = loose * largest * expansion.inverse_norm
         followed = float(np.sum(third.directions**2)) * kappa * (1 + kappa)
         bound = np.maximum(energy, 0.0, out=energy)
         bound *= third.common
         square *= third.rest + 5 * followed
         bound += square
         bound += 3 * followed * offset * offset
-        along = _combine(self.probed, step.scales)
+        along = self.probed * step.scale
         along += (third.directions.T @ expansion.offset)[:, None]
         bound += np.einsum("ij,ij->j", along, along)
-        for k, change in enumerate(step.changes):
-            if change.sign > 0:
-                reach = self.along[k] + _combine(self.leverage[k], step.scales)
-                bound += (
-                    third.ratio
-                    / expansion.rows_after
-                    * (change.curvature * change.norms * reach * reach)
-                )
+        if step.sign > 0:
+            reach = self.along + self.leverage * step.scale
+            weight = third.ratio / expansion.rows_after
+            bound += weight * (step.rows.curvature * step.rows.norms * reach * reach)
         return bound
 
 
-def _combine(vectors: list[FloatArray], scales: tuple[FloatArray, ...]) -> FloatArray:
-    """Σ s·v, as a new array."""
-    total = vectors[0] * scales[0]
-    for vector, scale in zip(vectors[1:], scales[1:], strict=True):
-        total += vector * scale
-    return total
-
-
-def _form(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> FloatArray:
-    """ΣΣ s_k s_l M_kl, as a new array."""
-    return _combine([_combine(row, scales) for row in matrix], scales)
-
-
-def _parts(matrix: list[list[FloatArray]], scales: tuple[FloatArray, ...]) -> FloatArray:
-    """K·Σ s_k² M_kk: at least every partial sum of :func:`_form`, and without cancellation."""
-    total = matrix[0][0] * (scales[0] * scales[0])
-    for k, scale in enumerate(scales[1:], start=1):
-        total += matrix[k][k] * (scale * scale)
-    if len(scales) > 1:
-        total *= len(scales)
-    return total
-
-
-def _solve_scales(expansion: Expansion, step: Step, products: _Products) -> None:
-    """Fill in the scalars s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
-    m, changes = expansion.rows_after, step.changes
-    weights = [change.curvature * (change.sign / m) for change in changes]
-    pulls = [
-        change.slope * (change.sign / m) + weight * along
-        for change, weight, along in zip(changes, weights, products.along, strict=True)
-    ]
-    step.kept[:] = 1.0
-    for k, change in enumerate(changes):
-        if change.sign < 0 and expansion.common_curvature is None:
-            rounding = expansion.leverage_error * change.norm_squares
-            heavier = weights[k] * (1 + expansion.curvature_error)
-            step.kept[:] = np.maximum(1 + heavier * (products.leverage[k][k] + rounding), 0.0)
-    if len(changes) == 1:
-        step.scales[0][:] = -pulls[0] / (1 + weights[0] * products.leverage[0][0])
-        return
-    size = len(changes)
-    system = np.empty((len(pulls[0]), size, size))
-    for a in range(size):
-        for b in range(size):
-            system[:, a, b] = (a == b) + weights[a] * products.leverage[a][b]
-    solved = solve_small(system, -np.stack(pulls, axis=1))
-    for a in range(size):
-        step.scales[a][:] = solved[:, a]
-
-
-def solve_small(systems: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve a small system a row; NaN, which no bound survives, where one is singular."""
-    try:
-        return np.asarray(np.linalg.solve(systems, right[:, :, None])[:, :, 0])
-    except np.linalg.LinAlgError:
-        # One of them is; by its sign, since a determinant itself may underflow.
-        singular = ~(np.abs(np.linalg.slogdet(systems)[0]) > 0)
-    safe = np.where(singular[:, None, None], np.eye(systems.shape[1]), systems)
-    try:
-        solved = np.linalg.solve(safe, right[:, :, None])[:, :, 0]
-    except np.linalg.LinAlgError:
-        return np.full(right.shape, np.nan)
-    return np.where(singular[:, None], np.nan, solved)
+def _solve(expansion: Expansion, rows: EvaluatedRows, sign: int, products: _Products) -> Step:
+    """Return the scalar s of each changed row, s + w(x·δ) = −sign·f′/m, and what is kept."""
+    m = expansion.rows_after
+    weight = rows.curvature * (sign / m)
+    pull = rows.slope * (sign / m) + weight * products.along
+    kept = np.ones(len(rows))
+    if sign < 0 and expansion.common_curvature is None:
+        rounding = expansion.leverage_error * rows.norm_squares
+        heavier = weight * (1 + expansion.curvature_error)
+        kept = np.maximum(1 + heavier * (products.leverage + rounding), 0.0)
+    scale = -pull / (1 + weight * products.leverage)
+    return Step(rows=rows, sign=sign, scale=scale, kept=kept)
 
 
 def _newton_error(
     expansion: Expansion, step: Step, products: _Products, length: FloatArray
 ) -> FloatArray:
-    """The certificate of one Newton step (DESIGN.md, *Neighbour points*)."""
+    """Return the certificate of one Newton step."""
     with np.errstate(over="ignore", invalid="ignore"):
         growth = np.exp(expansion.spread * length)
         if expansion.third_bound is not None:
@@ -251,16 +259,15 @@ def _newton_error(
             remainder *= (0.5 * (1 + expansion.curvature_error)) * growth
         elif expansion.knots is not None:
             remainder = expansion.knots.remainder(length)
-            for change in step.changes:
-                if change.sign > 0:
-                    weight = expansion.loss.curvature_bound / expansion.rows_after * change.norms**2
-                    remainder += weight * length
+            if step.sign > 0:
+                steepest = expansion.loss.curvature_bound / expansion.rows_after
+                remainder += steepest * step.rows.norms**2 * length
         else:
             remainder = np.zeros(len(length))
-    return shift_error(expansion, step, length, remainder, 1 / growth)
+    return _shift_error(expansion, step, length, remainder, 1 / growth)
 
 
-def shift_error(
+def _shift_error(
     expansion: Expansion,
     step: Step,
     length: FloatArray,
@@ -270,25 +277,18 @@ def shift_error(
     measured: bool = False,
     lowest: FloatArray | float | None = None,
 ) -> FloatArray:
-    """From the residual that the step leaves to the error of the shift, rounding included.
-
-    ``measured``: ``remainder`` is the whole residual as evaluated, with its own rounding, not
-    what a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the
-    neighbour's least curvature where the step ends, if it was measured there; else it is inferred
-    from Â.
-    """
+    """Return the error of shifts, rounding included; see :meth:`StepBlock.error`."""
     dot, offset = gamma(2 * expansion.columns + 16), float(np.linalg.norm(expansion.offset))
     residual = remainder
     if not measured:
         relative, absolute = expansion.linear_rounding
-        count = len(step.changes)
         residual = relative * length
-        residual += (16 * ROUNDOFF * count**2 + expansion.solve_error) * step.stretch
+        residual += (16 * ROUNDOFF + expansion.solve_error) * step.stretch
         residual += absolute
         residual += remainder
     if lowest is None:
-        lowest = expansion.curvature(step)
-    error = certified(expansion, residual, length, lowest, decay)
+        lowest = step.curvature(expansion)
+    error = certified_error(expansion, residual, length, lowest, decay)
     # Forming a shift, its length and inner products with it by way of B⁻¹b round too.
     tiny = UNDERFLOW * (1 + 1 / expansion.floor) if expansion.floor > 0 else UNDERFLOW
     error += (2 * _CANCELLATION * gamma(2 * expansion.columns + 16)) * length
@@ -299,77 +299,143 @@ def shift_error(
     return error
 
 
-def certified(
-    expansion: Expansion,
-    residual: FloatArray,
-    length: FloatArray,
-    lowest: FloatArray | float,
-    decay: FloatArray,
-    weight: FloatArray | float | None = None,
-) -> FloatArray:
-    """The error of shifts of this length that leave a tilted gradient of norm ≤ ``residual``.
+def moved_by_kinks(
+    expansion: Expansion, kinks: KinkRows, shift: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return p'∘δ + Σ x[f′(z + x·δ) − f′(z)]/m over the data, and a bound on its error.
 
-    ``weight`` bounds Σ f″∥x∥²/m over the changed rows, where that is known for each neighbour.
+    All rows but those near a kink are linear. The error is infinite where a shift is too long.
     """
-    error = point_error(
-        residual,
-        floor=expansion.floor,
-        curvature=lowest,
-        spread=expansion.spread,
-        decay=decay,
-    )
-    changed = expansion.changed_curvature if weight is None else weight
-    error += _tilt(expansion, lowest, length, error, decay, changed)
-    return error
+    length = np.linalg.norm(shift, axis=1)
+    nonlinear, error = kinks.nonlinearity(expansion, shift)
+    total = shift @ expansion.hessian + nonlinear / expansion.rows_after
+    steepest = float(np.linalg.norm(expansion.hessian))
+    error = error / expansion.rows_after
+    error += (expansion.hessian_error + gamma(expansion.columns + 8) * steepest) * length
+    return total, error
 
 
-def _tilt(
-    expansion: Expansion,
-    lowest: FloatArray | float,
-    length: FloatArray,
-    error: FloatArray,
-    decay: FloatArray,
-    changed: FloatArray | float,
-) -> FloatArray:
-    """What the residual η of the base costs each shift.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _OneRowBlock(StepBlock):
+    """Some of the neighbours that change one row."""
 
-    Tilting both problems by t·g, t from 0 to 1, moves the shift at the rate
-    H'⁻¹[(m₀/m)H − H']H⁻¹g. The bracket is what the changed rows and penalty contribute, c, plus
-    what the loss's Hessian varies between the two ends, at most (e^v − 1)λ: λ its largest
-    eigenvalue, v the spread times the distance of any two points on the way. H and H' are at
-    least e^(−v) of their least eigenvalues μ, μ' where they are known. For v ≤ ½, with e^v ≤ 1.65,
-    e^v − 1 ≤ 1.3v and e^(2v) ≤ 2.72:
+    expansion: Expansion
+    step: Step
+    kinks: KinkRows | None
+    objective: Objective | None
 
-        ∥change of the shift∥ ≤ 2.72·η·(1.65·c + 1.65·1.3·v·λ)/(μ μ').
+    @property
+    def _row_weight(self) -> FloatArray:
+        """w = sign·f″/m."""
+        return self.step.sign * self.step.rows.curvature / self.expansion.rows_after
 
-    Else each end counts on its own: the base by its error, the neighbour by the same bound for a
-    residual of (m₀/m)η.
-    """
-    eta, ratio = expansion.base.gradient_bound, expansion.curved.rows / expansion.rows_after
-    spread, penalty = expansion.spread, float(np.max(np.abs(expansion.penalty_change)))
+    def _along(self, vectors: FloatArray) -> FloatArray:
+        """Return x·v of each changed row and vector."""
+        products: FloatArray = np.einsum("ij,ij->i", self.step.rows.X, vectors)
+        return products
 
-    def apart() -> FloatArray:
-        with np.errstate(over="ignore", invalid="ignore"):
-            left = decay * np.maximum(1 - spread * error, 0.0)
-        return expansion.base_error + point_error(
-            np.full(len(length), ratio * eta),
-            floor=expansion.floor,
-            curvature=lowest,
-            spread=spread,
-            decay=np.where(np.isnan(left), 0.0, left),
+    @property
+    def weight(self) -> FloatArray:
+        rows = self.step.rows
+        return np.asarray(rows.curvature * rows.norms**2 / self.expansion.rows_after)
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """Solve by the formula of Sherman and Morrison."""
+        weight, inverse = self._row_weight, self.expansion.inverse
+        solved = right @ inverse
+        image = self.step.rows.X @ inverse
+        system = 1 + weight * self._along(image)
+        part = solve_small(system[:, None, None], (weight * self._along(solved))[:, None])
+        solved -= part * image
+        return solved
+
+    def apply(self, vectors: FloatArray) -> FloatArray:
+        image = vectors @ self.expansion.hessian
+        image += (self._row_weight * self._along(vectors))[:, None] * self.step.rows.X
+        return image
+
+    def third_derivative_sum(self, vectors: FloatArray) -> FloatArray:
+        loss, rows = self.expansion.loss, self.step.rows
+        assert isinstance(loss, Logistic)
+        third = loss.third(rows.z, rows.y) * self.step.sign / self.expansion.rows_after
+        total: FloatArray = (third * self._along(vectors) ** 2)[:, None] * rows.X
+        return total
+
+    def third_order_form(self, vectors: FloatArray) -> FloatArray:
+        expansion, rows = self.expansion, self.step.rows
+        assert expansion.third is not None
+        form: FloatArray = np.einsum("ij,ij->i", vectors @ expansion.third, vectors)
+        if self.step.sign > 0:
+            weight = rows.curvature * rows.norms / expansion.rows_after
+            form += weight * self._along(vectors) ** 2
+        return form * (1 + expansion.curvature_error)
+
+    def gradient(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+        expansion, rows = self.expansion, self.step.rows
+        m, loss, d = expansion.rows_after, expansion.loss, expansion.columns
+        total, uncertain = self._moved(shift)
+        length = np.linalg.norm(shift, axis=1)
+        margin = expansion.curved.constants.margin_error(expansion.base.theta)
+        growth = loss.increment(rows.z, rows.y, self._along(shift))
+        total += (self.step.sign * (growth + rows.slope) / m)[:, None] * rows.X
+        size = np.abs(rows.slope) + (0 if loss.is_classification else np.abs(rows.y))
+        # The changed row's own predictor and step, through a slope of at most sup f″.
+        lost = 2 * margin + gamma(d + 2) * length
+        uncertain += loss.curvature_bound * rows.norms**2 / m * lost
+        rounding = (
+            gamma(d + 64) * (np.abs(growth) * rows.norms) / m
+            + uncertain
+            + 64 * ROUNDOFF * (size * rows.norms / m + float(np.linalg.norm(expansion.pull)))
         )
+        return total - expansion.pull, 1.01 * rounding
 
-    if expansion.loss.third_ratio is None or not expansion.base_lowest > 0:
-        return apart()
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        inverse = 1 / np.asarray(lowest)
-        # The neighbour's own end moves by at most 3(m₀/m)η/μ' while v ≤ ½.
-        way = length + error
-        way += (3 * ratio * eta) * inverse + expansion.base_error
-        way *= spread
-        scale = 2.72 * 1.65 * eta / expansion.base_lowest
-        together = (1.3 * scale * expansion.loss_curvature) * way
-        together += scale * (changed + penalty / expansion.rows_after)
-        together *= inverse
-    near = way <= 0.5
-    return together if np.all(near) else np.where(near, together, apart())
+    def _moved(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p'∘δ + Σ x[f′(z + x·δ) − f′(z)]/m over the data, and a bound on its error."""
+        if self.kinks is None:
+            return self._moved_by_all(shift)
+        total, error = moved_by_kinks(self.expansion, self.kinks, shift)
+        far = np.flatnonzero(~(error < np.inf))
+        if len(far) and self.objective is not None:
+            total[far], error[far] = self._moved_by_all(shift[far])
+        return total, error
+
+    def _moved_by_all(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the same from a pass over the rows."""
+        expansion, objective = self.expansion, self.objective
+        assert objective is not None
+        total, moved = increments(objective, expansion.base.theta, shift)
+        length = np.linalg.norm(shift, axis=1)
+        with np.errstate(over="ignore"):
+            error = increment_error(objective, expansion, length)
+        error += gamma(objective.count + objective.columns + 64) * moved / expansion.rows_after
+        error += 4 * ROUNDOFF * float(np.max(expansion.penalty_after)) * length
+        return expansion.penalty_after * shift + total / expansion.rows_after, error
+
+    def hessian(self, shift: FloatArray) -> FloatArray:
+        assert self.objective is not None
+        rows, theta = self.step.rows, self.expansion.base.theta + shift[0]
+        hessian = hessian_at(self.objective, self.expansion, theta)
+        curvature = self.expansion.loss.curvature(rows.X @ theta, rows.y)
+        weight = self.step.sign * curvature / self.expansion.rows_after
+        hessian += (rows.X * weight[:, None]).T @ rows.X
+        return hessian
+
+    def curvature_lower_bound(
+        self, shift: FloatArray, error: FloatArray
+    ) -> FloatArray | float | None:
+        if self.kinks is None:
+            return None
+        return self.kinks.curvature_lower_bound(self.expansion, shift, error)
+
+    def error(
+        self,
+        length: FloatArray,
+        remainder: FloatArray,
+        decay: FloatArray,
+        *,
+        measured: bool = False,
+        lowest: FloatArray | float | None = None,
+    ) -> FloatArray:
+        return _shift_error(
+            self.expansion, self.step, length, remainder, decay, measured=measured, lowest=lowest
+        )

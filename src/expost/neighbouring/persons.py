@@ -16,7 +16,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.types import IntArray, Neighbouring
 
-__all__ = ["Persons", "read_groups"]
+__all__ = ["Persons", "read_persons"]
 
 # Kinds of arrays whose equal entries NumPy finds by itself.
 _PLAIN_KINDS = "biufSUmM"
@@ -96,44 +96,44 @@ class Persons:
             yield persons, self.rows[self.starts[persons][:, None] + np.arange(size)]
 
 
-def read_groups(groups: Any, rows: int, relation: Neighbouring = Neighbouring.REMOVE) -> Persons:
-    """``groups``, one label a row, as persons; each must leave at least one row of others."""
+def read_persons(persons: Any, rows: int, relation: Neighbouring = Neighbouring.REMOVE) -> Persons:
+    """Return the persons of a label for each row; each must leave at least one row of others."""
     if relation is not Neighbouring.REMOVE:
         raise InvalidInput(
-            f"groups: relation={relation.value!r} changes single rows; leave groups out, or take"
+            f"persons: relation={relation.value!r} changes single rows; leave persons out, or take"
             " relation='remove'."
         )
-    labels = _labels(groups)
+    labels = _labels(persons)
     if len(labels) != rows:
         raise InvalidInput(
-            f"groups has {len(labels)} entries: must have one for each of {rows} rows, whose row it"
-            " is."
+            f"persons has {len(labels)} entries: must have one for each of {rows} rows, whose row"
+            " it is."
         )
     plain = isinstance(labels, np.ndarray) and labels.dtype.kind in _PLAIN_KINDS
-    persons = Persons.of(*(_numbered(labels) if plain else _collected(labels)))
-    if len(persons) < 2:
+    found = Persons.of(*(_numbered(labels) if plain else _collected(labels)))
+    if len(found) < 2:
         raise InvalidInput(
-            "groups: one person owns every row; nothing would be left to train on without her."
+            "persons: one person owns every row; nothing would be left to train on without them."
         )
-    return persons
+    return found
 
 
-def _labels(groups: Any) -> Any:
+def _labels(persons: Any) -> Any:
     """A one-dimensional array of a plain kind, or a list."""
-    if isinstance(groups, str | bytes | Set | Mapping) or not hasattr(groups, "__iter__"):
-        raise InvalidInput("groups: must be a sequence with one label for each row.")
-    if isinstance(groups, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(groups)):
-        raise _missing(int(np.argmax(np.ma.getmaskarray(groups))))
-    dimensions = getattr(groups, "ndim", 1)
+    if isinstance(persons, str | bytes | Set | Mapping) or not hasattr(persons, "__iter__"):
+        raise InvalidInput("persons: must be a sequence with one label for each row.")
+    if isinstance(persons, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(persons)):
+        raise _missing(int(np.argmax(np.ma.getmaskarray(persons))))
+    dimensions = getattr(persons, "ndim", 1)
     if dimensions != 1:
-        array = _checks.array(groups, "groups")
+        array = _checks.array(persons, "persons")
         if array.ndim != 2 or array.shape[1] != 1:
-            raise InvalidInput(f"groups has {dimensions} dimensions: must have one.")
-        groups = array[:, 0]
-    kind = getattr(getattr(groups, "dtype", None), "kind", "")
-    if isinstance(getattr(groups, "dtype", None), np.dtype) and kind in _PLAIN_KINDS:
-        return _checks.array(groups, "groups")
-    return list(groups)
+            raise InvalidInput(f"persons has {dimensions} dimensions: must have one.")
+        persons = array[:, 0]
+    kind = getattr(getattr(persons, "dtype", None), "kind", "")
+    if isinstance(getattr(persons, "dtype", None), np.dtype) and kind in _PLAIN_KINDS:
+        return _checks.array(persons, "persons")
+    return list(persons)
 
 
 def _numbered(labels: NDArray[Any]) -> tuple[tuple[Hashable, ...], IntArray]:
@@ -163,7 +163,7 @@ def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
             owner[row] = seen.setdefault(label, len(seen))
         except TypeError:
             raise InvalidInput(
-                f"groups: entry {row} is a {type(label).__name__}, which cannot be compared by its"
+                f"persons: entry {row} is a {type(label).__name__}, which cannot be compared by its"
                 " hash; pass numbers, texts or tuples of them."
             ) from None
     return tuple(seen), owner
@@ -171,6 +171,6 @@ def _collected(labels: Any) -> tuple[tuple[Hashable, ...], IntArray]:
 
 def _missing(row: int) -> InvalidInput:
     return InvalidInput(
-        f"groups: entry {row} is missing (None or NaN), so it is not known whose row that is; give"
+        f"persons: entry {row} is missing (None or NaN), so it is not known whose row that is; give"
         " it a label of its own if it is nobody else's."
     )

@@ -1,11 +1,14 @@
-"""Shifts refined until their certificate is below a tolerance.
+"""Shifts refined until their certificate is below a tolerance: one ladder for all neighbours.
 
-Three means, each used on the neighbours that the one before left above the tolerance:
+Each rung is used on the neighbours that the one before left above the tolerance:
 
-1. a third-order step with the tensor K = Σ f‴ x⊗x⊗x (d³ numbers, so for moderate d),
-2. Newton steps with the frozen Hessian H'(Â), in blocks: each is a pass of O(n) a row (of the
-   Huber hinge of the few rows that are beside a knot, :mod:`expost.neighbouring.knots`),
-3. Newton steps with the neighbour's own Hessian, damped, one neighbour at a time.
+1. a third-order step with the tensor K = Σ f‴ x⊗x⊗x of the logistic loss (d³ numbers, from one
+   pass, for moderate d);
+2. Newton steps with the frozen Hessian H'(Â). Their residual is known but for rounding: of the
+   Huber hinge from the few rows near a kink (:class:`~expost.neighbouring.knots.KinkRows`), else,
+   where the rows are in memory, from a pass of O(n) for each neighbour;
+3. where the rows are in memory, damped Newton steps with the neighbour's own Hessian, one neighbour
+   at a time.
 
 The tilted gradient is evaluated as a *difference* from Â,
 
@@ -15,31 +18,41 @@ with the bracket free of cancellation, so that its rounding is relative to the s
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expost._numerics import gamma, row_blocks, row_norms
+from expost._numerics import gamma, row_blocks, row_norms, solve_small
 from expost.errors import PrecisionWarning
-from expost.losses import Logistic
+from expost.glm import Objective
+from expost.losses import HuberHinge, Logistic
+from expost.neighbouring.certificate import endpoint_error
 from expost.neighbouring.expansion import Expansion
-from expost.neighbouring.newton import solve_small
+from expost.neighbouring.knots import KinkRows
+from expost.neighbouring.shifts import Shifts
 from expost.notices import warn
+from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
 __all__ = [
-    "Block",
+    "LOOSE",
     "Neighbourhood",
-    "above",
-    "frozen_newton",
+    "Refinement",
+    "StepBlock",
     "hessian_at",
     "increment_error",
     "increments",
-    "refined",
-    "third_order",
-    "warn_of",
+    "is_refinable",
+    "loose_rows",
+    "refine",
+    "refinement_for",
+    "warn_of_loose",
+    "within_sphere",
 ]
 
+# Newton's certificate is refined where it leaves more than this share of a distance open.
+LOOSE = 1e-3
 # Past this width the tensor (d³) and its products (n·d³) cost more than a Newton pass saves.
 _TENSOR_COLUMNS = 128
 # Neighbours that share one pass over the data, and what their solves may hold (32 MiB).
@@ -47,8 +60,63 @@ _PASS_ROWS = 256
 _PASS_ENTRIES = 2**22
 
 
-class Block(ABC):
-    """Some neighbours of one expansion, p of them, as the refinement sees them.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Refinement:
+    """What one pass over all rows finds to refine steps by; small enough to be sent to workers.
+
+    ``tensor``  K as a (d, d²) matrix.
+    ``kinks``   the rows near a kink of the Huber hinge.
+    """
+
+    tensor: FloatArray | None = None
+    kinks: KinkRows | None = None
+
+    def with_known_curvature(self, expansion: Expansion) -> Expansion:
+        """Return the expansion with what is known of the curvature around the base."""
+        return expansion if self.kinks is None else self.kinks.with_known_curvature(expansion)
+
+
+def is_refinable(expansion: Expansion) -> bool:
+    """Whether one pass over the rows finds what steps can be refined by."""
+    loss = expansion.loss
+    is_smooth = isinstance(loss, Logistic) and expansion.columns <= _TENSOR_COLUMNS
+    return is_smooth or isinstance(loss, HuberHinge)
+
+
+def refinement_for(objective: Objective, expansion: Expansion, reach: float) -> Refinement:
+    """Return what steps of ∥δ∥_B up to ``reach`` are refined by, from one pass over the rows."""
+    if not is_refinable(expansion):
+        return Refinement()
+    if isinstance(expansion.loss, HuberHinge):
+        if not reach < np.inf:
+            return Refinement()
+        return Refinement(kinks=KinkRows.of(objective, expansion, reach))
+    tensor = np.zeros((expansion.columns, expansion.columns**2))
+    for part in objective.map(_ThirdMoments(theta=expansion.base.theta)):
+        tensor += part
+    return Refinement(tensor=tensor)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ThirdMoments:
+    """A pass that sums K of the logistic loss at ``theta``."""
+
+    theta: FloatArray
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Return K of one block."""
+        d = block.X.shape[1]
+        tensor = np.zeros((d, d * d))
+        for where in row_blocks(len(block), d * d):
+            part = block.X[where]
+            third = Logistic().third(part @ self.theta, block.y[where])
+            outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
+            tensor += (part * third[:, None]).T @ outer
+        return tensor
+
+
+class StepBlock(ABC):
+    """Some neighbours of one expansion, p of them, as the ladder sees them.
 
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
     """
@@ -60,30 +128,32 @@ class Block(ABC):
 
     @abstractmethod
     def solve(self, right: FloatArray) -> FloatArray:
-        """H'(Â)⁻¹ applied to each right-hand side."""
+        """Return H'(Â)⁻¹ applied to each right-hand side."""
 
     @abstractmethod
     def apply(self, vectors: FloatArray) -> FloatArray:
-        """H'(Â) applied to each vector."""
+        """Return H'(Â) applied to each vector."""
 
     @abstractmethod
-    def bend(self, vectors: FloatArray) -> FloatArray:
-        """Σ sign·f‴x(x·v)²/m over the changed rows (logistic)."""
+    def third_derivative_sum(self, vectors: FloatArray) -> FloatArray:
+        """Return Σ sign·f‴x(x·v)²/m over the changed rows (logistic)."""
 
     @abstractmethod
-    def third(self, vectors: FloatArray) -> FloatArray:
-        """(p,) an upper bound on vᵀTv."""
+    def third_order_form(self, vectors: FloatArray) -> FloatArray:
+        """Return (p,) an upper bound on vᵀTv."""
 
     @abstractmethod
     def gradient(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """F̃(Â + δ), and a bound on its rounding error."""
+        """Return F̃(Â + δ), and a bound on its rounding error."""
 
     @abstractmethod
     def hessian(self, shift: FloatArray) -> FloatArray:
-        """(d, d) the Hessian at Â + δ of the one neighbour that the block consists of."""
+        """Return (d, d) the Hessian at Â + δ of the one neighbour that the block consists of."""
 
-    def steady(self, shift: FloatArray, error: FloatArray) -> FloatArray | float | None:
-        """A curvature that is sure anywhere within ``error`` of Â + δ, if one is known."""
+    def curvature_lower_bound(
+        self, shift: FloatArray, error: FloatArray
+    ) -> FloatArray | float | None:
+        """Return a curvature that is sure within ``error`` of Â + δ, if one is known."""
         return None
 
     @abstractmethod
@@ -96,13 +166,31 @@ class Block(ABC):
         measured: bool = False,
         lowest: FloatArray | float | None = None,
     ) -> FloatArray:
-        """The error of shifts, as :func:`expost.neighbouring.newton.shift_error` says it."""
+        """Return the error of shifts that leave ``remainder`` of the tilted gradient.
+
+        ``measured``: ``remainder`` is the whole residual as evaluated, with its own rounding, not
+        what a bound leaves after exact linear algebra. ``decay`` is e^(−τ). ``lowest``: the
+        neighbour's least curvature where the step ends, if it was measured there; else it is
+        inferred from Â.
+        """
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbourhood(ABC):
-    """All neighbours of one expansion."""
+    """Neighbours of one expansion, with one Newton step to each.
+
+    ``shifts``, ``distance``, ``error``  of the Newton steps.
+    ``refinement``  what they are refined by.
+    ``objective``   J over rows in memory, for passes that serve single neighbours; None: the rows
+                    are elsewhere.
+    """
 
     expansion: Expansion
+    shifts: Shifts
+    distance: FloatArray
+    error: FloatArray
+    refinement: Refinement = field(default_factory=Refinement)
+    objective: Objective | None = None
 
     @property
     @abstractmethod
@@ -110,43 +198,50 @@ class Neighbourhood(ABC):
         """Entries that a block holds for each neighbour."""
 
     @abstractmethod
-    def newton(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """One Newton step to each neighbour: shifts (p, d), their lengths and errors."""
+    def take(self, index: IntArray) -> StepBlock:
+        """Return some of the neighbours."""
 
     @abstractmethod
-    def take(self, rows: IntArray) -> Block:
-        """Some of them."""
+    def pull_bound(self, index: IntArray) -> tuple[FloatArray, FloatArray | float]:
+        """Return ∥F̃(Â)∥ of some neighbours from above, and a bound on the error of F̃(Â)."""
 
-    @property
-    def tensor(self) -> FloatArray:
-        """K = Σ f‴ x⊗x⊗x over the data (logistic), as a (d, d²) matrix."""
-        return self.expansion.linear.tensor
-
-
-def refined(
-    neighbourhood: Neighbourhood, tolerance: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shifts (p, d), their lengths and errors, each brought below the tolerance if it can be."""
-    problem = neighbourhood.expansion.problem
-    found = shift, distance, error = neighbourhood.newton()
-    open_rows = above(distance, error, tolerance)
-    smooth = isinstance(problem.loss, Logistic)
-    if len(open_rows) and smooth and problem.columns <= _TENSOR_COLUMNS:
-        third_order(neighbourhood, open_rows, *found)
-        open_rows = above(distance, error, tolerance)
-    if len(open_rows):
-        frozen_newton(neighbourhood, open_rows, *found, tolerance)
-        open_rows = above(distance, error, tolerance)
-        if problem.loss.third_ratio is None:
-            open_rows = _promising(neighbourhood, open_rows, shift, distance, tolerance)
-    for row in open_rows:
-        _own_newton(neighbourhood, int(row), *found, tolerance)
-    return shift, distance, error
+    def refined_by(self, refinement: Refinement) -> "Neighbourhood":
+        """Return the same neighbours with what they are refined by."""
+        expansion = refinement.with_known_curvature(self.expansion)
+        return replace(self, refinement=refinement, expansion=expansion)
 
 
-def warn_of(distance: FloatArray, error: FloatArray, tolerance: float, *, stacklevel: int) -> None:
-    """Say how many shifts stayed above the tolerance."""
-    missed = above(distance, error, tolerance)
+@dataclass(kw_only=True, eq=False)
+class _Shifts:
+    """Shifts (p, d), their lengths and errors, which the rungs of the ladder improve."""
+
+    shift: FloatArray
+    distance: FloatArray
+    error: FloatArray
+
+    def loose(self, tolerance: float) -> IntArray:
+        """Return the neighbours whose error is more than that share of their distance."""
+        return loose_rows(self.distance, self.error, tolerance)
+
+    def keep_better(self, index: IntArray, candidate: FloatArray, bound: FloatArray) -> None:
+        """Take each candidate whose bound is the better one."""
+        better = bound < self.error[index]
+        chosen = index[better]
+        self.shift[chosen] = candidate[better]
+        self.distance[chosen] = row_norms(candidate[better])
+        self.error[chosen] = bound[better]
+
+
+def loose_rows(distance: FloatArray, error: FloatArray, tolerance: float) -> IntArray:
+    """Return the neighbours whose error is more than that share of their distance."""
+    return np.flatnonzero(~(error <= tolerance * distance))
+
+
+def warn_of_loose(
+    distance: FloatArray, error: FloatArray, tolerance: float, *, stacklevel: int
+) -> None:
+    """Warn of shifts that stayed above the tolerance, with their number."""
+    missed = loose_rows(distance, error, tolerance)
     if len(missed):
         warn(
             f"{len(missed)} of {len(distance)} shifts have an error bound above {tolerance:.1g} of"
@@ -156,52 +251,66 @@ def warn_of(distance: FloatArray, error: FloatArray, tolerance: float, *, stackl
         )
 
 
-def above(distance: FloatArray, error: FloatArray, tolerance: float) -> IntArray:
-    """The neighbours whose error is more than that share of their distance."""
-    return np.flatnonzero(~(error <= tolerance * distance))
+def refine(near: Neighbourhood, tolerance: float) -> tuple[Shifts, FloatArray, FloatArray]:
+    """Return the shifts, their lengths and errors, each brought below the tolerance if it can be.
+
+    Only the neighbours that are above it are worked on.
+    """
+    index = loose_rows(near.distance, near.error, tolerance)
+    tensor, kinks = near.refinement.tensor, near.refinement.kinks
+    if not len(index) or (tensor is None and kinks is None and near.objective is None):
+        return near.shifts, near.distance, near.error
+    found = _Shifts(shift=near.shifts.all(), distance=near.distance.copy(), error=near.error.copy())
+    if tensor is not None:
+        _third_order(near, tensor, index, found)
+        index = found.loose(tolerance)
+    if len(index) and (kinks is not None or near.objective is not None):
+        _frozen_newton(near, index, found, tolerance)
+    if near.objective is not None:
+        index = found.loose(tolerance)
+        if near.expansion.loss.third_ratio is None:
+            index = _promising(near, index, found, tolerance)
+        for row in index:
+            _own_newton(near, int(row), found, tolerance)
+    return Shifts.dense(found.shift), found.distance, found.error
 
 
-def _adopt(
-    rows: IntArray,
-    candidate: FloatArray,
-    bound: FloatArray,
-    shift: FloatArray,
-    distance: FloatArray,
-    error: FloatArray,
-) -> None:
-    """Keep each candidate whose bound is the better one."""
-    better = bound < error[rows]
-    chosen = rows[better]
-    shift[chosen] = candidate[better]
-    distance[chosen] = row_norms(candidate[better])
-    error[chosen] = bound[better]
+def within_sphere(near: Neighbourhood, distance: FloatArray, error: FloatArray) -> FloatArray:
+    """Return ``error`` where it is a number, and never more than what the sphere proves.
+
+    Strong convexity alone gives ∥A' − A∥ ≤ ∥F̃(Â)∥/Λ, so that a shift of length ∥δ∥ errs by at most
+    ∥δ∥ + ∥F̃(Â)∥/Λ.
+    """
+    # What is not a number proves nothing.
+    error = np.where(np.isnan(error), np.inf, error)
+    poor = np.flatnonzero(error > distance)
+    floor = near.expansion.floor
+    if len(poor) and floor > 0:
+        pull, uncertain = near.pull_bound(poor)
+        reach = distance[poor] + pull * (1 + 1e-9) / floor
+        error[poor] = np.fmin(error[poor], reach + endpoint_error(near.expansion, uncertain))
+    return error
 
 
-def third_order(
-    neighbourhood: Neighbourhood,
-    rows: IntArray,
-    shift: FloatArray,
-    distance: FloatArray,
-    error: FloatArray,
-) -> None:
-    """δ₂ = −½ H'⁻¹ Σ f‴ x (x·δ₁)²/m, and its certificate (logistic: ∣f⁗∣ ≤ f″).
+def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, found: _Shifts) -> None:
+    """Add δ₂ = −½ H'⁻¹ Σ f‴ x (x·δ₁)²/m, with its certificate (logistic: ∣f⁗∣ ≤ f″).
 
     With q(v) = vᵀTv the residual that δ = δ₁ + δ₂ leaves is at most
     √(q(δ₁)q(δ₂)) + ½q(δ₂) + (τ/6)e^τ q(δ), plus what the two solves leave.
     """
-    expansion = neighbourhood.expansion
+    expansion = near.expansion
     assert expansion.third is not None
-    tensor = neighbourhood.tensor / expansion.rows_after
-    d = expansion.columns
-    for some in row_blocks(len(rows), d * d):
-        chosen = rows[some]
-        block = neighbourhood.take(chosen)
-        first = shift[chosen]
+    tensor = tensor / expansion.rows_after
+    d, changed = expansion.columns, expansion.leaving + expansion.entering
+    for some in row_blocks(len(index), d * d):
+        chosen = index[some]
+        block = near.take(chosen)
+        first = found.shift[chosen]
         outer = (first[:, :, None] * first[:, None, :]).reshape(len(chosen), d * d)
-        right = -0.5 * (outer @ tensor.T + block.bend(first))
+        right = -0.5 * (outer @ tensor.T + block.third_derivative_sum(first))
         second = block.solve(right)
         both = first + second
-        q1, q2, q = block.third(first), block.third(second), block.third(both)
+        q1, q2, q = (block.third_order_form(v) for v in (first, second, both))
         length = np.linalg.norm(both, axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
             travelled = expansion.spread * length
@@ -209,49 +318,48 @@ def third_order(
         # What the second solve leaves, and the rounding of its right-hand side.
         left = np.linalg.norm(block.apply(second) - right, axis=1)
         # (The tensor is summed over blocks of 64 rows to 2¹⁵.)
-        terms = d * d + 2**15 + expansion.curved.rows / 64 + expansion.changed + 64
+        terms = d * d + 2**15 + expansion.curved.rows / 64 + changed + 64
         rounding = gamma(terms) * 0.5 * np.einsum("ij,ij->i", first, first)
         remainder = (remainder + left) * (1 + 1e-9) + rounding * float(np.trace(expansion.third))
         steepest = float(np.linalg.norm(expansion.hessian)) + block.weight
-        remainder += gamma(4 * d + expansion.changed) * steepest * np.linalg.norm(second, axis=1)
+        remainder += gamma(4 * d + changed) * steepest * np.linalg.norm(second, axis=1)
         bound = block.error(length, remainder, np.exp(-travelled))
-        _adopt(chosen, both, np.where(np.isnan(bound), np.inf, bound), shift, distance, error)
+        found.keep_better(chosen, both, np.where(np.isnan(bound), np.inf, bound))
 
 
 def increments(
-    expansion: Expansion, shift: FloatArray, owner: IntArray | None = None
+    objective: Objective, theta: FloatArray, shift: FloatArray, owner: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Σ x[f′(z + x·δ) − f′(z)] over the data (p, d), and Σ∥x∥∣…∣ (p,).
+    """Return Σ x[f′(z + x·δ) − f′(z)] over the data (p, d), and Σ∥x∥∣…∣ (p,).
 
     Without the rows whose ``owner`` (n,) is the neighbour's number, where that is given.
     """
-    problem = expansion.problem
+    rows = objective.held
     total, moved = np.zeros_like(shift), np.zeros(len(shift))
-    for block in row_blocks(problem.count, max(len(shift), problem.columns)):
-        part = problem.held.X[block]
-        z = (part @ expansion.base.theta)[:, None]
-        growth = problem.loss.increment(z, problem.held.y[block][:, None], part @ shift.T)
+    for block in row_blocks(rows.count, max(len(shift), rows.columns)):
+        part = rows.X[block]
+        z = (part @ theta)[:, None]
+        growth = objective.loss.increment(z, rows.y[block][:, None], part @ shift.T)
         if owner is not None:
             growth = np.where(owner[block][:, None] == np.arange(len(shift)), 0.0, growth)
         total += growth.T @ part
-        moved += problem.held.norms[block] @ np.abs(growth)
+        moved += rows.norms[block] @ np.abs(growth)
     return total, moved
 
 
-def increment_error(expansion: Expansion, length: FloatArray) -> FloatArray:
-    """Σ∥x∥·(error of f′(z + x·δ) − f′(z))/m from the errors of z and of x·δ."""
-    problem = expansion.problem
-    loss = problem.loss
-    margin = problem.constants.margin_error(expansion.base.theta)
-    step = gamma(problem.columns + 2) * length
-    square = float(np.sum(problem.held.norms**2)) / expansion.rows_after
+def increment_error(objective: Objective, expansion: Expansion, length: FloatArray) -> FloatArray:
+    """Bound Σ∥x∥·(error of f′(z + x·δ) − f′(z))/m from the errors of z and of x·δ."""
+    loss = objective.loss
+    margin = objective.constants.margin_error(expansion.base.theta)
+    step = gamma(objective.columns + 2) * length
+    square = float(np.sum(objective.held.norms**2)) / expansion.rows_after
     anywhere = loss.curvature_bound * square * (2 * margin + step)
     if loss.third_ratio is None:
         return anywhere
     # Σ f″∥x∥²/m is the trace of the loss's Hessian; its growth along the step is at most e^τ.
     total = float(expansion.penalty_after.sum())
     trace = max(float(np.trace(expansion.hessian)) - total, 0.0)
-    trace += gamma(4 * problem.columns) * (total + trace)
+    trace += gamma(4 * objective.columns) * (total + trace)
     growth = np.exp(expansion.spread * length)
     here = 1.01 * trace * growth * (step + (expansion.spread * 2 * margin) * length)
     return np.fmin(anywhere, here)
@@ -259,90 +367,80 @@ def increment_error(expansion: Expansion, length: FloatArray) -> FloatArray:
 
 def _certify(
     expansion: Expansion,
-    block: Block,
+    block: StepBlock,
     shift: FloatArray,
     residual: FloatArray,
     lowest: float | None = None,
 ) -> FloatArray:
-    """The bound of measured residuals; ``lowest`` is a curvature measured at Â + δ itself."""
+    """Return the error for measured residuals; ``lowest`` is a curvature measured at Â + δ."""
     length = np.linalg.norm(shift, axis=1)
     decay = np.exp(-expansion.spread * length) if lowest is None else np.ones(len(length))
     with np.errstate(over="ignore", invalid="ignore"):
         bound = block.error(length, residual, decay, measured=True, lowest=lowest)
-        steady = block.steady(shift, bound)
-        if steady is not None:
-            bound = block.error(length, residual, decay, measured=True, lowest=steady)
+        known = block.curvature_lower_bound(shift, bound)
+        if known is not None:
+            bound = block.error(length, residual, decay, measured=True, lowest=known)
     return np.where(np.isnan(bound), np.inf, bound)
 
 
-def frozen_newton(
-    neighbourhood: Neighbourhood,
-    rows: IntArray,
-    shift: FloatArray,
-    distance: FloatArray,
-    error: FloatArray,
-    tolerance: float,
-) -> None:
-    """Steps with H'(Â), which contract while τ is well below 1; each row stops when it is done."""
-    together = max(1, min(_PASS_ROWS, _PASS_ENTRIES // neighbourhood.width))
-    for start in range(0, len(rows), together):
-        chosen = rows[start : start + together]
-        current = shift[chosen]
+def _together(near: Neighbourhood, index: IntArray) -> list[IntArray]:
+    """Return ``index`` in parts of neighbours that share a pass over the data."""
+    size = max(1, min(_PASS_ROWS, _PASS_ENTRIES // near.width))
+    return [index[start : start + size] for start in range(0, len(index), size)]
+
+
+def _frozen_newton(near: Neighbourhood, index: IntArray, found: _Shifts, tolerance: float) -> None:
+    """Take steps with H'(Â), which contract while τ is well below 1, until a row is tight."""
+    for chosen in _together(near, index):
+        current = found.shift[chosen]
         before = np.full(len(chosen), np.inf)
         for _ in range(12):
-            block = neighbourhood.take(chosen)
+            block = near.take(chosen)
             gradient, rounding = block.gradient(current)
             size = np.linalg.norm(gradient, axis=1)
-            bound = _certify(neighbourhood.expansion, block, current, size + rounding)
-            _adopt(chosen, current, bound, shift, distance, error)
-            going = ~(error[chosen] <= tolerance * distance[chosen]) & (size < 0.5 * before)
+            bound = _certify(near.expansion, block, current, size + rounding)
+            found.keep_better(chosen, current, bound)
+            loose = ~(found.error[chosen] <= tolerance * found.distance[chosen])
+            going = loose & (size < 0.5 * before)
             if not np.any(going):
                 break
             moved = current - block.solve(gradient)
             chosen, current, before = chosen[going], moved[going], size[going]
 
 
-def _promising(
-    neighbourhood: Neighbourhood,
-    rows: IntArray,
-    shift: FloatArray,
-    distance: FloatArray,
-    tolerance: float,
-) -> IntArray:
-    """Of a kinked loss those whose certificate would be met if rounding were all that is left.
+def _promising(near: Neighbourhood, index: IntArray, found: _Shifts, tolerance: float) -> IntArray:
+    """Return the neighbours whose certificate would be met if rounding were all that is left.
 
-    No step mends what the residual of the base costs, and none finds more curvature.
+    For a loss with kinks: no step reduces what the residual of the base costs, and none finds more
+    curvature.
     """
-    kept, together = [], max(1, min(_PASS_ROWS, _PASS_ENTRIES // neighbourhood.width))
-    for start in range(0, len(rows), together):
-        chosen = rows[start : start + together]
-        block = neighbourhood.take(chosen)
-        _, rounding = block.gradient(shift[chosen])
-        bound = _certify(neighbourhood.expansion, block, shift[chosen], rounding)
-        kept.append(chosen[bound <= tolerance * distance[chosen]])
-    return np.concatenate(kept) if kept else rows
+    kept = [index[:0]]
+    for chosen in _together(near, index):
+        block = near.take(chosen)
+        _, rounding = block.gradient(found.shift[chosen])
+        bound = _certify(near.expansion, block, found.shift[chosen], rounding)
+        kept.append(chosen[bound <= tolerance * found.distance[chosen]])
+    return np.concatenate(kept)
 
 
-def _own_newton(
-    neighbourhood: Neighbourhood,
-    row: int,
-    shift: FloatArray,
-    distance: FloatArray,
-    error: FloatArray,
-    tolerance: float,
-) -> None:
-    """Damped Newton on F̃ with the Hessian where it stands: sure to converge, O(nd²) a step."""
-    expansion, chosen = neighbourhood.expansion, np.array([row])
-    block = neighbourhood.take(chosen)
-    current = shift[chosen]
+def _own_newton(near: Neighbourhood, row: int, found: _Shifts, tolerance: float) -> None:
+    """Take damped Newton steps on F̃ with the Hessian where it stands.
+
+    They are sure to converge, and cost O(nd²) each.
+    """
+    assert near.objective is not None
+    expansion, chosen = near.expansion, np.array([row])
+    block = near.take(chosen)
+    current = found.shift[chosen]
     gradient, rounding = block.gradient(current)
     for _ in range(60):
         size = float(np.linalg.norm(gradient))
         hessian = block.hessian(current)
-        lowest = _lowest(expansion, hessian, expansion.base.theta + current[0])
+        lowest = _lowest(near.objective, expansion, hessian, expansion.base.theta + current[0])
         bound = _certify(expansion, block, current, np.array([size]) + rounding, lowest)
-        _adopt(chosen, current, bound, shift, distance, error)
-        if error[row] <= tolerance * distance[row] or size <= float(rounding[0]) / 8:
+        found.keep_better(chosen, current, bound)
+        is_tight = found.error[row] <= tolerance * found.distance[row]
+        if is_tight or size <= float(rounding[0]) / 8:
             return
         direction = solve_small(hessian[None], gradient)[0]
         if not np.all(np.isfinite(direction)):
@@ -362,27 +460,32 @@ def _own_newton(
 
 
 def hessian_at(
-    expansion: Expansion, theta: FloatArray, present: NDArray[np.bool_] | None = None
+    objective: Objective,
+    expansion: Expansion,
+    theta: FloatArray,
+    present: NDArray[np.bool_] | None = None,
 ) -> FloatArray:
-    """P' + Σ f″x xᵀ/m at θ over the data, or over the rows that are ``present``."""
-    problem, m = expansion.problem, expansion.rows_after
+    """Return P' + Σ f″x xᵀ/m at θ over the data, or over the rows that are ``present``."""
+    rows, m = objective.held, expansion.rows_after
     hessian = np.diag(expansion.penalty_after).copy()
-    for block in problem.held.blocks():
-        part = problem.held.X[block]
-        weight = problem.loss.curvature(part @ theta, problem.held.y[block]) / m
+    for block in rows.blocks():
+        part = rows.X[block]
+        weight = objective.loss.curvature(part @ theta, rows.y[block]) / m
         if present is not None:
             weight = weight * present[block]
         hessian += (part * weight[:, None]).T @ part
     return hessian
 
 
-def _lowest(expansion: Expansion, hessian: FloatArray, theta: FloatArray) -> float | None:
-    """A lower bound on the least eigenvalue of a computed Hessian; None where none is needed."""
-    problem, ratio = expansion.problem, expansion.problem.loss.third_ratio
+def _lowest(
+    objective: Objective, expansion: Expansion, hessian: FloatArray, theta: FloatArray
+) -> float | None:
+    """Return a lower bound on the least eigenvalue of a computed Hessian, if one is needed."""
+    ratio = objective.loss.third_ratio
     if ratio is None:
         return None
-    rounding = gamma(problem.count + 16 * len(hessian)) * float(np.linalg.norm(hessian))
+    rounding = gamma(objective.count + 16 * len(hessian)) * float(np.linalg.norm(hessian))
     # f″ at predictors that are off by the rounding of θ, of the shift and of the product.
-    margin = 2 * problem.constants.margin_error(theta) * expansion.largest_norm
+    margin = 2 * objective.constants.margin_error(theta) * expansion.largest_norm
     rounding += float(np.expm1(min(ratio * margin, 700.0))) * float(np.trace(hessian))
     return max(expansion.floor, float(np.linalg.eigvalsh(hessian)[0]) - 4 * rounding)

@@ -20,6 +20,7 @@ from expost.mechanisms import (
 from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, expected_exposures
+from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
 from expost.neighbouring.persons import Persons
 from expost.release import Release
@@ -40,20 +41,20 @@ def losses_of(
     problem: Objective,
     relation: Neighbouring,
     entering: tuple[FloatArray, FloatArray] | None,
-    groups: Persons | None = None,
+    persons: Persons | None = None,
 ) -> tuple[RowLosses, Neighbours | None]:
     """What the mechanism says of every row, and the neighbours where it goes through them.
 
-    With ``groups`` of every person: all her rows are removed at once.
+    With ``persons`` of every person, all of whose rows are removed at once.
     """
-    persons = None if groups is None or groups.are_rows else groups
+    whole, persons = persons, None if persons is None or persons.are_rows else persons
     several = problem.loss.outputs > 1
     if several and not isinstance(how, ObjectivePerturbation):
         raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
     if several and persons is not None and not how.is_private:
         raise InvalidInput(
-            "groups: a model of more than two classes without noise is profiled row by row; leave"
-            " groups out."
+            "persons: a model of more than two classes without noise is profiled row by row; leave"
+            " persons out."
         )
     if isinstance(how, ObjectivePerturbation) and (how.is_private or several):
         return _tangent_losses(theta, how, problem, relation, entering, persons), None
@@ -61,9 +62,7 @@ def losses_of(
     near = tight_neighbours(
         problem,
         base,
-        relation=relation,
-        entering=entering,
-        persons=groups,
+        Change.of(problem.held, relation, entering, whole),
         keep_total_penalty=how.kind == "objective",
     )
     plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how

@@ -15,8 +15,9 @@ from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
-from expost.neighbouring.neighbours import entering_rows, tight_neighbours
-from expost.neighbouring.persons import Persons, read_groups
+from expost.neighbouring.change import Change, entering_rows
+from expost.neighbouring.neighbours import tight_neighbours
+from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import warn
 from expost.profiles.profile import Profile
 from expost.profiles.target import Target, find_target, losses_of
@@ -137,7 +138,7 @@ def _of_one(
         others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
         entering = (others.held.X, others.held.y)
         if problem.loss.outputs == 1:
-            entering = entering_rows(entering, relation, problem)
+            entering = entering_rows(entering, relation, problem.count)
     elif candidates is not None:
         raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
     return profile_of(
@@ -204,7 +205,7 @@ def _persons(
         raise InvalidInput(
             "ids: leave it out beside persons, whose labels are the keys of the result."
         )
-    return read_groups(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
+    return read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
 
 
 def _transformed(steps: Any, X: Any) -> Any:
@@ -254,7 +255,7 @@ def _foreign_profile(
             " was fitted on (or let it converge: a smaller tol, a larger max_iter)."
         )
     near = tight_neighbours(
-        problem, base, relation=relation, persons=persons, keep_total_penalty=True
+        problem, base, Change.of(problem.held, persons=persons), keep_total_penalty=True
     )
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
     return Profile(

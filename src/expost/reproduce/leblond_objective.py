@@ -201,7 +201,7 @@ def measure_objective(
     seed: np.random.SeedSequence,
 ) -> ObjectiveTransition:
     """``samples`` are Figures 8 and 1; ``models`` are sampled at each ε."""
-    problem = setting.neighbours.problem
+    problem = setting.neighbours.objective
     kept = np.union1d(np.arange(0, setting.rows, _EVERY), [setting.farthest])
     X, y = problem.held.X[kept], problem.held.y[kept]
     first, second = seed.spawn(2)

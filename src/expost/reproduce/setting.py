@@ -113,7 +113,7 @@ class Setting:
     @property
     def flattest(self) -> float:
         """The least eigenvalue of the mean loss's Hessian at A(x), the penalty left out."""
-        problem = self.neighbours.problem
+        problem = self.neighbours.objective
         _, curvature = problem.loss.derivatives(
             problem.held.X @ self.neighbours.base, problem.held.y
         )
@@ -150,7 +150,7 @@ class Setting:
 
     def refitted(self, row: int) -> FloatArray:
         """A(yᵢ) by brute force: the model fitted again without ``row``."""
-        problem = self.neighbours.problem
+        problem = self.neighbours.objective
         kept = np.arange(self.rows) != row
         return minimise(replace(problem, rows=problem.held.take(kept))).theta
 
