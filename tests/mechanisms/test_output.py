@@ -211,7 +211,7 @@ def test_without_noise_a_stranger_is_proved_to_be_absent():
         candidates=(data.held.X[:3] / 2, data.held.y[:3]),
         mechanism=how,
     )
-    assert found.belief.tolist() == [0.0, 0.0, 0.0]
+    assert found.posterior.tolist() == [0.0, 0.0, 0.0]
     assert found.confidence.tolist() == [1.0, 1.0, 1.0]
 
 
