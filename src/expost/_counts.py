@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betainccinv, betaincinv, ndtri
 
 from expost import _checks
 from expost.errors import InvalidInput
@@ -30,7 +30,7 @@ def lower_limit(hits: int, trials: int, miss: float) -> float:
 
 def upper_limit(hits: int, trials: int, miss: float) -> float:
     """The one-sided upper limit of a probability, wrong with probability ``miss`` at most."""
-    return 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1 - miss))
+    return 1.0 if hits == trials else float(betainccinv(hits + 1, trials - hits, miss))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from expost import _checks
 from expost.types import FloatArray
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "row_norms",
     "row_products",
     "solve_small",
+    "spawned_seeds",
 ]
 
 ROUNDOFF = 2.0**-53
@@ -167,3 +169,15 @@ def _midpoint(low: FloatArray, high: FloatArray) -> FloatArray:
             np.sqrt(np.where(far, low, 1.0)) * np.sqrt(np.where(far, high, 1.0)),
             low + 0.5 * (high - low),
         )
+
+
+def spawned_seeds(
+    random_state: int | np.random.Generator | None, count: int
+) -> list[np.random.SeedSequence]:
+    """Return ``count`` independent seeds, all of them before the first draw."""
+    if isinstance(random_state, np.random.Generator):
+        words = [int(word) for word in random_state.integers(2**32, size=8)]
+        return np.random.SeedSequence(words).spawn(count)
+    if random_state is not None:
+        random_state = _checks.whole("random_state", random_state, least=0)
+    return np.random.SeedSequence(random_state).spawn(count)

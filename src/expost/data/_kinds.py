@@ -13,7 +13,7 @@ from expost.data import _sql
 from expost.data._raw import Origin, RawColumn
 from expost.errors import InvalidInput
 
-__all__ = ["Column", "Kind", "RowSummary"]
+__all__ = ["Column", "ColumnSummary", "Kind"]
 
 Kind = Literal["numeric", "text", "boolean"]
 
@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowSummary:
+class ColumnSummary:
     """One column, looked at; ``asked`` is its kind where that is known beforehand."""
 
     origin: Origin

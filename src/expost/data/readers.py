@@ -19,7 +19,7 @@ import pyarrow.parquet
 from expost.data._duck import Relation
 from expost.data._raw import plain
 from expost.data._sql import as_double
-from expost.data.sources import Table
+from expost.data.sources import Table, in_blocks
 from expost.errors import InvalidInput
 
 __all__ = [
@@ -170,19 +170,7 @@ class ParquetReader:
 
     def _raw(self, item: Span) -> Iterator[Any]:
         """Undecoded cells of the range, in tables of one block each."""
-        pending: list[Any] = []
-        held = 0
-        for batch in self._batches(item):
-            place = 0
-            while place < batch.num_rows:
-                part = batch.slice(place, self.size - held)
-                pending.append(part)
-                place, held = place + part.num_rows, held + part.num_rows
-                if held == self.size:
-                    yield self._renamed(pending)
-                    pending, held = [], 0
-        if pending:
-            yield self._renamed(pending)
+        return map(self._renamed, in_blocks(self._batches(item), self.size))
 
     def _batches(self, item: Span) -> Iterator[Any]:
         """Record batches that hold just the rows of the range."""

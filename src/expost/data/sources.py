@@ -25,7 +25,7 @@ from expost import _checks
 from expost.data import _sql
 from expost.data._csv import DELIMITERS
 from expost.data._duck import Relation
-from expost.data._kinds import Column, Kind, RowSummary
+from expost.data._kinds import Column, ColumnSummary, Kind
 from expost.data._median import median
 from expost.data._origins import raw
 from expost.data._query import query_of
@@ -33,7 +33,7 @@ from expost.data._raw import Origin, absent
 from expost.errors import InvalidInput
 from expost.types import IntArray
 
-__all__ = ["Column", "Kind", "Table", "open_table"]
+__all__ = ["Column", "Kind", "Table", "in_blocks", "open_table"]
 
 # Rows that are fetched at a time; a block of another size is put together from these.
 _FETCH = 2**14
@@ -99,7 +99,7 @@ class Table:
         expressions = [self.expression(name) for name in wanted]
         batches = self.origin.relation.batches(expressions, size=min(size, _FETCH))
         seen = 0
-        for arrays in _exactly(batches, size):
+        for arrays in map(_joined, in_blocks(batches, size)):
             block = pa.RecordBatch.from_arrays(arrays, names=wanted)
             seen += block.num_rows
             yield block
@@ -247,7 +247,7 @@ def _look(
 ) -> tuple[int, list[Column]]:
     """The number of rows, and each named column after one look at its cells."""
     looks = [
-        RowSummary(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
+        ColumnSummary(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
         for name in names
     ]
     stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])
@@ -302,8 +302,8 @@ def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
         )
 
 
-def _exactly(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """The columns of ``batches``, cut and joined to ``size`` rows each; the last may be shorter."""
+def in_blocks(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Yield the parts of ``batches`` that make up blocks of ``size`` rows; the last is shorter."""
     pending: list[Any] = []
     count = 0
     for batch in batches:
@@ -314,10 +314,10 @@ def _exactly(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
             start += part.num_rows
             count += part.num_rows
             if count == size:
-                yield _joined(pending)
+                yield pending
                 pending, count = [], 0
     if pending:
-        yield _joined(pending)
+        yield pending
 
 
 def _joined(batches: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
+from expost._numerics import spawned_seeds
 from expost._order import Histogram
 from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
@@ -165,12 +166,7 @@ def _given(epsilons: Sequence[float]) -> FloatArray:
 
 def seeds_of(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
     """Return the seeds of the models that are ranked, and of those whose utility is measured."""
-    if isinstance(random_state, np.random.Generator):
-        words = [int(word) for word in random_state.integers(2**32, size=8)]
-        return np.random.SeedSequence(words).spawn(2)
-    if random_state is not None:
-        random_state = _checks.whole("random_state", random_state, least=0)
-    return np.random.SeedSequence(random_state).spawn(2)
+    return spawned_seeds(random_state, 2)
 
 
 def choose_epsilon(

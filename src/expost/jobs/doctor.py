@@ -164,7 +164,7 @@ class Checkup:
 
 
 def checkup() -> Checkup:
-    """RowSummary at everything; nothing that is found raises."""
+    """Check everything; no finding raises."""
     return Checkup(findings=(*_installed(), *_machine()))
 
 

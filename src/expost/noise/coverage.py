@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv
 
 from expost import _checks
-from expost._numerics import row_blocks
+from expost._counts import lower_limit, upper_limit
+from expost._numerics import row_blocks, spawned_seeds
 from expost.errors import InvalidInput
 from expost.results import Displayed
 from expost.rounding import lower_text, upper_text
@@ -79,10 +79,11 @@ def empirical_coverage(
     confidence = _checks.probability("confidence", confidence)
     blocks = list(row_blocks(samples, len(centre)))
     inside = 0
-    for block, seed in zip(blocks, _seeds(random_state, len(blocks)), strict=True):
+    for block, seed in zip(blocks, spawned_seeds(random_state, len(blocks)), strict=True):
         draws = _draw(sampler, block.stop - block.start, len(centre), seed)
         inside += int(np.count_nonzero(np.linalg.norm(draws - centre, axis=1) <= radius))
-    low, high = _clopper_pearson(inside, samples, confidence)
+    miss = (1 - confidence) / 2
+    low, high = lower_limit(inside, samples, miss), upper_limit(inside, samples, miss)
     return Coverage(
         probability=inside / samples,
         low=low,
@@ -94,16 +95,6 @@ def empirical_coverage(
     )
 
 
-def _seeds(random_state: Any, count: int) -> list[np.random.SeedSequence]:
-    """One seed a block, all of them before the first draw."""
-    if isinstance(random_state, np.random.Generator):
-        entropy = [int(word) for word in random_state.integers(2**32, size=8)]
-        return np.random.SeedSequence(entropy).spawn(count)
-    if random_state is not None:
-        random_state = _checks.whole("random_state", random_state, least=0)
-    return np.random.SeedSequence(random_state).spawn(count)
-
-
 def _draw(sampler: Sampler, size: int, dimension: int, seed: np.random.SeedSequence) -> FloatArray:
     drawn = sampler(size, np.random.default_rng(seed))
     draws = _checks.matrix(drawn, name="sampler(size, rng)", min_rows=1)
@@ -113,12 +104,3 @@ def _draw(sampler: Sampler, size: int, dimension: int, seed: np.random.SeedSeque
             f" {dimension}), one draw a row, as long as the model."
         )
     return draws
-
-
-def _clopper_pearson(inside: int, samples: int, confidence: float) -> tuple[float, float]:
-    """The p at which ``inside`` or more, and ``inside`` or fewer, have probability α/2."""
-    tail = (1 - confidence) / 2
-    outside = samples - inside
-    low = 0.0 if inside == 0 else float(betaincinv(inside, outside + 1, tail))
-    high = 1.0 if outside == 0 else float(betainccinv(inside + 1, outside, tail))
-    return low, high

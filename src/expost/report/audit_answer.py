@@ -171,7 +171,7 @@ def _advice(audit: Audit, found: Finding) -> str:
         )
     if found is Finding.SOME:
         return (
-            "RowSummary at the most vulnerable rows and groups below before the model is shared: an"
+            "Look at the most vulnerable rows and groups below before the model is shared: an"
             " average that is low says nothing about them; more regularization or noise (expost"
             " epsilon) makes it lower."
         )
