@@ -51,6 +51,9 @@ EXPLAINED: dict[str, str] = {
         "one profile.json: rows in memory have figures, quantiles and the most exposed rows too"
     ),
     r":profile:figures\.(count|largest|least|median|past|proved)": "new in profile.json",
+    r"persons-objective:stdout:summary\.(beliefs\.worst|profile\.persons\.passed)": (
+        "Gaussian noise in the objective has a tighter guarantee for persons"
+    ),
     r"-blocks:stdout:summary\.profile\.(explanation|groups)": (
         "exposures by column and the tree are reported in blocks too"
     ),

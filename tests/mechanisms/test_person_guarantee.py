@@ -20,7 +20,7 @@ from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
-from expost.mechanisms.person_noise import chained, person_epsilon, person_scale
+from expost.mechanisms.person_noise import chained, person_delta, person_scale
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 
 MECHANISMS = (OutputPerturbation, ObjectivePerturbation)
@@ -122,13 +122,24 @@ def test_a_long_chain_is_a_bound_and_a_close_one():
     assert exact <= found <= 1.01 * exact
 
 
-def test_scale_and_epsilon_are_inverse_and_keep_their_condition():
+def test_the_scale_is_the_least_that_keeps_delta():
     for k, epsilon, delta in itertools.product((1, 2, 9), (0.1, 1.0, 30.0), (1e-8, 1e-3, 0.4)):
         sigma = person_scale(epsilon, delta, 1.5, k)
         reach = 1.5 / sigma
         assert epsilon * (1 + 1e-12) >= k * (k - 1) * reach**2 / 2
         assert gaussian_delta(epsilon, k * reach) <= delta * (1 + 1e-10)
-        assert person_epsilon(reach, delta, k) <= epsilon * (1 + 1e-9)
+        assert person_delta(epsilon, reach, k) <= delta * (1 + 1e-9)
+
+
+def test_below_the_condition_the_bound_is_a_chain_with_shares_of_at_least_0():
+    """ε < k(k − 1)A²/2: larger than δ_Gauss(ε, kA), never above 1, and still monotone."""
+    for k in (2, 4, 9):
+        deltas = [person_delta(epsilon, 0.8, k) for epsilon in np.linspace(0, 40, 81)]
+        gauss = [gaussian_delta(float(epsilon), 0.8 * k) for epsilon in np.linspace(0, 40, 81)]
+        assert np.all(np.diff(deltas) <= 1e-12)
+        assert np.all(np.array(deltas) >= np.array(gauss) * (1 - 1e-9))
+        assert deltas[0] <= 1
+    assert person_delta(-0.1, 0.1, 2) == 1.0
 
 
 # -- noise on a minimiser ------------------------------------------------------------------------
@@ -219,13 +230,17 @@ def test_gaussian_noise_in_the_objective(loss, epsilon, k):
         )  # fmt: skip
         assert how.guarantee(k) == EpsilonDelta(epsilon=epsilon, delta=1e-5)
         below = how.guarantee(k - 1)
-        assert below.promised_delta == 1e-5
+        assert below.promised_epsilon < epsilon
+        assert below.promised_delta < 1e-5
         for p, q in pairs_on_a_line(how, k, np.random.default_rng(k)):
             for first, second in ((p, q), (q, p)):
                 delta = divergence(first, second, epsilon)
                 assert delta <= 1e-5
                 reached = max(reached, delta / 1e-5)
-                fewer = max(fewer, divergence(first, second, below.promised_epsilon) / 1e-5)
+                fewer = max(
+                    fewer,
+                    divergence(first, second, below.promised_epsilon) / below.promised_delta,
+                )
     assert reached > 0.8
     # Power: the guarantee of k − 1 rows is broken by k.
     assert fewer > 10
@@ -374,7 +389,7 @@ def test_softmax(noise, delta, k):
                 assert found <= 0.01 * (1 + 1e-6)
                 reached = max(reached, found / 0.01)
                 at_fewer = np.sum(np.maximum(first - np.exp(below.promised_epsilon) * second, 0.0))
-                fewer = max(fewer, at_fewer / 0.01)
+                fewer = max(fewer, at_fewer / below.promised_delta)
     # The bound counts both other classes; one pair of laws meets one of them.
     assert reached > 0.3
     assert noise == "laplace" or fewer > 1
@@ -404,9 +419,15 @@ def test_more_rows_are_guaranteed_less(mechanism, noise, delta, loss):
         assert kept.delta(how.epsilon) <= slip * (1 + 1e-9)
         assert kept.epsilon(slip * (1 + 1e-9)) == pytest.approx(how.epsilon, rel=1e-6)
         sizes = (1, 2, 3, 5, 8, 9, 40)
-        epsilons = [how.guarantee(rows).epsilon(slip) for rows in sizes]
+        found = [how.guarantee(rows) for rows in sizes]
+        if mechanism is ObjectivePerturbation:
+            epsilons = [one.promised_epsilon for one in found]
+            deltas = [one.promised_delta for one in found if one.promised_epsilon < math.inf]
+            assert deltas == sorted(deltas)
+            assert found[0].promised_delta <= slip
+        else:
+            epsilons = [one.epsilon(slip) for one in found]
         assert epsilons == sorted(epsilons)
-        assert len(set(epsilons)) == len(epsilons)
         bounds = [how.worst_case_of(rows) for rows in sizes]
         assert bounds == sorted(bounds, key=lambda pair: pair[0])
         assert bounds[0] == (how.worst_case, how.worst_case_passed)
@@ -426,6 +447,19 @@ def test_one_row_a_person_is_what_it_was(mechanism, noise, delta, loss):
     assert plain == dataclasses.replace(plain, rows_per_person=1)
     assert plain.worst_case == plain.epsilon
     assert plain.guarantee() == plain.guarantee(1)
+
+
+def test_a_guarantee_for_more_rows_is_never_weaker_than_equal_shares():
+    """(mε, δ(e^(mε) − 1)/(e^ε − 1)), at small and large λ."""
+    for loss, penalty, m in itertools.product(LOSSES, (1e-9, 0.02, 1.0), (2, 3, 7)):
+        how = build(
+            ObjectivePerturbation, noise="gaussian", loss=loss, epsilon=0.8, dimension=3,
+            regularization=penalty,
+        )  # fmt: skip
+        found = how.guarantee(m)
+        common = 1e-5 * math.expm1(m * 0.8) / math.expm1(0.8)
+        assert found.promised_epsilon == m * 0.8
+        assert found.promised_delta <= common * (1 + 1e-9)
 
 
 def test_determinants_that_cost_nothing_need_k_times_the_noise():
@@ -453,6 +487,7 @@ def test_what_was_published_is_for_one_row():
     how = build(ObjectivePerturbation, noise="gaussian", calibration="published")
     assert how.guarantee(2).promised_epsilon >= how.epsilon
     assert how.guarantee(9).promised_epsilon > how.guarantee(2).promised_epsilon
+    assert how.guarantee(2).promised_delta >= 1e-5
 
 
 def test_nothing_is_guaranteed_for_squared_loss():

@@ -3,7 +3,6 @@
 Against densities with every determinant taken, in float64 and (intervals) in fifty digits.
 """
 
-import dataclasses
 import itertools
 import math
 
@@ -334,14 +333,11 @@ def test_a_person_is_guaranteed_more_than_by_equal_shares(loss):
     for k in (2, 3, 10):
         found = how.guarantee(k)
         assert isinstance(found, EpsilonDelta)
-        assert found.promised_delta == 1e-6
+        assert found.promised_epsilon == pytest.approx(k * 0.7, rel=1e-12)
         common = 1e-6 * sum(math.exp(j * 0.7) for j in range(k))
-        # The guarantee whose δ is that of equal shares has an ε below kε.
-        fewer = dataclasses.replace(how, rows_per_person=k, epsilon=k * 0.7, delta=common)
-        assert fewer.resolution < how.resolution
-        assert fewer.penalty_sum == how.penalty_sum
+        assert 1e-6 < found.promised_delta < 0.95 * common
     for k in (200, 5000):
-        assert how.guarantee(k).advantage > 1 - 1e-9
+        assert how.guarantee(k).advantage == 1.0
     mu = output(noise="gaussian", delta=1e-5)
     exact = mu.guarantee(4)
     assert exact.delta(4 * 0.5) == pytest.approx(

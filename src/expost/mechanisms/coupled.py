@@ -28,10 +28,10 @@ from scipy.special import ndtr
 
 from expost._numerics import bracket_root, gauss_legendre
 from expost.errors import ConvergenceError
-from expost.mechanisms.person_noise import chained, least_share, person_epsilon, person_scale
+from expost.mechanisms.person_noise import chained, least_share, person_delta, person_scale
 from expost.types import FloatArray
 
-__all__ = ["logistic_epsilon", "logistic_passed", "logistic_rate", "logistic_scale"]
+__all__ = ["logistic_delta", "logistic_passed", "logistic_rate", "logistic_scale"]
 
 # Slopes p at which a maximum is taken; between them it is larger by at most Δp²/8·sup∣g″∣.
 _SLOPES = np.linspace(0.0, 1.0, 1025)
@@ -109,20 +109,14 @@ def logistic_scale(epsilon: float, delta: float, penalty: float, rows: int = 1) 
 
 
 @lru_cache(maxsize=256)
-def logistic_epsilon(delta: float, reach: float, penalty: float, rows: int) -> float:
-    """Return the least ε with which ``rows`` rows are (ε, δ) at A = ``reach``, rounded up."""
-    least = person_epsilon(reach, delta, rows)
-    # Proved without the coupling.
-    most = (least + rows * float(np.log1p(0.25 / penalty))) * (1 + 1e-12)
-
-    def kept(epsilon: FloatArray) -> FloatArray:
-        return np.array([delta - _person_delta(float(e), reach, penalty, rows) for e in epsilon])
-
-    enough = min(least * (1 + _ROOM), most)
-    if _is_free(enough, reach, penalty, rows) or kept(np.array([enough]))[0] >= 0:
-        return enough
-    _, above = bracket_root(kept, np.array([enough]), np.array([most]), halvings=_PERSON_HALVINGS)
-    return float(above[0])
+def logistic_delta(epsilon: float, reach: float, penalty: float, rows: int) -> float:
+    """Bound δ(ε) of ``rows`` rows that are removed or added at A = ``reach``; at most 1."""
+    added = person_delta(epsilon, reach, rows)
+    if _is_free(epsilon, reach, penalty, rows):
+        return added
+    spent = rows * float(np.log1p(0.25 / penalty))
+    removed = person_delta(epsilon - spent * (1 + 1e-12), reach, rows)
+    return max(added, min(removed, _person_delta(epsilon, reach, penalty, rows)))
 
 
 @lru_cache(maxsize=256)

@@ -71,7 +71,7 @@ from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Loss, Softmax, Squared
 from expost.mechanisms.coupled import (
-    logistic_epsilon,
+    logistic_delta,
     logistic_passed,
     logistic_rate,
     logistic_scale,
@@ -79,7 +79,7 @@ from expost.mechanisms.coupled import (
 from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import NOISES, TOLERANCE, share_of
-from expost.mechanisms.person_noise import person_epsilon, person_scale
+from expost.mechanisms.person_noise import person_delta, person_scale
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import FloatArray, Neighbouring
@@ -275,29 +275,31 @@ class ObjectivePerturbation:
         Formal guarantees
         -----------------
         norm-Laplace  ε·rows/k: so many changes of one row, each of which loses at most ε/k.
-        Gaussian      (ε, δ) at rows = k. Else the least ε with the same δ: for ``rows`` rows
+        Gaussian      (ε, δ) at rows = k, else (ε·rows/k, δ′). For ``rows`` rows
                       δ(ε) ≤ r·δ_Gauss(ε − rows·c₁, rows·A), for K classes with (1 − w)c₁ for c₁,
                       for the logistic loss the chain if it is smaller (:mod:`.coupled`).
-                      Additions have the same without c₁.
+                      Additions have the same without c₁. No guarantee is left where δ′ reaches 1.
         """
         rows = _checks.whole("rows", rows, least=1)
         if not self._promises:
             return EpsilonDelta(epsilon=math.inf)
+        epsilon = share_of(self.epsilon, rows, self.rows_per_person)
         if rows == self.rows_per_person or self.noise == "laplace":
-            share = share_of(self.epsilon, rows, self.rows_per_person)
-            return EpsilonDelta(epsilon=share, delta=self.delta or 0.0)
+            return EpsilonDelta(epsilon=epsilon, delta=self.delta or 0.0)
         assert self.delta is not None
-        reach, rank = self.slope_bound / self.resolution, self._curved[0]
+        reach = self.slope_bound / self.resolution
         if isinstance(self.loss, Logistic):
-            epsilon = logistic_epsilon(self.delta, reach, self.penalty_sum, rows)
+            delta = logistic_delta(epsilon, reach, self.penalty_sum, rows)
         else:
-            epsilon = person_epsilon(reach, self.delta / rank, rows)
-            epsilon = (epsilon + rows * self._spent()) * (1 + 1e-12)
-        # The published noise is more than ε needs: more rows are not guaranteed a smaller one.
-        return EpsilonDelta(
-            epsilon=max(epsilon, self.epsilon) if rows > self.rows_per_person else epsilon,
-            delta=self.delta,
-        )
+            left = epsilon - rows * self._spent() * (1 + 1e-12)
+            delta = self._curved[0] * person_delta(left, reach, rows)
+        if rows > self.rows_per_person:
+            # The published noise is more than ε needs: more rows are not guaranteed a smaller δ.
+            delta = max(delta, self.delta)
+        if not delta < 1:
+            return EpsilonDelta(epsilon=math.inf)
+        # What underflows is still not 0.
+        return EpsilonDelta(epsilon=epsilon, delta=max(delta, math.ulp(0.0)))
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): removing ``rows`` rows has an exposure that passes b with probability ≤ p.

@@ -30,6 +30,7 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -388,11 +389,12 @@ def automatic_regularization(
 
 
 def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
-    """ε·rows/k, rounded up where it is not exactly ε, or a multiple of it."""
-    if rows == rows_per_person:
+    """ε·rows/k, rounded up."""
+    if rows == rows_per_person or not epsilon < math.inf:
         return epsilon
+    exact = Fraction(epsilon) * rows / rows_per_person
     share = rows * epsilon / rows_per_person
-    return share if rows_per_person == 1 else share * _UP
+    return share if Fraction(share) >= exact else math.nextafter(share, math.inf)
 
 
 def _resolution(law: NormLaplace | Gaussian) -> float:

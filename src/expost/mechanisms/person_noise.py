@@ -45,14 +45,16 @@ from collections.abc import Callable
 import numpy as np
 
 from expost._numerics import ROUNDOFF
-from expost.accounting import gaussian_epsilon, gaussian_scale
+from expost.accounting import gaussian_delta, gaussian_scale
 
-__all__ = ["chained", "least_share", "person_epsilon", "person_scale"]
+__all__ = ["chained", "least_share", "person_delta", "person_scale"]
 
 # The few operations behind each figure round up.
 _UP = 1 + 16 * ROUNDOFF
 # Values of δ₁ that a chain is made of; with n of them its δ is too large by about ε²/8n² of itself.
 _POINTS = 17
+# Relative error of δ_Gauss, with room.
+_ERROR = 1e-11
 # Past this e^ε is beyond float64.
 _LARGEST = 700.0
 
@@ -63,22 +65,31 @@ def person_scale(epsilon: float, delta: float, sensitivity: float, rows: int) ->
     return max(least, sensitivity * math.sqrt(rows * (rows - 1) / (2 * epsilon)) * _UP)
 
 
-def person_epsilon(reach: float, delta: float, rows: int) -> float:
-    """Return the least ε with δ_Gauss(ε, kA) ≤ δ and ε ≥ k(k − 1)A²/2, A = ``reach``."""
-    least = gaussian_epsilon(rows * reach * _UP, delta)
-    return max(least, rows * (rows - 1) * reach * reach / 2 * _UP)
+def person_delta(epsilon: float, reach: float, rows: int) -> float:
+    """Bound E(1 − e^(ε − F))₊ for r = 1 and A = ``reach``, rounded up; at most 1."""
+    if not epsilon >= 0:
+        return 1.0
+    if least_share(epsilon, reach=reach, rows=rows) >= 0:
+        return min(_gaussian(epsilon, rows * reach), 1.0)
+    return chained(lambda share: _gaussian(share, reach), epsilon, reach=reach, rows=rows)
+
+
+def _gaussian(epsilon: float, mu: float) -> float:
+    """δ_Gauss, rounded up."""
+    return gaussian_delta(max(epsilon, 0.0), mu * _UP) * (1 + _ERROR)
 
 
 def chained(curve: Callable[[float], float], epsilon: float, *, reach: float, rows: int) -> float:
     """Bound δ(ε) of k rows by δ₁, the ``curve`` of one row; at most 1.
 
-    εⱼ = ε/k + (j − (k + 1)/2)A² with A = ``reach``; one row is the curve itself. δ₁ is convex in
-    e^ε, so that chords between a few values lie above it.
+    εⱼ = ε/k + (j − (k + 1)/2)A² with A = ``reach``, or with a smaller step where ε₁ would be below
+    0; one row is the curve itself. δ₁ is convex in e^ε, so that chords between a few values lie
+    above it.
     """
     if rows == 1:
         return curve(epsilon)
-    least = least_share(epsilon, reach=reach, rows=rows)
-    shares = least + np.arange(rows) * reach * reach
+    least = max(least_share(epsilon, reach=reach, rows=rows), 0.0)
+    shares = least + np.arange(rows) * ((epsilon / rows - least) * 2 / (rows - 1))
     at = np.linspace(least, shares[-1], min(rows, _POINTS))
     if not epsilon < _LARGEST:
         return 1.0
@@ -90,5 +101,5 @@ def chained(curve: Callable[[float], float], epsilon: float, *, reach: float, ro
 
 
 def least_share(epsilon: float, *, reach: float, rows: int) -> float:
-    """ε₁, the least of the εⱼ that :func:`chained` takes."""
+    """ε₁ = ε/k − (k − 1)A²/2."""
     return epsilon / rows - (rows - 1) / 2 * reach * reach
