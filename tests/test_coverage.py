@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from expost._counts import lower_limit, upper_limit
 from expost._numerics import row_blocks
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
-from expost.noise.coverage import Coverage, _clopper_pearson, empirical_coverage
+from expost.noise.coverage import Coverage, empirical_coverage
 from expost.types import Audience
+
+
+def clopper_pearson(inside, samples, confidence):
+    miss = (1 - confidence) / 2
+    return lower_limit(inside, samples, miss), upper_limit(inside, samples, miss)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_the_interval_is_clopper_and_pearsons(samples, confidence):
     for inside in {0, 1, samples // 3, samples - 1, samples}:
         test = stats.binomtest(inside, samples)
         expected = test.proportion_ci(confidence, method="exact")
-        found = _clopper_pearson(inside, samples, confidence)
+        found = clopper_pearson(inside, samples, confidence)
         np.testing.assert_allclose(found, (expected.low, expected.high), rtol=1e-10)
 
 
@@ -67,10 +73,10 @@ def _held(interval, samples, probability):
 
 def test_the_interval_keeps_its_promise_for_every_truth():
     def exact(inside, samples):
-        return _clopper_pearson(inside, samples, 0.95)
+        return clopper_pearson(inside, samples, 0.95)
 
     def narrow(inside, samples):
-        return _clopper_pearson(inside, samples, 0.9)
+        return clopper_pearson(inside, samples, 0.9)
 
     def wald(inside, samples):
         p = inside / samples

@@ -199,36 +199,7 @@ def choose_epsilon(
 ) -> EpsilonChoice:
     """Recommend the ε of a private model of these rows; releases nothing.
 
-    The model
-    ---------
-    ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
-    classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
-    it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
-
-    Objective perturbation has no closed form: its releases are sampled, the losses in each of them
-    are computed without sampling, and the transition is followed in the one-sidedness.
-
-    A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
-    options of the model are its own and must be left out, the utility is not measured, and every
-    figure is an estimate that errs towards exposed (docs/black-box.md).
-
-    The question
-    ------------
-    ``tolerance``   how far off its plateau a row still counts as on it.
-    ``rows``        the share of rows that are in their second regime at ``high``.
-    ``max_belief``  no row's typical belief may pass it, from the attacker's ``prior``; the mean
-                    over models, or with ``quantile`` = q ≥ ½ their q-quantile.
-    ``utility``     the least mean accuracy (R² for squared loss) on held-out rows, or None.
-
-    The work
-    --------
-    ``epsilons``    the values to tabulate; 25 around the transition if None. ``low``, ``high``,
-                    ``critical_epsilon`` and ``epsilon_for_belief`` do not depend on them.
-    ``models``      models drawn for ``ranked`` and, over all folds, for the utility.
-    ``folds``       the utility is measured on this many held-out folds; 0 leaves it out.
-    ``workers``     threads; no result depends on it.
-
-    Curator-only: looking at the data to choose ε is not private (see ``notices``).
+    Rows are arrays in memory; the options are documented at :func:`expost.choose_epsilon`.
     """
     question = Question.of(
         epsilons=epsilons,
