@@ -18,7 +18,11 @@ from expost.datasets import load_adult
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.neighbouring.neighbours import neighbours_of
+from expost.neighbouring.change import Change
+from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
+from expost.neighbouring.newton import OneRow
+from expost.neighbouring.persons import read_persons
+from expost.rows import HeldRows
 from expost.types import Audience, Neighbouring
 
 LOSSES = {"logistic": Logistic(), "huber-hinge": HuberHinge(), "squared": Squared(label_bound=1.0)}
@@ -620,3 +624,58 @@ def test_inputs_are_left_alone():
         expost.neighbours(X, y, method=method)
     np.testing.assert_array_equal(X, GOOD)
     np.testing.assert_array_equal(y, LABELS)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HuberHinge()])
+def test_loose_rows_alone_are_refined(loss, monkeypatch):
+    """One row is loose: nothing is computed twice, and the others keep Newton's bits."""
+    X, y = data_set("near-separable", 200)
+    X = X.copy()
+    X[:3] *= 8
+    problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(X.shape[1], 0.3))
+    base = minimise(problem)
+    plain = neighbours_of(problem, base)
+    loose = plain.error_bound > 1e-3 * plain.distance
+    assert 0 < np.count_nonzero(loose) < 100
+    passes, stepped, refined = [], [], []
+    counted_map, counted_steps, take = HeldRows.map, OneRow.of, OneRow.take
+    monkeypatch.setattr(
+        HeldRows, "map", lambda self, task: passes.append(task) or counted_map(self, task)
+    )
+    monkeypatch.setattr(
+        OneRow,
+        "of",
+        classmethod(lambda cls, *args: stepped.append(len(args[1])) or counted_steps(*args)),
+    )
+    monkeypatch.setattr(
+        OneRow, "take", lambda self, index: refined.extend(index) or take(self, index)
+    )
+    found = tight_neighbours(problem, base)
+    # One pass for the expansion and one for what refines; one Newton step to each neighbour.
+    assert len(passes) == 2
+    assert stepped == [200]
+    assert set(refined) == set(np.flatnonzero(loose))
+    assert np.array_equal(found.shift[~loose], plain.shift[~loose])
+    assert np.array_equal(found.error_bound[~loose], plain.error_bound[~loose])
+    assert np.all(found.error_bound <= 1e-3 * found.distance)
+
+
+def test_a_change_says_which_rows_leave_and_enter():
+    X, y = data_set("near-separable", 6)
+    rows = HeldRows(X=X, y=y)
+    remove, add = Change.of(rows), Change.of(rows, Neighbouring.ADD, (X[:2], y[:2]))
+    replace = Change.of(rows, Neighbouring.REPLACE, (X[:1], y[:1]))
+    persons = Change.of(rows, persons=read_persons([0, 0, 1, 2, 2, 2], 6))
+    assert [len(change) for change in (remove, add, replace, persons)] == [6, 2, 6, 3]
+    assert [change.rows_after(6) for change in (remove, add, replace, persons)] == [5, 7, 6, 3]
+    assert [change.is_one_row for change in (remove, add, replace, persons)] == [1, 1, 0, 0]
+    assert persons.relation is remove.relation is Neighbouring.REMOVE
+    for options in ({}, {"entering": remove.leaving, "persons": persons.persons}):
+        with pytest.raises(InvalidInput, match="change: "):
+            Change(**options)
+    with pytest.raises(InvalidInput, match="as many rows must enter as leave"):
+        Change(leaving=remove.leaving, entering=add.entering)
+    with pytest.raises(InvalidInput, match="needs rows that enter"):
+        Change.of(rows, Neighbouring.ADD)
+    with pytest.raises(InvalidInput, match="candidates hold a row longer"):
+        Change.of(rows, Neighbouring.ADD, (1e31 * X, y))

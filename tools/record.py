@@ -47,6 +47,12 @@ KEYS: dict[str, str] = {
 WORDS: dict[str, str] = {}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
+    r"^(memory|neighbours)/[a-z-]+/replace/.*:(error|low|high)$": (
+        "a replacement is two changed rows: what a solve leaves is measured, which is mostly less"
+    ),
+    r"^(memory|neighbours)/[a-z-]+/replace/.*:(loss|distance|shift)$": (
+        "refined steps to replaced rows stop within their tolerance, elsewhere than before"
+    ),
     r"(?<!-blocks):profile:(figures|quantiles|top|measure|quantile_error|rows$)": (
         "one profile.json: rows in memory have figures, quantiles and the most exposed rows too"
     ),

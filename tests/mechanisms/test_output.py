@@ -212,7 +212,7 @@ def test_without_noise_a_stranger_is_proved_to_be_absent():
         mechanism=how,
     )
     assert found.posterior.tolist() == [0.0, 0.0, 0.0]
-    assert found.confidence.tolist() == [1.0, 1.0, 1.0]
+    assert found.certainty.tolist() == [1.0, 1.0, 1.0]
 
 
 class TestCheckRows:

@@ -158,11 +158,12 @@ class Change:
     persons: Persons | None = None
 
     def __post_init__(self) -> None:
-        if self.leaving is None and self.entering is None:
+        sizes = {len(block) for block in (self.leaving, self.entering) if block is not None}
+        if not sizes:
             raise InvalidInput("change: needs rows that leave or rows that enter.")
         if self.persons is not None and (self.leaving is None or self.entering is not None):
             raise InvalidInput("change: all rows of a person can only leave.")
-        if self.relation is Neighbouring.REPLACE and len(self.leaving or ()) != len(self):
+        if len(sizes) > 1:
             raise InvalidInput("change: as many rows must enter as leave.")
 
     @classmethod
@@ -195,7 +196,7 @@ class Change:
     def __len__(self) -> int:
         if self.persons is not None:
             return len(self.persons)
-        return len(self.entering if self.leaving is None else self.leaving)  # type: ignore[arg-type]
+        return len(self.leaving or self.entering or ())
 
     @property
     def is_one_row(self) -> bool:
