@@ -47,10 +47,10 @@ KEYS: dict[str, str] = {
 WORDS: dict[str, str] = {}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
-    r"^(memory|neighbours)/[a-z-]+/replace/.*:(error|low|high)$": (
+    r"^(memory/[a-z-]+/replace/output|neighbours/[a-z-]+/replace)/.*:(error|low|high)$": (
         "a replacement is two changed rows: what a solve leaves is measured, which is mostly less"
     ),
-    r"^(memory|neighbours)/[a-z-]+/replace/.*:(loss|distance|shift)$": (
+    r"^(memory/logistic/replace/output|neighbours/logistic/replace)/.*:(loss|distance|shift)$": (
         "refined steps to replaced rows stop within their tolerance, elsewhere than before"
     ),
     r"(?<!-blocks):profile:(figures|quantiles|top|measure|quantile_error|rows$)": (
