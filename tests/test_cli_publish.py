@@ -105,7 +105,7 @@ def test_the_files_and_what_they_hold(ask, kind, model, people_csv, tmp_path):
     value = json.loads((out / "comparison.CURATOR-ONLY.json").read_text())
     assert value["audience"] == "fail"
     assert table["id"] == [f"p{row:03d}" for row in range(60)]
-    for columns in (table, value["rows"]):
+    for columns in (table, value["table"]):
         assert columns["exposure"] == pytest.approx(exact.exposure)
         assert columns["loss"] == pytest.approx(exact.loss)
         assert columns["bound"] == pytest.approx(bound)

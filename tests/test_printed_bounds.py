@@ -29,7 +29,8 @@ from expost.jobs.releases import Line, Listing
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
 from expost.profiles.transcript import IndividualEpsilon
-from expost.publishing.compare import Comparison
+from expost.publishing.compare import compare
+from expost.publishing.publish import ReleasedRows
 from expost.report import collect, render_html, render_markdown
 from expost.report.cards import CARDS
 from expost.risk import EpsilonDelta, GaussianNoise, compare_compositions
@@ -457,7 +458,7 @@ def test_of_a_data_dependent_report_and_its_comparison(tally):
                 if costs:
                     tally.figure(costs[1], [one.epsilon_gradient], up=True, where=line)
                     tally.figure(costs[2], [one.epsilon_hessian], up=True, where=line)
-        found = Comparison.of(report, expost.profile(model, X, y), X, y)
+        found = compare(report, ReleasedRows.of_arrays(model.release_, X, y))
         (text,) = (line for line in found.lines() if line.startswith("published"))
         shown = re.search(rf"median ({NUMBER}), largest ({NUMBER}) nats", text)
         tally.figure(shown[1], [found.figures.median_bound], up=True, where=text)

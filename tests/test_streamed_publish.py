@@ -18,17 +18,15 @@ from expost.files.directory import RUN, Directory
 from expost.files.parts import PartStore
 from expost.glm import Objective
 from expost.jobs import publish as publish_job
-from expost.jobs import stream_publish
 from expost.jobs.publish import PublishJob
 from expost.jobs.streaming import Streaming
 from expost.ledger import NAME, Ledger, list_release
 from expost.mechanisms import Tangent
-from expost.mechanisms.publishing import PublishingBudget, person_costs
-from expost.profiles.streamed_losses import block_losses
-from expost.publishing.compare import Comparison, ComparisonFigures
-from expost.publishing.publish import Asked, publish
+from expost.mechanisms.bounds import ObjectiveBound
+from expost.mechanisms.publishing import PublishingBudget, exact_costs
+from expost.publishing.compare import Comparison, compare, compare_parts, read_comparison
+from expost.publishing.publish import PublishRequest, ReleasedRows, publish
 from expost.publishing.report import PublishedReport
-from expost.publishing.streamed import CostTable, compared_parts, figures_of, streamed_report
 from expost.rows import RowStream, TableRows
 from program import names
 
@@ -126,19 +124,18 @@ def whole(store: PartStore) -> dict[str, np.ndarray]:
 
 def compared(made: Made, report, folder: Path, engine, size=256):
     """Every row, and the aggregates, from parts of eight blocks."""
-    problem = made.problem(engine, size)
-    losses = block_losses(made.release, problem)
+    rows = ReleasedRows.of(made.release, made.problem(engine, size))
     store = PartStore.at(folder)
-    parts = compared_parts(problem.table.stream, losses, report, store, engine)
-    store.finish(parts, {})
-    return whole(store), figures_of(store, parts, report, engine)
+    store.finish(compare_parts(report, rows, store), {})
+    return whole(store), read_comparison(report, "a model", store, engine).figures
 
 
 def in_memory(made: Made, report) -> Comparison:
-    ids = [f"k{i}" for i in range(ROWS)]
-    return Comparison.of(
-        report, profile(made.release, made.X, made.labels, ids=ids), made.X, made.labels
-    )
+    rows = ReleasedRows.of_arrays(made.release, made.X, made.labels)
+    found = compare(report, rows)
+    losses = profile(made.release, made.X, made.labels).loss
+    np.testing.assert_allclose(found.columns()["loss"], losses, rtol=1e-10)
+    return found
 
 
 # -- the report ------------------------------------------------------------------------------------
@@ -150,14 +147,14 @@ def test_what_is_released_is_drawn_around_the_tangent_of_all_rows(
 ):
     made = Made(data, tmp_path, estimator, **OBJECTIVE)
     problem = made.problem(engine, 256)
-    losses = block_losses(made.release, problem)
+    rows = ReleasedRows.of(made.release, problem)
     how, theta = made.release.mechanism, made.release.theta
     naive = Tangent.at(how, made.release.problem(made.X, made.labels), theta)
-    assert np.allclose(losses.tangent.gradient, naive.gradient, rtol=0, atol=1e-10)
-    assert np.allclose(losses.tangent.hessian, naive.hessian, rtol=1e-12, atol=1e-10)
-    asked = Asked.of(made.release, failure_probability=1e-6, delta=None, **SPENDS)
-    report = streamed_report(asked, losses, problem)
-    assert asked.made(report)
+    assert np.allclose(rows.tangent.gradient, naive.gradient, rtol=0, atol=1e-10)
+    assert np.allclose(rows.tangent.hessian, naive.hessian, rtol=1e-12, atol=1e-10)
+    request = PublishRequest.of(made.release, failure_probability=1e-6, delta=None, **SPENDS)
+    report = request.report(rows)
+    assert request.matches(report)
     extra = report.tangent
     # 6 + 36 normals are never nine standard deviations out, and the wrong centre would be.
     away = np.abs(report.released.gradient - naive.gradient) / extra.gradient_scale
@@ -166,15 +163,17 @@ def test_what_is_released_is_drawn_around_the_tangent_of_all_rows(
         assert np.max(across) < 9
     assert 0 < np.max(away) < 9
     assert not np.allclose(report.released.gradient, naive.gradient, atol=0.1 * np.max(away))
-    again = streamed_report(asked, losses, problem)
+    again = request.report(rows)
     assert not np.array_equal(again.released.gradient, report.released.gradient), "drawn anew"
 
 
 def test_a_report_that_spends_nothing_is_the_one_in_memory(output, engine):
     problem = output.problem(engine, 256)
     none = {"epsilon_gradient": None, "epsilon_hessian": None, "delta": None}
-    asked = Asked.of(output.release, kind="data-independent", failure_probability=1e-6, **none)
-    report = streamed_report(asked, block_losses(output.release, problem), problem)
+    request = PublishRequest.of(
+        output.release, kind="data-independent", failure_probability=1e-6, **none
+    )
+    report = request.report(ReleasedRows.of(output.release, problem))
     assert report.to_json() == publish(output.release, output.X, output.labels).to_json()
 
 
@@ -189,8 +188,8 @@ def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_pa
     found, figures = compared(made, report, tmp_path / "parts", engine)
     naive = in_memory(made, report)
     expected = naive.columns()
-    assert list(found) == list(expected)
-    assert list(found["id"]) == expected["id"]
+    assert list(found["id"]) == [f"k{i}" for i in range(ROWS)]
+    assert [name for name in found if name != "id"] == list(expected)
     # Under output perturbation a step is refined in memory by other means than in blocks: both
     # losses lie in their intervals, of which half a thousandth of the largest loss is the length.
     loose = 5e-4 * np.max(expected["exposure"]) if kind == "by output" else 0.0
@@ -217,17 +216,18 @@ def test_bounds_and_losses_are_those_of_rows_in_memory(objective, output, tmp_pa
 
 
 def test_parts_do_not_depend_on_who_makes_them_or_on_what_was_there(objective, tmp_path, engine):
-    report = publish(objective.release, objective.held.X, objective.labels, **SPENDS)
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
     problem = objective.problem(engine, 256)
-    losses = block_losses(objective.release, problem)
+    rows = ReleasedRows.of(objective.release, problem)
     one, two = PartStore.at(tmp_path / "1"), PartStore.at(tmp_path / "2")
-    parts = compared_parts(problem.table.stream, losses, report, one, engine)
+    parts = compare_parts(report, rows, one)
     assert len(parts) >= 3
     # A run that was killed after its second part, and gone on with by a single worker.
     (tmp_path / "2" / parts[1].name).write_bytes((tmp_path / "1" / parts[1].name).read_bytes())
     (tmp_path / "2" / ".part-000002-x.parquet.ab.part").write_bytes(b"half")
     alone = LocalEngine(1)
-    assert compared_parts(problem.table.stream, losses, report, two, alone) == parts
+    rows = ReleasedRows.of(objective.release, objective.problem(alone, 256))
+    assert compare_parts(report, rows, two) == parts
     alone.close()
     for part in parts.values():
         path = tmp_path / "2" / part.name
@@ -253,8 +253,14 @@ def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, 
         exposure, bound = np.array(exposure), np.array(bound)
         store = PartStore.at(tmp_path / str(number))
         for index, some in enumerate((slice(0, 1), slice(1, None))):
-            store.write(index, pa.table({"exposure": exposure[some], "bound": bound[some]}))
-        found = figures_of(store, store.finished(), report, engine)
+            part = {"exposure": exposure[some], "bound": bound[some]}
+            most = {name: max([0.0, *values[values < np.inf]]) for name, values in part.items()}
+            about = {"expost": json.dumps(most)}
+            store.write(index, pa.table(part).replace_schema_metadata(about))
+        store.finish(store.finished(), {})
+        found = read_comparison(report, "a model", store, engine)
+        assert found.summary() == found.figures.summary()
+        found = found.figures
         with np.errstate(divide="ignore"):
             ratio = np.where(exposure > 0, bound / exposure, np.inf)
         # So much is as good as that.
@@ -272,21 +278,67 @@ def test_infinite_and_vanishing_figures_are_told_as_in_memory(tmp_path, engine, 
 
 
 def test_costs_are_above_the_exact_ones_and_close(objective):
-    report = publish(objective.release, objective.held.X, objective.labels, **SPENDS)
-    table = CostTable.of(report.tangent)
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    table = report.tangent.costs
     rng = np.random.default_rng(0)
     top = table.points[-1]
     separation = np.concatenate(
         [[0.0], rng.uniform(0, top, 500), top * 2.0 ** -rng.uniform(0, 40, 500)]
     )
-    exact = person_costs(separation, BUDGET.delta)
-    found = table(separation, BUDGET.delta)
+    exact = exact_costs(separation, BUDGET.delta)
+    found = table(separation)
     assert np.all(found >= exact)
     assert np.all(found <= exact * (1 + 3e-5) + 3e-9)
-    assert np.all(table(np.array([1.01 * top]), BUDGET.delta) == np.inf), "nothing is known there"
+    assert np.all(table(np.array([1.01 * top])) == np.inf), "nothing is known there"
+
+
+def test_what_a_person_reads_does_not_depend_on_who_else_asks(objective):
+    """Alone, among all rows, or in a block of them (core.md 1.2, defect 4)."""
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    every = report.bound(objective.X, objective.labels)
+    assert np.min(every[1]) > 0
+    assert np.min(every[2]) > 0
+    for row in (0, 1, 777, ROWS - 1):
+        alone = report.bound(objective.X[row], objective.labels[row])
+        assert alone[1:] == (every[1][row], every[2][row])
+        assert alone[0] == pytest.approx(every[0][row], rel=1e-12)
+
+
+def test_the_bound_of_a_row_is_computed_once(objective, monkeypatch):
+    """For the comparison and for an answer (core.md 1.2, defect 7)."""
+    report = publish(objective.release, objective.X, objective.labels, **SPENDS)
+    plain, bounded = ObjectiveBound.exposure, []
+
+    def counted(bound, rows, y):
+        bounded.append(len(rows))
+        return plain(bound, rows, y)
+
+    monkeypatch.setattr(ObjectiveBound, "exposure", counted)
+    compare(report, ReleasedRows.of_arrays(objective.release, objective.X, objective.labels))
+    assert sum(bounded) == ROWS
+    bounded.clear()
+    values = {"a": 0.5, "b": -1.0, "level": "u"}
+    assert len(report.lookup(values)) == 2
+    assert bounded == [1, 1]
 
 
 # -- the job ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [None, "local:1"])
+def test_the_tangent_is_computed_once(objective, data, tmp_path, monkeypatch, engine):
+    """For the report and for the exact losses (core.md 1.2, defect 8)."""
+    plain, made = Tangent.at.__func__, []
+    monkeypatch.setattr(
+        Tangent,
+        "at",
+        classmethod(lambda cls, *arguments: (made.append(1), plain(cls, *arguments))[1]),
+    )
+    job = job_of(objective, data, tmp_path / "o", **SPENDS, streaming=Streaming(engine=engine))
+    outcome = publish_job.run(job)
+    assert len(made) == 1
+    assert (outcome.comparison.held is None) == (engine is not None)
+    assert outcome.comparison.figures.rows == ROWS
 
 
 def job_of(made: Made, data: Path, out: Path, **options) -> PublishJob:
@@ -308,20 +360,21 @@ def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path
     report = PublishedReport.load(tmp_path / "s" / "report.json")
     naive = in_memory(objective, report)
     table = pq.read_table(tmp_path / "s" / TABLE)
-    assert table.column("id").to_pylist() == naive.columns()["id"]
-    assert np.allclose(table.column("bound").to_numpy(), naive.bound, rtol=1e-9)
+    assert table.column("id").to_pylist() == [f"k{i}" for i in range(ROWS)]
+    assert np.allclose(table.column("bound").to_numpy(), naive.columns()["bound"], rtol=1e-9)
     value = json.loads((tmp_path / "s" / FIGURES).read_text())
     assert value["table"] == TABLE
-    assert value["summary"]["rows"] == ROWS
+    assert value["rows"] == value["summary"]["rows"] == ROWS
     assert value["summary"]["median error"] == Histogram.RELATIVE_ERROR
-    assert isinstance(found.comparison, ComparisonFigures)
+    with pytest.raises(InvalidInput, match="read the folder comparison"):
+        found.comparison.columns()
     assert value["summary"] == found.comparison.summary()
     assert all(path.exists() for path in found.files.values())
     assert any("Beside the exact losses" in line for line in publish_job.outcome_lines(found))
     ledger = Ledger.load(tmp_path / NAME)
     assert len(ledger) == 2
     assert {entry.data for entry in ledger.entries} == {
-        ledger.digest(objective.held.X, objective.labels)
+        ledger.digest(objective.X, objective.labels)
     }
     assert (tmp_path / "s" / TABLE).stat().st_mode & 0o777 == 0o700
     assert not (tmp_path / "s" / RUN).exists()
@@ -385,13 +438,13 @@ def test_a_resumed_run_ends_with_the_same_bytes(output, data, tmp_path, monkeypa
     publish_job.run(job_of(output, data, tmp_path / "whole"))
     job = job_of(output, data, tmp_path / "stopped")
     with monkeypatch.context() as patch:
-        patch.setattr(stream_publish, "figures_of", stopped)
+        patch.setattr(publish_job, "read_comparison", stopped)
         with pytest.raises(Killed):
             publish_job.run(job)
     assert (job.out / RUN).is_dir()
     with monkeypatch.context() as patch:
         # What is finished is not done again.
-        patch.setattr(stream_publish, "block_losses", stopped)
+        patch.setattr(publish_job.ReleasedRows, "of", stopped)
         publish_job.run(replace(job, streaming=Streaming(resume=True)))
     mine, other = contents(tmp_path / "whole"), contents(job.out)
     assert mine.keys() == other.keys()

@@ -19,7 +19,8 @@ from expost.jobs.streaming import Streaming
 from expost.ledger import Entry, Ledger
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
 from expost.profiles.transcript import individual_epsilon
-from expost.publishing.compare import Comparison
+from expost.publishing.compare import compare
+from expost.publishing.publish import ReleasedRows
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise, compare_compositions
 from expost.selection.tuning import select_regularization
 
@@ -60,7 +61,7 @@ def published():
 
 def comparison():
     X, y = data()
-    return Comparison.of(published(), expost.profile(objective(), X, y), X, y)
+    return compare(published(), ReleasedRows.of_arrays(objective().release_, X, y))
 
 
 def hostile_profile():

@@ -51,6 +51,7 @@ NO_RESULTS = {
     "Entry": "a line of a ledger",
     "Figure": "a line of an identifiability",
     "Minimiser": "a point that must not leave the mechanism",
+    "RowBounds": "the arrays behind `PublishedReport.bound`",
     "References": "what an attack is given",
     "Objective": "rows",
     "Spending": "a part of a published report",
@@ -263,9 +264,10 @@ def test_what_is_drawn_is_what_the_result_holds():
     heights = [bar.get_height() for bar in ledger.plot().ax_.patches]
     assert heights == [entry.epsilon for entry in ledger.entries]
     compared = RESULTS["comparison"]()
+    columns = compared.columns()
     dots = line(compared.plot().ax_, "a row")
     drawn = dict(zip(dots.get_xdata(), dots.get_ydata(), strict=True))
-    for exposure, bound in zip(compared.profile.exposure, compared.bound, strict=True):
+    for exposure, bound in zip(columns["exposure"], columns["bound"], strict=True):
         assert exposure == 0 or drawn[exposure] == bound
 
 

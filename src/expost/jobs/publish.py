@@ -1,19 +1,25 @@
-"""``expost publish`` and ``expost lookup``: a report that may leave the building, and its answers.
+"""``expost publish`` and ``expost lookup``: a report that may be published, and its answers.
 
-The report is of the one model that was released; θ is never drawn again. report.json is on the disk
-before anything exact is computed beside it, and what it released beyond the model is in the ledger
-before it is there to be seen.
+The report is of the one model that was released; θ is never drawn again. A report is drawn once: it
+is kept in the run's own folder before the ledger lists it, listed before it has its place, and on
+the disk before anything exact is computed beside it. The comparison with the exact losses is a
+file, or of rows in blocks a folder of parts that appears whole.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from expost.data import Encoding, Table
+from expost.engine import Engine, engine_of
 from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
+from expost.files.parts import PartStore
 from expost.groups.columns import printable
-from expost.jobs import stream_publish
+from expost.jobs.facts import known_rows, salted, table_rows
 from expost.jobs.ledger import check_ledgers, model_notices
 from expost.jobs.output import check_place, made_now, writing
 from expost.jobs.pages import named_source, store_page
@@ -21,26 +27,34 @@ from expost.jobs.publish_asked import (
     REPORT,
     Outcome,
     PublishJob,
-    asked_of,
     drawn_report,
     earlier,
     keep_report,
     ledgers_of,
     lister_of,
     opened_for,
+    request_of,
     store_report_page,
 )
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, is_streamed, task_of
-from expost.jobs.table import Rows, noted
+from expost.jobs.table import noted, table_notices
 from expost.jobs.workspace import Workspace
-from expost.profiles.verb import profile
-from expost.publishing.compare import Comparison
-from expost.publishing.publish import Asked, publish
+from expost.losses import Squared
+from expost.preparing import Facts, objective_of
+from expost.publishing.compare import (
+    TABLE,
+    Comparison,
+    compare,
+    compare_parts,
+    read_comparison,
+)
+from expost.publishing.publish import PublishRequest, ReleasedRows, describe
 from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report import collect
 from expost.rounding import nats, percent_at_most, upper_text
+from expost.rows import Rows
 from expost.types import Audience
 
 __all__ = [
@@ -59,6 +73,8 @@ __all__ = [
 PHASES = 3
 _LONGEST_NOTICE = 400
 _NOT_PUBLISHED = "nothing was published; free some space, or name another folder"
+_CONTINUE = "progress was saved: free some space, and continue with --resume"
+_NO_COMPARISON = "report.json is there, and holds; free some space for the comparison"
 
 
 def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
@@ -72,7 +88,7 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
         if job.kind != "data-dependent":
             # A ledger that is named and not there is a mistake, to be reported before any work.
             model_notices(job.model, job.ledger, None)
-        asked, opened = asked_of(job, release), opened_for(job, release)
+        request, opened = request_of(job, release), opened_for(job, release)
         blocks = opened is not None and is_streamed(
             job.streaming, job.out, opened[0].rows, len(opened[1].feature_names)
         )
@@ -90,72 +106,138 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
             inputs=inputs_of(job),
             releases=(REPORT,),
         ) as begun:
-            if opened is not None and blocks:
-                return stream_publish.run(job, asked, opened, begun, notes, progress)
-            rows = None
-            if opened is not None:
-                table, encoding = opened
-                rows = Rows(table=table, encoding=encoding, encoded=encoding.encode_table(table))
-            return _in_memory(job, asked, rows, begun, notes, progress)
+            if opened is None:
+                report, files, notices = _Publication(job, request, begun).report(None, progress)
+                return Outcome(
+                    report=report,
+                    comparison=None,
+                    files=files | store_report_page(job, report, begun),
+                    notices=(*notices, *notes()),
+                )
+            with engine_of(job.streaming.engine or "local") as engine:
+                work = _Work(
+                    job=job,
+                    request=request,
+                    table=opened[0],
+                    encoding=opened[1],
+                    blocks=blocks,
+                    engine=engine,
+                    run=begun,
+                    progress=progress,
+                )
+                return work.done(notes)
 
 
-def _in_memory(
-    job: PublishJob,
-    asked: Asked,
-    rows: Rows | None,
-    begun: Run,
-    notes: Callable[[], list[str]],
-    progress: Progress,
-) -> Outcome:
-    X, y = (None, None) if rows is None else (rows.encoded.X, rows.labels)
-    report, written_over = drawn_report(job, begun, asked), tuple[str, ...]()
-    if report is None:
-        report = publish(
-            asked.release,
-            X,
-            y,
-            kind=job.kind,
-            failure_probability=job.failure_probability,
-            epsilon_gradient=job.epsilon_gradient,
-            epsilon_hessian=job.epsilon_hessian,
-            delta=job.delta,
+@dataclass(frozen=True)
+class _Publication:
+    """The report of a run, drawn once and listed before it has its place."""
+
+    job: PublishJob
+    request: PublishRequest
+    run: Run
+
+    def report(
+        self, rows: "_Work | None", progress: Progress
+    ) -> tuple[PublishedReport, dict[str, Path], tuple[str, ...]]:
+        """Return the report, its files, and what the ledger says now.
+
+        ``rows``  the rows of the model, if a table of them is given.
+        """
+        job, request, remedy = self.job, self.request, _NOT_PUBLISHED
+        if rows is not None and rows.blocks:
+            remedy = _CONTINUE
+        notices, digest = tuple[str, ...](), None if rows is None else salted(rows.facts)
+        report = drawn_report(job, self.run, request)
+        if report is None:
+            # The rows are found to be the right ones before anything of an earlier run is removed.
+            report = request.report(None if rows is None else rows.released)
+            notices = earlier(job, request.release)
+            with writing(job.out, remedy):
+                keep_report(self.run, report)
+        progress.phase("writing the report")
+        files = {"report": job.out / REPORT}
+        with writing(job.out, remedy):
+            if digest is None or request.tangent_mechanism is None:
+                write_json(files["report"], report.audience, report.to_json())
+                listed = model_notices(job.model, job.ledger, digest)
+            else:
+                # Again after a crash: the process that was killed may have reached one of two.
+                lister = lister_of(job, report, digest, self.run)
+                write_json(files["report"], report.audience, report.to_json(), before=lister)
+                listed, files["ledger"] = lister.notices, lister.ledgers[0]
+        return report, files, (*notices, *listed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    """The steps of a run with a table; each finds what an earlier process finished of it."""
+
+    job: PublishJob
+    request: PublishRequest
+    table: Table
+    encoding: Encoding
+    blocks: bool
+    engine: Engine
+    run: Run
+    progress: Progress
+
+    def done(self, notes: Callable[[], list[str]]) -> Outcome:
+        """Take every step that has not been taken."""
+        job, progress = self.job, self.progress
+        _ = self.facts
+        publication = _Publication(job, self.request, self.run)
+        report, files, notices = publication.report(self, progress)
+        files |= store_report_page(job, report, self.run)
+        progress.phase("comparing it with the exact losses")
+        with writing(job.out, _CONTINUE if self.blocks else _NO_COMPARISON):
+            comparison, compared = self._compared(report)
+        reading = table_notices(self.table, self.encoding, self.facts.unknown)
+        return Outcome(
+            report=report,
+            comparison=comparison,
+            files=files | compared,
+            notices=(*notices, *reading, *notes()),
         )
-        written_over = earlier(job, asked.release)
-        with writing(job.out, _NOT_PUBLISHED):
-            keep_report(begun, report)
-    progress.phase("writing the report")
-    files = {"report": job.out / REPORT}
-    with writing(job.out, _NOT_PUBLISHED):
-        if rows is not None and report.released is not None:
-            # Again after a crash: the process that was killed may have reached one of two ledgers.
-            lister = lister_of(job, report, rows.digest, begun)
-            write_json(files["report"], report.audience, report.to_json(), before=lister)
-            files["ledger"], listed = lister.ledgers[0], lister.notices
+
+    @cached_property
+    def _known(self) -> tuple[Rows, Facts]:
+        release = self.request.release
+        loss = release.mechanism.loss
+        bound = loss.label_bound if isinstance(loss, Squared) else None
+        opened = self.table, self.encoding
+        source = table_rows(opened, release.ball, bound, self.engine, self.progress)
+        return known_rows(self.run, self.table, source, hold=not self.blocks)
+
+    @property
+    def facts(self) -> Facts:
+        """What one pass found out about the rows."""
+        return self._known[1]
+
+    @cached_property
+    def released(self) -> ReleasedRows:
+        """The rows of the model; rows that cannot have made it are refused."""
+        release = self.request.release
+        return ReleasedRows.of(release, objective_of(release, self._known[0]))
+
+    def _compared(self, report: PublishedReport) -> tuple[Comparison, dict[str, Path]]:
+        """Compare all bounds with the exact losses, and write the files."""
+        out, table = self.job.out, self.job.out / TABLE
+        if self.blocks:
+            store = PartStore(folder=table)
+            description = describe(self.request.release)
+            if not store.is_finished:
+                store = self.run.store("comparison")
+                parts = compare_parts(report, self.released, store)
+                self.run.check_rows(parts, self.table.rows)
+                store.finish(parts, {"model": description})
+                store = self.run.workspace.place(store, TABLE)
+            comparison = read_comparison(report, description, store, self.engine)
         else:
-            write_json(files["report"], report.audience, report.to_json())
-            digest = None if rows is None else rows.digest
-            listed = model_notices(job.model, job.ledger, digest)
-    files |= store_report_page(job, report, begun)
-    progress.phase("comparing it with the exact losses")
-    comparison = None
-    if rows is not None:
-        result = profile(asked.release, X, y, ids=rows.ids)
-        comparison = Comparison.of(report, result, X, y)
-        files |= _store_comparison(job, comparison)
-    found = () if rows is None else rows.notices
-    return Outcome(
-        report=report,
-        comparison=comparison,
-        files=files,
-        notices=(*written_over, *listed, *found, *notes()),
-    )
-
-
-def _store_comparison(job: PublishJob, comparison: Comparison) -> dict[str, Path]:
-    with writing(job.out, "report.json is there, and holds; free some space for the comparison"):
-        return {
-            "comparison": comparison.to_json(job.out / "comparison.json"),
-            "table": comparison.to_parquet(job.out / "comparison.parquet"),
+            comparison = compare(report, self.released)
+            table = comparison.to_parquet(out / "comparison.parquet")
+        return comparison, {
+            "comparison": comparison.to_json(out / "comparison.json"),
+            "table": table,
         }
 
 

@@ -14,8 +14,8 @@ from expost.jobs.pages import named_source, store_page
 from expost.jobs.runs import Run
 from expost.jobs.streaming import AS_USUAL, Streaming
 from expost.ledger import Entry, Ledger, entries_of, now
-from expost.publishing.compare import Comparison, ComparisonFigures
-from expost.publishing.publish import Asked
+from expost.publishing.compare import Comparison
+from expost.publishing.publish import PublishRequest
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.report import collect
@@ -26,13 +26,13 @@ __all__ = [
     "REPORT",
     "Outcome",
     "PublishJob",
-    "asked_of",
     "drawn_report",
     "earlier",
     "keep_report",
     "ledgers_of",
     "lister_of",
     "opened_for",
+    "request_of",
     "store_report_page",
 ]
 
@@ -73,14 +73,14 @@ class Outcome:
     """What came of it."""
 
     report: PublishedReport
-    comparison: Comparison | ComparisonFigures | None
+    comparison: Comparison | None
     files: dict[str, Path]
     notices: tuple[str, ...]
 
 
-def asked_of(job: PublishJob, release: Release) -> Asked:
-    """The report, which can be made: what no row can make right is refused."""
-    return Asked.of(
+def request_of(job: PublishJob, release: Release) -> PublishRequest:
+    """Return the request for the report; what does not depend on the rows is checked."""
+    return PublishRequest.of(
         release,
         kind=job.kind,
         failure_probability=job.failure_probability,
@@ -130,7 +130,7 @@ def lister_of(
     return Lister(ledgers_of(job), digest, entries)
 
 
-def drawn_report(job: PublishJob, run: Run, asked: Asked) -> PublishedReport | None:
+def drawn_report(job: PublishJob, run: Run, request: PublishRequest) -> PublishedReport | None:
     """Return the report that this run has drawn, if it has; no second one is drawn."""
     report = run.kept("report", PublishedReport.from_json)
     listed = {
@@ -147,7 +147,7 @@ def drawn_report(job: PublishJob, run: Run, asked: Asked) -> PublishedReport | N
             " gone; it is not drawn a second time: draw another one with"
             " --force, which spends its epsilon again."
         )
-    if report is not None and not asked.made(report):
+    if report is not None and not request.matches(report):
         raise InvalidInput(
             f"out={str(job.out)!r}: the report that this run drew is not the one that is asked for;"
             " name another folder."

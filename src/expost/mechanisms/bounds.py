@@ -67,7 +67,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtri
 
-from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms
+from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms, row_products
 from expost.glm import predictors
 from expost.losses import HuberHinge, Loss, SoftmaxDerivatives
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -168,7 +168,8 @@ class ObjectiveBound:
         self, X: FloatArray, y: FloatArray, norms: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(sup ∣f′∣, sup f″) over θ's cell."""
-        loss, z = self.how.loss, X @ self.theta
+        # A row's ε follows from this: it must not depend on the rows beside it.
+        loss, z = self.how.loss, row_products(X, self.theta)
         room = self.how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
         move = norms * room + 1e-15 * (1 + np.abs(z))
         # f′ grows with z: its size is largest at an end.

@@ -48,10 +48,11 @@ from expost.rows import RowBlock
 from expost.types import FloatArray
 
 __all__ = [
+    "CostTable",
     "NoisyTangent",
     "PublishingBudget",
     "TangentMechanism",
-    "person_costs",
+    "exact_costs",
     "regularization_for_publishing",
     "steady_hessian",
     "steepest_slope",
@@ -65,8 +66,10 @@ _LEAST_REGULARIZATION = 1e-100
 # The relative rounding of a sum over rows as ``Tangent.at`` makes it, whatever their number: blocks
 # of at most 2¹⁵ rows, whose sums are compensated; f′ and f″ err by a few units each.
 _ROUNDING = gamma(2**15 + 2048)
-# Rows whose ε is solved for; twice as many and more are interpolated between that many.
-_EXACT_COSTS = 2048
+# Exact values of ε between which those of rows are interpolated, and the powers of two they span.
+_COSTS, _OCTAVES = 4000, 30
+# What the separations of rows, which count θ's whole cell, may be past that of the worst row.
+_ROOM = 1 + 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +247,13 @@ class TangentMechanism:
         return first, moved / (math.sqrt(2) * self.hessian_scale)
 
     @cached_property
+    def costs(self) -> "CostTable":
+        """The ε of any row, from its μ: the points depend on public constants and θ alone."""
+        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
+        top = float(np.max(self.separations(slope, curvature))) * _ROOM
+        return CostTable.of(top, self.budget.delta)
+
+    @cached_property
     def separation(self) -> float:
         """μ of both releases together, for the worst row there can be."""
         slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
@@ -305,24 +315,36 @@ def steepest_slope(loss: Loss, length: float) -> float:
     return float(np.abs(slope)[0]) * (1 + 1e-12)
 
 
-def person_costs(separation: FloatArray, delta: float) -> FloatArray:
-    """The least ε at δ of a Gaussian mechanism with μ = ``separation``, row by row, rounded up.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CostTable:
+    """The least ε at δ of Gaussian mechanisms, exact at the μ of ``points`` (ascending from 0).
 
-    At most the μ²/2 + μ√(2 ln(1/δ)) of R&W Thm 10.2. Many rows are interpolated between exact
-    values: ε(μ) is the supremum over a of log(Φ(−a) − δ) − log Φ(−μ−a) (the best test is a
-    threshold), each of them convex in μ since Φ is log-concave. So is ε, and a chord lies above it,
-    here by about 1e-5 of it.
+    ε(μ) is the supremum over a of log(Φ(−a) − δ) − log Φ(−μ−a) (the best test is a threshold), each
+    of them convex in μ since Φ is log-concave. So is ε, and a chord lies above it: by at most 3e-5
+    of it, or of 1e-4 where that is more. The points are the same for all rows, so that the ε of a
+    row does not depend on the rows that are asked for together with it.
     """
-    if len(separation) <= 2 * _EXACT_COSTS or not np.any(separation > 0):
-        return _exact_costs(separation, delta)
-    least = float(np.min(separation[separation > 0]))
-    points = np.geomspace(least, float(np.max(separation)), _EXACT_COSTS)
-    points[0], points[-1] = least, float(np.max(separation))
-    between = np.interp(separation, points, _exact_costs(points, delta)) * (1 + 4 * ROUNDOFF)
-    return np.where(separation > 0, between, 0.0)
+
+    points: FloatArray
+    costs: FloatArray
+
+    @classmethod
+    def of(cls, top: float, delta: float) -> "CostTable":
+        """Return the table for μ up to ``top``."""
+        points = np.append(0.0, np.geomspace(top * 2.0**-_OCTAVES, top, _COSTS))
+        return cls(points=points, costs=exact_costs(points, delta))
+
+    def __call__(self, separation: FloatArray) -> FloatArray:
+        """Return the ε of rows; past the last point nothing is known, and so it is infinite."""
+        found = np.interp(separation, self.points, self.costs, right=np.inf) * (1 + 1e-15)
+        return np.where(separation > 0, found, 0.0)
 
 
-def _exact_costs(separation: FloatArray, delta: float) -> FloatArray:
+def exact_costs(separation: FloatArray, delta: float) -> FloatArray:
+    """Return the least ε at δ of Gaussian mechanisms with these μ, rounded up.
+
+    At most the μ²/2 + μ√(2 ln(1/δ)) of R&W Thm 10.2.
+    """
     # The largest ε that still passes a slightly smaller δ, and one float more.
     below = gaussian_epsilon_below(separation, delta * (1 - 1e-9))
     return np.where(below > 0, np.nextafter(below, np.inf), 0.0)

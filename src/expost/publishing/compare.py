@@ -1,23 +1,39 @@
-"""Published bounds beside the exact losses, row by row. For the curator only."""
+"""Published bounds beside the exact losses, row by row. For the curator only.
+
+The comparison is a map over blocks of rows, in memory or read from a table. Its columns of rows in
+memory are held; those of rows that are read are written as parts. Aggregates follow from one digest
+of both, whose order statistics are exact or counted.
+"""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from expost._order import Histogram, OrderStatistics, Sorted
+from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
+from expost.files.parts import Part, PartStore
 from expost.files.sealed import plain
-from expost.profiles.profile import Profile
+from expost.mechanisms import RowLosses
+from expost.publishing.publish import ReleasedRows
 from expost.publishing.report import PublishedReport
 from expost.results import RowTable
 from expost.rounding import nats, upper_text
+from expost.rows import RowBlock
 from expost.types import Audience, FloatArray
 
-__all__ = ["Comparison", "ComparisonFigures", "ratios"]
+__all__ = ["TABLE", "Comparison", "ComparisonFigures", "compare", "read_comparison"]
 
-FORMAT = "expost-comparison/1"
+_FORMAT = "expost-comparison/2"
+# The table with a line for each row: a file, or a folder of parts.
+TABLE = Audience.FAIL.file_name("comparison", "parquet")
+# The key of the maxima in the metadata of a part.
+_ABOUT = "expost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +42,8 @@ class ComparisonFigures:
 
     ``failures``      rows that lose more than their bound says.
     ``median_ratio``  of bound/exposure; infinite where most rows lose nothing.
-    ``median_error``  how far the medians may be off, relative to themselves: 0 where rows were
-                      sorted, and not counted.
+    ``median_error``  how far the medians may be off, relative to themselves: 0 where rows are in
+                      memory; otherwise a median ratio past 2³⁹ is reported as infinite.
     """
 
     rows: int
@@ -41,7 +57,7 @@ class ComparisonFigures:
     median_error: float = 0.0
 
     def summary(self) -> dict[str, Any]:
-        """By name, as JSON knows them."""
+        """Return the figures by name, as JSON holds them."""
         figures = {
             "rows": self.rows,
             "failures": self.failures,
@@ -55,7 +71,7 @@ class ComparisonFigures:
         return figures | ({"median error": self.median_error} if self.median_error else {})
 
     def lines(self) -> list[str]:
-        """A few readable lines."""
+        """Return a few readable lines."""
         failed = "no row loses" if not self.failures else f"{self.failures} rows lose"
         ratio = plain(self.median_ratio)
         return [
@@ -68,109 +84,232 @@ class ComparisonFigures:
             f"failures     {failed} more than the bound says",
         ]
 
-    def to_json(self, description: str) -> dict[str, Any]:
-        """What a file of them begins with."""
-        return {
-            "format": FORMAT,
-            "audience": Audience.FAIL.value,
-            "meaning": Audience.FAIL.meaning,
-            "model": description,
-            "summary": self.summary(),
-        }
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison(RowTable):
     """How far above each row's exact exposure its published bound lies.
 
-    ``bound``, ``epsilon_gradient``, ``epsilon_hessian``  (n,) what the report tells of each row.
-    ``everything``  (n,) its bound for θ and the report's own releases together.
+    ``description``  of the model, in one line.
+    ``held``         the columns of rows in memory; None: they are in the parts of a table.
     """
 
-    profile: Profile
-    bound: FloatArray
-    epsilon_gradient: FloatArray
-    epsilon_hessian: FloatArray
-    everything: FloatArray
-    fails_with: float
+    description: str
+    figures: ComparisonFigures
+    held: Mapping[str, Any] | None = None
 
     audience = Audience.FAIL
 
-    @classmethod
-    def of(cls, report: PublishedReport, profile: Profile, X: Any, y: Any) -> "Comparison":
-        """The report's bounds for the rows that were profiled."""
-        bound, first, second = report.bound(X, y)
-        return cls(
-            profile=profile,
-            bound=bound,
-            epsilon_gradient=first,
-            epsilon_hessian=second,
-            everything=report.everything(X, y),
-            fails_with=report.fails_with,
-        )
-
-    @property
-    def ratio(self) -> FloatArray:
-        """(n,) bound/exposure: at least 1 where the bound holds; infinite where nothing is lost."""
-        exposure = self.profile.exposure
-        return ratios(self.bound, exposure)
-
-    @property
-    def failures(self) -> int:
-        """How many rows lose more than their bound says."""
-        return int(np.count_nonzero(self.profile.exposure > self.bound))
-
-    @property
-    def figures(self) -> ComparisonFigures:
-        """Aggregates of all rows."""
-        return ComparisonFigures(
-            rows=len(self),
-            failures=self.failures,
-            fails_with=self.fails_with,
-            median_exposure=float(np.median(self.profile.exposure)),
-            largest_exposure=float(np.max(self.profile.exposure)),
-            median_bound=float(np.median(self.bound)),
-            largest_bound=float(np.max(self.bound)),
-            median_ratio=float(np.median(self.ratio)),
-        )
-
     def __len__(self) -> int:
-        return len(self.bound)
+        return self.figures.rows
 
     def columns(self) -> dict[str, Any]:
-        """Every per-row figure, by name."""
-        columns: dict[str, Any] = {"row": np.arange(len(self))}
-        if self.profile.ids is not None:
-            columns["id"] = list(self.profile.ids)
-        return columns | {
-            "loss": self.profile.loss,
-            "exposure": self.profile.exposure,
-            "bound": self.bound,
-            "ratio": self.ratio,
-            "epsilon_gradient": self.epsilon_gradient,
-            "epsilon_hessian": self.epsilon_hessian,
-            "everything": self.everything,
-        }
+        """Return every per-row figure, by name."""
+        if self.held is None:
+            raise InvalidInput(
+                "the comparison of rows that are read in blocks holds no figure of each row; read"
+                f" the folder {TABLE}."
+            )
+        return dict(self.held)
 
     def summary(self) -> dict[str, Any]:
-        """Aggregates; they depend on the data."""
+        """Return the aggregates by name."""
         return self.figures.summary()
 
     def lines(self) -> list[str]:
-        """A few readable lines."""
+        """Return a few readable lines."""
         return self.figures.lines()
 
     def to_json(self, path: str | Path) -> Path:
-        """Write the table by columns to a CURATOR-ONLY file."""
+        """Write the comparison to a CURATOR-ONLY file.
+
+        ``table`` holds the columns of rows in memory, or names the folder of the parts.
+        """
         value = {
-            **self.figures.to_json(self.profile.description),
-            "rows": plain(self.columns()),
+            "format": _FORMAT,
+            "audience": self.audience.value,
+            "meaning": self.audience.meaning,
+            "model": self.description,
+            "rows": len(self),
+            "summary": self.summary(),
+            "table": TABLE if self.held is None else plain(self.columns()),
         }
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         return write_bytes(self.audience.path(path), self.audience, text.encode())
 
 
-def ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:
-    """bound/exposure, infinite where nothing is lost."""
+def compare(report: PublishedReport, rows: ReleasedRows) -> Comparison:
+    """Return the report's bounds beside the exact losses of rows in memory."""
+    held = rows.objective.held
+    blocks = [columns for columns, _ in held.map(_ComparedColumns.of(report, rows))]
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    keys = {} if held.ids is None else {"id": list(held.ids)}
+    digest = _Digest.of(columns["exposure"], columns["bound"], lambda _, values: Sorted(values))
+    return Comparison(
+        description=rows.description,
+        figures=digest.figures(report.fails_with),
+        held={"row": np.arange(held.count), **keys, **columns},
+    )
+
+
+def compare_parts(report: PublishedReport, rows: ReleasedRows, store: PartStore) -> dict[int, Part]:
+    """Write the report's bounds beside the exact losses of rows that are read, as parts."""
+    return rows.objective.table.write_parts(_ComparedColumns.of(report, rows), store)
+
+
+def read_comparison(
+    report: PublishedReport, description: str, store: PartStore, engine: Any
+) -> Comparison:
+    """Return the comparison whose parts are in ``store``, which is finished."""
+    parts = store.parts()
+    maxima = reduce(_larger, engine.map(_MaximaOfPart(store=store), parts))
+    digests = engine.map(_DigestOfPart(store=store, maxima=maxima), parts)
+    digest = reduce(_Digest.merged, digests)
+    return Comparison(description=description, figures=digest.figures(report.fails_with))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ComparedColumns:
+    """Compute the columns of a comparison, and the largest finite exposure and bound."""
+
+    losses: Callable[[RowBlock], RowLosses]
+    report: PublishedReport
+
+    @classmethod
+    def of(cls, report: PublishedReport, rows: ReleasedRows) -> "_ComparedColumns":
+        """Return the task; what the bounds of all rows share is computed here, once."""
+        _ = report.exposure_bound, None if report.tangent is None else report.tangent.costs
+        return cls(losses=rows.losses, report=report)
+
+    def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], dict[str, float]]:
+        """Return the columns of the rows of a block, and their maxima."""
+        loss, bounds = self.losses(block).loss, self.report.bounds(block.X, block.y)
+        exposure = np.abs(loss)
+        columns = {
+            "loss": loss,
+            "exposure": exposure,
+            "bound": bounds.exposure,
+            "ratio": _ratios(bounds.exposure, exposure),
+            "epsilon_gradient": bounds.epsilon_gradient,
+            "epsilon_hessian": bounds.epsilon_hessian,
+            "everything": bounds.everything,
+        }
+        return columns, {name: _largest_finite(columns[name]) for name in ("exposure", "bound")}
+
+    def about(self, notes: Sequence[dict[str, float]]) -> dict[str, str]:
+        """Return the maxima of the rows of a part, and its audience."""
+        return {"audience": Audience.FAIL.value, _ABOUT: json.dumps(reduce(_larger, notes))}
+
+
+def _ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:
+    """Return bound/exposure: at least 1 where the bound holds, infinite where nothing is lost."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.where(exposure > 0, bound / np.where(exposure > 0, exposure, 1), np.inf)
+
+
+# -- aggregates ------------------------------------------------------------------------------------
+
+
+def _largest_finite(values: FloatArray) -> float:
+    return float(np.max(values[np.isfinite(values)], initial=0.0))
+
+
+def _larger(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {name: max(value, other[name]) for name, value in one.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Digest:
+    """Order statistics of the exposures, the bounds and exposure/bound of some rows.
+
+    Not of the ratio itself, which has any size where a row loses next to nothing: a histogram
+    resolves values within forty powers of two below the largest.
+    """
+
+    failures: int
+    exposure: OrderStatistics
+    bound: OrderStatistics
+    share: OrderStatistics
+
+    @classmethod
+    def of(
+        cls,
+        exposure: FloatArray,
+        bound: FloatArray,
+        statistics: Callable[[str, FloatArray], OrderStatistics],
+    ) -> "_Digest":
+        """Return the digest of rows; ``statistics`` makes those of a column by its name."""
+        if not (np.all(exposure >= 0) and np.all(bound >= 0)):
+            raise ArithmeticError("an exposure or a bound is not a number")
+        with np.errstate(divide="ignore"):
+            share = 1 / _ratios(bound, exposure)
+        return cls(
+            failures=int(np.count_nonzero(exposure > bound)),
+            exposure=statistics("exposure", exposure),
+            bound=statistics("bound", bound),
+            share=statistics("share", share),
+        )
+
+    def merged(self, other: "_Digest") -> "_Digest":
+        """Return the digest of the rows of both."""
+        for name in ("exposure", "bound", "share"):
+            getattr(self, name).merge(getattr(other, name))
+        return _Digest(
+            failures=self.failures + other.failures,
+            exposure=self.exposure,
+            bound=self.bound,
+            share=self.share,
+        )
+
+    def figures(self, fails_with: float) -> ComparisonFigures:
+        """Return the aggregates; medians are right to half the error of the statistics."""
+        with np.errstate(divide="ignore"):
+            ratio = float(np.mean(1 / _middle(self.share)))
+        return ComparisonFigures(
+            rows=self.bound.count,
+            failures=self.failures,
+            fails_with=fails_with,
+            median_exposure=float(np.mean(_middle(self.exposure))),
+            largest_exposure=self.exposure.largest,
+            median_bound=float(np.mean(_middle(self.bound))),
+            largest_bound=self.bound.largest,
+            median_ratio=ratio,
+            median_error=self.exposure.error / 2,
+        )
+
+
+def _middle(statistics: OrderStatistics) -> FloatArray:
+    """Return the two middle values, whose mean is the median."""
+    rows = statistics.count
+    return statistics.at(np.array([(rows + 1) // 2, rows // 2 + 1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MaximaOfPart:
+    """Read the maxima that a part stores."""
+
+    store: PartStore
+
+    def __call__(self, part: Part) -> dict[str, float]:
+        """Return the largest finite exposure and bound of its rows."""
+        maxima: dict[str, float] = json.loads(self.store.about(part)[_ABOUT.encode()])
+        return maxima
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DigestOfPart:
+    """Read one part, and count its rows."""
+
+    store: PartStore
+    maxima: dict[str, float]
+
+    def __call__(self, part: Part) -> _Digest:
+        """Return the digest of its rows."""
+        table = self.store.read(part, ["exposure", "bound"])
+        exposure, bound = (table.column(name).to_numpy() for name in ("exposure", "bound"))
+        return _Digest.of(exposure, bound, self._counted)
+
+    def _counted(self, name: str, values: FloatArray) -> OrderStatistics:
+        if name == "share":
+            # Shares past 2 are not told apart: the median is not among them, or bounds do not hold.
+            return Histogram.of(np.minimum(values, 2.0), 2.0)
+        return Histogram.of(values, self.maxima[name])

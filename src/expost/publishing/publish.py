@@ -1,6 +1,8 @@
-"""The verb ``publish``: a report of one released model that may leave the building."""
+"""The verb ``publish``: a report of one released model that may be published."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +11,20 @@ from sklearn.pipeline import Pipeline
 
 from expost import _checks
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
-from expost.glm import two_classes_only
+from expost.glm import Objective
 from expost.losses import Softmax
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent
+from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
+from expost.mechanisms.output import TOLERANCE
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
-from expost.publishing.publishable import check_publishable
-from expost.publishing.report import KINDS, PublishedReport
+from expost.profiles.streamed_losses import block_losses
+from expost.profiles.target import find_target, losses_of
+from expost.publishing.report import KINDS, PublishedReport, check_publishable
 from expost.release import Release
 from expost.rounding import for_persons
+from expost.rows import RowBlock
+from expost.types import Neighbouring
 
-__all__ = ["Asked", "publish"]
+__all__ = ["PublishRequest", "ReleasedRows", "describe", "publish"]
 
 
 def publish(
@@ -32,7 +38,7 @@ def publish(
     epsilon_hessian: float | None = None,
     delta: float | None = None,
 ) -> PublishedReport:
-    """A report that tells anybody how much ``model`` can give her away, at most (R&W Alg. 2).
+    """Return a report that bounds the exposure of any row under ``model`` (R&W Alg. 2).
 
     ``model``       a fitted expost estimator, a released model or the path of its model.json. The
                     report is of that one release; nothing is drawn again.
@@ -49,7 +55,7 @@ def publish(
     Refused are models that hold anything read from their rows, that carry no noise or the noise of
     a seed, and for a data-dependent report those with too little regularization.
     """
-    asked = Asked.of(
+    request = PublishRequest.of(
         model,
         kind=kind,
         failure_probability=failure_probability,
@@ -57,24 +63,28 @@ def publish(
         epsilon_hessian=epsilon_hessian,
         delta=delta,
     )
-    if asked.extra is not None and (X is None or y is None):
-        raise InvalidInput("X, y: a data-dependent report needs the rows of the model; pass them.")
-    tangent = None
-    if X is not None or y is not None:
-        tangent = _checked_rows(asked.release, X, y)
-    return asked.report(tangent)
+    if X is None and y is None and request.tangent_mechanism is None:
+        return request.report(None)
+    if X is None or y is None:
+        raise InvalidInput(
+            "X, y: pass both, or neither."
+            if request.tangent_mechanism is None
+            else "X, y: a data-dependent report needs the rows of the model; pass them."
+        )
+    return request.report(ReleasedRows.of_arrays(request.release, X, y))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """A report that can be made: whatever can be refused is, before any row is touched.
+class PublishRequest:
+    """A report that can be made: all that can be refused without the rows has been checked.
 
-    ``extra``  how a data-dependent one releases a gradient and a Hessian beside the model.
+    ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian beside the
+                           model; None: it is data-independent.
     """
 
     release: Release
     failure_probability: float
-    extra: TangentMechanism | None
+    tangent_mechanism: TangentMechanism | None
 
     @classmethod
     def of(
@@ -86,8 +96,8 @@ class Asked:
         epsilon_gradient: float | None,
         epsilon_hessian: float | None,
         delta: float | None,
-    ) -> "Asked":
-        """What :func:`publish` is asked for."""
+    ) -> "PublishRequest":
+        """Check the arguments of :func:`publish`."""
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
         release = _release(model)
@@ -97,33 +107,123 @@ class Asked:
             _refuse_budget(
                 epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
             )
-            return cls(release=release, failure_probability=rho, extra=None)
+            return cls(release=release, failure_probability=rho, tangent_mechanism=None)
         budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
         assert isinstance(how, ObjectivePerturbation)
-        extra = TangentMechanism(budget=budget, how=how, theta=release.theta)
-        extra.check()
-        return cls(release=release, failure_probability=rho, extra=extra)
+        mechanism = TangentMechanism(budget=budget, how=how, theta=release.theta)
+        mechanism.check()
+        return cls(release=release, failure_probability=rho, tangent_mechanism=mechanism)
 
-    def report(self, tangent: Tangent | None) -> PublishedReport:
-        """Make it; a data-dependent one draws from the tangent of the model's rows, and spends."""
-        if self.extra is None:
+    def report(self, rows: "ReleasedRows | None") -> PublishedReport:
+        """Return the report; a data-dependent one draws, and spends.
+
+        ``rows``  of the model, where they are at hand; a data-dependent report needs them.
+        """
+        if self.tangent_mechanism is None:
             return PublishedReport(
                 release=self.release, failure_probability=self.failure_probability
             )
-        assert tangent is not None
+        assert rows is not None
+        assert rows.tangent is not None
         return PublishedReport(
             release=self.release,
             failure_probability=self.failure_probability,
-            budget=self.extra.budget,
-            released=self.extra.release(tangent),
+            budget=self.tangent_mechanism.budget,
+            released=self.tangent_mechanism.release(rows.tangent),
         )
 
-    def made(self, report: PublishedReport) -> bool:
-        """Whether this is a report that was asked for: of this model, for this budget."""
+    def matches(self, report: PublishedReport) -> bool:
+        """Return whether a report is one that was requested: of this model, for this budget."""
+        mechanism = self.tangent_mechanism
         return (
             report.release.to_json() == self.release.to_json()
             and report.failure_probability == self.failure_probability
-            and report.budget == (None if self.extra is None else self.extra.budget)
+            and report.budget == (None if mechanism is None else mechanism.budget)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedRows:
+    """The training rows of a released model, in memory or read from a table, checked.
+
+    ``tangent``  of the objective at θ, under objective perturbation. It is computed once, for the
+                 report and for the losses.
+    ``losses``   computes the losses of the rows of any block.
+    """
+
+    release: Release
+    objective: Objective
+    tangent: Tangent | None
+    losses: Callable[[RowBlock], RowLosses]
+
+    @classmethod
+    def of(cls, release: Release, objective: Objective) -> "ReleasedRows":
+        """Check that ``objective`` has the training rows; refuse rows that cannot be."""
+        how = release.mechanism
+        if objective.count != how.rows:
+            raise WrongRows(
+                f"the table has {objective.count} rows: the model was made from {how.rows}; pass"
+                " its training rows."
+            )
+        if objective.rows.is_held and isinstance(how, OutputPerturbation):
+            base = objective.minimiser(TOLERANCE)
+            how.check_rows(release.theta, base.theta, base.gradient_bound / how.regularization)
+            losses = _HeldLosses(release=release, objective=objective)
+            return cls(release=release, objective=objective, tangent=None, losses=losses)
+        found = block_losses(release, objective)
+        tangent = None if found.tangent is None else replace(found.tangent, objective=objective)
+        return cls(release=release, objective=objective, tangent=tangent, losses=found)
+
+    @classmethod
+    def of_arrays(cls, release: Release, X: Any, y: Any) -> "ReleasedRows":
+        """Check rows as the model's features, with their labels."""
+        names = getattr(X, "columns", None)
+        if release.feature_names is not None and names is not None:
+            found = tuple(map(str, np.asarray(names)))
+            if found != release.feature_names:
+                raise InvalidInput(
+                    "X: its columns are not those of the model, in their order; the model was made"
+                    f" with {', '.join(release.feature_names)}."
+                )
+        objective, how = release.objective(X, y), release.mechanism
+        if objective.count != how.rows:
+            raise WrongRows(
+                f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
+                " training rows."
+            )
+        return cls.of(release, objective)
+
+    @property
+    def description(self) -> str:
+        """The model, in one line."""
+        return describe(self.release)
+
+
+def describe(release: Release) -> str:
+    """Return a released model in one line."""
+    target = find_target(release, None)
+    assert target is not None
+    return target.describe()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _HeldLosses:
+    """The losses of rows in memory, computed together when the first block is asked for."""
+
+    release: Release
+    objective: Objective
+
+    @cached_property
+    def _all(self) -> RowLosses:
+        how, theta = self.release.mechanism, self.release.theta
+        return losses_of(theta, how, self.objective, Neighbouring.REMOVE, None)[0]
+
+    def __call__(self, block: RowBlock) -> RowLosses:
+        """Return the losses of the rows of a block, with their intervals."""
+        here, found = slice(block.start, block.start + len(block)), self._all
+        names = ("loss", "low", "high", "distance", "distance_error")
+        return replace(
+            found, law=None, far_law=None, **{name: getattr(found, name)[here] for name in names}
         )
 
 
@@ -192,31 +292,3 @@ def _refuse_budget(**options: float | None) -> None:
                 f"{name}={value!r}: a data-independent report spends nothing; leave it out, or take"
                 " kind='data-dependent'."
             )
-
-
-def _checked_rows(release: Release, X: Any, y: Any) -> Tangent | None:
-    """Refuse rows that cannot have made the model; the tangent that a report may release."""
-    if X is None or y is None:
-        raise InvalidInput("X, y: pass both, or neither.")
-    names = getattr(X, "columns", None)
-    if release.feature_names is not None and names is not None:
-        found = tuple(map(str, np.asarray(names)))
-        if found != release.feature_names:
-            raise InvalidInput(
-                "X: its columns are not those of the model, in their order; the model was made"
-                f" with {', '.join(release.feature_names)}."
-            )
-    problem, how = release.objective(X, y), release.mechanism
-    if problem.count != how.rows:
-        raise WrongRows(
-            f"X has {problem.count} rows: the model was made from {how.rows}; pass its training"
-            " rows."
-        )
-    if isinstance(how, ObjectivePerturbation):
-        tangent = Tangent.at(how, problem, release.theta)
-        tangent.check_rows()
-        return tangent
-    problem = two_classes_only(problem)
-    base = release.minimiser(problem)
-    how.check_rows(release.theta, base.theta, base.gradient_bound / how.regularization)
-    return None

@@ -5,17 +5,18 @@ released model, how often the bound may fail, and for a data-dependent report th
 Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import expit
 
 from expost import _checks
 from expost.data import Encoding
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, ReleaseRefused
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, number, plain
 from expost.ledger import Entry
@@ -32,20 +33,88 @@ from expost.mechanisms.publishing import (
     NoisyTangent,
     PublishingBudget,
     TangentMechanism,
-    person_costs,
 )
 from expost.publishing.lookup import Form, form_number
-from expost.publishing.publishable import Answer, Spending, check_publishable
 from expost.release import Release
 from expost.results import Displayed
 from expost.rounding import for_persons, summed_up, upper_text
 from expost.types import Audience, FloatArray
 
-__all__ = ["KINDS", "Answer", "PublishedReport", "Spending"]
+__all__ = [
+    "KINDS",
+    "Answer",
+    "PublishedReport",
+    "RowBounds",
+    "Spending",
+    "check_publishable",
+]
 
 KINDS = ("data-independent", "data-dependent")
-# The least ε at δ of Gaussian mechanisms with these μ, rounded up.
-RowCosts = Callable[[FloatArray, float], FloatArray]
+# So many of the constants that were read from the data are named; the rest are counted.
+_NAMED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """What the model and its report spend, each as (ε, δ); infinite where nothing is promised.
+
+    ``sequential``  all of it by plain addition.
+    ``together``    the same with the gradient and the Hessian composed exactly first.
+    """
+
+    model: tuple[float, float]
+    gradient: tuple[float, float] | None
+    hessian: tuple[float, float] | None
+    sequential: tuple[float, float]
+    together: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Displayed):
+    """What a report tells one person about her own row, with one label.
+
+    ``exposure``          at most, in nats: of θ alone, whether or not she is in the data.
+    ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost her, at ``delta``
+                          each; 0 in a data-independent report.
+    ``everything``        at most, in nats: of θ and the report's releases together.
+    ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
+    ``notes``             what was done with the values: clipped, missing, unknown.
+    ``audience``          that of the report: nothing but that and her own row went into it.
+    """
+
+    label: Any
+    exposure: float
+    epsilon_gradient: float
+    epsilon_hessian: float
+    delta: float
+    everything: float
+    fails_with: float
+    everything_fails_with: float
+    notes: tuple[str, ...] = ()
+    audience: Audience = Audience.PASS
+
+    @property
+    def belief(self) -> float:
+        """How sure an attacker can be at most, in or out, who was undecided before seeing θ."""
+        return float(expit(self.exposure))
+
+    @property
+    def belief_in_everything(self) -> float:
+        """The same of an attacker who saw θ and the report."""
+        return float(expit(self.everything))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowBounds:
+    """What a report states about rows, each (m,): see :meth:`PublishedReport.bound`.
+
+    ``everything``  a bound of the loss of all that was published: θ, ĝ and Ĥ.
+    """
+
+    exposure: FloatArray
+    epsilon_gradient: FloatArray
+    epsilon_hessian: FloatArray
+    everything: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -131,7 +200,7 @@ class PublishedReport(Sealed, Displayed):
 
     # -- the bound ---------------------------------------------------------------------------
 
-    def bound(self, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    def bound(self, x: Any, y: Any) -> tuple[Any, ...]:
         """(exposure, epsilon_gradient, epsilon_hessian) of rows ``x`` with labels ``y``.
 
         ``x`` (m, k) in the units of the features that the model was made with, ``y`` (m,) its
@@ -145,26 +214,29 @@ class PublishedReport(Sealed, Displayed):
                           was released.
         """
         rows, labels, single = self._rows(x, y)
-        exposure, first, second, _ = self.told(rows, labels)
-        if single:
-            return float(exposure[0]), float(first[0]), float(second[0])
-        return exposure, first, second
+        found = self.bounds(rows, labels)
+        figures = found.exposure, found.epsilon_gradient, found.epsilon_hessian
+        return tuple(float(each[0]) for each in figures) if single else figures
 
-    def told(
-        self, rows: FloatArray, y: FloatArray, costs: RowCosts = person_costs
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """:meth:`bound` and :meth:`everything` of rows of the unit ball, labels as the loss's.
-
-        ``costs``  makes the ε of rows from their μ, as ``person_costs`` does.
-        """
+    def bounds(self, rows: FloatArray, y: FloatArray) -> RowBounds:
+        """Return the bounds of rows of the unit ball, with labels as the loss takes them."""
         exposure = self.exposure_bound.exposure(rows, y)
-        if self.tangent is None or self.budget is None:
+        if self.tangent is None:
             nothing = np.zeros(len(rows))
-            return exposure, nothing, nothing, exposure
+            return RowBounds(
+                exposure=exposure,
+                epsilon_gradient=nothing,
+                epsilon_hessian=nothing,
+                everything=exposure,
+            )
         first, second = self._separations(rows, y)
-        delta, mu = self.budget.delta, np.hypot(first, second)
-        everything = exposure + mu * (mu / 2 + self._most_noise)
-        return exposure, costs(first, delta), costs(second, delta), everything
+        mu = np.hypot(first, second)
+        return RowBounds(
+            exposure=exposure,
+            epsilon_gradient=self.tangent.costs(first),
+            epsilon_hessian=self.tangent.costs(second),
+            everything=exposure + mu * (mu / 2 + self._most_noise),
+        )
 
     def everything(self, x: Any, y: Any) -> Any:
         """A bound of the loss of all that was published: θ, ĝ and Ĥ.
@@ -173,7 +245,7 @@ class PublishedReport(Sealed, Displayed):
         own μ, so μ²/2 + μΦ⁻¹(1−ρ/2) is added; fails with ``everything_fails_with``.
         """
         rows, labels, single = self._rows(x, y)
-        *_, total = self.told(rows, labels)
+        total = self.bounds(rows, labels).everything
         return float(total[0]) if single else total
 
     @cached_property
@@ -238,15 +310,16 @@ class PublishedReport(Sealed, Displayed):
                 f"The label lies past the bound of the model ({loss.label_bound:g}) and was clipped"
                 " to it, as it would have been in training.",
             )
-        exposure, first, second = self.bound(x, label)
+        rows, labels, _ = self._rows(x, label)
+        found = self.bounds(rows, labels)
         return Answer(
             label=label,
             audience=self.audience,
-            exposure=exposure,
-            epsilon_gradient=first,
-            epsilon_hessian=second,
+            exposure=float(found.exposure[0]),
+            epsilon_gradient=float(found.epsilon_gradient[0]),
+            epsilon_hessian=float(found.epsilon_hessian[0]),
             delta=0.0 if self.budget is None else self.budget.delta,
-            everything=self.everything(x, label),
+            everything=float(found.everything[0]),
             fails_with=self.fails_with,
             everything_fails_with=self.everything_fails_with,
             notes=notes,
@@ -452,6 +525,36 @@ class PublishedReport(Sealed, Displayed):
             data=data,
         )
         return (*model, entry)
+
+
+def check_publishable(release: Release) -> None:
+    """Refuse a model of which a published report would give away more than the model does."""
+    read = list(release.read_from_data)
+    if release.encoding is not None:
+        read += Encoding.from_json(release.encoding).read_from_data
+    if read:
+        read = list(dict.fromkeys(read))
+        more = f" and {len(read) - _NAMED} more" if len(read) > _NAMED else ""
+        raise ReleaseRefused(
+            f"the model holds what was read from its rows ({', '.join(read[:_NAMED])}{more}), which"
+            " a published report would give away; give bounds, levels and labels that are known"
+            " without the data, and fit again."
+        )
+    if not release.mechanism.is_private:
+        raise ReleaseRefused(
+            "epsilon=inf: the model carries no noise, so that no exposure is bounded; fit one with"
+            " a finite epsilon."
+        )
+    if release.seeded:
+        raise ReleaseRefused(
+            "random_state: the model's noise came from a seed, and no bound holds against whoever"
+            " knows it; fit one without a random_state."
+        )
+    if release.mechanism.grid.is_clamped(release.theta):
+        raise ReleaseRefused(
+            "theta: lies on the clamp of its grid, which happens once in 1e12 releases and leaves"
+            " its cell unbounded; no bound can be published of this model."
+        )
 
 
 def _is_clipped(release: Release, x: FloatArray) -> bool:

@@ -22,7 +22,7 @@ from expost.neighbouring.neighbours import Neighbours
 from expost.noise.coverage import Coverage
 from expost.profiles.transcript import IndividualEpsilon
 from expost.publishing.compare import Comparison
-from expost.publishing.publishable import Answer
+from expost.publishing.report import Answer
 from expost.release import Release
 from expost.report.card import Card, figures_of, from_lines, quantiles, text_of
 from expost.report.wording import (

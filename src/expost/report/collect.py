@@ -13,8 +13,7 @@ from expost.errors import InvalidInput
 from expost.groups.exposure import Explanation, Grouping
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
-from expost.publishing.publishable import Answer
-from expost.publishing.report import PublishedReport
+from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report.audit_collect import collect_audit
 from expost.report.audits_part import collect_audits

@@ -111,7 +111,8 @@ class ComparisonDisplay(Display):
     @classmethod
     def from_comparison(cls, found: Comparison) -> "ComparisonDisplay":
         """The rows of a comparison."""
-        return cls(exposure=found.profile.exposure, bound=found.bound, failures=found.failures)
+        columns, failures = found.columns(), found.figures.failures
+        return cls(exposure=columns["exposure"], bound=columns["bound"], failures=failures)
 
     def _draw(self, ax: Any) -> None:
         exposure, bound = _drawable(self.exposure), _drawable(self.bound)

@@ -30,8 +30,7 @@ from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
 from expost.profiles.transcript import IndividualEpsilon
 from expost.publishing.compare import Comparison
-from expost.publishing.publishable import Answer
-from expost.publishing.report import PublishedReport
+from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report import plots_named, plots_rows, plots_training
 from expost.report.audit_displays import ExposureDisplay, RocDisplay

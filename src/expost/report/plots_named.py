@@ -12,8 +12,7 @@ from expost.defences.table import DefenceTable
 from expost.groups.columns import printable
 from expost.losses import Squared
 from expost.noise.coverage import Coverage
-from expost.publishing.publishable import Answer
-from expost.publishing.report import PublishedReport
+from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report.display import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, Display
 from expost.report.paper_displays import Guide

@@ -13,8 +13,7 @@ from typing import Literal
 
 from expost.errors import InvalidInput
 from expost.groups.exposure import printable
-from expost.publishing.publishable import Answer
-from expost.publishing.report import PublishedReport
+from expost.publishing.report import Answer, PublishedReport
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, sure_text, upper
 from expost.types import Audience
