@@ -252,6 +252,59 @@ def test_no_byte_depends_on_where_the_rows_are(parquet, engine, tmp_path, monkey
     np.testing.assert_allclose(other.utility.leading[1].mean, curve.mean, rtol=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes):
+    """All figures are those of rows in memory: the same models are sampled."""
+    rows = table(300)
+    a, b = (rows.column(name).to_numpy() for name in "ab")
+    codes = np.argmax(np.stack([a, b, np.zeros(300)])[:classes], axis=0)
+    labels = pa.array(np.array(["p", "q", "r"])[codes])
+    path = tmp_path / "few.parquet"
+    pq.write_table(rows.set_column(rows.column_names.index("y"), "y", labels), path)
+    names = ["a", "b", "y"]
+    opened_rows = open_table(str(path), columns=names, id_column="key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        encoding = Encoding.read(opened_rows, target="y")
+    ball = UnitBall(data_norm=encoding.data_norm, fit_intercept=True)
+    stream = RowStream.of(opened_rows, encoding, ball, size=64)
+    source = TableRows(stream=stream, engine=engine)
+    estimator = ESTIMATORS["logistic"](
+        mechanism="objective",
+        regularization=0.02,
+        data_norm=encoding.data_norm,
+        classes=encoding.target.classes,
+    )
+    question = Question.of(epsilons=[1.0, 30.0], models=20, folds=2)
+    choices = []
+    for hold in (False, True):
+        read, facts = read_rows(source, hold=hold)
+        store = None if hold else PartStore.at(tmp_path / "parts")
+        ready = prepared_rows(estimator, read, source, facts)
+        choices.append(choose_for(ready, question, seeds_of(4), store=store))
+    found, true = choices
+    assert found.sweep.mechanism.problem.loss.outputs == (1 if classes == 2 else 3)
+    for name in ("low", "high", "epsilon_for_belief", "recommended"):
+        np.testing.assert_allclose(getattr(found, name), getattr(true, name), rtol=1e-9)
+    np.testing.assert_allclose(found.critical_epsilon, true.critical_epsilon, rtol=1e-9)
+    np.testing.assert_allclose(found.typical, true.typical, rtol=1e-6)
+    assert list(found.utility.curves) == list(true.utility.curves)
+    assert ("auc" in found.utility.curves) == (classes == 2)
+    np.testing.assert_allclose(found.utility.accuracy.mean, true.utility.accuracy.mean, rtol=1e-6)
+    assert found.notices == true.notices
+    store = PartStore(folder=tmp_path / "parts")
+    store.finish(found.parts, {})
+    table_of_rows = pa.concat_tables(store.tables())
+    assert table_of_rows.column_names == ["row", "id", "critical_epsilon"]
+    np.testing.assert_array_equal(
+        table_of_rows.column("critical_epsilon").to_numpy(), found.critical_epsilon
+    )
+    assert json.loads(found.to_json())["table"] == "epsilon.CURATOR-ONLY.parquet"
+    many = replace(question, models=10**6)
+    with pytest.raises(InvalidInput, match="must be at most 111848 for 300 rows"):
+        choose_for(ready, many, seeds_of(4))
+
+
 # -- counted distances -----------------------------------------------------------------------------
 
 

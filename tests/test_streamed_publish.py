@@ -380,6 +380,38 @@ def test_a_streamed_run_writes_what_one_in_memory_does(objective, data, tmp_path
     assert not (tmp_path / "s" / RUN).exists()
 
 
+def test_more_than_two_classes(tmp_path):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(400, 2))
+    labels = np.array(["no", "some", "yes"])[np.digitize(x[:, 0] + 0.3 * x[:, 1], [-0.5, 0.5])]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": x[:, 0], "b": x[:, 1], "y": labels}), path)
+    given = {**GIVEN, "columns": {n: GIVEN["columns"][n] for n in "ab"}}
+    given["target"] = {"classes": ["no", "some", "yes"]}
+    encoding = Encoding.read(open_table(str(path)), target="y", given=given)
+    model = PrivateLogisticRegression(
+        data_norm=5.0, classes=("no", "some", "yes"), mechanism="objective", regularization=0.1
+    )
+    release = replace(
+        model.fit(x, labels).release_,
+        encoding=encoding.to_json(),
+        feature_names=encoding.feature_names,
+    )
+    release.save(tmp_path / "model.json")
+    usual = {"source": str(path), "target": "y", "model": tmp_path / "model.json"}
+    held = publish_job.run(PublishJob(out=tmp_path / "m", **usual))
+    streaming = Streaming(engine="local:2")
+    read = publish_job.run(PublishJob(out=tmp_path / "s", streaming=streaming, **usual))
+    table = pq.read_table(tmp_path / "s" / TABLE)
+    columns = held.comparison.columns()
+    assert table.column_names == list(columns)
+    for name, values in columns.items():
+        assert np.allclose(table.column(name).to_numpy(), values, rtol=1e-9, atol=1e-12), name
+    assert read.comparison.figures.failures == held.comparison.figures.failures == 0
+    found = profile(release, x, labels)
+    np.testing.assert_allclose(columns["loss"], found.loss, rtol=1e-9, atol=1e-12)
+
+
 class Killed(BaseException):
     """Not an error that anybody handles."""
 

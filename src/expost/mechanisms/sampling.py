@@ -8,6 +8,7 @@ own.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import scipy.linalg
@@ -159,8 +160,12 @@ class ObjectiveSampler:
     ) -> FloatArray:
         """(m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
         how, problem = self._at(epsilon)
-        tangents = Tangent.at_each(how, problem, models)
-        return np.stack([tangent.sampled_losses() for tangent in tangents])
+        tangents, losses = Tangent.at_each(how, problem, models), list[FloatArray]()
+        step = max(1, _BLOCK // problem.dimension**2)
+        while some := tuple(replace(one, objective=None) for one in islice(tangents, step)):
+            blocks = problem.map(SampledTangents(tangents=some).losses)
+            losses.append(np.concatenate(list(blocks), axis=1))
+        return np.concatenate(losses)
 
     def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Objective]:
         how = replace(self.mechanism, epsilon=epsilon)
@@ -200,19 +205,23 @@ def expected_exposures(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledTangents:
-    """The tangents of 64 sampled releases: expected exposures of the rows of any block.
+    """The tangents of m sampled releases: losses and expected exposures of the rows of any block.
 
-    They hold 64·(q·d)² numbers and no row, and are sent to where the rows are.
+    They hold m·(q·d)² numbers and no row, and are sent to where the rows are.
     """
 
     tangents: tuple[Tangent, ...]
 
     @classmethod
     def of(cls, mechanism: ObjectivePerturbation, objective: Objective) -> "SampledTangents":
-        """Sample the releases of :func:`expected_exposures`, by some passes over the rows."""
+        """Sample the 64 releases of :func:`expected_exposures`, by some passes over the rows."""
         rng = np.random.default_rng(_SEED)
         drawn = _drawn_tangents(mechanism, objective, _MODELS, rng)
         return cls(tangents=tuple(replace(tangent, objective=None) for tangent in drawn))
+
+    def losses(self, block: RowBlock) -> FloatArray:
+        """Return (m, rows) the losses of the rows of a block in each release."""
+        return np.stack([tangent.sampled_block_losses(block) for tangent in self.tangents])
 
     def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
         """Return E∣loss∣ of the rows of a block, and its standard error."""
