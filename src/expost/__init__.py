@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from expost.neighbouring.neighbours import neighbours
     from expost.profiles.identifiability import identifiability
     from expost.profiles.profile import Profile
-    from expost.publishing.publish import publish
     from expost.publishing.report import PublishedReport
     from expost.release import Release
     from expost.risk.answer import Identifiability
-    from expost.verbs import choose_epsilon, profile
+    from expost.verbs import choose_epsilon, profile, publish
 
     __version__: str
 
@@ -41,7 +40,7 @@ _CONTENTS = {
     "identifiability": "profiles.identifiability",
     "neighbours": "neighbouring.neighbours",
     "profile": "verbs",
-    "publish": "publishing.publish",
+    "publish": "verbs",
 }
 _MODULES = (
     "accounting",

@@ -37,12 +37,14 @@ from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
 from expost.profiles.target import find_target
+from expost.publishing import publish as publishing
+from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.results import row_keys
 from expost.rows import held
 from expost.types import Neighbouring
 
-__all__ = ["choose_epsilon", "profile"]
+__all__ = ["choose_epsilon", "profile", "publish"]
 
 # Options of `choose_epsilon` that a table takes; the others are of models of arrays.
 _OF_A_TABLE = (
@@ -345,6 +347,82 @@ def _epsilon_job(
         seed=random_state,
         **given,
     )
+
+
+def publish(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    kind: str = "data-independent",
+    failure_probability: float = 1e-6,
+    epsilon_gradient: float | None = None,
+    epsilon_hessian: float | None = None,
+    delta: float | None = None,
+    engine: Any = None,
+    memory: int | None = None,
+) -> PublishedReport:
+    """Return a report that bounds the exposure of any row under ``model`` (R&W Alg. 2).
+
+    Parameters
+    ----------
+    model
+        A fitted expost estimator, a released model or the path of its model.json. The report is of
+        that one release; nothing is drawn again.
+    X, y
+        The rows it was trained on, in their order; or without ``y`` the table that the model was
+        made from (see :func:`expost.profile`). A data-independent report does not need them; where
+        they are given they are checked.
+    kind
+        "data-independent": from θ and public constants, nothing is spent. Of models by objective
+        perturbation also "data-dependent": a noisy gradient and a noisy Hessian are released beside
+        θ, which spends ``epsilon_gradient`` and ``epsilon_hessian``, each at ``delta`` (the model's
+        own where it has one), and a second such report spends them again.
+    failure_probability
+        ρ. A data-independent bound fails with probability ρ, a data-dependent one with 3ρ, for a
+        row that was fixed before the noise was drawn.
+    engine, memory
+        Of a table, as for :func:`expost.profile`. Rows that do not fit into memory are read in
+        passes; no folder is needed.
+
+    Notes
+    -----
+    Models that hold anything read from their rows, that carry no noise or the noise of a seed, and
+    for a data-dependent report those with too little regularization are refused.
+    """
+    options: dict[str, Any] = {
+        "kind": kind,
+        "failure_probability": failure_probability,
+        "epsilon_gradient": epsilon_gradient,
+        "epsilon_hessian": epsilon_hessian,
+        "delta": delta,
+    }
+    dask_arrays = y is not None and all(hasattr(array, "__dask_graph__") for array in (X, y))
+    if X is None or (y is not None and not dask_arrays):
+        if engine is not None or memory is not None:
+            raise InvalidInput("engine, memory: are for tables; leave them out.")
+        return publishing.publish(model, X, y, **options)
+    request = publishing.PublishRequest.of(model, **options)
+    release = request.release
+    if not dask_arrays and release.encoding is None:
+        raise _no_encoding()
+    with noted():
+        table, encoding = _arrays(X, y, release) if dask_arrays else _table_of(X, release)
+        streaming = Streaming(engine=engine, memory=memory)
+        blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
+        loss = release.mechanism.loss
+        bound = loss.label_bound if isinstance(loss, Squared) else None
+        with engine_of(engine or "local") as worker:
+            source = table_rows((table, encoding), release.ball, bound, worker)
+            rows, _ = read_rows(source, hold=not blocks)
+            objective = objective_of(release, rows)
+            return request.report(publishing.ReleasedRows.of(release, objective))
+
+
+def _table_of(source: Any, release: Release) -> tuple[Table, Encoding]:
+    """Return a table as the model reads it."""
+    encoding = Encoding.from_json(release.encoding)
+    return encoding.open(source), encoding
 
 
 @dataclass(frozen=True, kw_only=True)
