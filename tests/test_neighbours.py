@@ -20,7 +20,7 @@ from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
-from expost.neighbouring.newton import OneRow
+from expost.neighbouring.one_row import OneRow
 from expost.neighbouring.persons import read_persons
 from expost.rows import HeldRows
 from expost.types import Audience, Neighbouring
@@ -645,7 +645,11 @@ def test_loose_rows_alone_are_refined(loss, monkeypatch):
     monkeypatch.setattr(
         OneRow,
         "of",
-        classmethod(lambda cls, *args: stepped.append(len(args[1])) or counted_steps(*args)),
+        classmethod(
+            lambda cls, *args, **known: (
+                stepped.append(len(args[1])) or counted_steps(*args, **known)
+            )
+        ),
     )
     monkeypatch.setattr(
         OneRow, "take", lambda self, index: refined.extend(index) or take(self, index)

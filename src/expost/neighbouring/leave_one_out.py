@@ -5,7 +5,7 @@ be refined or none does. The first rows decide for all of them; whatever they de
 certificate holds.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from expost.neighbouring.change import Change, EvaluatedRows
 from expost.neighbouring.expansion import Expansion, curvature_of, expand
 from expost.neighbouring.knots import energy_norms
 from expost.neighbouring.neighbours import Neighbours
-from expost.neighbouring.newton import OneRow
+from expost.neighbouring.one_row import OneRow
 from expost.neighbouring.refine import (
     LOOSE,
     Refinement,
@@ -78,7 +78,7 @@ class LeaveOneOut:
         """Return the certified minimisers without each row of ``block``."""
         expansion = self.expansion
         rows = EvaluatedRows.of(block, expansion.base.theta, expansion.loss)
-        near = replace(OneRow.of(expansion, rows), refinement=self.refinement)
+        near = OneRow.of(expansion, rows, refinement=self.refinement)
         shifts, distance, error = refine(near, LOOSE)
         return Neighbours(
             base=expansion.base.theta,

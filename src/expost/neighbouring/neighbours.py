@@ -25,7 +25,7 @@ from expost.losses import HuberHinge, Loss, Squared, make_loss
 from expost.neighbouring.change import Change
 from expost.neighbouring.expansion import curvature_of, expand
 from expost.neighbouring.knots import energy_norms
-from expost.neighbouring.newton import OneRow
+from expost.neighbouring.one_row import OneRow
 from expost.neighbouring.persons import Persons, read_persons
 from expost.neighbouring.refine import (
     LOOSE,
@@ -342,7 +342,7 @@ def _groups(
         )
         near: Neighbourhood
         if change.is_one_row:
-            near = OneRow.of(expansion, rows, objective)
+            near = OneRow.of(expansion, rows, objective=objective)
         else:
             near = SeveralRows.of(expansion, group, objective)
         shifts, distance, error = near.shifts, near.distance, near.error

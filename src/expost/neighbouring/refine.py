@@ -45,6 +45,7 @@ __all__ = [
     "increments",
     "is_refinable",
     "loose_rows",
+    "moved_by_kinks",
     "refine",
     "refinement_for",
     "warn_of_loose",
@@ -121,6 +122,9 @@ class StepBlock(ABC):
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
     """
 
+    expansion: Expansion
+    refinement: Refinement
+
     @property
     @abstractmethod
     def weight(self) -> FloatArray:
@@ -154,7 +158,8 @@ class StepBlock(ABC):
         self, shift: FloatArray, error: FloatArray
     ) -> FloatArray | float | None:
         """Return a curvature that is sure within ``error`` of Â + δ, if one is known."""
-        return None
+        kinks = self.refinement.kinks
+        return None if kinks is None else kinks.curvature_lower_bound(self.expansion, shift, error)
 
     @abstractmethod
     def error(
@@ -345,6 +350,22 @@ def increments(
         total += growth.T @ part
         moved += rows.norms[block] @ np.abs(growth)
     return total, moved
+
+
+def moved_by_kinks(
+    expansion: Expansion, kinks: KinkRows, shift: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return p'∘δ + Σ x[f′(z + x·δ) − f′(z)]/m over the data, and a bound on its error.
+
+    All rows but those near a kink are linear. The error is infinite where a shift is too long.
+    """
+    length = np.linalg.norm(shift, axis=1)
+    nonlinear, error = kinks.nonlinearity(expansion, shift)
+    total = shift @ expansion.hessian + nonlinear / expansion.rows_after
+    steepest = float(np.linalg.norm(expansion.hessian))
+    error = error / expansion.rows_after
+    error += (expansion.hessian_error + gamma(expansion.columns + 8) * steepest) * length
+    return total, error
 
 
 def increment_error(objective: Objective, expansion: Expansion, length: FloatArray) -> FloatArray:

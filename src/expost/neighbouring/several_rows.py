@@ -26,7 +26,6 @@ from expost.losses import Logistic, ScalarDerivatives
 from expost.neighbouring.certificate import certified_error
 from expost.neighbouring.change import ChangedGroup, persons_at_once
 from expost.neighbouring.expansion import Expansion
-from expost.neighbouring.newton import moved_by_kinks
 from expost.neighbouring.refine import (
     Neighbourhood,
     Refinement,
@@ -34,6 +33,7 @@ from expost.neighbouring.refine import (
     hessian_at,
     increment_error,
     increments,
+    moved_by_kinks,
 )
 from expost.neighbouring.shifts import Shifts
 from expost.types import FloatArray, IntArray
@@ -419,12 +419,6 @@ class _SeveralRowsBlock(StepBlock):
             weight = self.expansion.loss.curvature(enters.X @ theta, enters.y) / m
             hessian += (enters.X * weight[:, None]).T @ enters.X
         return hessian
-
-    def curvature_lower_bound(
-        self, shift: FloatArray, error: FloatArray
-    ) -> FloatArray | float | None:
-        kinks = self.refinement.kinks
-        return None if kinks is None else kinks.curvature_lower_bound(self.expansion, shift, error)
 
     def error(
         self,
