@@ -212,17 +212,15 @@ class Change:
 
     def changed_rows(self, theta: FloatArray, loss: Loss) -> EvaluatedRows:
         """Return all rows that may change, evaluated at ``theta``: first those that leave."""
-        parts = [
-            EvaluatedRows.of(block, theta, loss)
-            for block in (self.leaving, self.entering)
-            if block is not None
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        names = EvaluatedRows.__dataclass_fields__
-        return EvaluatedRows(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        blocks = [block for block in (self.leaving, self.entering) if block is not None]
+        if len(blocks) == 1:
+            return EvaluatedRows.of(blocks[0], theta, loss)
+        both = RowBlock(
+            X=np.concatenate([block.X for block in blocks]),
+            y=np.concatenate([block.y for block in blocks]),
+            norms=np.concatenate([block.norms for block in blocks]),
         )
+        return EvaluatedRows.of(both, theta, loss)
 
     def groups(self, rows: EvaluatedRows) -> Iterator[ChangedGroup]:
         """Yield the neighbours by the number of ``rows`` (the changed ones) that they change."""
