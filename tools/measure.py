@@ -219,8 +219,11 @@ def trace(out: Path, arguments: Sequence[str]) -> None:
         # An optional dependency may be missing.
         with suppress(ImportError):
             import_module(module.name)
-    cli = import_module("expost.cli")
-    program = cli.program if hasattr(cli, "program") else cli.main
+    try:
+        program = import_module("expost.cli.main").program
+    except ModuleNotFoundError:
+        cli = import_module("expost.cli")
+        program = cli.program if hasattr(cli, "program") else cli.main
     called: set[tuple[str, str]] = set()
 
     def note(frame: Any, event: str, argument: Any) -> None:
