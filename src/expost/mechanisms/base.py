@@ -601,6 +601,11 @@ class Registry(Mapping[str, type[Mechanism]]):
         return found
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """The names of expost's own mechanisms."""
+        return tuple(self._own)
+
+    @property
     def multiclass(self) -> tuple[str, ...]:
         """The names of expost's own mechanisms that take more than two classes."""
         return tuple(name for name, kind in self._own.items() if kind.is_multiclass)
