@@ -61,7 +61,7 @@ def against_blas(rows: int, columns: int, times: int, **budget: object) -> dict[
 def against_one_by_one(times: int) -> dict[str, object]:
     """200 releases of Adult with the losses of all rows, beside minimising each from scratch."""
     how, problem = adult()
-    sampler = ObjectiveSampler(mechanism=how, problem=problem)
+    sampler = ObjectiveSampler(mechanism=how, objective=problem)
     noise = how.law.sample(MODELS, np.random.default_rng(SEED))
 
     def together() -> object:

@@ -15,7 +15,7 @@ from expost.attacks.catalogue import ATTACKS
 from expost.cli import options
 from expost.cli.app import app
 from expost.estimators import ESTIMATORS
-from expost.mechanisms.output import NOISES
+from expost.mechanisms import MECHANISMS
 from expost.profiles import identifiability
 from expost.publishing.publish import KINDS
 from program import PROGRAM, Ran, finished, imported
@@ -201,7 +201,7 @@ def test_completion_imports_nothing_heavy():
 
 def test_the_names_that_are_completed_are_those_that_are_taken():
     assert set(options.LOSSES) == set(ESTIMATORS)
-    assert set(options.NOISES) == set(NOISES)
+    assert set(options.NOISES) == set(MECHANISMS.noises)
     assert set(options.KINDS) == set(KINDS)
     assert tuple(ATTACKS) == options.ATTACKS
 

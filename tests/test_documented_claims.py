@@ -10,9 +10,9 @@ from scipy.special import ndtr
 
 from expost import choose_epsilon, neighbours
 from expost.accounting import gaussian_scale
-from expost.epsilon.transition import transition
 from expost.mechanisms.coupled import logistic_scale
 from expost.noise import GaussianLaw, NormLaplaceLaw
+from expost.noise.transition import transition
 from expost.risk import (
     DPSGD,
     Composition,

@@ -53,7 +53,7 @@ def base_at(theta):
 
 
 def releases(mechanism, base, count, rng):
-    return np.array([mechanism.release(base, rng) for _ in range(count)])
+    return np.array([mechanism.add_noise(base, rng) for _ in range(count)])
 
 
 def zero_or_one():
@@ -153,7 +153,7 @@ def attack_lattice(count):
         apart = theta - centre
         return grid.snap(centre + np.sign(apart) * lattice_point(law.rate, np.abs(apart))) == theta
 
-    released = np.array([mechanism.release(base_at(np.zeros(1)))[0] for _ in range(count)])
+    released = np.array([mechanism.add_noise(base_at(np.zeros(1)))[0] for _ in range(count)])
     assert np.all(attainable(noise, 0.0))
     return {
         "control": float(np.mean(~attainable(other + noise, 0.0))),

@@ -33,6 +33,7 @@ from expost.mechanisms.sampling import perturbed_minimisers
 from expost.profiles.digest import FIGURES
 from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
+from mechanisms.changes import changed
 
 N, D = 60, 3
 RNG = np.random.default_rng(7)
@@ -680,7 +681,10 @@ def simulated(how, relation, candidates, count=400):
     noise = how.law.sample(count, np.random.default_rng(5))
     models = perturbed_minimisers(problem, noise / N)
     return np.abs(
-        [Tangent.at(how, problem, t).row_losses(relation, candidates).loss for t in models]
+        [
+            Tangent.at(how, problem, t).row_losses(changed(problem, relation, candidates)).loss
+            for t in models
+        ]
     )
 
 
@@ -712,7 +716,7 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("nothing needs sampled releases")
 
-    monkeypatch.setattr(expost.profiles.target, "expected_exposures", fail)
+    monkeypatch.setattr(expost.mechanisms.sampling, "expected_exposures", fail)
     found = profile(model, X, Y)
     assert len(found.loss) == N
     with pytest.raises(AssertionError, match="sampled"):

@@ -42,6 +42,7 @@ from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, Neighbouring
+from mechanisms.changes import changed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))
@@ -388,7 +389,8 @@ def objective_failures(noise, rho, count, seed):
         theta = how.grid.snap(model)
         tangent = Tangent.at(how, problem, theta)
         loss = np.append(
-            tangent.row_losses().loss, tangent.row_losses(Neighbouring.ADD, entering).loss
+            tangent.row_losses().loss,
+            tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss,
         )
         exposure = np.abs(loss)
         plain = ObjectiveBound(how=how, theta=theta, failure=rho)
@@ -497,7 +499,7 @@ def output_failures(noise, rho, count, seed):
     failed, far, halved = np.zeros(ROWS + OUTSIDE), 0, 0
     ratios = []
     for _ in range(count):
-        theta = how.release(base, rng)
+        theta = how.add_noise(base, rng)
         exposure = np.abs(
             np.append(how.row_losses(theta, gone).loss, how.row_losses(theta, more).loss)
         )

@@ -21,7 +21,7 @@ from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.neighbours import tight_neighbours
 
 BOUND = BeliefBound(largest=0.75)

@@ -118,7 +118,7 @@ def test_bare_coefficients_with_their_mechanisms():
     base = minimise(
         Objective.of(X=X, y=signs, loss=how.loss, penalty=np.full(3, 0.1)), tolerance=1e-12
     )
-    thetas = [how.release(base, np.random.default_rng(k)) for k in range(2)]
+    thetas = [how.add_noise(base, np.random.default_rng(k)) for k in range(2)]
     both = expost.profile(thetas, X, signs, mechanism=[how, how])
     each = [expost.profile(theta, X, signs, mechanism=how) for theta in thetas]
     np.testing.assert_allclose(both.loss, each[0].loss + each[1].loss, rtol=1e-14)

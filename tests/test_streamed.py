@@ -14,7 +14,6 @@ from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.glm import Objective, minimise
 from expost.neighbouring.neighbours import neighbours_of
-from expost.profiles.streamed_losses import block_losses
 from expost.rows import RowBlock, RowStream, TableRows
 
 ROWS = 3_000
@@ -81,7 +80,7 @@ def streamed(release, rows, encoding, engine, size=None):
 
 
 def figures(release, problem):
-    every = block_losses(release, problem)
+    every = release.mechanism.prepare(problem, release.theta)
     parts = [
         every(RowBlock.of(block.X, block.y))
         for item in problem.table.stream.items()

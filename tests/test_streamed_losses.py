@@ -23,7 +23,6 @@ from expost.neighbouring.knots import KinkRows, energy_norms
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import neighbours_of
 from expost.neighbouring.refine import Refinement, refinement_for
-from expost.profiles.streamed_losses import block_losses
 from expost.rows import HeldRows, RowBlock
 from test_certificate import make, references, usage
 from test_streamed import released, streamed, table
@@ -274,18 +273,18 @@ def test_the_first_rows_decide_what_all_are_refined_by(monkeypatch, loss, regula
     release, _, source, encoding = released(table(700), loss, regularization=regularization)
     engine = LocalEngine(1)
     problem = streamed(release, source, encoding, engine, size=100)
-    found = block_losses(release, problem).leave_one_out.refinement
+    found = release.mechanism.prepare(problem, release.theta).leave_one_out.refinement
     for name in ("tensor", "kinks"):
         assert (getattr(found, name) is not None) == (name == needed)
     # They are the same first rows whatever the blocks; and a few loose ones cost no long pass.
     monkeypatch.setattr(leave_one_out, "_FIRST", 50)
     cut = streamed(release, source, encoding, engine, size=30)
-    again = block_losses(release, cut).leave_one_out.refinement
+    again = release.mechanism.prepare(cut, release.theta).leave_one_out.refinement
     if needed == "kinks":
-        same = block_losses(release, problem).leave_one_out.refinement
+        same = release.mechanism.prepare(problem, release.theta).leave_one_out.refinement
         assert same.kinks.reach == pytest.approx(again.kinks.reach, rel=1e-9)
         assert same.kinks.reach < found.kinks.reach
     monkeypatch.setattr(leave_one_out, "_COSTLY", 0)
     monkeypatch.setattr(leave_one_out, "_FEW", 1.0)
-    assert block_losses(release, problem).leave_one_out.refinement.tensor is None
+    assert release.mechanism.prepare(problem, release.theta).leave_one_out.refinement.tensor is None
     engine.close()

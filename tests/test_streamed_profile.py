@@ -17,7 +17,8 @@ from expost.errors import InvalidInput
 from expost.files.parts import PartStore
 from expost.groups import tree
 from expost.jobs.profile import run
-from expost.profiles import parts, subpopulations
+from expost.mechanisms import sampling
+from expost.profiles import subpopulations
 from expost.profiles.digest import FIGURES, FitScores, Maxima, Terms
 from expost.profiles.parts import (
     digest_of_parts,
@@ -456,7 +457,7 @@ def test_expected_exposures_under_objective_perturbation(tmp_path, monkeypatch, 
 def test_expected_exposures_of_many_coefficients_are_left_out(tmp_path, monkeypatch):
     source = streams.write(tmp_path)
     streams.small_blocks(monkeypatch)
-    monkeypatch.setattr(parts, "_MOST_SAMPLED", 5)
+    monkeypatch.setattr(sampling, "_MOST_COEFFICIENTS", 5)
     made = run(streams.job(source, tmp_path / "o", mechanism="objective", noise="laplace"))
     assert made.profile.expected_scores is made.profile.figures.expected is None
     assert "expected" not in next(made.profile.batches()).column_names

@@ -34,13 +34,8 @@ from expost.errors import (
 from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, class_set, signs, two_classes
 from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
-from expost.mechanisms import (
-    Mechanism,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    automatic_regularization,
-)
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms import MECHANISMS, Mechanism
+from expost.mechanisms.base import DEFAULT
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.neighbouring.persons import read_persons
 from expost.notices import ALONE, warn
@@ -148,14 +143,14 @@ class _PrivateLinearModel(BaseEstimator):
             warn(clipped, ClippedRowsWarning, stacklevel=3)
         if how.is_private and not how.worst_case < np.inf:
             warn(
-                "the squared loss has an unbounded gradient: objective perturbation promises no"
-                " epsilon for it; take mechanism='output' for a promise.",
+                f"the {how.loss.name} loss has an unbounded gradient: {how.kind} perturbation"
+                f" promises no epsilon for it; take mechanism={DEFAULT!r} for a promise.",
                 NoPromiseWarning,
                 stacklevel=3,
             )
-        if isinstance(how, ObjectivePerturbation) and how.is_raised:
+        if how.is_raised:
             warn(
-                f"regularization={how.regularization:.4g} is too little for objective perturbation"
+                f"regularization={how.regularization:.4g} is too little for {how.kind} perturbation"
                 f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
                 " give that much, or a larger epsilon.",
                 RaisedRegularizationWarning,
@@ -169,7 +164,7 @@ class _PrivateLinearModel(BaseEstimator):
                 stacklevel=3,
             )
         return Release(
-            theta=_released(how, prepared.objective, rng),
+            theta=how.release(prepared.objective, rng),
             mechanism=how,
             ball=prepared.ball,
             classes=prepared.classes,
@@ -180,7 +175,7 @@ class _PrivateLinearModel(BaseEstimator):
 
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
-        _checks.one_of("mechanism", self.mechanism, ("output", "objective"))
+        _checks.one_of("mechanism", self.mechanism, tuple(MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
         with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
@@ -251,18 +246,15 @@ class _PrivateLinearModel(BaseEstimator):
                 "publishing: a data-dependent report is for persons with one row; leave it out, or"
                 " take rows_per_person=1."
             )
-        if self.mechanism == "objective":
-            budget["calibration"] = self.calibration
+        kind = MECHANISMS[self.mechanism]
+        budget |= {name: getattr(self, name) for name in kind.options if hasattr(self, name)}
         if publishing is not None and regularization == "for-publishing":
             regularization = regularization_for_publishing(publishing, **budget)
         elif isinstance(regularization, str):
             _checks.one_of("regularization", regularization, ("auto", "for-publishing"))
-            known = {name: value for name, value in budget.items() if name != "calibration"}
-            regularization = automatic_regularization(**known)
+            regularization = kind.automatic_regularization(**budget)
         budget["regularization"] = _checks.positive("regularization", regularization)
-        if self.mechanism == "output":
-            return OutputPerturbation(**budget)
-        how = ObjectivePerturbation(**budget)
+        how = MECHANISMS.create(self.mechanism, **budget)
         if publishing is not None:
             publishing.check_penalty(how)
         return how
@@ -279,7 +271,7 @@ class _PrivateLinearModel(BaseEstimator):
             return None
         if not isinstance(publishing, PublishingBudget):
             raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
-        if self.mechanism != "objective":
+        if not MECHANISMS[self.mechanism].has_report:
             raise InvalidInput(
                 "publishing: only objective perturbation has a data-dependent report; take"
                 " mechanism='objective', or leave it out."
@@ -354,8 +346,8 @@ class _PrivateLinearModel(BaseEstimator):
             "rows_per_person": how.rows_per_person,
             **ball.to_json(),
         }
-        if isinstance(how, ObjectivePerturbation):
-            parameters["calibration"] = how.calibration
+        own = set(how.options) & set(cls._get_param_names())
+        parameters |= {name: getattr(how, name) for name in own}
         match how.loss:
             case HuberHinge(width=width):
                 parameters["huber_width"] = width
@@ -497,7 +489,8 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         return Logistic()
 
     def _takes_more(self) -> bool:
-        return bool(self.mechanism == "objective")
+        name = self.mechanism
+        return isinstance(name, str) and name in MECHANISMS and MECHANISMS[name].is_multiclass
 
     def predict_proba(self, X: Any) -> FloatArray:
         """σ(decision) for the second class, and what is left for the first; softmax for more."""
@@ -651,12 +644,6 @@ def _objective(
     rows: FloatArray, target: FloatArray, loss: Loss, regularization: float
 ) -> Objective:
     return Objective.of(X=rows, y=target, loss=loss, penalty=regularization)
-
-
-def _released(how: Mechanism, problem: Objective, rng: np.random.Generator | None) -> FloatArray:
-    if isinstance(how, OutputPerturbation):
-        return how.release(problem.minimiser(TOLERANCE), rng)
-    return how.release(problem, rng)
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

@@ -33,7 +33,6 @@ from expost.files.atomic import listed_by, read_json, settle, write_json
 from expost.files.digest import content_of
 from expost.files.locks import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
-from expost.mechanisms.output import NOISES
 from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
@@ -51,7 +50,8 @@ DOCUMENTS = {
     "expost-model/1": ("expost.release", "Release"),
     "expost-report/1": ("expost.publishing.report", "PublishedReport"),
 }
-_MECHANISMS = ("output", "objective", "gradient and Hessian")
+# The names of mechanisms and noises; those of another package need not be installed here.
+_NAME = re.compile("[A-Za-z][A-Za-z0-9 _-]{0,39}")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MOST = 2**53
 
@@ -102,8 +102,10 @@ class Entry:
             if not isinstance(digits, str) or not _DIGEST.fullmatch(digits):
                 raise InvalidInput(f"{field}: must be 64 hexadecimal digits.")
         _checks.one_of("kind", self.kind, KINDS)
-        _checks.one_of("mechanism", self.mechanism, _MECHANISMS)
-        _checks.one_of("noise", self.noise, NOISES)
+        for field in ("mechanism", "noise"):
+            name = getattr(self, field)
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise InvalidInput(f"{field}={name!r}: must be a name of at most 40 letters.")
         _checks.positive("epsilon", self.epsilon, finite=False)
         if self.delta != 0:
             _checks.probability("delta", self.delta)

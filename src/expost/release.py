@@ -21,9 +21,8 @@ from expost.glm import Minimiser, Objective, two_classes_only
 from expost.labels import class_codes, signs
 from expost.ledger import Entry
 from expost.losses import HuberHinge, Loss, Softmax, Squared, make_loss
-from expost.mechanisms.base import Mechanism
-from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.mechanisms import MECHANISMS, Mechanism
+from expost.mechanisms.base import TOLERANCE
 from expost.results import Displayed
 from expost.rounding import for_persons, upper_text
 from expost.types import Audience, FloatArray
@@ -68,10 +67,6 @@ class Release(Sealed, Displayed):
         if (self.classes is None) is mechanism.loss.is_classification:
             raise InvalidInput("classes: labels for a classifier, none for a regression.")
         many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
-        if many > 2 and not isinstance(mechanism, ObjectivePerturbation):
-            raise InvalidInput(
-                "mechanism: only objective perturbation takes more than two classes."
-            )
         if self.classes is not None and not (
             self.classes.shape == (many,) and len(np.unique(self.classes)) == many
         ):
@@ -154,15 +149,7 @@ class Release(Sealed, Displayed):
         mechanism = self.mechanism
         return {
             "theta": plain(self.theta),
-            "mechanism": {
-                "kind": mechanism.kind,
-                "noise": mechanism.noise,
-                "epsilon": plain(mechanism.epsilon),
-                "delta": mechanism.delta,
-                **_calibration(mechanism),
-                **_persons(mechanism),
-                **mechanism.derived,
-            },
+            "mechanism": mechanism.to_fields(),
             "loss": _loss_to_json(mechanism.loss),
             "n": mechanism.rows,
             "regularization": mechanism.regularization,
@@ -186,21 +173,15 @@ class Release(Sealed, Displayed):
     def from_content(cls, value: dict[str, Any]) -> Self:
         """Return the release with these fields."""
         how = value["mechanism"]
-        kind = _checks.one_of("mechanism.kind", how["kind"], tuple(_KINDS))
+        kind = _checks.one_of("mechanism.kind", how["kind"], tuple(MECHANISMS))
         theta = np.array([number(entry, "theta") for entry in value["theta"]])
-        constants: dict[str, Any] = {
-            "epsilon": number(how["epsilon"], "mechanism.epsilon", infinite=True),
-            "delta": how["delta"],
-            "noise": how["noise"],
-            "loss": _loss_from_json(value["loss"]),
-            "regularization": number(value["regularization"], "regularization"),
-            "rows": value["n"],
-            "dimension": len(theta),
-            "rows_per_person": how.get("rows_per_person", 1),
-        }
-        if kind == "objective":
-            constants["calibration"] = how["calibration"]
-        mechanism = _KINDS[kind](**constants)
+        mechanism = MECHANISMS[kind].from_fields(
+            how,
+            loss=_loss_from_json(value["loss"]),
+            regularization=number(value["regularization"], "regularization"),
+            rows=value["n"],
+            dimension=len(theta),
+        )
         classes = value["classes"]
         names = value["feature_names"]
         return cls(
@@ -237,24 +218,6 @@ class Release(Sealed, Displayed):
             rows_per_person=mechanism.rows_per_person,
         )
         return (entry,)
-
-
-_KINDS: dict[str, type[Mechanism]] = {
-    "output": OutputPerturbation,
-    "objective": ObjectivePerturbation,
-}
-
-
-def _calibration(mechanism: Mechanism) -> dict[str, str]:
-    if isinstance(mechanism, ObjectivePerturbation):
-        return {"calibration": mechanism.calibration}
-    return {}
-
-
-def _persons(mechanism: Mechanism) -> dict[str, int]:
-    """``rows_per_person``, which a file leaves out where it is 1."""
-    number = mechanism.rows_per_person
-    return {} if number == 1 else {"rows_per_person": number}
 
 
 def _object_or_none(value: Any) -> dict[str, Any] | None:

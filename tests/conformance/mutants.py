@@ -25,7 +25,6 @@ from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace
 from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.release import Release
-from expost.rows import HeldRows
 from expost.types import Neighbouring
 
 LAPLACE, GAUSSIAN = "output-laplace-logistic", "output-gaussian-logistic"
@@ -603,12 +602,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     row_losses = Tangent.row_losses
 
-    def wrong(self: Tangent, relation: Any = Neighbouring.REMOVE, entering: Any = None) -> Any:
-        if relation is not Neighbouring.ADD:
-            return row_losses(self, relation, entering)
-        X, y = entering
-        problem = replace(self.problem, rows=HeldRows(X=X, y=y))
-        return row_losses(replace(self, objective=problem))
+    def wrong(self: Tangent, change: Any) -> Any:
+        if change.relation is Neighbouring.ADD:
+            change = Change(leaving=change.entering)
+        return row_losses(self, change)
 
     patch.setattr(Tangent, "row_losses", wrong)
 
@@ -617,9 +614,9 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     row_losses = Tangent.row_losses
 
-    def wrong(self: Tangent, relation: Any = Neighbouring.REMOVE, entering: Any = None) -> Any:
-        found = row_losses(self, relation, entering)
-        if relation is not Neighbouring.ADD:
+    def wrong(self: Tangent, change: Any) -> Any:
+        found = row_losses(self, change)
+        if change.relation is not Neighbouring.ADD:
             return found
         return replace(found, loss=-found.loss, low=-found.high, high=-found.low)
 

@@ -18,6 +18,7 @@ from expost.glm import Minimiser, minimise
 from expost.losses import make_loss
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.neighbouring.change import Change
 from expost.noise import NormLaplace
 from expost.types import FloatArray, Neighbouring
 
@@ -181,7 +182,7 @@ class OutputTrial:
         return self.base.theta
 
     def release(self, rng: np.random.Generator) -> FloatArray:
-        return self.mechanism.release(self.base, rng)
+        return self.mechanism.add_noise(self.base, rng)
 
     def releases(self, count: int, rng: np.random.Generator) -> FloatArray:
         return np.array([self.release(rng) for _ in range(count)])
@@ -191,7 +192,7 @@ class OutputTrial:
             neighbour = self.data.neighbour(self.relation, row)
             self.neighbour_bases[row] = self.minimiser(*neighbour)
         base = self.neighbour_bases[row]
-        return np.array([self.mechanism.release(base, rng) for _ in range(count)])
+        return np.array([self.mechanism.add_noise(base, rng) for _ in range(count)])
 
     def noise_of(self, theta: FloatArray) -> tuple[FloatArray, float]:
         return theta - self.base.theta, self.mechanism.grid.diagonal(len(theta))
@@ -325,7 +326,8 @@ class ObjectiveTrial:
 
     def row_losses(self, theta: FloatArray) -> RowLosses:
         entering = None if self.relation is REMOVE else self.data.entering
-        return Tangent.at(self.mechanism, self.own, theta).row_losses(self.relation, entering)
+        change = Change.of(self.own.held, self.relation, entering)
+        return Tangent.at(self.mechanism, self.own, theta).row_losses(change)
 
     def log_density(self, thetas: FloatArray) -> FloatArray:
         tangents = [Tangent.at(self.mechanism, self.own, theta) for theta in thetas]

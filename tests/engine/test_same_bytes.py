@@ -11,7 +11,6 @@ import pytest
 from expost.engine import engine_of
 from expost.glm import minimise
 from expost.neighbouring.expansion import curvature_of
-from expost.profiles.streamed_losses import block_losses
 from test_streamed import opened, released, streamed, table
 
 # Blocks that neither row groups nor files fit, in two items.
@@ -44,7 +43,7 @@ def losses(parquet, local):
     ):
         release, _, rows, encoding = released(parquet, loss, **options)
         problem = streamed(release, rows, encoding, local, SIZE)
-        found.append((release, rows, encoding, block_losses(release, problem)))
+        found.append((release, rows, encoding, release.mechanism.prepare(problem, release.theta)))
     return found
 
 

@@ -18,7 +18,6 @@ from expost.engine import engine_of
 from expost.errors import ExpostError
 from expost.glm import minimise
 from expost.neighbouring.expansion import curvature_of
-from expost.profiles.streamed_losses import block_losses
 from test_streamed import released, streamed, table
 
 ROWS, SIZE = 1_000, 96
@@ -41,7 +40,9 @@ def job(tmp_path_factory):
         return b"".join(array.tobytes() for array in found)
 
     with engine_of("local:2") as local:
-        every = block_losses(release, streamed(release, rows, encoding, local, SIZE))
+        every = release.mechanism.prepare(
+            streamed(release, rows, encoding, local, SIZE), release.theta
+        )
         counted = Struck(local, after=-1)
         wanted = run(counted)
     return run, wanted, counted.seen

@@ -27,6 +27,7 @@ from expost.mechanisms.publishing import (
 from expost.noise import NormLaplace, goe_largest_eigenvalue_quantile
 from expost.rows import HeldRows
 from expost.types import Neighbouring
+from mechanisms.changes import changed
 
 ROWS, WIDTH, RHO = 60, 4, 0.05
 LOSSES = [Logistic(), HuberHinge(width=0.5), Squared(label_bound=2.0)]
@@ -319,7 +320,7 @@ def output(loss, noise="laplace", regularization=0.1, seed=0, epsilon=1.0):
     )
     X, y = rows(loss)
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(WIDTH, regularization))
-    theta = how.release(minimise(problem), np.random.default_rng(seed))
+    theta = how.release(problem, np.random.default_rng(seed))
     return OutputBound(how=how, theta=theta, failure=RHO), problem
 
 
@@ -387,7 +388,7 @@ def test_the_distance_is_reached_where_nothing_curves():
     X /= 1.001 * np.linalg.norm(X, axis=1).max()
     problem = Objective.of(X=X, y=y, loss=loss, penalty=np.full(2, 10.0))
     base = minimise(problem)
-    bound = OutputBound(how=how, theta=how.release(base, np.random.default_rng(4)), failure=RHO)
+    bound = OutputBound(how=how, theta=how.add_noise(base, np.random.default_rng(4)), failure=RHO)
     found = bound.distance_bound(X, y)
     for i in range(8):
         keep = np.arange(8) != i
@@ -418,7 +419,7 @@ def test_the_relations_share_one_bound():
     for noise in ("gaussian", "laplace"):
         plain, dependent, tangent = objective(loss, noise, seed=8)
         X, y = rows(loss, seed=77, count=300)
-        losses = np.abs(tangent.row_losses(Neighbouring.ADD, (X, y)).loss)
+        losses = np.abs(tangent.row_losses(changed(tangent.problem, Neighbouring.ADD, (X, y))).loss)
         failures = np.mean(losses > plain.exposure(X, y))
         assert failures <= 0.2  # one draw of the noise: rows share it
         assert np.mean(losses > dependent.exposure(X, y)) <= 0.3

@@ -28,6 +28,7 @@ from expost.mechanisms.objective import CALIBRATIONS
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import Neighbouring
+from mechanisms.changes import changed
 
 ADD, REMOVE = Neighbouring.ADD, Neighbouring.REMOVE
 LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0))
@@ -301,8 +302,10 @@ def test_a_removals_bound_is_too_small_for_an_addition():
     how = mechanism(epsilon=1.0, delta=0.1, dimension=1, rows=2, regularization=0.305)
     problem = posed(how)
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
-    addition = tangent.row_losses(ADD, (problem.held.X, problem.held.y)).worst_case_passed
-    removal = tangent.row_losses(REMOVE).worst_case_passed
+    addition = tangent.row_losses(
+        changed(problem, ADD, (problem.held.X, problem.held.y))
+    ).worst_case_passed
+    removal = tangent.row_losses().worst_case_passed
     assert removal == how.worst_case_passed == pytest.approx(0.32846, abs=1e-5)
     assert addition == pytest.approx(0.34563, abs=1e-5)
     line = tilted(how, 2.65)
@@ -350,7 +353,7 @@ def test_an_exchange_is_not_promised_what_a_removal_is():
         X=x[:, None], y=y, loss=how.loss, penalty=np.full(1, how.total_regularization)
     )
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
-    found = tangent.row_losses(Neighbouring.REPLACE, (-x[:, None], y))
+    found = tangent.row_losses(changed(problem, Neighbouring.REPLACE, (-x[:, None], y)))
     assert found.worst_case > how.epsilon or found.worst_case_passed >= often
 
 

@@ -11,7 +11,7 @@ import expost
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.glm import Minimiser, Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
-from expost.mechanisms import OutputPerturbation, automatic_regularization
+from expost.mechanisms import OutputPerturbation
 from expost.neighbouring.neighbours import neighbours_of
 from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
@@ -96,10 +96,10 @@ def test_release_lies_on_the_grid_and_near_the_minimiser():
     how, base = mechanism(), minimise(problem())
     rng = np.random.default_rng(1)
     for _ in range(50):
-        theta = how.release(base, rng)
+        theta = how.add_noise(base, rng)
         assert how.grid.holds(theta)
         assert theta.shape == (3,)
-    assert not np.array_equal(how.release(base, rng), how.release(base, rng))
+    assert not np.array_equal(how.add_noise(base, rng), how.add_noise(base, rng))
 
 
 def test_release_refuses_a_base_above_the_tolerance():
@@ -108,7 +108,7 @@ def test_release_refuses_a_base_above_the_tolerance():
     for bound in (1.1e-12, math.nan, math.inf):
         loose = Minimiser(theta=base.theta, gradient_bound=bound, iterations=1)
         with pytest.raises(InvalidInput, match="gradient"):
-            mechanism().release(loose, np.random.default_rng(0))
+            mechanism().add_noise(loose, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -128,7 +128,7 @@ def test_release_without_a_generator_uses_the_operating_system(monkeypatch, nois
     urandom = os.urandom
     monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or urandom(count))
     how = mechanism(noise=noise, delta=1e-5 if noise == "gaussian" else None)
-    first, second = how.release(base), how.release(base)
+    first, second = how.add_noise(base), how.add_noise(base)
     assert not np.array_equal(first, second)
     assert sum(asked) >= 2 * 8 * 3
     assert how.grid.holds(first)
@@ -136,7 +136,7 @@ def test_release_without_a_generator_uses_the_operating_system(monkeypatch, nois
 
 def test_epsilon_infinity_is_the_minimiser_itself():
     how, base = mechanism(epsilon=math.inf), minimise(problem())
-    theta = how.release(base)
+    theta = how.add_noise(base)
     assert np.array_equal(theta, base.theta)
     assert theta is not base.theta
     assert not how.is_private
@@ -179,7 +179,7 @@ class TestGuarantee:
     def test_the_losses_carry_it(self):
         for how in (mechanism(), mechanism(noise="gaussian", delta=1e-5)):
             base = minimise(problem())
-            theta = how.release(base, np.random.default_rng(0))
+            theta = how.add_noise(base, np.random.default_rng(0))
             losses = how.row_losses(theta, neighbours_of(problem(), base))
             assert losses.guarantee == how.guarantee()
 
@@ -223,7 +223,7 @@ class TestCheckRows:
             how, base = mechanism(dimension=dimension), minimise(data)
             rng = np.random.default_rng(2)
             for _ in range(1000):
-                how.check_rows(how.release(base, rng), base.theta, 0.0)
+                how.check_rows(how.add_noise(base, rng), base.theta, 0.0)
 
     def test_accepts_a_release_on_its_own_centre(self):
         """A on the grid, one dimension: θ = A happens, and says nothing against the rows."""
@@ -299,7 +299,9 @@ class TestAutomaticRegularization:
     @pytest.mark.parametrize("dimension", [1, 30])
     def test_minimises_the_stated_risk(self, epsilon, rows, dimension):
         budget = {"epsilon": epsilon, "rows": rows, "dimension": dimension}
-        chosen = automatic_regularization(delta=None, noise="laplace", loss=Logistic(), **budget)
+        chosen = OutputPerturbation.automatic_regularization(
+            delta=None, noise="laplace", loss=Logistic(), **budget
+        )
         grid = np.geomspace(max(1 / rows, 1e-8), 1e3, 4000)
         best = min(self.risk(value, **budget) for value in grid)
         assert chosen >= 1 / rows
@@ -307,7 +309,7 @@ class TestAutomaticRegularization:
 
     def test_more_noise_wants_more_regularization(self):
         def chosen(**budget):
-            return automatic_regularization(
+            return OutputPerturbation.automatic_regularization(
                 **{
                     "epsilon": 1.0,
                     "delta": None,
@@ -329,7 +331,7 @@ class TestAutomaticRegularization:
     def test_a_release_that_no_grid_serves_is_refused_not_made(self):
         how = mechanism(epsilon=1e15)
         with pytest.raises(ReleaseRefused):
-            how.release(minimise(problem()), np.random.default_rng(0))
+            how.add_noise(minimise(problem()), np.random.default_rng(0))
 
 
 def both_noises():

@@ -20,6 +20,7 @@ from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.neighbouring.persons import read_persons
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Neighbouring
+from mechanisms.changes import changed, of_persons
 from mechanisms.test_tangent import (
     LOSSES,
     NOISES,
@@ -210,7 +211,7 @@ def test_typical_exposures_are_means_over_releases():
     X, y, _ = draw(np.random.default_rng(3), how)
     groups = np.arange(40) // 5
     problem, persons = posed(how, X, y), read_persons(groups, 40)
-    mean, error = expected_exposures(how, problem, persons=persons)
+    mean, error = expected_exposures(how, problem, of_persons(problem, persons))
     rng, draws = np.random.default_rng(9), []
     for noise in how.law.sample(300, rng):
         theta = how.minimiser(problem, noise).theta
@@ -219,9 +220,11 @@ def test_typical_exposures_are_means_over_releases():
     spread = np.std(draws, axis=0, ddof=1) / math.sqrt(300)
     # Eight persons at 4.5 standard errors: a false alarm in 2e-5 of all seeds.
     assert np.all(np.abs(mean - wanted) <= 4.5 * np.hypot(error, spread))
-    single, _ = expected_exposures(how, problem)
+    single, _ = expected_exposures(how, problem, changed(problem))
     assert np.all(np.abs(single.reshape(8, 5).sum(axis=1) - wanted) > 6 * np.hypot(error, spread))
-    drawn = list(drawn_losses(how, problem, REMOVE, None, 2, np.random.default_rng(0), persons))
+    drawn = list(
+        drawn_losses(how, problem, of_persons(problem, persons), 2, np.random.default_rng(0))
+    )
     assert np.shape(drawn) == (2, 8)
 
 

@@ -9,7 +9,7 @@ from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.sampling import drawn_losses, expected_exposures
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.persons import read_persons
-from expost.types import Neighbouring
+from mechanisms.changes import of_persons
 from mechanisms.test_softmax_losses import NOISES, log_density, perturbation, problem_of, rows
 
 
@@ -83,9 +83,9 @@ def test_typical_exposures_are_means_over_releases():
     X, y = rows(30, 2, 3, 6)
     how = perturbation(30, 2, 3, epsilon=2.0)
     problem, persons = problem_of(how, X, y), read_persons(np.arange(30) // 5, 30)
-    mean, error = expected_exposures(how, problem, persons=persons)
+    mean, error = expected_exposures(how, problem, of_persons(problem, persons))
     rng = np.random.default_rng(0)
-    drawn = list(drawn_losses(how, problem, Neighbouring.REMOVE, None, 64, rng, persons))
+    drawn = list(drawn_losses(how, problem, of_persons(problem, persons), 64, rng))
     assert mean == pytest.approx(np.abs(drawn).mean(axis=0), rel=1e-12)
     assert np.all(error > 0)
     assert how.worst_case_of(5)[0] > 5 * 2.0

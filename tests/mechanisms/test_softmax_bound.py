@@ -17,6 +17,7 @@ from expost.mechanisms.tangent import Tangent
 from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
 from expost.types import Neighbouring
+from mechanisms.changes import changed
 
 ROWS, WIDTH, CLASSES, RHO = 90, 3, 4, 0.05
 
@@ -79,7 +80,7 @@ def failures(noise, count, failure, seed=3):
         theta = how.release(problem, rng)
         tangent = Tangent.at(how, problem, theta)
         inside = tangent.row_losses().loss
-        outside = tangent.row_losses(Neighbouring.ADD, entering).loss
+        outside = tangent.row_losses(changed(problem, Neighbouring.ADD, entering)).loss
         bound = ObjectiveBound(how=how, theta=theta, failure=failure)
         failed += np.abs(np.append(inside, outside)) > bound.exposure(*everyone)
     return failed

@@ -35,6 +35,7 @@ from expost.mechanisms.sampling import expected_exposures, perturbed_minimisers
 from expost.mechanisms.tangent import Tangent
 from expost.release import Release
 from expost.types import Audience, Neighbouring
+from mechanisms.changes import changed
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 NOISES = ("gaussian", "laplace")
@@ -116,7 +117,7 @@ def test_losses_are_the_log_ratio_of_densities(noise, K, d, relation, epsilon, r
     theta = how.release(problem, np.random.default_rng(3))
     tangent = Tangent.at(how, problem, theta)
     tangent.check_rows()
-    found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+    found = tangent.row_losses(changed(problem, relation, entering))
     exact = brute_force(how, X, y, entering, relation, theta)
     np.testing.assert_allclose(found.loss, exact, atol=1e-10)
     assert np.all((found.low <= exact) & (exact <= found.high))
@@ -189,7 +190,7 @@ def test_intervals_hold_anywhere_in_the_cell(noise, relation, epsilon, regulariz
     problem = problem_of(how, X, y)
     theta = how.release(problem, np.random.default_rng(6))
     tangent = Tangent.at(_Coarse(how, reach), problem, theta)
-    found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+    found = tangent.row_losses(changed(problem, relation, entering))
     rng = np.random.default_rng(8)
     largest = np.zeros(n)
     for trial in range(60):
@@ -221,13 +222,15 @@ def test_one_row_may_replace_every_row():
     problem = problem_of(how, X, y)
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
     one = (X[:1] / 2, np.array([2.0]))
-    single = tangent.row_losses(REPLACE, one)
-    each = tangent.row_losses(REPLACE, (np.tile(one[0], (10, 1)), np.full(10, 2.0)))
+    single = tangent.row_losses(changed(problem, REPLACE, one))
+    each = tangent.row_losses(
+        changed(problem, REPLACE, (np.tile(one[0], (10, 1)), np.full(10, 2.0)))
+    )
     np.testing.assert_allclose(single.loss, each.loss, rtol=1e-12)
     with pytest.raises(InvalidInput, match="has 3 rows"):
-        tangent.row_losses(REPLACE, (X[:3], y[:3]))
+        tangent.row_losses(changed(problem, REPLACE, (X[:3], y[:3])))
     with pytest.raises(InvalidInput, match="classes from 0 to 2"):
-        tangent.row_losses(ADD, (X[:1], np.array([3.0])))
+        tangent.row_losses(changed(problem, ADD, (X[:1], np.array([3.0]))))
 
 
 def test_a_row_for_itself_costs_nothing():
@@ -235,7 +238,7 @@ def test_a_row_for_itself_costs_nothing():
     X, y = rows(10, 3, 4, 0)
     problem = problem_of(how, X, y)
     tangent = Tangent.at(how, problem, how.release(problem, np.random.default_rng(0)))
-    found = tangent.row_losses(REPLACE, (X, y))
+    found = tangent.row_losses(changed(problem, REPLACE, (X, y)))
     np.testing.assert_allclose(found.loss, 0, atol=1e-13)
     assert np.all((found.low <= 0) & (found.high >= 0))
 
@@ -270,7 +273,7 @@ def test_typical_exposures_are_means_over_releases():
     X, y = rows(n, d, K, 11)
     how = perturbation(n, d, K, noise="laplace", epsilon=2.0)
     problem = problem_of(how, X, y)
-    mean, error = expected_exposures(how, problem)
+    mean, error = expected_exposures(how, problem, changed(problem))
     rng = np.random.default_rng(12)
     exact = np.mean(
         [
@@ -490,7 +493,7 @@ def test_pure_epsilon_is_nearly_used_up_by_a_replacement():
             start=base,
         ).theta
         found = Tangent.at(how, problem, theta)
-        losses = found.row_losses(REPLACE, (second[None], np.zeros(1)))
+        losses = found.row_losses(changed(problem, REPLACE, (second[None], np.zeros(1))))
         best = max(best, abs(float(losses.loss[0])))
     # 2√2·β and hardly anything for the determinants: all but a little of ε.
     assert 0.85 < best <= 1
@@ -538,7 +541,9 @@ def test_how_often_the_losses_of_an_addition_pass_epsilon(regularization):
     entering = rows(8, d, K, 19)
     problem = problem_of(how, X, y)
     thetas = perturbed_minimisers(problem, how.law.sample(500, rng) / n)
-    found = [Tangent.at(how, problem, t).row_losses(ADD, entering) for t in thetas]
+    found = [
+        Tangent.at(how, problem, t).row_losses(changed(problem, ADD, entering)) for t in thetas
+    ]
     assert {losses.worst_case_passed for losses in found} == {bound}
     assert np.mean([np.abs(losses.loss) > epsilon for losses in found], axis=0).max() <= bound
 

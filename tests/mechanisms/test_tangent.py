@@ -21,6 +21,7 @@ from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.types import Neighbouring
+from mechanisms.changes import changed
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 LOSSES = (Logistic(), HuberHinge(), Squared(label_bound=1.5))
@@ -150,7 +151,7 @@ def test_losses_are_the_log_ratio_of_the_densities(loss, noise, relation):
         X, y, entering = draw(rng, how, shape=next(shapes))
         theta = how.release(posed(how, X, y), rng)
         found = tangent_of(how, X, y, theta).row_losses(
-            relation, None if relation is REMOVE else entering
+            changed(posed(how, X, y), relation, entering)
         )
         rows = rng.permutation(n)[:12]
         truth = naive_losses(how, X, y, entering, relation, theta, rows)
@@ -168,7 +169,7 @@ def test_the_row_that_is_exchanged_for_itself_loses_nothing(noise):
     how = mechanism(noise=noise, epsilon=20.0)
     X, y, _ = draw(np.random.default_rng(0), how)
     theta = how.release(posed(how, X, y), np.random.default_rng(1))
-    found = tangent_of(how, X, y, theta).row_losses(REPLACE, (X, y))
+    found = tangent_of(how, X, y, theta).row_losses(changed(posed(how, X, y), REPLACE, (X, y)))
     assert np.max(np.abs(found.loss)) <= 1e-14
     assert np.all(found.distance == 0)
 
@@ -182,7 +183,7 @@ def test_adding_what_was_removed_is_the_same_loss():
         removed = tangent_of(how, X, y, theta).row_losses().loss
         # Its public constants stay: λ and the law of b do not follow the number of rows.
         without = tangent_of(how, X[1:], y[1:], theta)
-        added = without.row_losses(ADD, (X[:1], y[:1])).loss
+        added = without.row_losses(changed(without.problem, ADD, (X[:1], y[:1]))).loss
         assert added[0] == pytest.approx(removed[0], abs=1e-12)
 
 
@@ -263,7 +264,7 @@ def test_change_of_measure_by_integration(loss, noise, relation):
     losses = np.array(
         [
             Tangent.at(how, problem, np.array([theta]))
-            .row_losses(relation, None if relation is REMOVE else entering)
+            .row_losses(changed(problem, relation, entering))
             .loss
             for theta in minimisers_on_a_line(how, X, y, b)
         ]
@@ -371,7 +372,7 @@ class Case:
         X, y, entering = self.data
         number = outside = 0
         answers = {
-            relation: self.tangent.row_losses(relation, None if relation is REMOVE else entering)
+            relation: self.tangent.row_losses(changed(self.tangent.problem, relation, entering))
             for relation in Neighbouring
         }
         neighbours = {
@@ -479,7 +480,7 @@ def test_a_coefficient_on_the_clamp_proves_nothing(noise):
     tangent = tangent_of(how, X, y, theta)
     tangent.check_rows()
     for relation in Neighbouring:
-        found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+        found = tangent.row_losses(changed(tangent.problem, relation, entering))
         limit = how.epsilon if noise == "laplace" else np.inf
         assert np.all(found.low == -limit)
         assert np.all(found.high == limit)
@@ -498,7 +499,7 @@ def test_pure_losses_stay_within_epsilon(loss):
         for _ in range(5):
             tangent = Tangent.at(how, problem, how.release(problem, rng))
             for relation in Neighbouring:
-                found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+                found = tangent.row_losses(changed(tangent.problem, relation, entering))
                 assert np.max(np.abs(found.loss)) <= epsilon
                 assert np.max(found.high) <= epsilon
                 assert np.min(found.low) >= -epsilon
@@ -511,12 +512,12 @@ def test_what_is_said_of_the_worst_case():
     X, y, entering = draw(np.random.default_rng(0), how)
     tangent = tangent_of(how, X, y, how.release(posed(how, X, y), np.random.default_rng(0)))
     for relation in (REMOVE, ADD):
-        found = tangent.row_losses(relation, None if relation is REMOVE else entering)
+        found = tangent.row_losses(changed(tangent.problem, relation, entering))
         assert found.worst_case == how.epsilon
         assert 0 < found.worst_case_passed == how.worst_case_passed_by(relation) < 0.05
         assert found.law is None
         assert not found.noiseless
-    assert tangent.row_losses(REPLACE, entering).worst_case == math.inf
+    assert tangent.row_losses(changed(tangent.problem, REPLACE, entering)).worst_case == math.inf
 
 
 def test_without_noise_every_loss_is_infinite():
@@ -576,7 +577,7 @@ def test_record_the_losses():
             X, y, entering = draw(rng, how, shape=SHAPES[k % len(SHAPES)])
             theta = how.release(posed(how, X, y), rng)
             found = tangent_of(how, X, y, theta).row_losses(
-                relation, None if relation is REMOVE else entering
+                changed(posed(how, X, y), relation, entering)
             )
             truth = naive_losses(how, X, y, entering, relation, theta, range(how.rows))
             condition = 1 + how.rows * loss.curvature_bound / how.penalty_sum

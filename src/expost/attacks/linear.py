@@ -27,12 +27,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 from expost import _checks
-from expost._numerics import row_blocks
 from expost.attacks.gradients import gradient_norm, gradient_ratio
 from expost.errors import InvalidInput
+from expost.glm import Objective
 from expost.labels import class_codes, signs
 from expost.losses import Logistic, Loss, Softmax, Squared
-from expost.noise import Gaussian, NormLaplace
 from expost.release import Release
 from expost.types import FloatArray, IntArray
 
@@ -223,13 +222,8 @@ def _released(release: Release, X: Any, y: Any) -> LinearGradients:
     )
     variance = 0.0
     if how.is_private:
-        variance = _coordinate_variance(how.law)
-        if how.kind == "output" and problem.loss.outputs == 1:
-            # θ = A + b: the members' gradients at θ sum to −nΛθ + nHb, about.
-            curvature = problem.loss.curvature(problem.held.X @ theta, problem.held.y)
-            variance *= how.rows**2 * _mean_square_curvature(
-                problem.held.X, curvature, how.total_regularization
-            )
+        curved = _mean_square_curvature(problem, theta, how.total_regularization)
+        variance = how.gradient_variance(curved)
     return LinearGradients(
         features=found.features,
         residuals=found.residuals,
@@ -239,18 +233,12 @@ def _released(release: Release, X: Any, y: Any) -> LinearGradients:
     )
 
 
-def _coordinate_variance(law: NormLaplace | Gaussian) -> float:
-    """E∥b∥²/d; ∥b∥ ~ Gamma(d, 1/β) under norm-Laplace noise, so that it is (d + 1)/β²."""
-    if isinstance(law, Gaussian):
-        return law.scale**2
-    return (law.dimension + 1) / law.rate**2
-
-
-def _mean_square_curvature(X: FloatArray, curvature: FloatArray, regularization: float) -> float:
-    """tr H²/d of H = (1/n) Σ f″xxᵀ + ΛI: noise that is even in θ is taken to be so in S."""
-    hessian = regularization * np.eye(X.shape[1])
-    for block in row_blocks(len(X), X.shape[1]):
-        hessian += (X[block] * curvature[block, None]).T @ X[block] / len(X)
+def _mean_square_curvature(objective: Objective, theta: FloatArray, regularization: float) -> float:
+    """tr H²/d of H = (1/n) Σ∇²ℓ + ΛI: noise that is even in θ is taken to be so in S."""
+    hessian = regularization * np.eye(objective.dimension)
+    for block in objective.held.blocks():
+        X, y = objective.held.X[block], objective.held.y[block]
+        hessian += objective.constants.at(X, y, theta).curvature_sum(X) / objective.count
     return float(np.sum(hessian**2)) / len(hessian)
 
 

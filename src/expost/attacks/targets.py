@@ -39,9 +39,7 @@ from expost.attacks._fingerprint import fingerprint, without_addresses
 from expost.attacks._quiet import without_warnings
 from expost.attacks._seeding import prototype, seeded
 from expost.errors import ExpostError, InvalidInput
-from expost.glm import minimise, two_classes_only
-from expost.mechanisms import Mechanism, OutputPerturbation
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms import Mechanism
 from expost.release import Release
 from expost.types import FloatArray
 
@@ -238,7 +236,7 @@ class ReleaseTarget:
         ε, Λ, the ball and the classes are the release's; n, and with it the noise, is that of the
         rows. It is not saved, and nobody's budget pays for it.
         """
-        how = replace(self.release.mechanism, rows=_rows.count(X))
+        how = self.release.mechanism.with_constants(rows=_rows.count(X))
         with _training(name):
             theta = self._simulated(how, X, y, np.random.default_rng(seed))
         drawn = replace(self.release, mechanism=how, theta=theta, seeded=True)
@@ -248,8 +246,6 @@ class ReleaseTarget:
         problem, penalty = self.release.objective(X, y), how.total_regularization
         # What objective perturbation adds to Λ depends on n.
         problem = replace(problem, penalty=np.full(how.dimension, penalty))
-        if isinstance(how, OutputPerturbation):
-            return how.release(minimise(two_classes_only(problem), tolerance=TOLERANCE), rng)
         return how.release(problem, rng)
 
 

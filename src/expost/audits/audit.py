@@ -29,7 +29,7 @@ from expost.audits.result import Audit, Exposures
 from expost.errors import InvalidInput
 from expost.profiles.profile import Profile
 from expost.results import row_keys
-from expost.risk import GaussianNoise, Guarantee
+from expost.risk import Guarantee
 from expost.types import FloatArray
 
 __all__ = ["Options", "audit", "audit_arrays", "audit_evidence"]
@@ -307,7 +307,7 @@ def _bounds(
         method(
             delta=options.delta,
             confidence=1 - miss,
-            gaussian=isinstance(guarantee, GaussianNoise),
+            gaussian=guarantee is not None and guarantee.is_gaussian,
         )
         for method in methods
     )

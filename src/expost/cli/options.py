@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,8 @@ __all__ = [
 # What the shell completes: names that are checked where they are used, and listed here once more,
 # so that completion need not import what checks them (a test holds the two together).
 MECHANISMS = ("output", "objective")
+# Where other packages name theirs; they are listed, and not imported.
+_PLUG_INS = "expost.mechanisms"
 NOISES = ("laplace", "gaussian")
 LOSSES = ("logistic", "huber-hinge", "squared")
 KINDS = ("data-independent", "data-dependent")
@@ -68,11 +71,12 @@ ATTACKS = (
 )
 
 
-def completes(names: Sequence[str]) -> Callable[[str], list[str]]:
-    """What an option of these names completes to."""
+def completes(names: Sequence[str], plug_ins: str | None = None) -> Callable[[str], list[str]]:
+    """Return what an option of these names, and of these entry points, completes to."""
 
     def matching(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
+        others = () if plug_ins is None else entry_points(group=plug_ins).names
+        return [name for name in (*names, *sorted(others)) if name.startswith(incomplete)]
 
     return matching
 
@@ -172,7 +176,7 @@ Mechanism = Annotated[
     typer.Option(
         metavar="NAME",
         help="output (noise on the model) or objective (in what it minimises) (default: output).",
-        autocompletion=completes(MECHANISMS),
+        autocompletion=completes(MECHANISMS, _PLUG_INS),
         rich_help_panel=MODEL,
     ),
 ]

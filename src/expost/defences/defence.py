@@ -10,12 +10,10 @@ from sklearn.base import clone
 from expost import _checks
 from expost.attacks._seeding import seeded
 from expost.estimators import PrivateLogisticRegression
-from expost.glm import minimise
-from expost.mechanisms import OutputPerturbation
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms import MECHANISMS
 from expost.release import Release
 from expost.rounding import upper_text
-from expost.types import FloatArray
+from expost.types import FloatArray, Neighbouring
 
 __all__ = ["Defence", "LogisticDefence", "NamedDefence", "Predict"]
 
@@ -62,7 +60,7 @@ class LogisticDefence:
 
     def __post_init__(self) -> None:
         _checks.positive("epsilon", self.epsilon, finite=False)
-        _checks.one_of("mechanism", self.mechanism, ("output", "objective"))
+        _checks.one_of("mechanism", self.mechanism, tuple(MECHANISMS))
         if isinstance(self.regularization, str):
             _checks.one_of("regularization", self.regularization, ("auto",))
         else:
@@ -74,7 +72,7 @@ class LogisticDefence:
         penalty = "" if isinstance(self.regularization, str) else f"Λ = {self.regularization:g}"
         if not self.epsilon < np.inf:
             return f"logistic regression, {penalty or 'Λ = 1/n'}"
-        noise = "" if self.noise == "laplace" else f", {self.noise}"
+        noise = "" if self.noise == type(self).noise else f", {self.noise}"
         promise = f"ε = {upper_text(self.epsilon)}"
         promise += f", δ = {upper_text(self.delta)}" if self.delta else ""
         return ", ".join(filter(None, (f"{self.mechanism} perturbation{noise}", promise, penalty)))
@@ -85,8 +83,8 @@ class LogisticDefence:
             return None
         how = self._estimator(y).prepared(X, y).mechanism
         advantage = how.guarantee().advantage
-        # Gaussian noise on the objective promises for a row more or less alone.
-        exchanged = isinstance(how, OutputPerturbation) or how.noise == "laplace"
+        # Some noises promise for a row more or less alone.
+        exchanged = how.covers(Neighbouring.REPLACE)
         return (1 + advantage) / 2 if exchanged else min(1.0, 0.5 + advantage)
 
     def trained(self, X: Any, y: Any, seed: int) -> Predict:
@@ -94,13 +92,8 @@ class LogisticDefence:
         prepared = self._estimator(y).prepared(X, y)
         how = prepared.mechanism
         rng = np.random.default_rng(seed) if how.is_private else None
-        if isinstance(how, OutputPerturbation):
-            base = minimise(prepared.problem, tolerance=TOLERANCE)
-            theta = how.release(base, rng)
-        else:
-            theta = how.release(prepared.objective, rng)
         release = Release(
-            theta=theta,
+            theta=how.release(prepared.objective, rng),
             mechanism=how,
             ball=prepared.ball,
             classes=prepared.classes,

@@ -29,19 +29,16 @@ from expost.epsilon.sweep import (
     Sweep,
     ends_of,
 )
-from expost.epsilon.transition import transition
 from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Prepared
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
-from expost.mechanisms.output import TOLERANCE
-from expost.mechanisms.sampling import ObjectiveSampler
+from expost.mechanisms import ClosedForm
+from expost.mechanisms.base import TOLERANCE
+from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import tight_neighbours
-from expost.profiles.streamed_losses import BlockLosses, unreleased
 from expost.results import row_keys
-from expost.rounding import for_persons, upper_text
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
@@ -263,9 +260,9 @@ def choose_for(
     sweep: Sweep
     parts: Mapping[int, Part] | None = None
     notices = _notices(prepared)
-    if isinstance(how, ObjectivePerturbation):
-        sampler = ObjectiveSampler(mechanism=how, problem=objective)
-        sweep = _sampled(sampler, question, seeds[0])
+    exact = how.closed_form
+    if exact is None:
+        sweep = _sampled(how.sampler(objective), question, seeds[0])
         notices = (*notices, _SAMPLED[0])
         if store is not None:
             columns = _HeldColumns(columns=sweep.row_columns())
@@ -273,9 +270,9 @@ def choose_for(
     elif store is None:
         near = tight_neighbours(prepared.problem, objective.minimiser(TOLERANCE))
         settings = question.settings(seeds[0])
-        sweep = LawSweep.of(near, mechanism=how, workers=workers, **settings)
+        sweep = LawSweep.of(near, mechanism=exact, workers=workers, **settings)
     else:
-        sweep, parts = _read_sweep(how, prepared.problem, question, seeds[0], store)
+        sweep, parts = _read_sweep(exact, prepared.problem, question, seeds[0], store)
     limit = sweep.epsilon_for_belief(question.bound)
     measured = None
     if question.folds:
@@ -293,7 +290,7 @@ def choose_for(
         epsilon_for_belief=limit,
         utility=measured,
         recommendation=recommend(sweep, question.bound, limit, measured, question.utility),
-        description=_description(prepared),
+        description=how.describe(epsilon=False),
         notices=(*notices, *sweep.remarks),
         ids=ids,
         parts=parts,
@@ -313,15 +310,15 @@ def _sampled(
 
 
 def _read_sweep(
-    how: OutputPerturbation,
+    how: ClosedForm,
     objective: Objective,
     question: Question,
     seed: np.random.SeedSequence,
     store: PartStore,
 ) -> tuple[LawSweep, dict[int, Part]]:
     """Write the figures of each row as parts, and return the sweep over their distances."""
-    ends = transition(noise=how.noise, dimension=how.dimension, tolerance=question.tolerance)
-    losses, table = unreleased(objective, how), objective.table
+    ends, table = how.transition(question.tolerance), objective.table
+    losses = LeaveOneOut.of(objective, objective.minimiser(TOLERANCE))
     columns = CriticalColumns(mechanism=how, leaves=ends.leaves)
     parts = table.write_parts(_DistanceColumns(losses=losses, columns=columns), store)
     # The bound on how far any row moves the minimiser; a loose certificate may pass it.
@@ -340,12 +337,12 @@ def _read_sweep(
 class _DistanceColumns:
     """Compute what a part holds: how far each row moves the model, and its critical ε."""
 
-    losses: BlockLosses
+    losses: LeaveOneOut
     columns: CriticalColumns
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
         """Return the figures of the rows of a block."""
-        near = self.losses.neighbours(block)
+        near = self.losses(block)
         return self.columns(near.distance, near.error_bound), None
 
     def about(self, notes: Sequence[None]) -> dict[str, str]:
@@ -416,17 +413,6 @@ def _prepared(
         options[name] = value
     # Its ε matters for regularization="auto" alone.
     return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
-
-
-def _description(prepared: Prepared) -> str:
-    """Return what would be released, in one line."""
-    how = prepared.mechanism
-    delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
-    return (
-        f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise{delta}"
-        f"{for_persons(how.rows_per_person)},"
-        f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
-    )
 
 
 def _notices(prepared: Prepared) -> tuple[str, ...]:

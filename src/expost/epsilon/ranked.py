@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from expost._order import Histogram
 from expost.glm import Objective
+from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
-from expost.profiles.streamed_losses import BlockLosses
 from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
@@ -105,7 +105,7 @@ class RankedRows:
 
     @classmethod
     def sampled(
-        cls, objective: Objective, losses: BlockLosses, seed: np.random.SeedSequence
+        cls, objective: Objective, losses: LeaveOneOut, seed: np.random.SeedSequence
     ) -> "RankedRows":
         """Return all rows, or a random sample of very many: one pass."""
         n = objective.count
@@ -143,7 +143,7 @@ class _SampledRows:
     ``seed``  by which every worker draws the same rows: their indices are not sent.
     """
 
-    losses: BlockLosses
+    losses: LeaveOneOut
     seed: np.random.SeedSequence
     rows: int
     size: int
@@ -160,7 +160,7 @@ class _SampledRows:
         first, last = np.searchsorted(self.index, (block.start, block.start + len(block)))
         if first == last:
             return None
-        near = self.losses.neighbours(block.take(self.index[first:last] - block.start))
+        near = self.losses(block.take(self.index[first:last] - block.start))
         return near.shifts.all(), near.distance
 
     def __getstate__(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ a belief) is exact for both.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -23,11 +23,11 @@ from scipy.special import expit, logit
 from expost._numerics import bracket_root
 from expost._order import OrderStatistics, Sorted
 from expost.epsilon.ranked import RankedProfiles, RankedRows
-from expost.epsilon.transition import Transition, transition
 from expost.errors import ConvergenceError, InvalidInput
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import ClosedForm
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise.tabulated import expected_exposures
+from expost.noise.transition import Transition
 from expost.types import FloatArray, IntArray
 
 __all__ = [
@@ -206,7 +206,7 @@ class CriticalColumns:
     ``leaves``  the separation at which a row leaves its first plateau.
     """
 
-    mechanism: OutputPerturbation
+    mechanism: ClosedForm
     leaves: float
 
     def critical(self, far: FloatArray) -> FloatArray:
@@ -240,7 +240,7 @@ class LawSweep:
     ``epsilons``     (k,) ascending; where none are given, 25 around the transition.
     """
 
-    mechanism: OutputPerturbation
+    mechanism: ClosedForm
     distances: Distances
     bound: BeliefBound
     tolerance: float
@@ -281,11 +281,7 @@ class LawSweep:
     @cached_property
     def transition(self) -> Transition:
         """The separations at which any row leaves its first plateau and reaches its second."""
-        return transition(
-            noise=self.mechanism.noise,
-            dimension=self.mechanism.dimension,
-            tolerance=self.tolerance,
-        )
+        return self.mechanism.transition(self.tolerance)
 
     @property
     def measure(self) -> str:
@@ -332,9 +328,9 @@ class LawSweep:
         return self.resolutions_at(self.mechanism, self.epsilons)
 
     @staticmethod
-    def resolutions_at(mechanism: OutputPerturbation, epsilons: FloatArray) -> FloatArray:
+    def resolutions_at(mechanism: ClosedForm, epsilons: FloatArray) -> FloatArray:
         """Return 1/β or σ at each of ``epsilons``."""
-        return np.array([replace(mechanism, epsilon=float(e)).resolution for e in epsilons])
+        return np.array([mechanism.with_constants(epsilon=float(e)).resolution for e in epsilons])
 
     @cached_property
     def one_sidedness(self) -> Pair:

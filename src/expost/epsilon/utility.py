@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise, predictors
 from expost.losses import Loss
-from expost.mechanisms import Mechanism, OutputPerturbation
-from expost.mechanisms.output import TOLERANCE
-from expost.mechanisms.sampling import ObjectiveSampler
+from expost.mechanisms import Mechanism
+from expost.mechanisms.base import TOLERANCE
 from expost.rows import HeldRows, RowBlock, Rows
 from expost.types import FloatArray, IntArray
 
@@ -459,8 +458,8 @@ def held_out_utility(
             y=y,
             known=_known(objective.loss, parts, sums.labels, fold),
             models=_models(
-                replace(mechanism, rows=kept),
-                lambda: replace(objective, rows=parts.without(objective.rows, fold)),
+                mechanism.with_constants(rows=kept),
+                replace(objective, rows=parts.without(objective.rows, fold)),
                 thetas[fold],
                 draws[fold],
             ),
@@ -481,17 +480,15 @@ def _known(loss: Loss, folds: Folds, labels: FloatArray, fold: int) -> FloatArra
 
 def _models(
     mechanism: Mechanism,
-    objective: Callable[[], Objective],
+    objective: Objective,
     exact: FloatArray,
     noise: FloatArray,
 ) -> Callable[[float], FloatArray]:
     """Return a function of ε: the releases (m, q·d) with these draws of unit noise.
 
-    ``objective``  returns that of the fold's rows; ``exact`` is its minimiser.
+    ``exact``  the minimiser of ``objective``, that of the fold's rows.
     """
-    if isinstance(mechanism, OutputPerturbation):
-        return lambda epsilon: exact + replace(mechanism, epsilon=epsilon).resolution * noise
-    sampler = ObjectiveSampler(mechanism=mechanism, problem=objective())
+    sampler = mechanism.sampler(objective, exact)
     return lambda epsilon: sampler.perturbed(epsilon, noise)
 
 

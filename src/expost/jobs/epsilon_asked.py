@@ -12,7 +12,7 @@ from expost.epsilon.sweep import LawSweep
 from expost.jobs.choices import Chosen
 from expost.jobs.table import TableJob
 from expost.mechanisms import Mechanism
-from expost.mechanisms.sampling import ObjectiveSampler
+from expost.mechanisms.base import Sampler
 from expost.report import Choice, Summary
 from expost.rounding import lower_text
 
@@ -67,7 +67,7 @@ def _mechanism(choice: EpsilonChoice) -> Mechanism:
     if isinstance(sweep, LawSweep):
         return sweep.mechanism
     assert isinstance(sweep, SampledSweep)
-    assert isinstance(sweep.mechanism, ObjectiveSampler)
+    assert isinstance(sweep.mechanism, Sampler)
     return sweep.mechanism.mechanism
 
 

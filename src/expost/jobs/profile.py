@@ -53,7 +53,7 @@ from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.losses import Squared
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared
 from expost.profiles.digest import FitScores, Terms
@@ -65,7 +65,6 @@ from expost.profiles.parts import (
     row_parts,
 )
 from expost.profiles.profile import Profile
-from expost.profiles.streamed_losses import block_losses
 from expost.profiles.subpopulations import readable_features
 from expost.profiles.target import Target, find_target
 from expost.profiles.verb import profile_of
@@ -304,12 +303,12 @@ class _Work:
 
     def _losses(self, model: _Model) -> dict[int, Part]:
         """Compute every row's loss."""
-        store = self.run.store("losses")
+        how, store = model.release.mechanism, self.run.store("losses")
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
             finished = row_parts(
                 model.objective,
-                block_losses(model.release, model.objective),
+                how.prepare(model.objective, model.release.theta, expected=True),
                 (model.release.theta, model.objective.minimiser(TOLERANCE).theta),
                 store,
                 finished=finished,

@@ -17,7 +17,8 @@ from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
 from expost.ledger import Ledger
 from expost.losses import make_loss
-from expost.mechanisms import Mechanism, ObjectivePerturbation, OutputPerturbation
+from expost.mechanisms import MECHANISMS
+from expost.mechanisms.base import DEFAULT
 from expost.notices import collected
 
 __all__ = [
@@ -39,12 +40,6 @@ __all__ = [
 MISSING = ("", "?")
 # The options that a whole encoding has settled.
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
-
-
-_MECHANISMS: dict[str, type[Mechanism]] = {
-    "output": OutputPerturbation,
-    "objective": ObjectivePerturbation,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +130,12 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
     if isinstance(regularization, str):
         _checks.one_of("regularization", regularization, ("auto",))
         regularization = None
-    kind = _checks.one_of("mechanism", job.mechanism or "output", tuple(_MECHANISMS))
     # The mechanism checks its own constants; those of the data stand in as the least there are.
-    _MECHANISMS[kind](
+    MECHANISMS.create(
+        job.mechanism or DEFAULT,
         epsilon=1.0 if epsilon is None else epsilon,
         delta=job.delta,
-        noise=job.noise or "laplace",
+        noise=_noise(job, job.mechanism or DEFAULT),
         loss=make_loss(name, label_bound=1.0 if job.label_bound is None else job.label_bound),
         regularization=1.0 if regularization is None else regularization,
         rows=2,
@@ -159,16 +154,22 @@ def mechanism_of(job: TableJob, encoding: Encoding) -> str:
     """
     count = len(encoding.target.classes or ())
     if count <= 2:
-        return job.mechanism or "output"
+        return job.mechanism or DEFAULT
     target = f"target {encoding.target.column!r}: has {count} classes, which only"
     if job.loss not in (None, "logistic"):
         raise InvalidInput(f"{target} the logistic loss takes; leave --loss out.")
-    if job.mechanism not in (None, "objective"):
+    if job.mechanism is not None and not MECHANISMS[job.mechanism].is_multiclass:
         raise InvalidInput(
             f"{target} objective perturbation takes; leave --mechanism out, or name a column with"
             " two classes."
         )
-    return "objective"
+    return job.mechanism or MECHANISMS.multiclass[0]
+
+
+def _noise(job: TableJob, mechanism: str) -> str:
+    """Return the noise that is asked for, or the first of the mechanism's."""
+    names = MECHANISMS[_checks.one_of("mechanism", mechanism, tuple(MECHANISMS))].noises
+    return job.noise or next(iter(names))
 
 
 def estimator_of(
@@ -182,11 +183,12 @@ def estimator_of(
     """Return the estimator that would release the model that is asked for."""
     classes = encoding.target.classes
     bounds = {"label_bound": job.label_bound} if classes is None else {"classes": classes}
+    mechanism = mechanism_of(job, encoding)
     return ESTIMATORS[job.loss or "logistic"](
         epsilon=epsilon,
         delta=job.delta,
-        mechanism=mechanism_of(job, encoding),
-        noise=job.noise or "laplace",
+        mechanism=mechanism,
+        noise=_noise(job, mechanism),
         regularization="auto" if job.regularization is None else job.regularization,
         random_state=random_state,
         data_norm=encoding.data_norm,

@@ -1,18 +1,22 @@
-"""How θ is released, and what each release gives away."""
+"""How θ is released, and what each release costs each row."""
 
-from expost.mechanisms.base import Mechanism
+from expost.mechanisms.base import MECHANISMS, ClosedForm, Losses, Mechanism, Perturbation
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import OutputPerturbation, automatic_regularization
+from expost.mechanisms.output import MinimiserPerturbation, OutputPerturbation
 from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.tangent import Tangent
 
 __all__ = [
+    "MECHANISMS",
+    "ClosedForm",
     "Grid",
+    "Losses",
     "Mechanism",
+    "MinimiserPerturbation",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "Perturbation",
     "RowLosses",
     "Tangent",
-    "automatic_regularization",
 ]

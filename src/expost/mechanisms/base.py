@@ -1,8 +1,658 @@
-"""The mechanisms by which models are released."""
+"""What a mechanism is, and the registry of mechanisms.
 
-from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import OutputPerturbation
+A mechanism releases θ and knows what each release costs each row. Everything outside of this
+package asks a mechanism for what it can do (``closed_form is None``, ``is_multiclass``), and never
+for its class or its name.
 
-__all__ = ["Mechanism"]
+To add a mechanism
+------------------
+Write a class that has the methods of :class:`Mechanism` — :class:`Perturbation` holds the constants
+and checks that most of them share, and :class:`~expost.mechanisms.output.MinimiserPerturbation`
+everything about noise on a minimiser but its law — and either register it here with
+:func:`register`, or name it under the entry points ``expost.mechanisms`` of another package:
 
-Mechanism = OutputPerturbation | ObjectivePerturbation
+    [project.entry-points."expost.mechanisms"]
+    coordinate = "my_package:CoordinatePerturbation"
+
+Its ``kind`` must be the name of the entry point. Estimators, model.json, ledgers, commands and
+pages then know it by that name; a line in tests/conformance/subjects.py puts it under every law.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+
+from expost import _checks
+from expost.errors import InvalidInput, ReleaseRefused
+from expost.files.sealed import number, plain
+from expost.glm import Objective
+from expost.losses import Loss
+from expost.mechanisms.grid import Grid
+from expost.mechanisms.row_losses import RowLosses
+from expost.neighbouring.change import Change
+from expost.noise import LossLaw, Noise
+from expost.noise.transition import Transition
+from expost.risk import Guarantee
+from expost.rounding import for_persons, upper_text
+from expost.rows import RowBlock
+from expost.types import FloatArray, Neighbouring
+
+if TYPE_CHECKING:
+    from expost.mechanisms.bounds import ExposureBound
+    from expost.mechanisms.publishing import NoisyTangent, PublishingBudget, TangentMechanism
+    from expost.mechanisms.tangent import Tangent
+
+__all__ = [
+    "DEFAULT",
+    "MECHANISMS",
+    "TOLERANCE",
+    "ClosedForm",
+    "Losses",
+    "Mechanism",
+    "Perturbation",
+    "Sampler",
+    "is_plausible",
+    "register",
+    "share_of",
+]
+
+# η: the certified gradient of every minimiser that is released.
+TOLERANCE = 1e-12
+# How improbable a noise must be before the rows are taken for the wrong ones.
+IMPLAUSIBLE = 1e-9
+# The kind of mechanism of an estimator or a command that names none.
+DEFAULT = "output"
+# The entry points of mechanisms in other packages.
+GROUP = "expost.mechanisms"
+
+
+class Losses(Protocol):
+    """The losses of the rows of one released model, each of which leaves.
+
+    It follows from passes over all rows, holds O((q·d)²) numbers and no row, and is pickled to
+    where rows are read.
+    """
+
+    @property
+    def mechanism(self) -> "Mechanism":
+        """The mechanism of the model."""
+        ...
+
+    @property
+    def tangent(self) -> "Tangent | None":
+        """J at θ, from which a data-dependent report draws; None where there is no such report."""
+        ...
+
+    def __call__(self, block: RowBlock) -> RowLosses:
+        """Return the losses of the rows of a block."""
+        ...
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A mechanism on fixed rows at any ε, for simulation (an epsilon.SampledMechanism).
+
+    ``mechanism``  its own ε is not used.
+    """
+
+    @property
+    def mechanism(self) -> "Mechanism":
+        """The mechanism, whose own ε is not used."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What would be released, in one line."""
+        ...
+
+    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
+        """Return ``size`` releases; the draws of every ε are multiples of one another."""
+        ...
+
+    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
+        """Return the releases with these noises, in units of the resolution at ε."""
+        ...
+
+    def losses(
+        self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
+    ) -> FloatArray:
+        """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
+        ...
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """The public constants of one release, and what follows from them.
+
+    The law that all share: with θ drawn by :meth:`release` from the rows of ``objective``, the
+    losses of :meth:`losses` and :meth:`prepare` are log p(θ ∣ D) − log p(θ ∣ D'), their intervals
+    hold the loss of the grid's cell, and ∣loss∣ and δ(ε) keep what :meth:`guarantee` and
+    ``worst_case`` state, whatever rows lie in the unit ball.
+
+    ``kind``           the name of the mechanism.
+    ``noises``         the names of its noises, and whether each needs a δ.
+    ``options``        the names of constants of its own, which are parameters of the estimators.
+    ``is_multiclass``  whether it takes losses of more than one output.
+    ``has_report``     whether a data-dependent report can be made of a model of two classes.
+    """
+
+    kind: ClassVar[str]
+    noises: ClassVar[Mapping[str, bool]]
+    options: ClassVar[tuple[str, ...]]
+    is_multiclass: ClassVar[bool]
+    has_report: ClassVar[bool]
+
+    @property
+    def epsilon(self) -> float:
+        """ε, infinite for a release without noise."""
+        ...
+
+    @property
+    def delta(self) -> float | None:
+        """δ, or None under pure ε."""
+        ...
+
+    @property
+    def noise(self) -> str:
+        """The name of the noise."""
+        ...
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of a row."""
+        ...
+
+    @property
+    def regularization(self) -> float:
+        """The Λ that was asked for."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """The number q·d of coefficients."""
+        ...
+
+    @property
+    def rows_per_person(self) -> int:
+        """k: (ε, δ) holds for all rows of a person who has at most k."""
+        ...
+
+    @classmethod
+    def automatic_regularization(cls, **constants: Any) -> float:
+        """Return a Λ that follows from the other ``constants`` alone."""
+        ...
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is any noise."""
+        ...
+
+    @property
+    def total_regularization(self) -> float:
+        """The Λ of the objective that is minimised."""
+        ...
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether ε needed more regularization than was asked for."""
+        ...
+
+    @property
+    def derived(self) -> dict[str, float]:
+        """What follows from the constants, and is written beside them in model.json."""
+        ...
+
+    @property
+    def law(self) -> Noise:
+        """The noise b."""
+        ...
+
+    @property
+    def unit_noise(self) -> Noise:
+        """The noise at resolution 1."""
+        ...
+
+    @property
+    def resolution(self) -> float:
+        """The length over which the density of the noise hardly changes; it scales with b."""
+        ...
+
+    @property
+    def grid(self) -> Grid:
+        """The public grid that a released θ lies on."""
+        ...
+
+    @property
+    def worst_case(self) -> float:
+        """The exposure of one row that is guaranteed; infinite where none is."""
+        ...
+
+    @property
+    def worst_case_passed(self) -> float:
+        """The probability with which the exposure of one row may pass ``worst_case``."""
+        ...
+
+    @property
+    def closed_form(self) -> "ClosedForm | None":
+        """The mechanism itself where a row's loss has a closed law in its distance, else None."""
+        ...
+
+    def loss_law(self, separation: FloatArray) -> LossLaw | None:
+        """Return the law of the losses of rows at ``separation``, or None: it is sampled then."""
+        ...
+
+    def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
+        """Draw the one θ that is released, from the operating system's randomness.
+
+        ``rng`` is for simulation and tests: its seed reveals the noise.
+        """
+        ...
+
+    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
+        """Return the losses of all rows in memory; refuse rows that cannot have made ``theta``."""
+        ...
+
+    def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
+        """Return what the losses of any block follow from; refuse rows as :meth:`losses` does.
+
+        ``expected``: also the expected exposures of rows, where they are sampled.
+        """
+        ...
+
+    def guarantee(self, rows: int = 1) -> Guarantee:
+        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
+        ...
+
+    def worst_case_of(self, rows: int) -> tuple[float, float]:
+        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
+        ...
+
+    def covers(self, relation: Neighbouring) -> bool:
+        """Return whether the guarantee holds for this relation too."""
+        ...
+
+    def bound(
+        self,
+        theta: FloatArray,
+        failure: float,
+        tangent: "TangentMechanism | None" = None,
+        released: "NoisyTangent | None" = None,
+    ) -> "ExposureBound":
+        """Return the bound of a published report, which needs no row but the reader's own."""
+        ...
+
+    def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
+        """Refuse rows that cannot have made ``theta``; return J at θ where a report needs it."""
+        ...
+
+    def check_report(self) -> None:
+        """Refuse if no data-dependent report can be made of this model."""
+        ...
+
+    def tangent_mechanism(
+        self, budget: "PublishingBudget", theta: FloatArray
+    ) -> "TangentMechanism":
+        """Return how a data-dependent report of this model releases more, where it has one."""
+        ...
+
+    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> Sampler:
+        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
+        ...
+
+    def gradient_variance(self, mean_square_curvature: float) -> float:
+        """Return the variance of a coordinate of the noise in the sum of gradients at θ.
+
+        ``mean_square_curvature``: tr H²/d of the averaged objective.
+        """
+        ...
+
+    def with_constants(self, **constants: Any) -> Self:
+        """Return the same mechanism with other constants."""
+        ...
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the constants as model.json holds them."""
+        ...
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
+        """Invert :meth:`to_fields`; ``constants`` are those that model.json holds elsewhere."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What is released and how, in a few words."""
+        ...
+
+    def describe(self, *, epsilon: bool = True) -> str:
+        """Return one line about the release, with its ε or for any."""
+        ...
+
+
+class ClosedForm(Mechanism, Protocol):
+    """A mechanism under which a row's loss has a law that depends on its distance alone.
+
+    ``sensitivity``  how far one row can move what the noise is added to.
+    ``separation``   of a row at ``distance``: distance/resolution.
+    """
+
+    def __hash__(self) -> int:
+        """A mechanism is a value, by which tables of its law are kept."""
+        ...
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one row can move what the noise is added to."""
+        ...
+
+    def loss_law(self, separation: FloatArray) -> LossLaw:
+        """Return the law of the losses of rows at ``separation``; it is free of ε."""
+        ...
+
+    def transition(self, tolerance: float) -> Transition:
+        """Return the separations at which a row leaves its first regime and reaches its second."""
+        ...
+
+    def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
+        """Return the largest ε that leaves rows at ``distance`` at most this ``separation``."""
+        ...
+
+    def epsilon_from(self, separation: float, distance: float) -> float:
+        """Return the least ε that brings a row at ``distance`` to this ``separation``."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perturbation(ABC):
+    """The constants of one release by a perturbation, checked, and what all of them share.
+
+    ``regularization``   Λ, as it was asked for.
+    ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
+    """
+
+    epsilon: float
+    delta: float | None = None
+    noise: str = "laplace"
+    loss: Loss
+    regularization: float
+    rows: int
+    dimension: int
+    rows_per_person: int = 1
+
+    kind: ClassVar[str]
+    noises: ClassVar[Mapping[str, bool]] = {"laplace": False, "gaussian": True}
+    options: ClassVar[tuple[str, ...]] = ()
+    is_multiclass: ClassVar[bool] = False
+    has_report: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _checks.one_of("noise", self.noise, tuple(self.noises))
+        # Kept as plain numbers: they are written to model.json.
+        known = {
+            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
+            "regularization": _checks.regularization(self.regularization),
+            "rows": _checks.whole("rows", self.rows, least=2),
+            "dimension": _checks.whole("dimension", self.dimension, least=1),
+            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
+        }
+        if self.delta is not None:
+            known["delta"] = _checks.probability("delta", self.delta)
+        if not self.epsilon >= 1e-50:
+            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+        self._check_delta()
+        if self.loss.outputs > 1 and not self.is_multiclass:
+            able = " or ".join(MECHANISMS.multiclass)
+            raise InvalidInput(f"mechanism: only {able} perturbation takes more than two classes.")
+
+    def _check_delta(self) -> None:
+        """Refuse a δ that the noise does not take, or its absence."""
+        needs = self.noises[self.noise]
+        other = next((name for name, need in self.noises.items() if need is not needs), None)
+        instead = "" if other is None else f", or take noise={other!r}"
+        if needs and self.delta is None:
+            raise InvalidInput(
+                f"delta=None: {self.noise.capitalize()} noise needs a delta between 0 and 1; give"
+                f" one well below 1/n{instead}."
+            )
+        if not needs and self.delta is not None:
+            raise InvalidInput(
+                f"delta={self.delta!r}: {self.noise.capitalize()} noise guarantees pure epsilon and"
+                f" takes none; leave it out{instead}."
+            )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is any noise."""
+        return self.epsilon < math.inf
+
+    @property
+    def total_regularization(self) -> float:
+        """The Λ of the objective that is minimised: the one that was asked for."""
+        return self.regularization
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether ε needed more regularization than was asked for."""
+        return False
+
+    @property
+    def worst_case(self) -> float:
+        """The exposure of one row that is guaranteed; see :meth:`worst_case_of`."""
+        return self.worst_case_of(1)[0]
+
+    @property
+    def worst_case_passed(self) -> float:
+        """The probability with which the exposure of one row may pass ``worst_case``."""
+        return self.worst_case_of(1)[1]
+
+    @property
+    def closed_form(self) -> ClosedForm | None:
+        """None: the losses are sampled."""
+        return None
+
+    def loss_law(self, separation: FloatArray) -> LossLaw | None:
+        """Return None: the law of a loss is not known in closed form."""
+        return None
+
+    def covers(self, relation: Neighbouring) -> bool:
+        """Return True: the guarantee holds for every relation."""
+        return True
+
+    def check_report(self) -> None:
+        """Refuse: there is no data-dependent report."""
+        raise ReleaseRefused(
+            f"kind='data-dependent': the model is one by {self.kind} perturbation, which has only a"
+            " data-independent report; take that, or fit with mechanism='objective'."
+        )
+
+    def tangent_mechanism(
+        self, budget: "PublishingBudget", theta: FloatArray
+    ) -> "TangentMechanism":
+        """Refuse: there is no data-dependent report."""
+        raise InvalidInput("budget: only models of two classes by objective perturbation take one.")
+
+    @property
+    @abstractmethod
+    def derived(self) -> dict[str, float]:
+        """What follows from the constants, and is written beside them."""
+
+    @abstractmethod
+    def worst_case_of(self, rows: int) -> tuple[float, float]:
+        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
+
+    def with_constants(self, **constants: Any) -> Self:
+        """Return the same mechanism with other constants."""
+        return replace(self, **constants)
+
+    # -- JSON and words --------------------------------------------------------------------------
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the constants as model.json holds them; a ``rows_per_person`` of 1 is left out."""
+        persons = {} if self.rows_per_person == 1 else {"rows_per_person": self.rows_per_person}
+        return {
+            "kind": self.kind,
+            "noise": self.noise,
+            "epsilon": plain(self.epsilon),
+            "delta": self.delta,
+            **{name: getattr(self, name) for name in self.options},
+            **persons,
+            **self.derived,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
+        """Return the mechanism with these fields of model.json; ``derived`` ones are not read."""
+        return cls(
+            epsilon=number(fields["epsilon"], "mechanism.epsilon", infinite=True),
+            delta=fields["delta"],
+            noise=fields["noise"],
+            rows_per_person=fields.get("rows_per_person", 1),
+            **{name: fields[name] for name in cls.options},
+            **constants,
+        )
+
+    @property
+    def title(self) -> str:
+        """What is released and how, in a few words."""
+        return f"{self.loss.name} by {self.kind} perturbation"
+
+    def describe(self, *, epsilon: bool = True) -> str:
+        """Return one line about the release, with its ε or for any."""
+        noise = f"{self.noise} noise" if self.is_private else "no noise"
+        spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
+        delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
+        penalty = self.total_regularization if epsilon else self.regularization
+        return (
+            f"{self.title}, {noise}{spent}{delta}{for_persons(self.rows_per_person)},"
+            f" regularization={penalty:.4g}, n={self.rows}, d={self.dimension}"
+        )
+
+
+def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
+    """ε·rows/k, rounded up."""
+    if rows == rows_per_person or not epsilon < math.inf:
+        return epsilon
+    exact = Fraction(epsilon) * rows / rows_per_person
+    share = rows * epsilon / rows_per_person
+    return share if Fraction(share) >= exact else math.nextafter(share, math.inf)
+
+
+def is_plausible(law: Noise, norm: float, slack: float) -> bool:
+    """Return whether a noise of this norm, known to ``slack``, lies within its law at 1e-9."""
+    below, _ = law.norm_tails(norm + slack)
+    _, above = law.norm_tails(max(norm - slack, 0.0))
+    return float(above) >= IMPLAUSIBLE / 2 and float(below) >= IMPLAUSIBLE / 2
+
+
+# -- the registry ----------------------------------------------------------------------------------
+
+M = TypeVar("M", bound=type[Any])
+
+
+class Registry(Mapping[str, type[Mechanism]]):
+    """Mechanisms by their names: those of expost, and those that entry points name.
+
+    Entry points are listed when a name is looked up that expost does not have, or when all names
+    are asked for, and loaded when they are looked up. They cannot replace a mechanism of expost.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[str, type[Mechanism]] = {}
+        self._loaded: dict[str, type[Mechanism]] = {}
+
+    def __getitem__(self, name: str) -> type[Mechanism]:
+        found = self._own.get(name) or self._loaded.get(name)
+        if found is None:
+            found = self._loaded[name] = _load(self._points()[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._points() if name not in self._own)
+
+    def __len__(self) -> int:
+        return len(set(self))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._points()
+
+    def create(self, name: str, **constants: Any) -> Mechanism:
+        """Return the mechanism of this name with these constants."""
+        kind: Any = self[_checks.one_of("mechanism", name, tuple(self))]
+        found: Mechanism = kind(**constants)
+        return found
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of expost's own mechanisms."""
+        return tuple(self._own)
+
+    @property
+    def multiclass(self) -> tuple[str, ...]:
+        """The names of expost's own mechanisms that take more than two classes."""
+        return tuple(name for name, kind in self._own.items() if kind.is_multiclass)
+
+    @property
+    def noises(self) -> tuple[str, ...]:
+        """The names of the noises of expost's own mechanisms."""
+        return tuple(dict.fromkeys(name for kind in self._own.values() for name in kind.noises))
+
+    def add(self, kind: type[Mechanism]) -> None:
+        """Add a mechanism of expost's own."""
+        self._own[kind.kind] = kind
+
+    def _points(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _load(point: EntryPoint) -> type[Mechanism]:
+    """Return the class that an entry point names; a broken one is one sentence."""
+    package = "another package" if point.dist is None else point.dist.name
+    try:
+        found = point.load()
+    except Exception as error:  # noqa: BLE001 (the code of another package may raise anything)
+        raise InvalidInput(
+            f"mechanism={point.name!r}: {package}, which provides it, cannot be loaded"
+            f" ({type(error).__name__}: {error}); repair or remove it."
+        ) from None
+    missing = [name for name in _REQUIRED if not hasattr(found, name)]
+    if missing or found.kind != point.name:
+        wrong = f"has no {', '.join(missing)}" if missing else f"calls itself {found.kind!r}"
+        raise InvalidInput(
+            f"mechanism={point.name!r}: {point.value} of {package} {wrong}; repair or remove it."
+        )
+    kind: type[Mechanism] = found
+    return kind
+
+
+# What a class must have; the constants are fields.
+_REQUIRED = (
+    *("kind", "noises", "options", "is_multiclass", "has_report", "from_fields"),
+    *(name for name, value in vars(Mechanism).items() if callable(value) and name[0] != "_"),
+)
+
+MECHANISMS = Registry()
+
+
+def register(kind: M) -> M:
+    """Register a class of mechanisms under its ``kind``."""
+    MECHANISMS.add(kind)
+    return kind

@@ -70,8 +70,9 @@ from scipy.special import betaincinv, gammaincinv, ndtri
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms, row_products
 from expost.glm import predictors
 from expost.losses import HuberHinge, Loss, SoftmaxDerivatives
+from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import TOLERANCE, OutputPerturbation
+from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 from expost.noise import NormLaplace, goe_largest_eigenvalue_quantile
 from expost.types import FloatArray

@@ -61,15 +61,17 @@ Squared loss has an unbounded gradient: the losses are right, and no ε is promi
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr
 
 from expost import _checks
 from expost._numerics import ROUNDOFF
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Minimiser, Objective
-from expost.losses import Logistic, Loss, Softmax, Squared
+from expost.losses import Logistic, Softmax, Squared
+from expost.mechanisms.base import TOLERANCE, Losses, Perturbation, register, share_of
 from expost.mechanisms.coupled import (
     logistic_delta,
     logistic_passed,
@@ -78,11 +80,25 @@ from expost.mechanisms.coupled import (
 )
 from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.output import NOISES, TOLERANCE, share_of
+from expost.mechanisms.output import (
+    MinimiserLosses,
+    OutputPerturbation,
+    check_count,
+    minimiser_losses,
+)
 from expost.mechanisms.person_noise import person_delta, person_scale
+from expost.mechanisms.row_losses import RowLosses
+from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
+from expost.rounding import for_persons
 from expost.types import FloatArray, Neighbouring
+
+if TYPE_CHECKING:
+    from expost.mechanisms.bounds import ExposureBound
+    from expost.mechanisms.publishing import NoisyTangent, PublishingBudget, TangentMechanism
+    from expost.mechanisms.sampling import ObjectiveSampler
+    from expost.mechanisms.tangent import Tangent
 
 __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
 
@@ -90,69 +106,36 @@ CALIBRATIONS = ("tight", "published")
 _CLAMPED = 1e-12
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(Perturbation):
     """The public constants of one release by objective perturbation.
 
     ``regularization`` is the Λ that was asked for, ``total_regularization`` what it became.
-    ``rows_per_person`` is k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
-    epsilon: float
-    delta: float | None = None
     noise: str = "gaussian"
     calibration: str = "tight"
-    loss: Loss
-    regularization: float
-    rows: int
-    dimension: int
-    rows_per_person: int = 1
 
-    kind = "objective"
+    kind: ClassVar[str] = "objective"
+    options: ClassVar[tuple[str, ...]] = ("calibration",)
+    is_multiclass: ClassVar[bool] = True
+    has_report: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _checks.one_of("noise", self.noise, NOISES)
         _checks.one_of("calibration", self.calibration, CALIBRATIONS)
-        plain = {
-            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _checks.regularization(self.regularization),
-            "rows": _checks.whole("rows", self.rows, least=2),
-            "dimension": _checks.whole("dimension", self.dimension, least=1),
-            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
-        }
-        if self.delta is not None:
-            plain["delta"] = _checks.probability("delta", self.delta)
-        if not self.epsilon >= 1e-50:
-            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
-        if self.noise == "gaussian" and self.delta is None:
-            raise InvalidInput(
-                "delta=None: Gaussian noise needs a delta between 0 and 1; give one well below"
-                " 1/n, or take noise='laplace'."
-            )
-        if self.noise == "laplace" and self.delta is not None:
-            raise InvalidInput(
-                f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
-                " leave it out, or take noise='gaussian'."
-            )
+        super().__post_init__()
         if self.calibration == "published" and self.rows_per_person > 1:
             raise InvalidInput(
                 f"rows_per_person={self.rows_per_person}: calibration='published' is for persons"
                 " with one row; take calibration='tight'."
             )
 
-    @property
-    def is_private(self) -> bool:
-        """Whether there is any noise."""
-        return self.epsilon < math.inf
-
-    @property
-    def _curved(self) -> tuple[int, float]:
-        """(r, c) with sup log det(I + ∇²ℓ/λ) = r·log(1 + c/λ) and sup tr ∇²ℓ = r·c."""
-        if isinstance(self.loss, Softmax):
-            return self.loss.classes - 1, 1 / self.loss.classes
-        return 1, self.loss.curvature_bound
+    @classmethod
+    def automatic_regularization(cls, **constants: Any) -> float:
+        """Return the Λ of output perturbation, where the same noise would lie on the minimiser."""
+        known = {name: value for name, value in constants.items() if name not in cls.options}
+        return OutputPerturbation.automatic_regularization(**known)
 
     @cached_property
     def _budget(self) -> tuple[float, float]:
@@ -160,7 +143,7 @@ class ObjectivePerturbation:
         asked = self.rows * self.regularization
         if not self.is_private:
             return asked, math.inf
-        rank, curvature = self._curved
+        rank, curvature = self.loss.determinant
         epsilon = self.epsilon / self.rows_per_person
         if self.calibration == "published" and self.noise == "gaussian":
             return max(asked, 2 * rank * curvature / epsilon), epsilon
@@ -204,7 +187,7 @@ class ObjectivePerturbation:
         """The law of b."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
-        left, bound, rank = self._budget[1], self.slope_bound, self._curved[0]
+        left, bound, rank = self._budget[1], self.slope_bound, self.loss.determinant[0]
         k, penalty = self.rows_per_person, self.penalty_sum
         coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
         if self.noise == "laplace":
@@ -235,8 +218,7 @@ class ObjectivePerturbation:
     @property
     def resolution(self) -> float:
         """1/β or σ of b."""
-        law = self.law
-        return 1 / law.rate if isinstance(law, NormLaplace) else law.scale
+        return self.law.resolution
 
     @property
     def steepest(self) -> float:
@@ -251,16 +233,6 @@ class ObjectivePerturbation:
         return Grid.for_noise(
             reach=reach, resolution=self.resolution / self.steepest, dimension=self.dimension
         )
-
-    @property
-    def worst_case(self) -> float:
-        """The exposure of one row that is guaranteed, ε/k; see :meth:`worst_case_of`."""
-        return share_of(self.epsilon, 1, self.rows_per_person) if self._promises else math.inf
-
-    @property
-    def worst_case_passed(self) -> float:
-        """The probability with which the exposure of a row in the data may pass ``worst_case``."""
-        return self.worst_case_of(1)[1]
 
     @property
     def _promises(self) -> bool:
@@ -292,7 +264,7 @@ class ObjectivePerturbation:
             delta = logistic_delta(epsilon, reach, self.penalty_sum, rows)
         else:
             left = epsilon - rows * self._spent() * (1 + 1e-12)
-            delta = self._curved[0] * person_delta(left, reach, rows)
+            delta = self.loss.determinant[0] * person_delta(left, reach, rows)
         if rows > self.rows_per_person:
             # The published noise is more than ε needs: more rows are not guaranteed a smaller δ.
             delta = max(delta, self.delta)
@@ -326,7 +298,7 @@ class ObjectivePerturbation:
             return bound, 0.0
         if rows == 1:
             return bound, self._passed(bound, Neighbouring.REMOVE)
-        a, rank = self.slope_bound / self.resolution, self._curved[0]
+        a, rank = self.slope_bound / self.resolution, self.loss.determinant[0]
         if rows > self.rows_per_person:
             bound = (bound + rows * (rows - self.rows_per_person) * a * a / 2) * (1 + 1e-14)
         each = bound / rows
@@ -334,6 +306,10 @@ class ObjectivePerturbation:
         if isinstance(self.loss, Logistic):
             above = logistic_passed(each, a, self.penalty_sum, rows=rows)
         return bound, min(rows * rank * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
+
+    def covers(self, relation: Neighbouring) -> bool:
+        """Gaussian noise is calibrated to a row that leaves or enters, not to one for another."""
+        return self.noise == "laplace" or relation is not Neighbouring.REPLACE
 
     def worst_case_passed_by(self, relation: Neighbouring) -> float:
         """The probability with which the exposure of one row may pass ``worst_case``.
@@ -367,7 +343,7 @@ class ObjectivePerturbation:
         """
         added = relation is Neighbouring.ADD
         a = self.slope_bound / self.resolution
-        rank, curvature = self._curved
+        rank, curvature = self.loss.determinant
         kappa = 1 + 1 / rank
         spent = rank * math.log1p(curvature / self.penalty_sum) if added else self._spent()
         # With a²/2 a loss is largest at a = A; with −a²/2 perhaps before.
@@ -380,16 +356,108 @@ class ObjectivePerturbation:
             first, second = (first, above) if added else (above, second)
         return min(rank * (first + second), 1.0)
 
-    def release(self, problem: Objective, rng: np.random.Generator | None = None) -> FloatArray:
+    def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
-            return problem.minimiser(self.tolerance).theta
+            return objective.minimiser(self.tolerance).theta
         noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(self.minimiser(problem, noise).theta)
+        return self.grid.snap(self.minimiser(objective, noise).theta)
 
-    def minimiser(self, problem: Objective, noise: FloatArray) -> Minimiser:
+    def minimiser(self, objective: Objective, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
-        return problem.with_linear(noise / self.rows).minimiser(self.tolerance)
+        return objective.with_linear(noise / self.rows).minimiser(self.tolerance)
+
+    @property
+    def _uses_tangent(self) -> bool:
+        """Whether losses follow from the tangent at θ: always with noise, and for q > 1 outputs."""
+        return self.is_private or self.loss.outputs > 1
+
+    def _without_noise(self) -> OutputPerturbation:
+        """At ε = ∞ both mechanisms release the minimiser."""
+        return OutputPerturbation(
+            epsilon=math.inf,
+            loss=self.loss,
+            regularization=self.total_regularization,
+            rows=self.rows,
+            dimension=self.dimension,
+        )
+
+    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
+        """Return the losses of all rows in memory, from the tangent of J at ``theta``."""
+        from expost.mechanisms.sampling import tangent_losses
+
+        if self._uses_tangent:
+            return tangent_losses(self, objective, theta, change)
+        plain = self._without_noise()
+        return minimiser_losses(plain, objective, theta, change, keep_total_penalty=True)
+
+    def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
+        """Return what the losses of any block follow from; sampled releases take more passes."""
+        from expost.mechanisms.sampling import TangentLosses
+
+        if self._uses_tangent:
+            return TangentLosses.of(self, objective, theta, expected=expected)
+        plain = self._without_noise()
+        return MinimiserLosses.of(plain, objective, theta, keep_total_penalty=True)
+
+    def bound(
+        self,
+        theta: FloatArray,
+        failure: float,
+        tangent: "TangentMechanism | None" = None,
+        released: "NoisyTangent | None" = None,
+    ) -> "ExposureBound":
+        """Return the bound of a published report; data-dependent where ``released`` is given."""
+        from expost.mechanisms.bounds import ObjectiveBound
+
+        return ObjectiveBound(
+            how=self, theta=theta, failure=failure, tangent=tangent, released=released
+        )
+
+    def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
+        """Refuse rows that cannot have made ``theta``; return the tangent at it."""
+        from expost.mechanisms.tangent import Tangent
+
+        check_count(self, objective)
+        tangent = Tangent.at(self, objective, theta)
+        tangent.check_rows()
+        return tangent
+
+    def check_report(self) -> None:
+        """Refuse a model of more than two classes, or for persons with more than one row."""
+        if self.loss.outputs > 1:
+            raise ReleaseRefused(
+                f"kind='data-dependent': the model has {self.loss.outputs} classes, and only models"
+                " of two have a data-dependent report; take kind='data-independent'."
+            )
+        if self.rows_per_person > 1:
+            raise ReleaseRefused(
+                "kind='data-dependent': the model is calibrated"
+                f"{for_persons(self.rows_per_person)}, and such a report is for persons with one"
+                " row; take kind='data-independent'."
+            )
+
+    def tangent_mechanism(
+        self, budget: "PublishingBudget", theta: FloatArray
+    ) -> "TangentMechanism":
+        """Return how ĝ and Ĥ are released."""
+        from expost.mechanisms.publishing import TangentMechanism
+
+        if self.loss.outputs > 1:
+            raise InvalidInput(
+                "budget: only models of two classes by objective perturbation take one."
+            )
+        return TangentMechanism(budget=budget, how=self, theta=theta)
+
+    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
+        """Return releases of these rows at any ε; each minimises anew, so ``exact`` is not used."""
+        from expost.mechanisms.sampling import ObjectiveSampler
+
+        return ObjectiveSampler(mechanism=self, objective=objective)
+
+    def gradient_variance(self, mean_square_curvature: float) -> float:
+        """b is added to the sum of gradients itself."""
+        return self.law.mean_square / self.dimension
 
     @cached_property
     def tolerance(self) -> float:

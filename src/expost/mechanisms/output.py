@@ -29,9 +29,11 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 """
 
 import math
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -40,98 +42,60 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
-from expost.glm import Minimiser
+from expost.glm import Minimiser, Objective
 from expost.losses import Loss, Squared
+from expost.mechanisms.base import (
+    IMPLAUSIBLE,
+    TOLERANCE,
+    ClosedForm,
+    Perturbation,
+    is_plausible,
+    register,
+    share_of,
+)
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.row_losses import RowLosses
-from expost.neighbouring.neighbours import Neighbours
-from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
+from expost.mechanisms.row_losses import RowLosses, mean_exposures
+from expost.neighbouring.change import Change
+from expost.neighbouring.leave_one_out import LeaveOneOut
+from expost.neighbouring.neighbours import Neighbours, tight_neighbours
+from expost.noise import Gaussian, GaussianLaw, LossLaw, Noise, NormLaplace, NormLaplaceLaw
+from expost.noise.transition import Transition, transition
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
+from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["NOISES", "OutputPerturbation", "automatic_regularization", "share_of"]
+if TYPE_CHECKING:
+    from expost.mechanisms.bounds import ExposureBound
+    from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 
-NOISES = ("laplace", "gaussian")
-# η: the certified gradient of every minimiser that is released.
-TOLERANCE = 1e-12
-# How improbable a noise must be before the rows are taken for the wrong ones.
-_IMPLAUSIBLE = 1e-9
+__all__ = [
+    "MinimiserLosses",
+    "MinimiserPerturbation",
+    "MinimiserSampler",
+    "OutputPerturbation",
+    "minimiser_losses",
+]
+
 # The probability that a coordinate is clamped.
 _CLAMPED = 1e-12
 # A good θ is taken to have this norm where Λ is chosen without the data.
 _REFERENCE_NORM = 1.0
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
-# The few operations behind the figures of several rows round up.
+# Models behind expected exposures that have no closed form, and their seed.
+_MODELS = 64
+_SEED = 0
+# What a few roundings can take from a bound.
 _UP = 1 + 16 * ROUNDOFF
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputPerturbation:
-    """The public constants of one release by output perturbation.
+class MinimiserPerturbation(Perturbation):
+    """Noise on the minimiser: θ = A(D) + b, on the grid.
 
-    ``rows_per_person`` is k: (ε, δ) holds for all rows of a person who has at most k.
+    A subclass says what b is (``law``, ``unit_noise``, ``resolution``), what the loss of a row is
+    (:meth:`row_losses`) and what is guaranteed.
     """
-
-    epsilon: float
-    delta: float | None = None
-    noise: str = "laplace"
-    loss: Loss
-    regularization: float
-    rows: int
-    dimension: int
-    rows_per_person: int = 1
-
-    kind = "output"
-
-    def __post_init__(self) -> None:
-        _checks.one_of("noise", self.noise, NOISES)
-        # Kept as plain numbers: they are written to model.json.
-        plain = {
-            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _checks.regularization(self.regularization),
-            "rows": _checks.whole("rows", self.rows, least=2),
-            "dimension": _checks.whole("dimension", self.dimension, least=1),
-            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
-        }
-        if self.delta is not None:
-            plain["delta"] = _checks.probability("delta", self.delta)
-        if not self.epsilon >= 1e-50:
-            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
-        if self.noise == "gaussian":
-            if self.delta is None:
-                raise InvalidInput(
-                    "delta=None: Gaussian noise needs a delta between 0 and 1; give one well"
-                    " below 1/n, or take noise='laplace'."
-                )
-        elif self.delta is not None:
-            raise InvalidInput(
-                f"delta={self.delta!r}: norm-Laplace noise promises pure epsilon and takes none;"
-                " leave it out, or take noise='gaussian'."
-            )
-
-    @property
-    def is_private(self) -> bool:
-        """Whether there is any noise."""
-        return self.epsilon < math.inf
-
-    @property
-    def total_regularization(self) -> float:
-        """The Λ of the objective that is minimised: the one that was asked for."""
-        return self.regularization
-
-    @property
-    def worst_case(self) -> float:
-        """The exposure of one row that is guaranteed, ε/k; see :meth:`worst_case_of`."""
-        return share_of(self.epsilon, 1, self.rows_per_person)
-
-    @property
-    def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
-        scale = self.resolution if self.is_private else 0.0
-        return {"sensitivity": self.sensitivity, "scale": scale}
 
     @property
     def sensitivity(self) -> float:
@@ -143,6 +107,276 @@ class OutputPerturbation:
     def calibrated_sensitivity(self) -> float:
         """kΔ: how far the rows of one person can move the released centre."""
         return self.rows_per_person * self.sensitivity
+
+    @property
+    @abstractmethod
+    def law(self) -> Noise:
+        """The noise b."""
+
+    @property
+    @abstractmethod
+    def unit_noise(self) -> Noise:
+        """The noise at resolution 1: that of every ε is ``resolution`` times it."""
+
+    @property
+    @abstractmethod
+    def resolution(self) -> float:
+        """The length over which the density of b hardly changes."""
+
+    @abstractmethod
+    def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
+        """Return log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
+
+        For ADD the sign is turned, so that > 0 always is evidence that the row was there.
+        """
+
+    @abstractmethod
+    def guarantee(self, rows: int = 1) -> Guarantee:
+        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
+
+    @abstractmethod
+    def bound(
+        self,
+        theta: FloatArray,
+        failure: float,
+        tangent: "TangentMechanism | None" = None,
+        released: "NoisyTangent | None" = None,
+    ) -> "ExposureBound":
+        """Return the bound of a published report, which needs no row but the reader's own."""
+
+    @property
+    def derived(self) -> dict[str, float]:
+        """What follows from the constants, and is written beside them."""
+        scale = self.resolution if self.is_private else 0.0
+        return {"sensitivity": self.sensitivity, "scale": scale}
+
+    @classmethod
+    def automatic_regularization(cls, **constants: Any) -> float:
+        """Λ from n, d, ε and k alone: no look at the data, so it costs no privacy.
+
+        Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the
+        penalty,
+
+            (c + Λ)/2 · E∥b∥² + Λ/2 · R²,     c = sup f″·d⁻¹ (a row spreads over d coordinates),
+
+        for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, the default
+        of scikit-learn.
+        """
+        mechanism = cls(regularization=1.0, **constants)
+        loss, floor = mechanism.loss, 1 / mechanism.rows
+        grid = np.geomspace(1e-8, 1e3, 441)
+        if not mechanism.is_private:
+            return floor
+        # The noise scales with the sensitivity: one calibration serves every Λ.
+        unit = mechanism.law.mean_square / mechanism.sensitivity**2
+
+        def expected_risk(value: float) -> float:
+            spread = unit * replace(mechanism, regularization=value).sensitivity ** 2
+            noise_risk = (loss.curvature_bound / mechanism.dimension + value) / 2 * spread
+            return noise_risk + value / 2 * _reference_square(loss)
+
+        return min([floor, *map(float, grid[grid >= floor])], key=expected_risk)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid of the release, a function of public constants alone."""
+        reach = self.loss.solution_bound(self.regularization)
+        reach += self.law.norm_exceeded_with(_CLAMPED)
+        return Grid.for_noise(reach=reach, resolution=self.resolution, dimension=self.dimension)
+
+    def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
+        """Draw the one θ that is released, from the operating system's randomness.
+
+        ``rng`` is for simulation and tests: its seed reveals the noise.
+        """
+        return self.add_noise(objective.minimiser(TOLERANCE), rng)
+
+    def add_noise(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
+        """Return A(D) + b on the grid; see :meth:`release`."""
+        if not base.gradient_bound <= TOLERANCE:
+            raise InvalidInput("base: its certified gradient must be at most 1e-12.")
+        if not self.is_private:
+            return base.theta.copy()
+        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
+        return self.grid.snap(base.theta + noise)
+
+    def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
+        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
+        distance = float(np.linalg.norm(theta - base))
+        if not self.is_private:
+            plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
+        else:
+            # The noise before rounding is known to half a cell and the error of the base.
+            slack = self.grid.diagonal(self.dimension) / 2 + base_error
+            plausible = is_plausible(self.law, distance, slack)
+        if not plausible:
+            raise WrongRows(
+                "X, y: these rows cannot have made this model (its noise would have a norm of"
+                f" {distance:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows,"
+                " in their order and with their encoding."
+            )
+
+    def check(self, objective: Objective, theta: FloatArray) -> None:
+        """Refuse rows that cannot have made ``theta``."""
+        check_count(self, objective)
+        base = objective.minimiser(TOLERANCE)
+        self.check_rows(theta, base.theta, base.gradient_bound / self.regularization)
+
+    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
+        """Return the losses of all rows in memory, from the leave-one-out minimisers."""
+        return minimiser_losses(self, objective, theta, change)
+
+    def prepare(
+        self, objective: Objective, theta: FloatArray, *, expected: bool = False
+    ) -> "MinimiserLosses":
+        """Return what the losses of any block follow from; sampling needs no pass of its own."""
+        return MinimiserLosses.of(self, objective, theta)
+
+    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "MinimiserSampler":
+        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
+        return MinimiserSampler(mechanism=self, objective=objective, exact=exact)
+
+    def gradient_variance(self, mean_square_curvature: float) -> float:
+        """θ = A + b: the gradients at θ sum to −nΛθ + nHb, about."""
+        each = self.law.mean_square / self.dimension
+        return each * self.rows**2 * mean_square_curvature
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MinimiserLosses:
+    """The losses of the rows of any block under noise on the minimiser."""
+
+    mechanism: MinimiserPerturbation
+    theta: FloatArray
+    leave_one_out: LeaveOneOut
+
+    tangent: ClassVar[None] = None
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: MinimiserPerturbation,
+        objective: Objective,
+        theta: FloatArray,
+        *,
+        keep_total_penalty: bool = False,
+    ) -> "MinimiserLosses":
+        """Prepare for the rows of ``objective``, which are checked."""
+        check_count(mechanism, objective)
+        base = objective.minimiser(TOLERANCE)
+        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
+        mechanism.check_rows(theta, base.theta, found.expansion.base_error)
+        return cls(mechanism=mechanism, theta=theta, leave_one_out=found)
+
+    def __call__(self, block: RowBlock) -> RowLosses:
+        """Return the losses of the rows of ``block``."""
+        near = self.leave_one_out(block)
+        return _with_draws(self.mechanism, self.mechanism.row_losses(self.theta, near), near)
+
+
+def minimiser_losses(
+    mechanism: MinimiserPerturbation,
+    objective: Objective,
+    theta: FloatArray,
+    change: Change,
+    *,
+    keep_total_penalty: bool = False,
+) -> RowLosses:
+    """Return the losses of all rows in memory under noise on the minimiser."""
+    base = objective.minimiser(TOLERANCE)
+    near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
+    mechanism.check_rows(theta, near.base, near.base_error)
+    found = _with_draws(mechanism, mechanism.row_losses(theta, near), near)
+    found = replace(found, neighbours=near)
+    persons = change.persons
+    if persons is None or persons.are_rows or not mechanism.is_private:
+        return found
+    worst, passed = mechanism.worst_case_of(persons.largest)
+    return replace(
+        found,
+        worst_case=worst,
+        worst_case_passed=passed,
+        guarantee=mechanism.guarantee(persons.largest),
+    )
+
+
+def check_count(mechanism: Perturbation, objective: Objective) -> None:
+    """Refuse rows of another number than the model was made from."""
+    if objective.count != mechanism.rows:
+        raise WrongRows(
+            f"the table has {objective.count} rows: the model was made from {mechanism.rows}; pass"
+            " its training rows."
+        )
+
+
+def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neighbours) -> RowLosses:
+    """Return the losses, with sampled ones where they have no law in closed form."""
+    if losses.noiseless or losses.law is not None:
+        return losses
+
+    def draw(size: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+        for noise in mechanism.law.sample(size, rng):
+            yield mechanism.row_losses(near.base + noise, near).loss
+
+    return replace(
+        losses,
+        draw=draw,
+        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED))),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MinimiserSampler:
+    """Noise on a minimiser at any ε, through sampled releases and exact losses.
+
+    ``mechanism``  its own ε is not used.
+    ``exact``      the minimiser of ``objective``, where it is known.
+    """
+
+    mechanism: MinimiserPerturbation
+    objective: Objective
+    exact: FloatArray | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.objective.count
+
+    @property
+    def description(self) -> str:
+        """What would be released, in one line."""
+        return self.mechanism.describe(epsilon=False)
+
+    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
+        """Return ``size`` releases; the draws of every ε are multiples of one another."""
+        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
+
+    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
+        """Return the releases with these noises, in units of the resolution at ε."""
+        exact = self.exact
+        if exact is None:
+            exact = self.objective.minimiser(TOLERANCE).theta
+        return exact + replace(self.mechanism, epsilon=epsilon).resolution * unit_noise
+
+    def losses(
+        self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
+    ) -> FloatArray:
+        """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
+        how = replace(self.mechanism, epsilon=epsilon)
+        return np.stack([how.row_losses(theta, self._neighbours).loss for theta in models])
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        base = self.objective.minimiser(TOLERANCE)
+        return tight_neighbours(self.objective, base)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class OutputPerturbation(MinimiserPerturbation):
+    """The public constants of one release by output perturbation."""
+
+    kind: ClassVar[str] = "output"
 
     @cached_property
     def law(self) -> NormLaplace | Gaussian:
@@ -159,7 +393,7 @@ class OutputPerturbation:
     @property
     def resolution(self) -> float:
         """1/β or σ."""
-        return _resolution(self.law)
+        return self.law.resolution
 
     @property
     def unit_noise(self) -> NormLaplace | Gaussian:
@@ -167,6 +401,15 @@ class OutputPerturbation:
         if self.noise == "laplace":
             return NormLaplace(rate=1.0, dimension=self.dimension)
         return Gaussian(scale=1.0, dimension=self.dimension)
+
+    @property
+    def closed_form(self) -> ClosedForm:
+        """The mechanism itself: the law of a loss depends on the row's distance alone."""
+        return self
+
+    def transition(self, tolerance: float) -> Transition:
+        """Return the separations at which a row leaves its first regime and reaches its second."""
+        return transition(noise=self.noise, dimension=self.dimension, tolerance=tolerance)
 
     def loss_law(self, separation: FloatArray) -> LossLaw:
         """The law of the loss of rows at β·distance, or distance/σ, = ``separation``: free of ε."""
@@ -205,43 +448,6 @@ class OutputPerturbation:
             epsilon *= 1 + step
             step *= 4
         return epsilon
-
-    @cached_property
-    def grid(self) -> Grid:
-        """The grid of the release, a function of public constants alone."""
-        reach = self.loss.solution_bound(self.regularization)
-        reach += self.law.norm_exceeded_with(_CLAMPED)
-        return Grid.for_noise(reach=reach, resolution=self.resolution, dimension=self.dimension)
-
-    def release(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
-        """Draw the one θ that is released, from the operating system's randomness.
-
-        ``rng`` is for simulation and tests: whoever knows its seed can take the noise off.
-        """
-        if not base.gradient_bound <= TOLERANCE:
-            raise InvalidInput("base: its certified gradient must be at most 1e-12.")
-        if not self.is_private:
-            return base.theta.copy()
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(base.theta + noise)
-
-    def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
-        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
-        distance = float(np.linalg.norm(theta - base))
-        if not self.is_private:
-            plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
-        else:
-            # The noise before rounding is known to half a cell and the error of the base.
-            slack = self.grid.diagonal(self.dimension) / 2 + base_error
-            below, _ = self.law.norm_tails(distance + slack)
-            _, above = self.law.norm_tails(max(distance - slack, 0.0))
-            plausible = float(above) >= _IMPLAUSIBLE / 2 and float(below) >= _IMPLAUSIBLE / 2
-        if not plausible:
-            raise WrongRows(
-                "X, y: these rows cannot have made this model (its noise would have a norm of"
-                f" {distance:.3g}, outside its law at {_IMPLAUSIBLE:g}); pass the training rows,"
-                " in their order and with their encoding."
-            )
 
     def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
         """log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
@@ -317,11 +523,6 @@ class OutputPerturbation:
         passed = float(ndtr(mu / 2 - bound / mu) + ndtr(-mu / 2 - bound / mu))
         return bound, passed if rows == 1 else min(passed * _UP, 1.0)
 
-    @property
-    def worst_case_passed(self) -> float:
-        """The probability with which the exposure of one row may pass ``worst_case``."""
-        return self.worst_case_of(1)[1]
-
     def _grid_width(self, theta: FloatArray, distance: FloatArray) -> FloatArray:
         """How much the log ratio of two cells differs from that of the densities at their centre.
 
@@ -337,75 +538,23 @@ class OutputPerturbation:
             return np.full(len(distance), np.inf)
         return distance * (diagonal / (2 * self.resolution**2))
 
+    def bound(
+        self,
+        theta: FloatArray,
+        failure: float,
+        tangent: "TangentMechanism | None" = None,
+        released: "NoisyTangent | None" = None,
+    ) -> "ExposureBound":
+        """Return the bound of a published report, which is data-independent."""
+        from expost.mechanisms.bounds import OutputBound
+
+        return OutputBound(how=self, theta=theta, failure=failure)
+
     def _noiseless(self, neighbours: Neighbours) -> RowLosses:
         """Without noise two points either coincide or prove which they are."""
         return RowLosses.without_noise(
             neighbours.distance, neighbours.error_bound, neighbours.relation
         )
-
-
-def automatic_regularization(
-    *,
-    epsilon: float,
-    delta: float | None,
-    noise: str,
-    loss: Loss,
-    rows: int,
-    dimension: int,
-    rows_per_person: int = 1,
-) -> float:
-    """Λ from n, d, ε and k alone: no look at the data, so it costs no privacy.
-
-    Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the penalty,
-
-        (c + Λ)/2 · E∥b∥² + Λ/2 · R²,     c = sup f″·d⁻¹ (a row spreads over d coordinates),
-
-    for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, the default
-    of scikit-learn.
-    """
-    floor = 1 / rows
-    grid = np.geomspace(1e-8, 1e3, 441)
-    if not epsilon < math.inf:
-        return floor
-    mechanism = OutputPerturbation(
-        epsilon=epsilon,
-        delta=delta,
-        noise=noise,
-        loss=loss,
-        regularization=1.0,
-        rows=rows,
-        dimension=dimension,
-        rows_per_person=rows_per_person,
-    )
-    # Either noise scales with the sensitivity: one calibration serves every Λ.
-    unit = _mean_square_norm(mechanism.law) / mechanism.sensitivity**2
-
-    def expected_risk(value: float) -> float:
-        spread = unit * replace(mechanism, regularization=value).sensitivity ** 2
-        noise_risk = (loss.curvature_bound / dimension + value) / 2 * spread
-        return noise_risk + value / 2 * _reference_square(loss)
-
-    return min([floor, *map(float, grid[grid >= floor])], key=expected_risk)
-
-
-def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
-    """ε·rows/k, rounded up."""
-    if rows == rows_per_person or not epsilon < math.inf:
-        return epsilon
-    exact = Fraction(epsilon) * rows / rows_per_person
-    share = rows * epsilon / rows_per_person
-    return share if Fraction(share) >= exact else math.nextafter(share, math.inf)
-
-
-def _resolution(law: NormLaplace | Gaussian) -> float:
-    """1/β or σ: the length over which the density hardly changes."""
-    return 1 / law.rate if isinstance(law, NormLaplace) else law.scale
-
-
-def _mean_square_norm(law: NormLaplace | Gaussian) -> float:
-    """E∥b∥²: d(d+1)/β² or dσ²."""
-    spread = law.dimension + 1 if isinstance(law, NormLaplace) else 1
-    return law.dimension * spread * _resolution(law) ** 2
 
 
 def _reference_square(loss: Loss) -> float:

@@ -38,6 +38,7 @@ from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.losses import HuberHinge, Loss, Squared
+from expost.mechanisms.base import Mechanism
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
@@ -104,15 +105,16 @@ class PublishingBudget:
         )
         return 2 * self.hessian_scale(loss, rows) * max(quantile, 0.0)
 
-    def check_penalty(self, how: ObjectivePerturbation) -> None:
+    def check_penalty(self, how: Mechanism) -> None:
         """Refuse a model whose λ is too small, naming the one that is needed."""
         needed = self.penalty(how.loss, how.rows, how.dimension)
-        if not how.penalty_sum >= needed * (1 - _SAME):
+        penalty = how.rows * how.total_regularization
+        if not penalty >= needed * (1 - _SAME):
             raise ReleaseRefused(
                 f"regularization: a data-dependent report at epsilon_hessian="
                 f"{self.epsilon_hessian:g}, delta={self.delta:g} needs a model with lambda of at"
                 f" least {_up(needed)} (regularization of at least {_up(needed / how.rows)}), and"
-                f" this one has {lower_text(how.penalty_sum, 4)}"
+                f" this one has {lower_text(penalty, 4)}"
                 f" ({lower_text(how.total_regularization, 4)}); fit with"
                 " regularization='for-publishing' and publishing=PublishingBudget(…), raise"
                 " epsilon_hessian, or take kind='data-independent'."

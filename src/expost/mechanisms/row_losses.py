@@ -1,16 +1,17 @@
 """What every mechanism answers with: one loss a row, its interval, and its law."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
 from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["RowLosses"]
+__all__ = ["RowLosses", "mean_exposures"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -32,6 +33,8 @@ class RowLosses(Displayed):
                         one release after the other, where there is no closed form; infinite in
                         a release that cannot be told.
     ``guarantee``       what the mechanism promises about these neighbours; None: nothing.
+    ``neighbours``      the leave-one-out minimisers of rows in memory, where losses follow from
+                        them.
     ``worst_case``      the exposure that the mechanism promises not to pass, but with
                         probability ``worst_case_passed`` at most.
     """
@@ -50,6 +53,7 @@ class RowLosses(Displayed):
     draw: Callable[[int, np.random.Generator], Iterator[FloatArray]] | None = None
     guarantee: Guarantee | None = None
     far_law: LossLaw | None = None
+    neighbours: Neighbours | None = None
 
     audience = Audience.FAIL
 
@@ -77,3 +81,14 @@ class RowLosses(Displayed):
             worst_case=float("inf"),
             noiseless=True,
         )
+
+
+def mean_exposures(losses: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of ∣loss∣ over releases, one array (n,) each, and its standard error."""
+    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    for loss in losses:
+        exposure = np.abs(loss)
+        count, total, squares = count + 1, total + exposure, squares + exposure**2
+    mean = total / count
+    variance = np.maximum(squares / count - mean**2, 0.0)
+    return mean, np.sqrt(variance / (count - 1))

@@ -6,29 +6,34 @@ all models, and as many passes over the rows. A model that does not get there is
 own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import scipy.linalg
 
+from expost.errors import InvalidInput
 from expost.glm import Objective, minimise, predictors
 from expost.losses import Loss
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.output import check_count
 from expost.mechanisms.person_losses import person_losses
+from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.mechanisms.tangent import Tangent
-from expost.neighbouring.persons import Persons
-from expost.rounding import for_persons, upper_text
+from expost.neighbouring.change import Change
 from expost.rows import RowBlock
-from expost.types import FloatArray, Neighbouring
+from expost.types import FloatArray
 
 __all__ = [
     "ObjectiveSampler",
     "SampledTangents",
+    "TangentLosses",
     "drawn_losses",
     "expected_exposures",
+    "losses_at",
     "perturbed_minimisers",
+    "tangent_losses",
 ]
 
 # The gradient (averaged) at which a simulated model is good enough.
@@ -39,6 +44,8 @@ _BLOCK = 2**20
 # Models behind the typical exposures of a profile, and their seed: the same profile twice is one.
 _MODELS = 64
 _SEED = 0
+# Past so many coefficients the tangents of 64 models take more than some 500 MiB.
+_MOST_COEFFICIENTS = 512
 
 
 def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray:
@@ -124,27 +131,21 @@ class ObjectiveSampler:
     """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
 
     ``mechanism``  its own ε plays no part.
-    ``problem``    the rows; its penalty is that of each ε.
+    ``objective``  the rows; its penalty is that of each ε.
     """
 
     mechanism: ObjectivePerturbation
-    problem: Objective
+    objective: Objective
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return self.problem.count
+        return self.objective.count
 
     @property
     def description(self) -> str:
         """What would be released, in one line."""
-        how = self.mechanism
-        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
-        return (
-            f"{how.loss.name} by objective perturbation, {how.noise} noise{delta}"
-            f"{for_persons(how.rows_per_person)},"
-            f" regularization={how.regularization:.4g}, n={how.rows}, d={how.dimension}"
-        )
+        return self.mechanism.describe(epsilon=False)
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` releases; the draws of every ε are multiples of one another."""
@@ -169,38 +170,103 @@ class ObjectiveSampler:
 
     def _at(self, epsilon: float) -> tuple[ObjectivePerturbation, Objective]:
         how = replace(self.mechanism, epsilon=epsilon)
-        return how, replace(self.problem, penalty=np.full(how.dimension, how.total_regularization))
+        return how, replace(
+            self.objective, penalty=np.full(how.dimension, how.total_regularization)
+        )
+
+
+def tangent_losses(
+    mechanism: ObjectivePerturbation, objective: Objective, theta: FloatArray, change: Change
+) -> RowLosses:
+    """Return the losses of all rows in memory; refuse rows that cannot have made ``theta``."""
+    persons = change.persons
+    if persons is not None and not mechanism.is_private and not persons.are_rows:
+        raise InvalidInput(
+            "persons: a model of more than two classes without noise is profiled row by row; leave"
+            " persons out."
+        )
+    tangent = Tangent.at(mechanism, objective, theta)
+    tangent.check_rows()
+    found = losses_at(tangent, change)
+    if not mechanism.is_private:
+        return found
+    return replace(
+        found,
+        sampled=lambda: expected_exposures(mechanism, objective, change),
+        draw=lambda size, rng: drawn_losses(mechanism, objective, change, size, rng),
+    )
+
+
+def losses_at(tangent: Tangent, change: Change) -> RowLosses:
+    """Return the losses of the rows, or persons, that a change is about."""
+    if change.persons is not None:
+        return person_losses(tangent, change.persons)
+    return tangent.row_losses(change)
 
 
 def drawn_losses(
     mechanism: ObjectivePerturbation,
     objective: Objective,
-    relation: Neighbouring,
-    entering: tuple[FloatArray, FloatArray] | None,
+    change: Change,
     size: int,
     rng: np.random.Generator,
-    persons: Persons | None = None,
 ) -> Iterator[FloatArray]:
     """Yield the loss of every row, or person, in each of ``size`` releases θ ~ p(· ∣ D)."""
     for tangent in _drawn_tangents(mechanism, objective, size, rng):
-        if persons is None:
-            yield tangent.sampled_losses(relation, entering)
+        if change.persons is None:
+            yield tangent.sampled_losses(change)
         else:
-            yield person_losses(tangent, persons).loss
+            yield person_losses(tangent, change.persons).loss
 
 
 def expected_exposures(
-    mechanism: ObjectivePerturbation,
-    objective: Objective,
-    relation: Neighbouring = Neighbouring.REMOVE,
-    entering: tuple[FloatArray, FloatArray] | None = None,
-    persons: Persons | None = None,
+    mechanism: ObjectivePerturbation, objective: Objective, change: Change
 ) -> tuple[FloatArray, FloatArray]:
     """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rng = np.random.default_rng(_SEED)
-    return _mean_exposures(
-        drawn_losses(mechanism, objective, relation, entering, _MODELS, rng, persons)
-    )
+    return mean_exposures(drawn_losses(mechanism, objective, change, _MODELS, rng))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TangentLosses:
+    """The losses of the rows of any block under objective perturbation.
+
+    ``sampled``  the releases that expected exposures are means over; None where these are not
+                 asked for, without noise, and where they would take too much memory.
+    """
+
+    tangent: Tangent
+    sampled: "SampledTangents | None"
+
+    @property
+    def mechanism(self) -> ObjectivePerturbation:
+        """The mechanism of the model."""
+        return self.tangent.mechanism
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: ObjectivePerturbation,
+        objective: Objective,
+        theta: FloatArray,
+        *,
+        expected: bool,
+    ) -> "TangentLosses":
+        """Prepare for the rows of ``objective``, which are checked."""
+        check_count(mechanism, objective)
+        tangent = Tangent.at(mechanism, objective, theta)
+        tangent.check_rows()
+        sampled, size = None, mechanism.dimension
+        if expected and mechanism.is_private and size <= _MOST_COEFFICIENTS:
+            sampled = SampledTangents.of(mechanism, objective)
+        return cls(tangent=tangent.detached(), sampled=sampled)
+
+    def __call__(self, block: RowBlock) -> RowLosses:
+        """Return the losses of the rows of ``block``."""
+        found, sampled = self.tangent.block_losses(block), self.sampled
+        if sampled is None:
+            return found
+        return replace(found, sampled=lambda: sampled.exposures(block))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -225,7 +291,7 @@ class SampledTangents:
 
     def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
         """Return E∣loss∣ of the rows of a block, and its standard error."""
-        return _mean_exposures(tangent.sampled_block_losses(block) for tangent in self.tangents)
+        return mean_exposures(tangent.sampled_block_losses(block) for tangent in self.tangents)
 
 
 def _drawn_tangents(
@@ -234,14 +300,3 @@ def _drawn_tangents(
     noise = mechanism.law.sample(size, rng)
     models = perturbed_minimisers(objective, noise / mechanism.rows)
     return Tangent.at_each(mechanism, objective, models)
-
-
-def _mean_exposures(losses: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of ∣loss∣ over releases, and its standard error."""
-    count, total, squares = 0, np.zeros(1), np.zeros(1)
-    for loss in losses:
-        exposure = np.abs(loss)
-        count, total, squares = count + 1, total + exposure, squares + exposure**2
-    mean = total / count
-    variance = np.maximum(squares / count - mean**2, 0.0)
-    return mean, np.sqrt(variance / (count - 1))

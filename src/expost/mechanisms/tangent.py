@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
-from expost.errors import InvalidInput, WrongRows
+from expost.errors import WrongRows
 from expost.glm import Constants, Objective, predictors
 from expost.losses import Derivatives, HuberHinge, Loss
+from expost.mechanisms.base import IMPLAUSIBLE, is_plausible
 from expost.mechanisms.leverage import (
     ChangedRows,
     Hessian,
@@ -44,20 +45,19 @@ from expost.mechanisms.leverage import (
 )
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.row_losses import RowLosses
+from expost.neighbouring.change import Change
 from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
 __all__ = ["Tangent", "uncertain_rows"]
 
-# How improbable a noise must be before the rows are taken for the wrong ones.
-_IMPLAUSIBLE = 1e-9
 # Entries of sums that a pass over the rows returns for each block: 32 MiB.
 _ENTRIES = 2**22
 
 # (loss, its error, the length of the shift of b) of some rows or persons.
 _Losses = tuple[FloatArray, FloatArray, FloatArray]
-# 1 and −1 for rows that leave and enter, the rows, their labels.
-_Change = tuple[int, FloatArray, FloatArray]
+# 1 or −1 for rows that leave or enter, the rows, their labels.
+_Part = tuple[int, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,13 +195,11 @@ class Tangent:
         elif how.grid.is_clamped(self.theta):
             plausible = True
         else:
-            below, _ = how.law.norm_tails(norm + slack)
-            _, above = how.law.norm_tails(max(norm - slack, 0.0))
-            plausible = float(above) >= _IMPLAUSIBLE / 2 and float(below) >= _IMPLAUSIBLE / 2
+            plausible = is_plausible(how.law, norm, slack)
         if not plausible:
             raise WrongRows(
                 "X, y: these rows cannot have made this model (its noise would have a norm of"
-                f" {norm:.3g}, outside its law at {_IMPLAUSIBLE:g}); pass the training rows, in"
+                f" {norm:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows, in"
                 " their order and with their encoding."
             )
 
@@ -211,26 +209,20 @@ class Tangent:
         """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
         return self._collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
 
-    def row_losses(
-        self,
-        relation: Neighbouring = Neighbouring.REMOVE,
-        entering: tuple[FloatArray, FloatArray] | None = None,
-    ) -> RowLosses:
-        """Return log p(θ ∣ D) − log p(θ ∣ D') with its interval.
+    def row_losses(self, change: Change | None = None) -> RowLosses:
+        """Return log p(θ ∣ D) − log p(θ ∣ D') of rows that change (None: each leaves).
 
-        ``entering``: the rows that enter, for ADD and REPLACE; one row may replace every row. For
-        ADD the sign is turned, so that > 0 always is evidence that the row was there.
+        Where rows enter alone the sign is turned, so that > 0 always is evidence that the row was
+        there.
         """
-        loss, error, distance = self._blockwise(self._certified, relation, entering)
-        return self._collected((loss, error, distance), relation)
+        change = Change.of(self.problem.held) if change is None else change
+        loss, error, distance = self._blockwise(self._certified, change)
+        return self._collected((loss, error, distance), change.relation)
 
-    def sampled_losses(
-        self,
-        relation: Neighbouring = Neighbouring.REMOVE,
-        entering: tuple[FloatArray, FloatArray] | None = None,
-    ) -> FloatArray:
+    def sampled_losses(self, change: Change | None = None) -> FloatArray:
         """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
-        (loss,) = self._blockwise(lambda changes: (self._loss(changes),), relation, entering)
+        change = Change.of(self.problem.held) if change is None else change
+        (loss,) = self._blockwise(lambda changes: (self._loss(changes),), change)
         return loss
 
     def sampled_block_losses(self, block: RowBlock) -> FloatArray:
@@ -238,38 +230,16 @@ class Tangent:
         return self._loss([(1, block.X, block.y)])
 
     def _blockwise(
-        self,
-        losses: Callable[[list[_Change]], tuple[FloatArray, ...]],
-        relation: Neighbouring,
-        entering: tuple[FloatArray, FloatArray] | None,
+        self, losses: Callable[[list[_Part]], tuple[FloatArray, ...]], change: Change
     ) -> tuple[FloatArray, ...]:
-        """Return what ``losses`` computes for blocks of the rows in memory, put together."""
-        changes = self._changes(relation, entering)
-        blocks = list(row_blocks(len(changes[0][1]), self.problem.dimension)) or [slice(0)]
-        parts = [losses([(sign, X[b], y[b]) for sign, X, y in changes]) for b in blocks]
-        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-
-    def _changes(
-        self, relation: Neighbouring, entering: tuple[FloatArray, FloatArray] | None
-    ) -> list[_Change]:
-        """Return the rows that leave, and those that enter."""
-        problem = self.problem
-        changes: list[_Change] = []
-        if relation is not Neighbouring.ADD:
-            changes.append((1, problem.held.X, problem.held.y))
-        if relation is not Neighbouring.REMOVE:
-            assert entering is not None
-            X, y = entering
+        """Return what ``losses`` computes for blocks of the rows that change, put together."""
+        sides = [(1, change.leaving), (-1, change.entering)]
+        whole = [(sign, side.X, side.y) for sign, side in sides if side is not None]
+        for _, _, y in whole:
             self.constants.loss.check_labels(y)
-            if relation is Neighbouring.REPLACE and len(X) == 1:
-                X, y = np.tile(X, (problem.count, 1)), np.tile(y, problem.count)
-            if relation is Neighbouring.REPLACE and len(X) != problem.count:
-                raise InvalidInput(
-                    f"candidates[0] has {len(X)} rows: relation='replace' needs one, or one for"
-                    f" each of the {problem.count} rows of X."
-                )
-            changes.append((-1, X, y))
-        return changes
+        blocks = list(row_blocks(len(change), len(self.theta))) or [slice(0)]
+        parts = [losses([(sign, X[b], y[b]) for sign, X, y in whole]) for b in blocks]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
     def changed(self, sign: int, X: FloatArray, y: FloatArray) -> ChangedRows:
         """Return rows that leave or enter, with what the loss needs of them."""
@@ -330,7 +300,7 @@ class Tangent:
         entering, entering_error = _row_volume(second, *after)
         return value - entering, error + entering_error
 
-    def _certified(self, changes: list[_Change]) -> _Losses:
+    def _certified(self, changes: list[_Part]) -> _Losses:
         """Return the losses of some neighbours, their errors and the shifts of b."""
         parts = [self.changed(*change) for change in changes]
         inner, distance = self._shift(parts)
@@ -343,7 +313,7 @@ class Tangent:
         error = law.loss_error(norm, distance, moved, self.gradient_error)
         return loss + volume, error + volume_error, distance
 
-    def _loss(self, changes: list[_Change]) -> FloatArray:
+    def _loss(self, changes: list[_Part]) -> FloatArray:
         """Return the losses of some neighbours, without the bounds where that is quicker."""
         if len(changes) > 1:
             return self._certified(changes)[0]
@@ -360,8 +330,7 @@ class Tangent:
         error = self.total_error(loss, error)
         # Pure ε bounds every loss, whatever the interval says.
         limit = how.worst_case if how.noise == "laplace" else np.inf
-        # Gaussian noise is calibrated to a row that leaves or enters, not to one for another.
-        promised = how.noise == "laplace" or relation is not Neighbouring.REPLACE
+        promised = how.covers(relation)
         return RowLosses(
             loss=loss,
             low=np.maximum(loss - error, -limit),

@@ -30,6 +30,14 @@ class Noise(Protocol):
     def dimension(self) -> int:
         """d."""
 
+    @property
+    def resolution(self) -> float:
+        """1/β or σ: the length over which the density hardly changes."""
+
+    @property
+    def mean_square(self) -> float:
+        """E∥b∥²."""
+
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` draws (size, d) for simulation; never for a release."""
 

@@ -33,6 +33,16 @@ class Gaussian:
         _checks.positive("scale", self.scale)
         _checks.whole("dimension", self.dimension, least=1)
 
+    @property
+    def resolution(self) -> float:
+        """σ."""
+        return self.scale
+
+    @property
+    def mean_square(self) -> float:
+        """E∥b∥² = dσ²."""
+        return self.dimension * self.resolution**2
+
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` draws (size, d) for simulation."""
         _checks.whole("size", size, least=0)

@@ -34,6 +34,16 @@ class NormLaplace:
         _checks.positive("rate", self.rate)
         _checks.whole("dimension", self.dimension, least=1)
 
+    @property
+    def resolution(self) -> float:
+        """1/β."""
+        return 1 / self.rate
+
+    @property
+    def mean_square(self) -> float:
+        """E∥b∥² = d(d + 1)/β²: ∥b∥ ~ Gamma(d, 1/β)."""
+        return self.dimension * (self.dimension + 1) * self.resolution**2
+
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """``size`` draws (size, d) for simulation."""
         _checks.whole("size", size, least=0)

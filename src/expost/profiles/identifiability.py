@@ -159,7 +159,7 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
         )
     how = release.mechanism
     own = replace(asked, delta=asked.delta if asked.delta is not None else how.delta)
-    kind = f"{how.loss.name} by {how.kind} perturbation, {how.noise} noise"
+    kind = f"{how.title}, {how.noise} noise"
     delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
     what = f"{kind}, none of it"
     if how.is_private:

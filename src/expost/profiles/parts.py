@@ -24,8 +24,7 @@ from expost.engine.progress import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses
-from expost.mechanisms.sampling import SampledTangents
+from expost.mechanisms import Losses, RowLosses
 from expost.noise.tabulated import Table as ExposureTable
 from expost.profiles.digest import (
     FIGURES,
@@ -37,7 +36,6 @@ from expost.profiles.digest import (
     Terms,
     figure_columns,
 )
-from expost.profiles.streamed_losses import BlockLosses
 from expost.profiles.subpopulations import PartCells
 from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
@@ -53,8 +51,6 @@ __all__ = [
 
 # The key of the maxima in the metadata of a part.
 _ABOUT = "expost"
-# Expected exposures are sampled up to this dimension: 64 Hessians of it take 128 MiB.
-_MOST_SAMPLED = 512
 # What is kept of the most exposed rows.
 _TOP_COLUMNS = ("row", "id", "loss", "loss_low", "loss_high", "expected", "distance")
 
@@ -112,14 +108,14 @@ class RowParts:
 class _LossColumns:
     """Compute what a part holds: the figures of its rows, and their maxima in its metadata."""
 
-    losses: BlockLosses
-    expected: ExposureTable | SampledTangents | None
+    losses: Losses
+    expected: ExposureTable | None
     models: tuple[FloatArray, FloatArray]
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], Maxima]:
         """Return the figures of the rows of a block, and their maxima."""
         losses = self.losses(block)
-        figures = RowFigures(losses=losses, expected=lambda: self._expected(block, losses))
+        figures = RowFigures(losses=losses, expected=lambda: self._expected(losses))
         columns = figure_columns(figures)
         return columns, Maxima.of(columns, FitScores.of(block, self.models))
 
@@ -127,18 +123,18 @@ class _LossColumns:
         """Return the maxima of all rows of a part."""
         return {_ABOUT: reduce(Maxima.merged, notes, Maxima()).to_json()}
 
-    def _expected(self, block: RowBlock, losses: RowLosses) -> FloatArray | None:
+    def _expected(self, losses: RowLosses) -> FloatArray | None:
         """Return the expected exposures: from the law of a loss, or from sampled releases."""
         if losses.noiseless:
             return np.abs(losses.loss)
-        if isinstance(self.expected, SampledTangents):
-            return self.expected.exposures(block)[0]
+        if losses.sampled is not None:
+            return losses.sampled()[0]
         return None if self.expected is None else self.expected(losses.distance)
 
 
 def row_parts(
     objective: Objective,
-    losses: BlockLosses,
+    losses: Losses,
     models: tuple[FloatArray, FloatArray],
     store: PartStore,
     *,
@@ -148,15 +144,12 @@ def row_parts(
 
     ``models``  the released θ and the one without noise, whose predictions are scored too.
     """
-    how = losses.mechanism
-    expected: ExposureTable | SampledTangents | None = None
-    if how.is_private and isinstance(how, OutputPerturbation):
+    how = losses.mechanism.closed_form
+    expected = None
+    if how is not None and how.is_private:
         expected = ExposureTable.of(
             how.loss_law, 1 / how.resolution, how.sensitivity / how.resolution
         )
-    elif how.is_private and how.dimension <= _MOST_SAMPLED:
-        assert isinstance(how, ObjectivePerturbation)
-        expected = SampledTangents.of(how, objective)
     task = _LossColumns(losses=losses, expected=expected, models=models)
     return objective.table.write_parts(task, store, finished=finished)
 

@@ -35,7 +35,7 @@ from expost.groups.exposure import (
     explain_exposure,
     group_exposure,
 )
-from expost.mechanisms import OutputPerturbation, RowLosses
+from expost.mechanisms import RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
 from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
@@ -465,10 +465,10 @@ class Profile(RowTable):
 
     def _law(self, distance: FloatArray) -> LossLaw | None:
         """Return the law of the losses at ``distance``, which they depend on alone, if known."""
-        how = None if self.release is None else self.release.mechanism
-        if not isinstance(how, OutputPerturbation) or not how.is_private:
+        how = None if self.release is None else self.release.mechanism.closed_form
+        if how is None or not how.is_private:
             return None
-        return how.law.law(distance)
+        return how.loss_law(distance / how.resolution)
 
     @property
     def _scores(self) -> FloatArray:

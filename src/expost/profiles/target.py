@@ -1,6 +1,6 @@
 """A model whose mechanism is known, bound to its rows, and the losses of those rows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,104 +12,16 @@ from expost.glm import Objective
 from expost.losses import Softmax
 from expost.mechanisms import (
     Mechanism,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    RowLosses,
-    Tangent,
 )
-from expost.mechanisms.output import TOLERANCE
-from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.sampling import drawn_losses, expected_exposures
-from expost.neighbouring.change import Change
-from expost.neighbouring.neighbours import Neighbours, tight_neighbours
-from expost.neighbouring.persons import Persons
 from expost.release import Release
-from expost.rounding import for_persons, upper_text
-from expost.types import FloatArray, Neighbouring
+from expost.types import FloatArray
 
-__all__ = ["SEEDED", "Target", "find_target", "losses_of", "without_noise"]
+__all__ = ["SEEDED", "Target", "find_target"]
 
 SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
 
 # So many of the constants that were read from the data are named; the rest are counted.
 _NAMED = 4
-
-
-def losses_of(
-    theta: FloatArray,
-    how: Mechanism,
-    problem: Objective,
-    relation: Neighbouring,
-    entering: tuple[FloatArray, FloatArray] | None,
-    persons: Persons | None = None,
-) -> tuple[RowLosses, Neighbours | None]:
-    """What the mechanism says of every row, and the neighbours where it goes through them.
-
-    With ``persons`` of every person, all of whose rows are removed at once.
-    """
-    whole, persons = persons, None if persons is None or persons.are_rows else persons
-    several = problem.loss.outputs > 1
-    if several and not isinstance(how, ObjectivePerturbation):
-        raise InvalidInput("mechanism: only objective perturbation takes more than two classes.")
-    if several and persons is not None and not how.is_private:
-        raise InvalidInput(
-            "persons: a model of more than two classes without noise is profiled row by row; leave"
-            " persons out."
-        )
-    if isinstance(how, ObjectivePerturbation) and (how.is_private or several):
-        return _tangent_losses(theta, how, problem, relation, entering, persons), None
-    base = problem.minimiser(TOLERANCE)
-    near = tight_neighbours(
-        problem,
-        base,
-        Change.of(problem.held, relation, entering, whole),
-        keep_total_penalty=how.kind == "objective",
-    )
-    plain = without_noise(how) if isinstance(how, ObjectivePerturbation) else how
-    plain.check_rows(theta, near.base, near.base_error)
-    losses = plain.row_losses(theta, near)
-    if persons is None or not how.is_private:
-        return losses, near
-    worst, passed = how.worst_case_of(persons.largest)
-    promised = how.guarantee(persons.largest)
-    losses = replace(losses, worst_case=worst, worst_case_passed=passed, guarantee=promised)
-    return losses, near
-
-
-def without_noise(how: ObjectivePerturbation) -> OutputPerturbation:
-    """At ε = ∞ both mechanisms release the minimiser."""
-    return OutputPerturbation(
-        epsilon=np.inf,
-        loss=how.loss,
-        regularization=how.total_regularization,
-        rows=how.rows,
-        dimension=how.dimension,
-    )
-
-
-def _tangent_losses(
-    theta: FloatArray,
-    how: ObjectivePerturbation,
-    problem: Objective,
-    relation: Neighbouring,
-    entering: tuple[FloatArray, FloatArray] | None,
-    persons: Persons | None,
-) -> RowLosses:
-    """Return the losses under objective perturbation."""
-    tangent = Tangent.at(how, problem, theta)
-    tangent.check_rows()
-    found = (
-        tangent.row_losses(relation, entering)
-        if persons is None
-        else person_losses(tangent, persons)
-    )
-    if not how.is_private:
-        return found
-    return replace(
-        found,
-        sampled=lambda: expected_exposures(how, problem, relation, entering, persons),
-        draw=lambda size, rng: drawn_losses(how, problem, relation, entering, size, rng, persons),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,14 +73,7 @@ class Target:
 
     def describe(self) -> str:
         """Return one sentence about the model."""
-        how = self.mechanism
-        noise = f"{how.noise} noise" if how.is_private else "no noise"
-        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
-        return (
-            f"{how.loss.name} by {how.kind} perturbation, {noise},"
-            f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
-            f" regularization={how.total_regularization:.4g}, n={how.rows}, d={how.dimension}"
-        )
+        return self.mechanism.describe()
 
 
 def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
@@ -203,8 +108,9 @@ def _notices(release: Release) -> tuple[str, ...]:
         notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
     elif not release.mechanism.worst_case < np.inf:
         notices.append(
-            "Objective perturbation promises no epsilon for the squared loss, whose gradient is not"
-            " bounded: the losses here are what it gives away."
+            f"{release.mechanism.kind.capitalize()} perturbation promises no epsilon for the"
+            f" {release.mechanism.loss.name} loss, whose gradient is not bounded: the losses here"
+            " are what it gives away."
         )
     if release.read_from_data:
         read = release.read_from_data

@@ -20,7 +20,7 @@ from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import warn
 from expost.profiles.profile import Profile
-from expost.profiles.target import Target, find_target, losses_of
+from expost.profiles.target import Target, find_target
 from expost.results import row_keys
 from expost.types import FloatArray, Neighbouring
 
@@ -172,7 +172,8 @@ def profile_of(
             f"X has {objective.count} rows: the model was made from {how.rows}; pass its training"
             " rows."
         )
-    losses, near = losses_of(target.theta, how, objective, relation, entering, persons)
+    change = Change.of(objective.held, relation, entering, persons)
+    losses = how.losses(objective, target.theta, change)
     keys, entry = (ids, "ids: entry")
     if persons is not None:
         keys, entry = persons.names, "persons: the label of person"
@@ -183,7 +184,7 @@ def profile_of(
         ids=row_keys(keys, len(losses.loss), entry=entry),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
-        neighbours=near,
+        neighbours=losses.neighbours,
     )
 
 

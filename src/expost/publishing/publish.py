@@ -10,19 +10,15 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from expost import _checks
-from expost.errors import InvalidInput, ReleaseRefused, WrongRows
+from expost.errors import InvalidInput, WrongRows
 from expost.glm import Objective
-from expost.losses import Softmax
-from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms import Mechanism, RowLosses, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
-from expost.profiles.streamed_losses import block_losses
-from expost.profiles.target import find_target, losses_of
+from expost.neighbouring.change import Change
+from expost.profiles.target import find_target
 from expost.publishing.report import KINDS, PublishedReport, check_publishable
 from expost.release import Release
-from expost.rounding import for_persons
 from expost.rows import RowBlock
-from expost.types import Neighbouring
 
 __all__ = ["PublishRequest", "ReleasedRows", "describe", "publish"]
 
@@ -108,9 +104,9 @@ class PublishRequest:
                 epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
             )
             return cls(release=release, failure_probability=rho, tangent_mechanism=None)
+        how.check_report()
         budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
-        assert isinstance(how, ObjectivePerturbation)
-        mechanism = TangentMechanism(budget=budget, how=how, theta=release.theta)
+        mechanism = how.tangent_mechanism(budget, release.theta)
         mechanism.check()
         return cls(release=release, failure_probability=rho, tangent_mechanism=mechanism)
 
@@ -159,20 +155,18 @@ class ReleasedRows:
     @classmethod
     def of(cls, release: Release, objective: Objective) -> "ReleasedRows":
         """Check that ``objective`` has the training rows; refuse rows that cannot be."""
-        how = release.mechanism
-        if objective.count != how.rows:
-            raise WrongRows(
-                f"the table has {objective.count} rows: the model was made from {how.rows}; pass"
-                " its training rows."
-            )
-        if objective.rows.is_held and isinstance(how, OutputPerturbation):
-            base = objective.minimiser(TOLERANCE)
-            how.check_rows(release.theta, base.theta, base.gradient_bound / how.regularization)
+        how, theta = release.mechanism, release.theta
+        losses: Callable[[RowBlock], RowLosses]
+        if objective.rows.is_held:
+            tangent = how.check(objective, theta)
             losses = _HeldLosses(release=release, objective=objective)
-            return cls(release=release, objective=objective, tangent=None, losses=losses)
-        found = block_losses(release, objective)
-        tangent = None if found.tangent is None else replace(found.tangent, objective=objective)
-        return cls(release=release, objective=objective, tangent=tangent, losses=found)
+            if tangent is not None:
+                losses = tangent.detached().block_losses
+        else:
+            found = losses = how.prepare(objective, theta)
+            tangent = found.tangent
+            tangent = None if tangent is None else replace(tangent, objective=objective)
+        return cls(release=release, objective=objective, tangent=tangent, losses=losses)
 
     @classmethod
     def of_arrays(cls, release: Release, X: Any, y: Any) -> "ReleasedRows":
@@ -215,8 +209,8 @@ class _HeldLosses:
 
     @cached_property
     def _all(self) -> RowLosses:
-        how, theta = self.release.mechanism, self.release.theta
-        return losses_of(theta, how, self.objective, Neighbouring.REMOVE, None)[0]
+        change = Change.of(self.objective.held)
+        return self.release.mechanism.losses(self.objective, self.release.theta, change)
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of a block, with their intervals."""
@@ -245,27 +239,12 @@ def _release(model: Any) -> Release:
 
 
 def _budget(
-    how: ObjectivePerturbation | OutputPerturbation,
+    how: Mechanism,
     rho: float,
     epsilon_gradient: float | None,
     epsilon_hessian: float | None,
     delta: float | None,
 ) -> PublishingBudget:
-    if isinstance(how, OutputPerturbation):
-        raise ReleaseRefused(
-            "kind='data-dependent': the model is one by output perturbation, which has only a"
-            " data-independent report; take that, or fit with mechanism='objective'."
-        )
-    if isinstance(how.loss, Softmax):
-        raise ReleaseRefused(
-            f"kind='data-dependent': the model has {how.loss.classes} classes, and only models of"
-            " two have a data-dependent report; take kind='data-independent'."
-        )
-    if how.rows_per_person > 1:
-        raise ReleaseRefused(
-            f"kind='data-dependent': the model is calibrated{for_persons(how.rows_per_person)}, and"
-            " such a report is for persons with one row; take kind='data-independent'."
-        )
     if epsilon_gradient is None or epsilon_hessian is None:
         raise InvalidInput(
             "epsilon_gradient, epsilon_hessian: a data-dependent report spends both; give each a"

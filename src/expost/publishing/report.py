@@ -20,12 +20,10 @@ from expost.errors import InvalidInput, ReleaseRefused
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, number, plain
 from expost.ledger import Entry
-from expost.losses import Softmax, Squared
-from expost.mechanisms import ObjectivePerturbation
+from expost.losses import Squared
 from expost.mechanisms.bounds import (
     ExposureBound,
     ObjectiveBound,
-    OutputBound,
     normal_quantile,
     upper_norms,
 )
@@ -167,25 +165,13 @@ class PublishedReport(Sealed, Displayed):
         how = self.release.mechanism
         if self.budget is None:
             return None
-        if not isinstance(how, ObjectivePerturbation) or isinstance(how.loss, Softmax):
-            raise InvalidInput(
-                "budget: only models of two classes by objective perturbation take one."
-            )
-        return TangentMechanism(budget=self.budget, how=how, theta=self.release.theta)
+        return how.tangent_mechanism(self.budget, self.release.theta)
 
     @cached_property
     def exposure_bound(self) -> ExposureBound:
         """The bound, for rows of the unit ball."""
         how, theta = self.release.mechanism, self.release.theta
-        if isinstance(how, ObjectivePerturbation):
-            return ObjectiveBound(
-                how=how,
-                theta=theta,
-                failure=self.failure_probability,
-                tangent=self.tangent,
-                released=self.released,
-            )
-        return OutputBound(how=how, theta=theta, failure=self.failure_probability)
+        return how.bound(theta, self.failure_probability, self.tangent, self.released)
 
     @property
     def fails_with(self) -> float:
@@ -391,7 +377,7 @@ class PublishedReport(Sealed, Displayed):
                 " fixed before the noise was drawn; it says nothing of a row that was picked after"
                 " looking at theta or at this report."
             )
-        if how.noise == "laplace" and spent.model[0] < np.inf:
+        if how.delta is None and spent.model[0] < np.inf:
             said.append(
                 f"No bound is above epsilon = {upper_text(spent.model[0])}, which the model"
                 " promises."
@@ -421,7 +407,7 @@ class PublishedReport(Sealed, Displayed):
         delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
         lines = [
             f"Privacy report, {self.kind}",
-            f"model        {how.loss.name} by {how.kind} perturbation, {how.noise} noise,"
+            f"model        {how.title}, {how.noise} noise,"
             f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
             f" n={how.rows}, d={how.dimension}",
             f"fails        with probability at most {upper_text(self.fails_with, 3)}"

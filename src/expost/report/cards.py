@@ -272,7 +272,7 @@ def _release(found: Release) -> Card:
     if read:
         notices.append(f"Read from the data, and not private: {read}.")
     return Card(
-        title=f"A released model: {how.loss.name} by {how.kind} perturbation",
+        title=f"A released model: {how.title}",
         sentences=(
             f"{how.noise} noise, ε = {number_up(how.epsilon)}{delta}"
             f"{for_persons(how.rows_per_person)}, {count(how.rows)} rows,"

@@ -17,7 +17,7 @@ import numpy as np
 
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sweep import LawSweep, Pair
-from expost.epsilon.transition import first_plateau
+from expost.noise.transition import first_plateau
 from expost.types import FloatArray
 
 __all__ = ["EpsilonCurves", "epsilon_curves", "is_shown", "middle_belief"]
@@ -59,7 +59,7 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
             axis=axis,
         )
     fine = replace(sweep, epsilons=np.geomspace(*axis, _POINTS))
-    is_way = sweep.mechanism.noise == "laplace"
+    is_way = sweep.transition.plateau is not None
     return EpsilonCurves(
         epsilons=fine.epsilons,
         belief=fine.belief(choice.bound, fine.epsilons),

@@ -27,10 +27,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from expost.accounting import gaussian_scale
+from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput
-from expost.mechanisms import OutputPerturbation
-from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
+from expost.mechanisms import ClosedForm
+from expost.noise import LossLaw
 from expost.types import FloatArray
 
 __all__ = ["SMALLEST", "LawTable", "Pieces", "law_table", "scale_table"]
@@ -40,6 +40,8 @@ _DEGREE = 17
 # Lengths of pieces that are tried, until the error that is seen is small enough.
 _WIDTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)
 _ENOUGH = 1e-11
+# So many values of ε show whether a scale is proportional to ε.
+_PROPORTIONAL = 5
 # Coefficients that change nothing in float64 are left out.
 _NEGLIGIBLE = 1e-16
 # Relative error of the law itself (:mod:`expost.noise.law`).
@@ -109,21 +111,22 @@ class LawTable:
         return min(self.belief(math.log(separation)), 1.0)
 
 
-def law_table(
-    mechanism: OutputPerturbation, prior: float, least: float, largest: float
-) -> LawTable:
+def law_table(mechanism: ClosedForm, prior: float, least: float, largest: float) -> LawTable:
     """The table of the mechanism's law for separations from ``least`` to ``largest``."""
     start = math.floor(math.log(max(min(least, largest), SMALLEST)))
     end = math.ceil(math.log(max(largest, SMALLEST))) + 1
-    return _law_table(mechanism.noise, mechanism.dimension, prior, start, max(end, start + 1))
+    # The law is free of ε: one table serves all.
+    return _law_table(_any_epsilon(mechanism), prior, start, max(end, start + 1))
+
+
+def _any_epsilon(mechanism: ClosedForm) -> ClosedForm:
+    return mechanism.with_constants(epsilon=1.0)
 
 
 @lru_cache(maxsize=16)
-def _law_table(noise: str, dimension: int, prior: float, start: int, end: int) -> LawTable:
+def _law_table(mechanism: ClosedForm, prior: float, start: int, end: int) -> LawTable:
     def law(x: FloatArray) -> LossLaw:
-        if noise == "laplace":
-            return NormLaplaceLaw(separation=np.exp(x), dimension=dimension)
-        return GaussianLaw(separation=np.exp(x))
+        return mechanism.loss_law(np.exp(x))
 
     exposure, first = _resolved(
         lambda x: law(x).expected_exposure / np.exp(x), start, end, relative=True
@@ -139,23 +142,23 @@ def _law_table(noise: str, dimension: int, prior: float, start: int, end: int) -
     )
 
 
-def scale_table(mechanism: OutputPerturbation, low: float, high: float) -> tuple[Pieces, float]:
+def scale_table(mechanism: ClosedForm, low: float, high: float) -> tuple[Pieces, float]:
     """log(scale(ε)/ε) over log ε for ε from ``low`` to ``high``, and its largest error seen."""
     start, end = math.floor(math.log(low)), math.ceil(math.log(high))
-    if mechanism.noise == "laplace":
-        # β = ε/kΔ.
-        rate = -math.log(mechanism.calibrated_sensitivity)
-        return Pieces(low=float(start), width=float(end - start), coefficients=((rate,),)), 0.0
-    assert mechanism.delta is not None
-    return _gaussian_scale(mechanism.delta, mechanism.calibrated_sensitivity, start, end)
+    return _scale_table(_any_epsilon(mechanism), start, end)
 
 
 @lru_cache(maxsize=16)
-def _gaussian_scale(delta: float, sensitivity: float, start: int, end: int) -> tuple[Pieces, float]:
+def _scale_table(mechanism: ClosedForm, start: int, end: int) -> tuple[Pieces, float]:
     def logarithm(x: FloatArray) -> FloatArray:
-        scales = [gaussian_scale(math.exp(at), delta, sensitivity) for at in x]
+        scales = [mechanism.with_constants(epsilon=math.exp(at)).resolution for at in x]
         return -np.log(scales) - x
 
+    tried = logarithm(np.linspace(start, end, _PROPORTIONAL))
+    if np.ptp(tried) <= 64 * ROUNDOFF * (1 + np.max(np.abs(tried)) + max(abs(start), abs(end))):
+        # The scale is proportional to ε.
+        rate = float(np.median(tried))
+        return Pieces(low=float(start), width=float(end - start), coefficients=((rate,),)), 0.0
     # Finding a scale takes milliseconds: pieces are longer here.
     return _interpolated(logarithm, start, end, 5)
 

@@ -236,7 +236,7 @@ def published_report(found: PublishedReport) -> Display:
     labels, directions = _labels(release, along)
     guides = []
     epsilon = found.spending.model[0]
-    if release.mechanism.noise == "laplace" and np.isfinite(epsilon):
+    if release.mechanism.delta is None and np.isfinite(epsilon):
         words = f"promised: ε = {number_up(epsilon)}"
         guides.append(Guide(at=epsilon, axis="y", style=":", colour=GREY, label=words))
     bands = []

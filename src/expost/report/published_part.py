@@ -209,9 +209,8 @@ def collect_published(
 
 def _model(report: PublishedReport) -> str:
     how = report.release.mechanism
-    noise = {"laplace": "Laplace", "gaussian": "Gaussian"}.get(how.noise, how.noise)
     return one_line(
-        f"{how.loss.name} by {how.kind} perturbation, {noise} noise, {count(how.rows)} rows,"
+        f"{how.title}, {how.noise.capitalize()} noise, {count(how.rows)} rows,"
         f" {count(how.dimension)} coefficients"
     )
 
@@ -219,7 +218,7 @@ def _model(report: PublishedReport) -> str:
 def _most(report: PublishedReport) -> float | None:
     """The largest bound that anybody gets, where the model promises one for certain."""
     epsilon = report.spending.model[0]
-    return epsilon if report.release.mechanism.noise == "laplace" and epsilon < math.inf else None
+    return epsilon if report.release.mechanism.delta is None and epsilon < math.inf else None
 
 
 def _headline(report: PublishedReport, bounds: tuple[PersonBound, ...]) -> Headline:

@@ -19,7 +19,7 @@ from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sampled import SampledSweep
 from expost.epsilon.sweep import LawSweep
 from expost.errors import InvalidInput
-from expost.mechanisms import OutputPerturbation
+from expost.mechanisms import ClosedForm
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.report.epsilon_curves import epsilon_curves
@@ -185,12 +185,12 @@ class SliderData:
 
 
 def slider_of_profile(profile: Profile, release: Release | None = None) -> SliderData | None:
-    """The slider of a profile by output perturbation; None where no law over ε is known.
+    """The slider of a profile; None where no law over ε is known.
 
     ``release``  what was profiled. Its mechanism knows how the noise depends on ε.
     """
-    mechanism = None if release is None else release.mechanism
-    if not isinstance(mechanism, OutputPerturbation) or not mechanism.is_private:
+    mechanism = None if release is None else release.mechanism.closed_form
+    if mechanism is None or not mechanism.is_private:
         return None
     digest = profile.digest
     if not digest.distance.largest > 0 or not _is_of(profile, mechanism):
@@ -247,7 +247,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     )
 
 
-def _is_of(profile: Profile, mechanism: OutputPerturbation) -> bool:
+def _is_of(profile: Profile, mechanism: ClosedForm) -> bool:
     """Whether the rows' law is this mechanism's at its own ε: not where releases are combined."""
     if profile.losses is None:
         return True
@@ -264,7 +264,7 @@ def _axis_around(epsilon: float) -> tuple[float, float]:
 
 
 def _exact(
-    mechanism: OutputPerturbation,
+    mechanism: ClosedForm,
     distances: OrderStatistics,
     farthest: float,
     prior: float,

@@ -2,7 +2,7 @@
 
 A row's E∣ℓ∣/β is distance·g(t), t = β·distance, with one g for all rows: the law of its loss
 depends on t alone (DESIGN: the law of a row's loss). So it leaves its plateau at one t, that of
-:func:`expost.epsilon.transition.transition`. That is checked here against nothing of the kind:
+:func:`expost.noise.transition.transition`. That is checked here against nothing of the kind:
 models fitted again without the row, noise drawn, and LeBlond Eq. 3 taken at its word.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost._numerics import bracket_root
-from expost.epsilon.transition import first_plateau
 from expost.noise import NormLaplace
+from expost.noise.transition import first_plateau
 from expost.report.paper_displays import GREY, INK, Curve, CurvesDisplay, Guide, panels
 from expost.reproduce.claims import Check, Claim, said
 from expost.reproduce.exhibits import Exhibit, Table

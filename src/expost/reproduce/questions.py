@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from expost.datasets import Dataset
-from expost.epsilon.transition import transition
+from expost.noise.transition import transition
 from expost.report.paper_displays import (
     BLUE,
     GREEN,

@@ -29,6 +29,7 @@ class GaussianNoise(Guarantee):
     mu: float
 
     LAW = "gaussian"
+    is_gaussian = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", extended("mu", self.mu))

@@ -37,10 +37,13 @@ class Guarantee(ABC):
     ``epsilon`` in δ, ``loss`` in δ; ``true_positive_rate`` is nondecreasing and concave in the
     false-positive rate and never below it. NaN and values out of range raise.
 
-    ``LAW``  the name of the guarantee in JSON; None where it cannot be listed in a ledger.
+    ``LAW``          the name of the guarantee in JSON; None where it cannot be listed in a ledger.
+    ``is_gaussian``  whether its curve is that of Gaussian noise of one μ, so that attacks may be
+                     held against that curve.
     """
 
     LAW: ClassVar[str | None] = None
+    is_gaussian: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

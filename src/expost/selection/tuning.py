@@ -27,7 +27,7 @@ the answer 0 could cost, in units of 2⁻²⁰ of it rounded down, so that sums 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,9 @@ from expost import _checks
 from expost._numerics import row_blocks
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS, Prepared
-from expost.glm import Objective, minimise
+from expost.glm import Objective
 from expost.losses import Squared
-from expost.mechanisms import OutputPerturbation
-from expost.mechanisms.output import TOLERANCE
+from expost.mechanisms import Mechanism
 from expost.notices import warn
 from expost.release import Release
 from expost.results import Displayed
@@ -239,16 +238,14 @@ def _split(rows: int, parts: int, source: Callable[[int], bytes]) -> list[IntArr
 
 def _mechanisms(
     prepared: Prepared, values: Sequence[float], training: Sequence[IntArray]
-) -> list[OutputPerturbation]:
+) -> list[Mechanism]:
     """How each part's model is released; where that is not safe it refuses, before any is made."""
     if min(map(len, training)) < 2:
         raise InvalidInput(
             "X: chance gave a part fewer than two rows; call again, with fewer candidates."
         )
-    budget = prepared.mechanism
-    assert isinstance(budget, OutputPerturbation)
     mechanisms = [
-        replace(budget, regularization=value, rows=len(part))
+        prepared.mechanism.with_constants(regularization=value, rows=len(part))
         for value, part in zip(values, training, strict=True)
     ]
     for how in mechanisms:
@@ -258,7 +255,7 @@ def _mechanisms(
 
 
 def _release(
-    prepared: Prepared, how: OutputPerturbation, part: IntArray, rng: np.random.Generator | None
+    prepared: Prepared, how: Mechanism, part: IntArray, rng: np.random.Generator | None
 ) -> Release:
     """The private model of one part, within bounds that no part has set.
 
@@ -269,10 +266,10 @@ def _release(
         X=prepared.problem.held.X[part],
         y=prepared.problem.held.y[part],
         loss=how.loss,
-        penalty=np.full(how.dimension, how.regularization),
+        penalty=how.total_regularization,
     )
     return Release(
-        theta=how.release(minimise(problem, tolerance=TOLERANCE), rng),
+        theta=how.release(problem, rng),
         mechanism=how,
         ball=prepared.ball,
         classes=prepared.classes,

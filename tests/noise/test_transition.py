@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from scipy.special import kve
 from scipy.stats import norm
 
-from expost.epsilon.transition import Transition, first_plateau, transition
 from expost.errors import InvalidInput
 from expost.noise import GaussianLaw, NormLaplaceLaw
+from expost.noise.transition import Transition, first_plateau, transition
 
 # Issue 3: t at the end of the first plateau, tolerance 0.1.
 PUBLISHED = {2: 3.87354, 6: 4.11611, 14: 7.43125, 30: 13.3127}

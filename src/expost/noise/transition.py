@@ -24,7 +24,7 @@ from scipy.special import gammaln
 from expost import _checks
 from expost._numerics import bracket_root
 from expost.errors import ConvergenceError, InvalidInput
-from expost.noise import GaussianLaw, NormLaplaceLaw
+from expost.noise.law import GaussianLaw, NormLaplaceLaw
 from expost.types import FloatArray
 
 __all__ = ["Transition", "first_plateau", "transition"]
@@ -41,11 +41,14 @@ class Transition:
     ``leaves``   rounded down: a row at this separation is still on the first plateau.
     ``arrives``  rounded up: a row at this separation has reached the second regime.
     ``measure``  what is followed, in words.
+    ``plateau``  the value of E∣ℓ∣/separation on the first plateau, where it runs to 1 on a second
+                 one; None where there is no second plateau.
     """
 
     leaves: float
     arrives: float
     measure: str
+    plateau: float | None = None
 
 
 @lru_cache(maxsize=64, typed=True)
@@ -80,6 +83,7 @@ def transition(*, noise: str, dimension: int, tolerance: float = 0.1) -> Transit
         leaves=_last(lambda t: way(t) - tolerance, farthest)[0],
         arrives=_last(lambda t: way(t) - (1 - tolerance), farthest)[1],
         measure=measure,
+        plateau=first_plateau(dimension),
     )
 
 
