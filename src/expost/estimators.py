@@ -191,7 +191,7 @@ class _PrivateLinearModel(BaseEstimator):
                 f"{longer} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
                 " it; give a larger bound if that is too many."
             )
-        outputs = loss.classes if isinstance(loss, Softmax) else 1
+        outputs = loss.outputs
         how = self.how(loss, len(rows), outputs * rows.shape[1])
         return Prepared(
             objective=_objective(rows, target, loss, how.total_regularization),

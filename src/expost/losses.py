@@ -169,6 +169,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def label_bound(self) -> float | None:
+        """Y with ∣y∣ ≤ Y of a regression; None for classes."""
+        ...
+
+    @property
     def curvature_bound(self) -> float:
         """sup f″, of q outputs the largest eigenvalue of ∇²f."""
         ...
@@ -266,6 +271,7 @@ class Logistic(_Scalar):
 
     name: ClassVar[str] = "logistic"
     is_classification: ClassVar[bool] = True
+    label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
     third_ratio: ClassVar[float | None] = 1.0
 
@@ -328,6 +334,7 @@ class HuberHinge(_Scalar):
 
     name: ClassVar[str] = "huber-hinge"
     is_classification: ClassVar[bool] = True
+    label_bound: ClassVar[float | None] = None
     third_ratio: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
@@ -545,6 +552,7 @@ class Softmax:
 
     name: ClassVar[str] = "softmax"
     is_classification: ClassVar[bool] = True
+    label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.5
     third_ratio: ClassVar[float | None] = math.sqrt(2)
 

@@ -172,7 +172,7 @@ def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) 
     stream = source.stream
     names, read, clipped = stream.encoding.target.classes, [], []
     loss, bound = _loss(estimator, facts, 2 if names is None else len(names))
-    if bound is None and isinstance(loss, Squared):
+    if bound is None and loss.label_bound is not None:
         read.append("label_bound (the largest label)")
     if facts.past:
         clipped.append(
@@ -202,7 +202,7 @@ def objective_of(release: Release, rows: Rows) -> Objective:
 
 
 def _objective(rows: Rows, loss: Loss, regularization: float) -> Objective:
-    if isinstance(rows, TableRows) and isinstance(loss, Squared):
+    if isinstance(rows, TableRows) and loss.label_bound is not None:
         rows = rows.with_stream(label_bound=loss.label_bound)
     penalty = np.full(loss.outputs * rows.columns, regularization)
     return Objective(rows=rows, loss=loss, penalty=penalty)

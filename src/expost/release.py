@@ -108,7 +108,7 @@ class Release(Sealed, Displayed):
             return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
         target = _checks.vector(y, length=rows)
         loss = self.mechanism.loss
-        bound = loss.label_bound if isinstance(loss, Squared) else np.inf
+        bound = np.inf if loss.label_bound is None else loss.label_bound
         return np.clip(target, -bound, bound)
 
     def problem(self, X: Any, y: Any) -> Objective:

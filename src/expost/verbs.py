@@ -30,7 +30,6 @@ from expost.jobs.profile_asked import ProfileJob, opened_for
 from expost.jobs.streaming import Streaming, is_streamed
 from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
-from expost.losses import Squared
 from expost.mechanisms import Mechanism
 from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
@@ -197,7 +196,7 @@ def _check_fits(streaming: Streaming, table: Table, encoding: Encoding) -> None:
 def held_objective(release: Release, table: Table, encoding: Encoding) -> tuple[Objective, Facts]:
     """Return the rows of a table in memory, as the objective of ``release`` sees them."""
     loss = release.mechanism.loss
-    bound = loss.label_bound if isinstance(loss, Squared) else None
+    bound = loss.label_bound
     with engine_of("local") as engine:
         source = table_rows((table, encoding), release.ball, bound, engine)
         rows, facts = read_rows(source, hold=True)
@@ -411,7 +410,7 @@ def publish(
         streaming = Streaming(engine=engine, memory=memory)
         blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
         loss = release.mechanism.loss
-        bound = loss.label_bound if isinstance(loss, Squared) else None
+        bound = loss.label_bound
         with engine_of(engine or "local") as worker:
             source = table_rows((table, encoding), release.ball, bound, worker)
             rows, _ = read_rows(source, hold=not blocks)

@@ -52,7 +52,6 @@ from expost.jobs.profile_asked import (
 from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
 from expost.jobs.table import estimator_of, noted, table_notices
-from expost.losses import Squared
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared
@@ -236,7 +235,7 @@ class _Work:
     def _objective(self, release: Release) -> tuple[Objective, Facts]:
         """Return the rows as the objective of a model that exists sees them."""
         loss = release.mechanism.loss
-        source = self._rows(release.ball, loss.label_bound if isinstance(loss, Squared) else None)
+        source = self._rows(release.ball, loss.label_bound)
         rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
         return objective_of(release, rows), facts
 

@@ -40,7 +40,6 @@ from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, is_streamed, task_of
 from expost.jobs.table import noted, table_notices
 from expost.jobs.workspace import Workspace
-from expost.losses import Squared
 from expost.preparing import Facts, objective_of
 from expost.publishing.compare import (
     TABLE,
@@ -203,7 +202,7 @@ class _Work:
     def _known(self) -> tuple[Rows, Facts]:
         release = self.request.release
         loss = release.mechanism.loss
-        bound = loss.label_bound if isinstance(loss, Squared) else None
+        bound = loss.label_bound
         opened = self.table, self.encoding
         source = table_rows(opened, release.ball, bound, self.engine, self.progress)
         return known_rows(self.run, self.table, source, hold=not self.blocks)

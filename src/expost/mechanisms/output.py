@@ -43,7 +43,7 @@ from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Minimiser, Objective
-from expost.losses import Loss, Squared
+from expost.losses import Loss
 from expost.mechanisms.base import (
     IMPLAUSIBLE,
     TOLERANCE,
@@ -559,5 +559,5 @@ class OutputPerturbation(MinimiserPerturbation):
 
 def _reference_square(loss: Loss) -> float:
     """R², in units of the labels where they have one."""
-    unit = loss.label_bound if isinstance(loss, Squared) else 1.0
+    unit = 1.0 if loss.label_bound is None else loss.label_bound
     return (_REFERENCE_NORM * unit) ** 2

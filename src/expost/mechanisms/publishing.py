@@ -37,7 +37,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.losses import HuberHinge, Loss, Squared
+from expost.losses import HuberHinge, Loss
 from expost.mechanisms.base import Mechanism
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -312,7 +312,7 @@ class _FarFromKnots:
 
 def steepest_slope(loss: Loss, length: float) -> float:
     """Sup ∣f′(z; y)∣ over ∣z∣ ≤ ``length`` and all labels: f′ grows with z, so at an end."""
-    label = loss.label_bound if isinstance(loss, Squared) else 1.0
+    label = 1.0 if loss.label_bound is None else loss.label_bound
     slope = loss.slope(np.array([-length * (1 + 1e-12)]), np.array([label]))
     return float(np.abs(slope)[0]) * (1 + 1e-12)
 

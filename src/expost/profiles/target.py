@@ -9,7 +9,6 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.glm import Objective
-from expost.losses import Softmax
 from expost.mechanisms import (
     Mechanism,
 )
@@ -39,17 +38,11 @@ class Target:
             found = self.release.objective(X, y)
             return self.theta, self.mechanism, found, _notices(self.release)
         rows, loss = _checks.matrix(X, min_rows=1), self.mechanism.loss
-        width = len(self.theta) / (loss.classes if isinstance(loss, Softmax) else 1)
+        width = len(self.theta) / loss.outputs
         if rows.shape[1] != width:
             raise InvalidInput(f"X has {rows.shape[1]} columns: the coefficients have {width:g}.")
         target, penalty = _checks.vector(y, length=len(rows)), self.mechanism.total_regularization
-        problem: Objective
-        if isinstance(loss, Softmax):
-            problem = Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
-        else:
-            problem = Objective.of(
-                X=rows, y=target, loss=loss, penalty=np.full(len(self.theta), penalty)
-            )
+        problem = Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
         if float(problem.held.norms.max()) > 1 + 1e-9:
             raise InvalidInput(
                 "X: with bare coefficients its rows must lie in the unit ball; divide them by the"

@@ -20,7 +20,6 @@ from expost.errors import InvalidInput, ReleaseRefused
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, number, plain
 from expost.ledger import Entry
-from expost.losses import Squared
 from expost.mechanisms.bounds import (
     ExposureBound,
     ObjectiveBound,
@@ -290,7 +289,7 @@ class PublishedReport(Sealed, Displayed):
 
     def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
         loss = self.release.mechanism.loss
-        if isinstance(loss, Squared) and not abs(label) <= loss.label_bound:
+        if loss.label_bound is not None and not abs(label) <= loss.label_bound:
             notes = (
                 *notes,
                 f"The label lies past the bound of the model ({loss.label_bound:g}) and was clipped"

@@ -10,7 +10,6 @@ from expost.attacks.roc import AttackFigures
 from expost.audits.disparity import Disparity
 from expost.defences.table import DefenceTable
 from expost.groups.columns import printable
-from expost.losses import Squared
 from expost.noise.coverage import Coverage
 from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
@@ -266,7 +265,7 @@ def _labels(release: Release, along: FloatArray) -> tuple[list[Any], list[FloatA
     """Some labels, and the direction in which a row is asked about with each."""
     loss = release.mechanism.loss
     if release.classes is None:
-        bound = loss.label_bound if isinstance(loss, Squared) else 1.0
+        bound = 1.0 if loss.label_bound is None else loss.label_bound
         return [-bound, 0.0, bound], [along[0]] * 3
     labels = release.classes.tolist()[: len(_COLOURS)]
     if len(along) == 1:
