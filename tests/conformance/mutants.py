@@ -149,7 +149,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @mutant("a release without its noise", subject=LAPLACE, law="2")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        OutputPerturbation, "release", lambda self, base, rng=None: self.grid.snap(base.theta)
+        OutputPerturbation, "add_noise", lambda self, base, rng=None: self.grid.snap(base.theta)
     )
 
 

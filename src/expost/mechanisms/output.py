@@ -363,12 +363,25 @@ class MinimiserSampler:
     ) -> FloatArray:
         """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
         how = replace(self.mechanism, epsilon=epsilon)
-        return np.stack([how.row_losses(theta, self._neighbours).loss for theta in models])
+        task = _BlockDraws(mechanism=how, models=models, leave_one_out=self._leave_one_out)
+        return np.concatenate(list(self.objective.map(task)), axis=1)
 
     @cached_property
-    def _neighbours(self) -> Neighbours:
-        base = self.objective.minimiser(TOLERANCE)
-        return tight_neighbours(self.objective, base)
+    def _leave_one_out(self) -> LeaveOneOut:
+        return LeaveOneOut.of(self.objective, self.objective.minimiser(TOLERANCE))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _BlockDraws:
+    """(m, rows) the losses of the rows of a block in each of the models."""
+
+    mechanism: MinimiserPerturbation
+    models: FloatArray
+    leave_one_out: LeaveOneOut
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        near = self.leave_one_out(block)
+        return np.stack([self.mechanism.row_losses(theta, near).loss for theta in self.models])
 
 
 @register
