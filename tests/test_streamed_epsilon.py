@@ -22,8 +22,9 @@ from expost.epsilon import choose as choose_module
 from expost.epsilon import ranked as ranked_module
 from expost.epsilon import utility as utility_module
 from expost.epsilon.choose import Question, choose_for, seeds_of
+from expost.epsilon.folds import Folds
 from expost.epsilon.sweep import Distances
-from expost.epsilon.utility import Folds, held_out_utility
+from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS
 from expost.files.parts import PartStore
