@@ -284,7 +284,7 @@ def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes)
         ready = prepared_rows(estimator, read, source, facts)
         choices.append(choose_for(ready, question, seeds_of(4), store=store))
     found, true = choices
-    assert found.sweep.mechanism.problem.loss.outputs == (1 if classes == 2 else 3)
+    assert found.sweep.mechanism.objective.loss.outputs == (1 if classes == 2 else 3)
     for name in ("low", "high", "epsilon_for_belief", "recommended"):
         np.testing.assert_allclose(getattr(found, name), getattr(true, name), rtol=1e-9)
     np.testing.assert_allclose(found.critical_epsilon, true.critical_epsilon, rtol=1e-9)
