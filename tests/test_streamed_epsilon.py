@@ -22,8 +22,9 @@ from expost.epsilon import choose as choose_module
 from expost.epsilon import ranked as ranked_module
 from expost.epsilon import utility as utility_module
 from expost.epsilon.choose import Question, choose_for, seeds_of
+from expost.epsilon.folds import Folds
 from expost.epsilon.sweep import Distances
-from expost.epsilon.utility import Folds, held_out_utility
+from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS
 from expost.files.parts import PartStore
@@ -283,7 +284,7 @@ def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes)
         ready = prepared_rows(estimator, read, source, facts)
         choices.append(choose_for(ready, question, seeds_of(4), store=store))
     found, true = choices
-    assert found.sweep.mechanism.problem.loss.outputs == (1 if classes == 2 else 3)
+    assert found.sweep.mechanism.objective.loss.outputs == (1 if classes == 2 else 3)
     for name in ("low", "high", "epsilon_for_belief", "recommended"):
         np.testing.assert_allclose(getattr(found, name), getattr(true, name), rtol=1e-9)
     np.testing.assert_allclose(found.critical_epsilon, true.critical_epsilon, rtol=1e-9)

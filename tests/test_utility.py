@@ -8,8 +8,10 @@ from scipy.stats import chi2
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
+from expost.epsilon import folds as folds_module
 from expost.epsilon import utility
-from expost.epsilon.utility import Folds, held_out_utility
+from expost.epsilon.folds import Folds
+from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
@@ -204,7 +206,7 @@ def test_folds_and_scored_rows_against_a_loop(monkeypatch, classes, folds):
     labels = {1: rng.uniform(-1, 1, 997), 2: 2 * y - 1}.get(classes, y)
     problem = Objective.of(X=rng.normal(size=(997, 2)), y=labels, loss=loss, penalty=LAMBDA)
     for key, most in ((2**64 - 3, 10**6), (12, 41), (7, 3)):
-        monkeypatch.setattr(utility, "MOST_SCORED", most)
+        monkeypatch.setattr(folds_module, "MOST_SCORED", most)
         parts = Folds.of(problem, folds, key)
         where, scored = (
             np.concatenate(column) for column in zip(*problem.map(parts.scored), strict=True)
@@ -339,7 +341,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     positive = int(np.count_nonzero(problem.held.y > 0))
     assert 4 <= positive <= 6
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(utility, "MOST_SCORED", 20)
+    monkeypatch.setattr(folds_module, "MOST_SCORED", 20)
     found = run(problem, mechanism, folds=2)
     for curve in found.curves.values():
         assert np.all(np.isfinite(curve.mean))
@@ -348,7 +350,7 @@ def test_very_large_folds_are_thinned_and_stay_stratified(monkeypatch):
     monkeypatch.undo()
     problem, mechanism = make(n=4000)
     whole = run(problem, mechanism, folds=2)
-    monkeypatch.setattr(utility, "MOST_SCORED", 900)
+    monkeypatch.setattr(folds_module, "MOST_SCORED", 900)
     found = run(problem, mechanism, folds=2)
     np.testing.assert_allclose(found.accuracy.mean, whole.accuracy.mean, atol=0.03)
     assert found.accuracy.base_rate == pytest.approx(whole.accuracy.base_rate, abs=0.005)

@@ -52,6 +52,7 @@ NO_RESULTS = {
     "Figure": "a line of an identifiability",
     "Minimiser": "a point that must not leave the mechanism",
     "RowBounds": "the arrays behind `PublishedReport.bound`",
+    "Persons": "rows",
     "References": "what an attack is given",
     "Objective": "rows",
     "Spending": "a part of a published report",

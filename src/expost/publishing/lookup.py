@@ -12,16 +12,53 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import expit
 
 from expost.data import Encoding, LevelEntry, NumericEntry
 from expost.errors import InvalidInput
 from expost.release import Release
-from expost.types import FloatArray
+from expost.results import Displayed
+from expost.types import Audience, FloatArray
 
-__all__ = ["Form", "form_number"]
+__all__ = ["Answer", "Form", "form_number"]
 
 # So many levels are listed in a note.
 _LISTED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Displayed):
+    """What a report states about one row with one label, for the person whose row it is.
+
+    ``exposure``          at most, in nats: of θ alone, whether or not the row is in the data.
+    ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost the row, each at
+                          ``delta``; 0 in a data-independent report.
+    ``everything``        at most, in nats: of θ and the report's releases together.
+    ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
+    ``notes``             what was done with the values: clipped, missing, unknown.
+    ``audience``          that of the report: nothing but that and the row itself went into it.
+    """
+
+    label: Any
+    exposure: float
+    epsilon_gradient: float
+    epsilon_hessian: float
+    delta: float
+    everything: float
+    fails_with: float
+    everything_fails_with: float
+    notes: tuple[str, ...] = ()
+    audience: Audience = Audience.PASS
+
+    @property
+    def belief(self) -> float:
+        """How sure an attacker can be at most, in or out, who was undecided before seeing θ."""
+        return float(expit(self.exposure))
+
+    @property
+    def belief_in_everything(self) -> float:
+        """The same of an attacker who saw θ and the report."""
+        return float(expit(self.everything))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
 
 from expost import _checks
 from expost.data import Encoding
@@ -31,7 +30,7 @@ from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,
 )
-from expost.publishing.lookup import Form, form_number
+from expost.publishing.lookup import Answer, Form, form_number
 from expost.release import Release
 from expost.results import Displayed
 from expost.rounding import for_persons, summed_up, upper_text
@@ -64,41 +63,6 @@ class Spending:
     hessian: tuple[float, float] | None
     sequential: tuple[float, float]
     together: tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(Displayed):
-    """What a report tells one person about her own row, with one label.
-
-    ``exposure``          at most, in nats: of θ alone, whether or not she is in the data.
-    ``epsilon_gradient``, ``epsilon_hessian``  what the report's own releases cost her, at ``delta``
-                          each; 0 in a data-independent report.
-    ``everything``        at most, in nats: of θ and the report's releases together.
-    ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
-    ``notes``             what was done with the values: clipped, missing, unknown.
-    ``audience``          that of the report: nothing but that and her own row went into it.
-    """
-
-    label: Any
-    exposure: float
-    epsilon_gradient: float
-    epsilon_hessian: float
-    delta: float
-    everything: float
-    fails_with: float
-    everything_fails_with: float
-    notes: tuple[str, ...] = ()
-    audience: Audience = Audience.PASS
-
-    @property
-    def belief(self) -> float:
-        """How sure an attacker can be at most, in or out, who was undecided before seeing θ."""
-        return float(expit(self.exposure))
-
-    @property
-    def belief_in_everything(self) -> float:
-        """The same of an attacker who saw θ and the report."""
-        return float(expit(self.everything))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
