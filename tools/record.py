@@ -77,11 +77,7 @@ EXPLAINED: dict[str, str] = {
     ),
     r":comparison:rows$": "one comparison.json: the number of rows",
     r":(comparison:table\.|comparison-table:|stdout:.*)epsilon_(gradient|hessian)(\[\])?$": (
-<<<<<<< HEAD
         "what a report costs a row does not depend on the other rows: at most 3e-5 above its ε"
-=======
-        "what a report costs a row does not depend on the other rows: at most 3e-5 above the exact"
->>>>>>> epsilon
     ),
 }
 
