@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from expost import choose_epsilon, neighbours
 from expost.accounting import gaussian_scale
-from expost.mechanisms.coupled import logistic_scale
+from expost.mechanisms.calibration import logistic_scale
 from expost.noise import GaussianLaw, NormLaplaceLaw
 from expost.noise.transition import transition
 from expost.risk import (

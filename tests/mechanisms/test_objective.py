@@ -23,7 +23,7 @@ from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
-from expost.mechanisms.coupled import logistic_scale
+from expost.mechanisms.calibration import logistic_scale
 from expost.mechanisms.objective import CALIBRATIONS
 from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta

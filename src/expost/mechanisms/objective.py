@@ -27,7 +27,7 @@ laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − ln
           (1 + f″m)/(1 + f″′m′), both leverages without either row: between 1/(1 + c/λ) and 1 + c/λ.
           Chaudhuri et al. count that factor twice.
 logistic  f″ = p(1 − p) where ∣f′∣ = p, so that both are never at their bounds together. That makes
-          the noise smaller under either law: :mod:`expost.mechanisms.coupled`.
+          the noise smaller under either law: :mod:`expost.mechanisms.calibration`.
 softmax   K classes: with r = K − 1 a removal changes log det H by at most r·log(1 + c/λ), c = 1/K,
           r·c = sup tr ∇²ℓ = 1 − 1/K (:mod:`expost.losses`), and L = √2. Gaussian: ∇ℓ = u ⊗ x with
           u in the convex hull of 0 and the r vectors eₖ − e_y, and of b it meets Z ~ N(0, I_K),
@@ -38,7 +38,7 @@ softmax   K classes: with r = K − 1 a removal changes log det H by at most r·
           r losses of a Gaussian mechanism of sensitivity √2, so δ(ε) ≤ r·δ_Gauss(ε − c₁, √2/σ);
           adding a row turns the sign of Z and has no c₁. Laplace: two rows' ∇ℓ differ by at most
           2√2, which is reached for d > 1. Slope and curvature are coupled here too, which spends
-          less than c₁: :mod:`expost.mechanisms.coupled_softmax`.
+          less than c₁: :mod:`expost.mechanisms.calibration`.
 
 persons   m rows that leave or enter at once; (ε, δ) is calibrated to k = ``rows_per_person``.
           Laplace: m changes one after the other lose at most m times what one row does, because
@@ -72,13 +72,15 @@ from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Softmax, Squared
 from expost.mechanisms.base import TOLERANCE, Losses, Perturbation, register, share_of
-from expost.mechanisms.coupled import (
+from expost.mechanisms.calibration import (
     logistic_delta,
     logistic_passed,
     logistic_rate,
     logistic_scale,
+    softmax_rate,
+    softmax_scale,
+    softmax_spent,
 )
-from expost.mechanisms.coupled_softmax import softmax_rate, softmax_scale, softmax_spent
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.output import (
     MinimiserLosses,
@@ -249,7 +251,7 @@ class ObjectivePerturbation(Perturbation):
         norm-Laplace  ε·rows/k: so many changes of one row, each of which loses at most ε/k.
         Gaussian      (ε, δ) at rows = k, else (ε·rows/k, δ′). For ``rows`` rows
                       δ(ε) ≤ r·δ_Gauss(ε − rows·c₁, rows·A), for K classes with (1 − w)c₁ for c₁,
-                      for the logistic loss the chain if it is smaller (:mod:`.coupled`).
+                      for the logistic loss the chain if it is smaller (:mod:`.calibration`).
                       Additions have the same without c₁. No guarantee is left where δ′ reaches 1.
         """
         rows = _checks.whole("rows", rows, least=1)
@@ -335,7 +337,7 @@ class ObjectivePerturbation(Perturbation):
         passes ε for some a ≤ A with probability at most t(ε) = Φ(−A/2 − ε/A), or Φ(−√(2ε)) where
         ε ≤ A²/2. Addition, θ drawn without the row: downwards at most Φ(A/2 − ε/A); upwards
         c₁ − a²/2 + aZ passes ε with probability at most t(ε − c₁). For the logistic loss the
-        upward probabilities are those of :mod:`.coupled` (docs/objective.md, section 3).
+        upward probabilities are those of :mod:`.calibration` (docs/objective.md, section 3).
 
         For K classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and
         meets at most s·max(Zₖ − Z_y): t(ε) = Φ(−κA/4 − ε/A), or Φ(−√(κε)) where ε ≤ κA²/4, and all
