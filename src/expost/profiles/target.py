@@ -52,7 +52,7 @@ class Target:
             return self.theta, self.mechanism, problem, ()
         if loss.is_classification and not np.all(np.abs(problem.held.y) == 1):
             raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
-        bound = getattr(loss, "label_bound", np.inf)
+        bound = np.inf if loss.label_bound is None else loss.label_bound
         if not float(np.max(np.abs(problem.held.y))) <= bound:
             raise InvalidInput(
                 f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
