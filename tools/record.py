@@ -63,6 +63,12 @@ EXPLAINED: dict[str, str] = {
     r"persons-objective:stdout:summary\.(beliefs\.worst|profile\.persons\.passed)": (
         "Gaussian noise in the objective has a tighter guarantee for persons"
     ),
+    r"objective-blocks:.*(expected|typical)": (
+        "expected exposures under objective perturbation are sampled in blocks too"
+    ),
+    r"persons-objective:stdout:summary\.profile\.precision": (
+        "one tangent for rows and persons: half-widths of intervals agree to 1e-7 of themselves"
+    ),
     r"-blocks:stdout:summary\.profile\.(explanation|groups)": (
         "exposures by column and the tree are reported in blocks too"
     ),

@@ -66,6 +66,7 @@ class Release(Sealed, Displayed):
             )
         if (self.classes is None) is mechanism.loss.is_classification:
             raise InvalidInput("classes: labels for a classifier, none for a regression.")
+        mechanism.check_classes()
         many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
         if self.classes is not None and not (
             self.classes.shape == (many,) and len(np.unique(self.classes)) == many

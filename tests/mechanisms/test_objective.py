@@ -536,9 +536,8 @@ def test_the_guarantee_is_epsilon_and_delta():
         tangent = Tangent.at(one, problem, theta)
         assert tangent.row_losses().guarantee == one.guarantee()
         # Gaussian noise is not calibrated for an exchange.
-        swapped = tangent.row_losses(
-            Neighbouring.REPLACE, (problem.held.X[::-1], problem.held.y[::-1])
-        )
+        turned = (problem.held.X[::-1], problem.held.y[::-1])
+        swapped = tangent.row_losses(changed(problem, Neighbouring.REPLACE, turned))
         assert swapped.guarantee == (one.guarantee() if one is pure else None)
 
 

@@ -198,6 +198,10 @@ class Mechanism(Protocol):
         """Return a Λ that follows from the other ``constants`` alone."""
         ...
 
+    def check_classes(self) -> None:
+        """Refuse a loss of more than two classes if the mechanism does not take it."""
+        ...
+
     @property
     def is_private(self) -> bool:
         """Whether there is any noise."""
@@ -418,9 +422,6 @@ class Perturbation(ABC):
         for name, value in known.items():
             object.__setattr__(self, name, value)
         self._check_delta()
-        if self.loss.outputs > 1 and not self.is_multiclass:
-            able = " or ".join(MECHANISMS.multiclass)
-            raise InvalidInput(f"mechanism: only {able} perturbation takes more than two classes.")
 
     def _check_delta(self) -> None:
         """Refuse a δ that the noise does not take, or its absence."""
@@ -437,6 +438,15 @@ class Perturbation(ABC):
                 f"delta={self.delta!r}: {self.noise.capitalize()} noise guarantees pure epsilon and"
                 f" takes none; leave it out{instead}."
             )
+
+    def check_classes(self) -> None:
+        """Refuse a loss of more than two classes if the mechanism does not take it.
+
+        Not where the constants are checked: an automatic Λ is asked for with any loss.
+        """
+        if self.loss.outputs > 1 and not self.is_multiclass:
+            able = " or ".join(MECHANISMS.multiclass)
+            raise InvalidInput(f"mechanism: only {able} perturbation takes more than two classes.")
 
     @property
     def is_private(self) -> bool:

@@ -189,6 +189,7 @@ class MinimiserPerturbation(Perturbation):
 
         ``rng`` is for simulation and tests: its seed reveals the noise.
         """
+        self.check_classes()
         return self.add_noise(objective.minimiser(TOLERANCE), rng)
 
     def add_noise(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
@@ -283,6 +284,7 @@ def minimiser_losses(
     keep_total_penalty: bool = False,
 ) -> RowLosses:
     """Return the losses of all rows in memory under noise on the minimiser."""
+    mechanism.check_classes()
     base = objective.minimiser(TOLERANCE)
     near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
     mechanism.check_rows(theta, near.base, near.base_error)
@@ -302,6 +304,7 @@ def minimiser_losses(
 
 def check_count(mechanism: Perturbation, objective: Objective) -> None:
     """Refuse rows of another number than the model was made from."""
+    mechanism.check_classes()
     if objective.count != mechanism.rows:
         raise WrongRows(
             f"the table has {objective.count} rows: the model was made from {mechanism.rows}; pass"
