@@ -382,7 +382,7 @@ def test_a_finished_step_is_not_taken_again(source, tmp_path, monkeypatch, same)
         with pytest.raises(streams.Killed):
             run(streams.job(source, out))
     monkeypatch.setattr(facts_module, "read_rows", None)
-    for name in ("block_losses", "prepared"):
+    for name in ("row_parts", "prepared"):
         monkeypatch.setattr(profile_module, name, None)
     run(streams.job(source, out, resume=True))
     assert same(out)
