@@ -341,7 +341,7 @@ def test_a_released_model_and_its_profile(tmp_path):
     profile = expost.profile(model, *rows)
     rowwise = identifiability(profile, prior=0.1)
     assert isinstance(rowwise, RowIdentifiability)
-    np.testing.assert_array_equal(rowwise.belief, profile.identifiability(0.1).belief)
+    np.testing.assert_array_equal(rowwise.posterior, profile.identifiability(0.1).posterior)
     with pytest.raises(InvalidInput, match="prior alone"):
         identifiability(profile, delta=1e-5)
     with pytest.raises(InvalidInput, match="prior alone"):

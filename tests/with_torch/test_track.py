@@ -239,7 +239,7 @@ def test_digits_match_the_reference_trainer_with_the_same_noise():
     training = trainer.run(Replayed(noise, coins))
     found, expected = run.tracker.profile(), training.profile()
     np.testing.assert_allclose(found.loss, expected.loss, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.typical, expected.typical, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.expected, expected.expected, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(found.ranking, expected.ranking)
     assert found.worst_case == pytest.approx(expected.worst_case)
     assert np.max(expected.exposure) > 3
