@@ -25,8 +25,9 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, WrongRows
 from expost.mechanisms import MinimiserPerturbation, RowLosses
-from expost.mechanisms.base import IMPLAUSIBLE, share_of
+from expost.mechanisms.base import IMPLAUSIBLE
 from expost.mechanisms.bounds import OutputBound
+from expost.mechanisms.perturbation import share_of
 from expost.noise import NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import Neighbouring

@@ -6,9 +6,9 @@ for its class or its name.
 
 To add a mechanism
 ------------------
-Write a class that has the methods of :class:`Mechanism` — :class:`Perturbation` holds the constants
-and checks that most of them share, and :class:`~expost.mechanisms.output.MinimiserPerturbation`
-everything about noise on a minimiser but its law — and either register it here with
+Write a class that has the methods of :class:`Mechanism`. ``Perturbation`` (:mod:`.perturbation`)
+holds the constants and checks that most of them share, ``MinimiserPerturbation``
+(:mod:`.minimiser`) everything about noise on a minimiser but its law. Register it with
 :func:`register`, or name it under the entry points ``expost.mechanisms`` of another package:
 
     [project.entry-points."expost.mechanisms"]
@@ -18,19 +18,14 @@ Its ``kind`` must be the name of the entry point. Estimators, model.json, ledger
 pages then know it by that name; a line in tests/conformance/subjects.py puts it under every law.
 """
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 from expost import _checks
-from expost.errors import InvalidInput, ReleaseRefused
-from expost.files.sealed import number, plain
+from expost.errors import InvalidInput
 from expost.glm import Objective
 from expost.losses import Loss
 from expost.mechanisms.grid import Grid
@@ -39,7 +34,6 @@ from expost.neighbouring.change import Change
 from expost.noise import LossLaw, Noise
 from expost.noise.transition import Transition
 from expost.risk import Guarantee
-from expost.rounding import for_persons, upper_text
 from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
@@ -55,11 +49,8 @@ __all__ = [
     "ClosedForm",
     "Losses",
     "Mechanism",
-    "Perturbation",
     "Sampler",
-    "is_plausible",
     "register",
-    "share_of",
 ]
 
 # η: the certified gradient of every minimiser that is released.
@@ -380,196 +371,6 @@ class ClosedForm(Mechanism, Protocol):
     def epsilon_from(self, separation: float, distance: float) -> float:
         """Return the least ε that brings a row at ``distance`` to this ``separation``."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Perturbation(ABC):
-    """The constants of one release by a perturbation, checked, and what all of them share.
-
-    ``regularization``   Λ, as it was asked for.
-    ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
-    """
-
-    epsilon: float
-    delta: float | None = None
-    noise: str = "laplace"
-    loss: Loss
-    regularization: float
-    rows: int
-    dimension: int
-    rows_per_person: int = 1
-
-    kind: ClassVar[str]
-    noises: ClassVar[Mapping[str, bool]] = {"laplace": False, "gaussian": True}
-    options: ClassVar[tuple[str, ...]] = ()
-    is_multiclass: ClassVar[bool] = False
-    has_report: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _checks.one_of("noise", self.noise, tuple(self.noises))
-        # Kept as plain numbers: they are written to model.json.
-        known = {
-            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
-            "regularization": _checks.regularization(self.regularization),
-            "rows": _checks.whole("rows", self.rows, least=2),
-            "dimension": _checks.whole("dimension", self.dimension, least=1),
-            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
-        }
-        if self.delta is not None:
-            known["delta"] = _checks.probability("delta", self.delta)
-        if not self.epsilon >= 1e-50:
-            raise InvalidInput(f"epsilon={self.epsilon!r}: must be at least 1e-50.")
-        for name, value in known.items():
-            object.__setattr__(self, name, value)
-        self._check_delta()
-
-    def _check_delta(self) -> None:
-        """Refuse a δ that the noise does not take, or its absence."""
-        needs = self.noises[self.noise]
-        other = next((name for name, need in self.noises.items() if need is not needs), None)
-        instead = "" if other is None else f", or take noise={other!r}"
-        if needs and self.delta is None:
-            raise InvalidInput(
-                f"delta=None: {self.noise.capitalize()} noise needs a delta between 0 and 1; give"
-                f" one well below 1/n{instead}."
-            )
-        if not needs and self.delta is not None:
-            raise InvalidInput(
-                f"delta={self.delta!r}: {self.noise.capitalize()} noise guarantees pure epsilon and"
-                f" takes none; leave it out{instead}."
-            )
-
-    def check_classes(self) -> None:
-        """Refuse a loss of more than two classes if the mechanism does not take it.
-
-        Not where the constants are checked: an automatic Λ is asked for with any loss.
-        """
-        if self.loss.outputs > 1 and not self.is_multiclass:
-            able = " or ".join(MECHANISMS.multiclass)
-            raise InvalidInput(f"mechanism: only {able} perturbation takes more than two classes.")
-
-    @property
-    def is_private(self) -> bool:
-        """Whether there is any noise."""
-        return self.epsilon < math.inf
-
-    @property
-    def total_regularization(self) -> float:
-        """The Λ of the objective that is minimised: the one that was asked for."""
-        return self.regularization
-
-    @property
-    def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
-        return False
-
-    @property
-    def worst_case(self) -> float:
-        """The exposure of one row that is guaranteed; see :meth:`worst_case_of`."""
-        return self.worst_case_of(1)[0]
-
-    @property
-    def worst_case_passed(self) -> float:
-        """The probability with which the exposure of one row may pass ``worst_case``."""
-        return self.worst_case_of(1)[1]
-
-    @property
-    def closed_form(self) -> ClosedForm | None:
-        """None: the losses are sampled."""
-        return None
-
-    def loss_law(self, separation: FloatArray) -> LossLaw | None:
-        """Return None: the law of a loss is not known in closed form."""
-        return None
-
-    def covers(self, relation: Neighbouring) -> bool:
-        """Return True: the guarantee holds for every relation."""
-        return True
-
-    def check_report(self) -> None:
-        """Refuse: there is no data-dependent report."""
-        raise ReleaseRefused(
-            f"kind='data-dependent': the model is one by {self.kind} perturbation, which has only a"
-            " data-independent report; take that, or fit with mechanism='objective'."
-        )
-
-    def tangent_mechanism(
-        self, budget: "PublishingBudget", theta: FloatArray
-    ) -> "TangentMechanism":
-        """Refuse: there is no data-dependent report."""
-        raise InvalidInput("budget: only models of two classes by objective perturbation take one.")
-
-    @property
-    @abstractmethod
-    def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
-
-    @abstractmethod
-    def worst_case_of(self, rows: int) -> tuple[float, float]:
-        """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
-
-    def with_constants(self, **constants: Any) -> Self:
-        """Return the same mechanism with other constants."""
-        return replace(self, **constants)
-
-    # -- JSON and words --------------------------------------------------------------------------
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the constants as model.json holds them; a ``rows_per_person`` of 1 is left out."""
-        persons = {} if self.rows_per_person == 1 else {"rows_per_person": self.rows_per_person}
-        return {
-            "kind": self.kind,
-            "noise": self.noise,
-            "epsilon": plain(self.epsilon),
-            "delta": self.delta,
-            **{name: getattr(self, name) for name in self.options},
-            **persons,
-            **self.derived,
-        }
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
-        """Return the mechanism with these fields of model.json; ``derived`` ones are not read."""
-        return cls(
-            epsilon=number(fields["epsilon"], "mechanism.epsilon", infinite=True),
-            delta=fields["delta"],
-            noise=fields["noise"],
-            rows_per_person=fields.get("rows_per_person", 1),
-            **{name: fields[name] for name in cls.options},
-            **constants,
-        )
-
-    @property
-    def title(self) -> str:
-        """What is released and how, in a few words."""
-        return f"{self.loss.name} by {self.kind} perturbation"
-
-    def describe(self, *, epsilon: bool = True) -> str:
-        """Return one line about the release, with its ε or for any."""
-        noise = f"{self.noise} noise" if self.is_private else "no noise"
-        spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
-        delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
-        penalty = self.total_regularization if epsilon else self.regularization
-        return (
-            f"{self.title}, {noise}{spent}{delta}{for_persons(self.rows_per_person)},"
-            f" regularization={penalty:.4g}, n={self.rows}, d={self.dimension}"
-        )
-
-
-def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
-    """ε·rows/k, rounded up."""
-    if rows == rows_per_person or not epsilon < math.inf:
-        return epsilon
-    exact = Fraction(epsilon) * rows / rows_per_person
-    share = rows * epsilon / rows_per_person
-    return share if Fraction(share) >= exact else math.nextafter(share, math.inf)
-
-
-def is_plausible(law: Noise, norm: float, slack: float) -> bool:
-    """Return whether a noise of this norm, known to ``slack``, lies within its law at 1e-9."""
-    below, _ = law.norm_tails(norm + slack)
-    _, above = law.norm_tails(max(norm - slack, 0.0))
-    return float(above) >= IMPLAUSIBLE / 2 and float(below) >= IMPLAUSIBLE / 2
 
 
 # -- the registry ----------------------------------------------------------------------------------

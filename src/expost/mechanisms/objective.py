@@ -71,7 +71,7 @@ from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Softmax, Squared
-from expost.mechanisms.base import TOLERANCE, Losses, Perturbation, register, share_of
+from expost.mechanisms.base import TOLERANCE, Losses, register
 from expost.mechanisms.calibration import (
     logistic_delta,
     logistic_passed,
@@ -82,13 +82,10 @@ from expost.mechanisms.calibration import (
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.output import (
-    MinimiserLosses,
-    OutputPerturbation,
-    check_count,
-    minimiser_losses,
-)
+from expost.mechanisms.minimiser import MinimiserLosses, check_count, minimiser_losses
+from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.person_noise import person_delta, person_scale
+from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace

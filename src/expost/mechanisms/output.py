@@ -29,11 +29,9 @@ clamped and rounded to a public grid; the interval of each loss is widened by wh
 """
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import ndtr
@@ -41,350 +39,27 @@ from scipy.special import ndtr
 from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
-from expost.errors import InvalidInput, WrongRows
-from expost.glm import Minimiser, Objective
-from expost.losses import Loss
-from expost.mechanisms.base import (
-    IMPLAUSIBLE,
-    TOLERANCE,
-    ClosedForm,
-    Perturbation,
-    is_plausible,
-    register,
-    share_of,
-)
-from expost.mechanisms.grid import Grid
-from expost.mechanisms.row_losses import RowLosses, mean_exposures
-from expost.neighbouring.change import Change
-from expost.neighbouring.leave_one_out import LeaveOneOut
-from expost.neighbouring.neighbours import Neighbours, tight_neighbours
-from expost.noise import Gaussian, GaussianLaw, LossLaw, Noise, NormLaplace, NormLaplaceLaw
+from expost.errors import InvalidInput
+from expost.mechanisms.base import ClosedForm, register
+from expost.mechanisms.minimiser import MinimiserPerturbation
+from expost.mechanisms.perturbation import share_of
+from expost.mechanisms.row_losses import RowLosses
+from expost.neighbouring.neighbours import Neighbours
+from expost.noise import Gaussian, GaussianLaw, LossLaw, NormLaplace, NormLaplaceLaw
 from expost.noise.transition import Transition, transition
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee, NormLaplaceNoise
-from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
 if TYPE_CHECKING:
     from expost.mechanisms.bounds import ExposureBound
     from expost.mechanisms.publishing import NoisyTangent, TangentMechanism
 
-__all__ = [
-    "MinimiserLosses",
-    "MinimiserPerturbation",
-    "MinimiserSampler",
-    "OutputPerturbation",
-    "minimiser_losses",
-]
+__all__ = ["OutputPerturbation"]
 
-# The probability that a coordinate is clamped.
-_CLAMPED = 1e-12
-# A good θ is taken to have this norm where Λ is chosen without the data.
-_REFERENCE_NORM = 1.0
 # Past this ε float64 does not resolve the δ of Gaussian noise.
 _LARGEST_GAUSSIAN = 1e12
-# Models behind expected exposures that have no closed form, and their seed.
-_MODELS = 64
-_SEED = 0
 # What a few roundings can take from a bound.
 _UP = 1 + 16 * ROUNDOFF
-
-
-@dataclass(frozen=True, kw_only=True)
-class MinimiserPerturbation(Perturbation):
-    """Noise on the minimiser: θ = A(D) + b, on the grid.
-
-    A subclass says what b is (``law``, ``unit_noise``, ``resolution``), what the loss of a row is
-    (:meth:`row_losses`) and what is guaranteed.
-    """
-
-    @property
-    def sensitivity(self) -> float:
-        """Δ: how far one row can move the released centre."""
-        lipschitz = self.loss.lipschitz(self.regularization)
-        return 2 * (lipschitz / self.rows + TOLERANCE) / self.regularization
-
-    @property
-    def calibrated_sensitivity(self) -> float:
-        """kΔ: how far the rows of one person can move the released centre."""
-        return self.rows_per_person * self.sensitivity
-
-    @property
-    @abstractmethod
-    def law(self) -> Noise:
-        """The noise b."""
-
-    @property
-    @abstractmethod
-    def unit_noise(self) -> Noise:
-        """The noise at resolution 1: that of every ε is ``resolution`` times it."""
-
-    @property
-    @abstractmethod
-    def resolution(self) -> float:
-        """The length over which the density of b hardly changes."""
-
-    @abstractmethod
-    def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
-        """Return log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
-
-        For ADD the sign is turned, so that > 0 always is evidence that the row was there.
-        """
-
-    @abstractmethod
-    def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
-
-    @abstractmethod
-    def bound(
-        self,
-        theta: FloatArray,
-        failure: float,
-        tangent: "TangentMechanism | None" = None,
-        released: "NoisyTangent | None" = None,
-    ) -> "ExposureBound":
-        """Return the bound of a published report, which needs no row but the reader's own."""
-
-    @property
-    def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
-        scale = self.resolution if self.is_private else 0.0
-        return {"sensitivity": self.sensitivity, "scale": scale}
-
-    @classmethod
-    def automatic_regularization(cls, **constants: Any) -> float:
-        """Λ from n, d, ε and k alone: no look at the data, so it costs no privacy.
-
-        Minimises over a grid of Λ the expected excess risk of the noise plus the bias of the
-        penalty,
-
-            (c + Λ)/2 · E∥b∥² + Λ/2 · R²,     c = sup f″·d⁻¹ (a row spreads over d coordinates),
-
-        for a useful θ of norm R = 1 (in units of the labels), and never goes below 1/n, the default
-        of scikit-learn.
-        """
-        mechanism = cls(regularization=1.0, **constants)
-        loss, floor = mechanism.loss, 1 / mechanism.rows
-        grid = np.geomspace(1e-8, 1e3, 441)
-        if not mechanism.is_private:
-            return floor
-        # The noise scales with the sensitivity: one calibration serves every Λ.
-        unit = mechanism.law.mean_square / mechanism.sensitivity**2
-
-        def expected_risk(value: float) -> float:
-            spread = unit * replace(mechanism, regularization=value).sensitivity ** 2
-            noise_risk = (loss.curvature_bound / mechanism.dimension + value) / 2 * spread
-            return noise_risk + value / 2 * _reference_square(loss)
-
-        return min([floor, *map(float, grid[grid >= floor])], key=expected_risk)
-
-    @cached_property
-    def grid(self) -> Grid:
-        """The grid of the release, a function of public constants alone."""
-        reach = self.loss.solution_bound(self.regularization)
-        reach += self.law.norm_exceeded_with(_CLAMPED)
-        return Grid.for_noise(reach=reach, resolution=self.resolution, dimension=self.dimension)
-
-    def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
-        """Draw the one θ that is released, from the operating system's randomness.
-
-        ``rng`` is for simulation and tests: its seed reveals the noise.
-        """
-        self.check_classes()
-        return self.add_noise(objective.minimiser(TOLERANCE), rng)
-
-    def add_noise(self, base: Minimiser, rng: np.random.Generator | None = None) -> FloatArray:
-        """Return A(D) + b on the grid; see :meth:`release`."""
-        if not base.gradient_bound <= TOLERANCE:
-            raise InvalidInput("base: its certified gradient must be at most 1e-12.")
-        if not self.is_private:
-            return base.theta.copy()
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(base.theta + noise)
-
-    def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
-        """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
-        distance = float(np.linalg.norm(theta - base))
-        if not self.is_private:
-            plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
-        else:
-            # The noise before rounding is known to half a cell and the error of the base.
-            slack = self.grid.diagonal(self.dimension) / 2 + base_error
-            plausible = is_plausible(self.law, distance, slack)
-        if not plausible:
-            raise WrongRows(
-                "X, y: these rows cannot have made this model (its noise would have a norm of"
-                f" {distance:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows,"
-                " in their order and with their encoding."
-            )
-
-    def check(self, objective: Objective, theta: FloatArray) -> None:
-        """Refuse rows that cannot have made ``theta``."""
-        check_count(self, objective)
-        base = objective.minimiser(TOLERANCE)
-        self.check_rows(theta, base.theta, base.gradient_bound / self.regularization)
-
-    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
-        """Return the losses of all rows in memory, from the leave-one-out minimisers."""
-        return minimiser_losses(self, objective, theta, change)
-
-    def prepare(
-        self, objective: Objective, theta: FloatArray, *, expected: bool = False
-    ) -> "MinimiserLosses":
-        """Return what the losses of any block follow from; sampling needs no pass of its own."""
-        return MinimiserLosses.of(self, objective, theta)
-
-    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "MinimiserSampler":
-        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
-        return MinimiserSampler(mechanism=self, objective=objective, exact=exact)
-
-    def gradient_variance(self, mean_square_curvature: float) -> float:
-        """θ = A + b: the gradients at θ sum to −nΛθ + nHb, about."""
-        each = self.law.mean_square / self.dimension
-        return each * self.rows**2 * mean_square_curvature
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MinimiserLosses:
-    """The losses of the rows of any block under noise on the minimiser."""
-
-    mechanism: MinimiserPerturbation
-    theta: FloatArray
-    leave_one_out: LeaveOneOut
-
-    tangent: ClassVar[None] = None
-
-    @classmethod
-    def of(
-        cls,
-        mechanism: MinimiserPerturbation,
-        objective: Objective,
-        theta: FloatArray,
-        *,
-        keep_total_penalty: bool = False,
-    ) -> "MinimiserLosses":
-        """Prepare for the rows of ``objective``, which are checked."""
-        check_count(mechanism, objective)
-        base = objective.minimiser(TOLERANCE)
-        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
-        mechanism.check_rows(theta, base.theta, found.expansion.base_error)
-        return cls(mechanism=mechanism, theta=theta, leave_one_out=found)
-
-    def __call__(self, block: RowBlock) -> RowLosses:
-        """Return the losses of the rows of ``block``."""
-        near = self.leave_one_out(block)
-        return _with_draws(self.mechanism, self.mechanism.row_losses(self.theta, near), near)
-
-
-def minimiser_losses(
-    mechanism: MinimiserPerturbation,
-    objective: Objective,
-    theta: FloatArray,
-    change: Change,
-    *,
-    keep_total_penalty: bool = False,
-) -> RowLosses:
-    """Return the losses of all rows in memory under noise on the minimiser."""
-    mechanism.check_classes()
-    base = objective.minimiser(TOLERANCE)
-    near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
-    mechanism.check_rows(theta, near.base, near.base_error)
-    found = _with_draws(mechanism, mechanism.row_losses(theta, near), near)
-    found = replace(found, neighbours=near)
-    persons = change.persons
-    if persons is None or persons.are_rows or not mechanism.is_private:
-        return found
-    worst, passed = mechanism.worst_case_of(persons.largest)
-    return replace(
-        found,
-        worst_case=worst,
-        worst_case_passed=passed,
-        guarantee=mechanism.guarantee(persons.largest),
-    )
-
-
-def check_count(mechanism: Perturbation, objective: Objective) -> None:
-    """Refuse rows of another number than the model was made from."""
-    mechanism.check_classes()
-    if objective.count != mechanism.rows:
-        raise WrongRows(
-            f"the table has {objective.count} rows: the model was made from {mechanism.rows}; pass"
-            " its training rows."
-        )
-
-
-def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neighbours) -> RowLosses:
-    """Return the losses, with sampled ones where they have no law in closed form."""
-    if losses.noiseless or losses.law is not None:
-        return losses
-
-    def draw(size: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-        for noise in mechanism.law.sample(size, rng):
-            yield mechanism.row_losses(near.base + noise, near).loss
-
-    return replace(
-        losses,
-        draw=draw,
-        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED))),
-    )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MinimiserSampler:
-    """Noise on a minimiser at any ε, through sampled releases and exact losses.
-
-    ``mechanism``  its own ε is not used.
-    ``exact``      the minimiser of ``objective``, where it is known.
-    """
-
-    mechanism: MinimiserPerturbation
-    objective: Objective
-    exact: FloatArray | None = None
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return self.objective.count
-
-    @property
-    def description(self) -> str:
-        """What would be released, in one line."""
-        return self.mechanism.describe(epsilon=False)
-
-    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return ``size`` releases; the draws of every ε are multiples of one another."""
-        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
-
-    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
-        """Return the releases with these noises, in units of the resolution at ε."""
-        exact = self.exact
-        if exact is None:
-            exact = self.objective.minimiser(TOLERANCE).theta
-        return exact + replace(self.mechanism, epsilon=epsilon).resolution * unit_noise
-
-    def losses(
-        self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
-    ) -> FloatArray:
-        """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
-        how = replace(self.mechanism, epsilon=epsilon)
-        task = _BlockDraws(mechanism=how, models=models, leave_one_out=self._leave_one_out)
-        return np.concatenate(list(self.objective.map(task)), axis=1)
-
-    @cached_property
-    def _leave_one_out(self) -> LeaveOneOut:
-        return LeaveOneOut.of(self.objective, self.objective.minimiser(TOLERANCE))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _BlockDraws:
-    """(m, rows) the losses of the rows of a block in each of the models."""
-
-    mechanism: MinimiserPerturbation
-    models: FloatArray
-    leave_one_out: LeaveOneOut
-
-    def __call__(self, block: RowBlock) -> FloatArray:
-        near = self.leave_one_out(block)
-        return np.stack([self.mechanism.row_losses(theta, near).loss for theta in self.models])
 
 
 @register
@@ -571,9 +246,3 @@ class OutputPerturbation(MinimiserPerturbation):
         return RowLosses.without_noise(
             neighbours.distance, neighbours.error_bound, neighbours.relation
         )
-
-
-def _reference_square(loss: Loss) -> float:
-    """R², in units of the labels where they have one."""
-    unit = 1.0 if loss.label_bound is None else loss.label_bound
-    return (_REFERENCE_NORM * unit) ** 2

@@ -16,8 +16,8 @@ import scipy.linalg
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise, predictors
 from expost.losses import Loss
+from expost.mechanisms.minimiser import check_count
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.output import check_count
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.mechanisms.tangent import Tangent

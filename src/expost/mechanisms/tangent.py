@@ -34,7 +34,7 @@ from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_no
 from expost.errors import WrongRows
 from expost.glm import Constants, Objective, predictors
 from expost.losses import Derivatives, HuberHinge, Loss
-from expost.mechanisms.base import IMPLAUSIBLE, is_plausible
+from expost.mechanisms.base import IMPLAUSIBLE
 from expost.mechanisms.leverage import (
     ChangedRows,
     Hessian,
@@ -44,6 +44,7 @@ from expost.mechanisms.leverage import (
     volume_of,
 )
 from expost.mechanisms.objective import ObjectivePerturbation
+from expost.mechanisms.perturbation import is_plausible
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
 from expost.rows import RowBlock
@@ -405,9 +406,10 @@ class _TangentSums:
     ) -> tuple[FloatArray, FloatArray, float, float, int]:
         X, y, norms, constants = block.X, block.y, block.norms, self.constants
         loss = constants.loss
-        # So that a row that is removed changes what no other adds (these sums may be published).
-        each = [row_products(X, vector) for vector in theta.reshape(loss.outputs, -1)]
-        z = each[0] if loss.outputs == 1 else np.stack(each, axis=1)
+        # So that a row that is removed changes what no other adds: those of one output may be
+        # published.
+        one = loss.outputs == 1
+        z = row_products(X, theta) if one else predictors(X, theta, loss.outputs)
         found = loss.at(z, y)
         error = constants.slope_error(theta, found, norms)
         near = uncertain_rows(loss, z, y, norms, self.reach + constants.margin_error(theta))
