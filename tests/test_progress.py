@@ -319,7 +319,7 @@ def ask(program, people_csv, tmp_path):
 def slow(monkeypatch):
     """Let the job go over 600 rows twice, for a while; what it told."""
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
-    profile, work, heard = profile_job.profile, profile_job.run, Heard()
+    profile, work, heard = profile_job.profile_of, profile_job.run, Heard()
 
     class Both:
         def __init__(self, progress):
@@ -339,7 +339,7 @@ def slow(monkeypatch):
                     both.advance(150)
             return profile(*arguments, **keywords)
 
-        monkeypatch.setattr(profile_job, "profile", slowly)
+        monkeypatch.setattr(profile_job, "profile_of", slowly)
         return work(job, both)
 
     monkeypatch.setattr(profile_job, "run", listening)
@@ -478,7 +478,7 @@ def test_every_end_is_told(ask, monkeypatch, error, said, code):
     def failing(*arguments, **keywords):
         raise error
 
-    monkeypatch.setattr(profile_job, "estimator_of", failing)
+    monkeypatch.setattr(profile_job, "prepared", failing)
     done = ask("--log-json")
     assert (done.code, done.out) == (code, "")
     told = events(done.err)
@@ -580,8 +580,8 @@ def test_every_command_that_takes_a_while_has_the_option():
     }
     # Those that import the bar, and no other.
     source = Path(progress_module.__file__).parent
-    using = {path.stem for path in source.glob("_cli_*.py") if "progress(" in path.read_text()}
+    using = {path.stem for path in source.glob("*.py") if "progress(" in path.read_text()}
     assert using == {
-        *("_cli_progress", "_cli_profile", "_cli_epsilon", "_cli_publish", "_cli_audit"),
-        "_cli_reproduce",
+        *("progress", "profile", "epsilon", "publish", "audit"),
+        "reproduce",
     }
