@@ -358,7 +358,8 @@ def test_a_long_job_shows_a_bar_at_a_terminal(ask, slow, monkeypatch, patience, 
     seen = terminal.close()
     assert done.code == 0
     assert len(slow.phases) == profile_job.PHASES
-    assert slow.passes == {2: [[600, 150, 150, 150, 150]] * 2}
+    # The one pass that reads the rows, and the two of the slow step.
+    assert slow.passes == {0: [[60, 60]], 2: [[600, 150, 150, 150, 150]] * 2}
     assert ("3/6 finding every row's neighbour" in seen) is shown
     figures = re.search(r"pass 2 +(50|75|100) % +[\d.]+ (k )?rows/s +0:00:0\d left", seen)
     assert (figures is not None) is shown
@@ -427,7 +428,9 @@ def test_a_job_writes_json_lines(ask, slow, monkeypatch, at_terminal):
     assert [(event["number"], event["of"]) for event in phases] == [
         (number, profile_job.PHASES) for number in range(1, profile_job.PHASES + 1)
     ]
-    rows = told[3:-4]
+    # The one pass that reads the rows, then the two of the slow step.
+    assert (told[1]["event"], told[1]["number"], told[1]["total"]) == ("rows", 1, 60)
+    rows = told[4:-4]
     assert {event["event"] for event in rows} == {"rows"}
     for event in rows:
         assert set(event) == {

@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from sklearn.datasets import load_breast_cancer
 
+from expost import glm
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
@@ -395,7 +396,7 @@ BAD = [
     ({"candidates": list(range(1, 13))}, r"X has 240 rows: 12 candidates need at least 260"),
     ({"epsilon": 0.0}, r"epsilon=0\.0"),
     ({"epsilon": math.nan}, r"epsilon=nan"),
-    ({"delta": 1e-6}, r"delta=1e-06: norm-Laplace"),
+    ({"delta": 1e-6}, r"delta=1e-06: Laplace noise"),
     ({"noise": "gaussian"}, r"delta=None: Gaussian noise needs"),
     ({"noise": "cauchy"}, r"noise='cauchy'"),
     ({"loss": "hinge"}, r"loss='hinge': must be one of"),
@@ -432,7 +433,7 @@ def test_a_release_that_is_not_safe_is_refused_before_any_is_made(monkeypatch):
     def no_fit(*arguments, **options):
         raise AssertionError("nothing may be computed")
 
-    monkeypatch.setattr(tuning, "minimise", no_fit)
+    monkeypatch.setattr(glm, "minimise", no_fit)
     with pytest.raises(ReleaseRefused):
         select(epsilon=1e15)
 
