@@ -485,7 +485,7 @@ def test_every_end_is_told(ask, monkeypatch, error, said, code):
     done = ask("--log-json")
     assert (done.code, done.out) == (code, "")
     told = events(done.err)
-    assert [event["event"] for event in told] == ["phase", "phase", "failed"]
+    assert [event["event"] for event in told] == ["phase", "rows", "phase", "failed"]
     assert told[-1]["error"] == said
     # What is told is what is said without it.
     assert sentence(error) == (said if code == 2 else None)
