@@ -216,9 +216,13 @@ class Target:
         if not isinstance(fields["column"], str):
             raise InvalidInput("target.column: must be the name of a column.")
         classes = fields["classes"]
+        found = None if classes is None else class_labels("target.classes", classes)
+        if found is not None and all(isinstance(one, str) for one in classes):
+            # As they were written: a label that was read may begin or end with a blank of Unicode.
+            found = tuple(classes)
         return cls(
             column=fields["column"],
-            classes=None if classes is None else class_labels("target.classes", classes),
+            classes=found,
             mark=mark("target.origin", fields["origin"]),
         )
 
