@@ -328,7 +328,7 @@ def complaints(call):
         warnings.simplefilter("always")
         try:
             call()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (what is said is examined, whatever it is)
             said = "".join(traceback.format_exception(error)) + carried(error)
         else:
             said = ""
@@ -558,7 +558,7 @@ def test_an_error_keeps_none_that_it_was_raised_in():
         try:
             raise KeyError(NAMES[0])
         except KeyError:
-            raise InvalidInput("refused.")
+            raise InvalidInput("refused.")  # noqa: B904 (that is the point)
     except InvalidInput as error:
         caught = error
     assert caught.__context__ is None

@@ -12,7 +12,7 @@ from expost.jobs.requirements import satisfies
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-import environments
+import environments  # noqa: E402 (a tool, not a package)
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TRIED = json.loads(environments.EVIDENCE.read_text("utf-8"))["figures"]

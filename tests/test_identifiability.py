@@ -42,7 +42,7 @@ def naive_any(epsilon, delta, *, prior=0.5, exceeded=0.0, fpr=0.01):
 
 def naive_gaussian(mu, *, prior=0.5, exceeded=0.0, fpr=0.01):
     with mpmath.workdps(50):
-        quantile = lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(p) - 1)
+        quantile = lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(p) - 1)  # noqa: E731 (a formula, not a function)
         mu = mpmath.mpf(mu)
         figures = {
             "advantage": 2 * mpmath.ncdf(mu / 2) - 1,

@@ -12,9 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from similar_functions import SIMILAR, Function, functions_of, similar_pairs
+from similar_functions import SIMILAR, Function, functions_of, similar_pairs  # noqa: E402
 
-import measure
+import measure  # noqa: E402 (a tool, not a package)
 
 INIT = '''"""A package."""
 

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-import environments
+import environments  # noqa: E402 (a tool, not a package)
 
 # Of git's files the sdist leaves out what only our own server needs, and adds its metadata.
 LEFT_OUT = {".ci/run"}

@@ -74,7 +74,7 @@ def _become(asked: dict[str, Any]) -> None:
             code = 0
         except SystemExit as end:
             code = 0 if end.code is None else int(end.code)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 (as the interpreter would end)
             import traceback
 
             traceback.print_exc()

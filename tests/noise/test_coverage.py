@@ -16,10 +16,10 @@ def naive(noise, offset, radius):
     p, c = mp.mpf(offset), mp.mpf(radius)
     if isinstance(noise, NormLaplace):
         rate = mp.mpf(noise.rate)
-        density = lambda r: rate**d * r ** (d - 1) * mp.exp(-rate * r) / mp.gamma(d)
+        density = lambda r: rate**d * r ** (d - 1) * mp.exp(-rate * r) / mp.gamma(d)  # noqa: E731 - as below
     else:
         s = mp.mpf(noise.scale)
-        density = lambda r: (
+        density = lambda r: (  # noqa: E731 - two formulas of one shape
             r ** (d - 1) * mp.exp(-((r / s) ** 2) / 2) / s**d / 2 ** (mp.mpf(d) / 2 - 1)
             / mp.gamma(mp.mpf(d) / 2)
         )  # fmt: skip

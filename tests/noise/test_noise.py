@@ -22,7 +22,7 @@ def both(*dimensions):
 
 def exact_loss(noise, b, s):
     """The loss by definition, norms subtracted, in mpmath from exact entries."""
-    size = lambda v: mp.sqrt(mp.fsum(x * x for x in v))
+    size = lambda v: mp.sqrt(mp.fsum(x * x for x in v))  # noqa: E731 - short
     rest = [x - y for x, y in zip(b, s, strict=True)]
     if isinstance(noise, NormLaplace):
         return mp.mpf(noise.rate) * (size(rest) - size(b))
@@ -155,7 +155,7 @@ def perturbed(rng, noise, n):
     size, length = np.linalg.norm(s, axis=1), np.linalg.norm(b, axis=1)
     shift_error = size * 10.0 ** rng.uniform(-14, 0.3, n) * (rng.random(n) < 0.7)
     base_error = length * 10.0 ** rng.uniform(-14, 0.3, n) * (rng.random(n) < 0.7)
-    unit = lambda v: v / np.linalg.norm(v, axis=1, keepdims=True)
+    unit = lambda v: v / np.linalg.norm(v, axis=1, keepdims=True)  # noqa: E731 - short
     rest = np.where(np.linalg.norm(b - s, axis=1, keepdims=True) > 0, b - s, b)
     sign = rng.choice([-1, 1], (n, 1))
     along = sign * unit(rest) * shift_error[:, None]

@@ -111,7 +111,7 @@ def test_two_dimensions_dip_below_the_plateau_first():
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_one_dimension_follows_the_expected_loss(tolerance):
     """E[ℓ]/t = 1 − (1 − e^(−t))/t; the exposures have c₁ = 1 and no transition."""
-    way = lambda t: 1 + math.expm1(-t) / t
+    way = lambda t: 1 + math.expm1(-t) / t  # noqa: E731 (a formula)
     found = laplace(1, tolerance)
     top = 2 / tolerance
     assert found.leaves == pytest.approx(brentq(lambda t: way(t) - tolerance, 1e-6, top), rel=1e-9)
@@ -139,8 +139,8 @@ def test_the_published_gaussian_ends():
 
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 def test_gaussian_ends_solve_their_equations(tolerance):
-    start = lambda mu: folded(mu) - (1 + tolerance) * mu * math.sqrt(2 / math.pi)
-    end = lambda mu: folded(mu) - (1 + tolerance) * mu * mu / 2
+    start = lambda mu: folded(mu) - (1 + tolerance) * mu * math.sqrt(2 / math.pi)  # noqa: E731
+    end = lambda mu: folded(mu) - (1 + tolerance) * mu * mu / 2  # noqa: E731
     found = gaussian(tolerance)
     assert found.leaves == pytest.approx(brentq(start, 1e-3, 5, xtol=1e-15), rel=1e-9)
     assert found.arrives == pytest.approx(brentq(end, 0.5, 30, xtol=1e-15), rel=1e-9)

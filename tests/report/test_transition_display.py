@@ -53,7 +53,10 @@ def test_the_panels_hold_the_curves_of_the_choice():
         for point in zip(choice.utility.epsilons, ends, strict=True):
             assert np.min(np.abs(corners - point).sum(axis=1)) < 1e-12
     assert line(utility, "base rate, 53.3").get_ydata()[0] == accuracy.base_rate
-    assert line(utility, f"without noise, {100 * accuracy.noiseless:.1f}").get_ydata()[0] == accuracy.noiseless
+    assert (
+        line(utility, f"without noise, {100 * accuracy.noiseless:.1f}").get_ydata()[0]
+        == accuracy.noiseless
+    )
     for ax in (belief, way, utility):
         assert ax.get_xscale() == "log"
         np.testing.assert_allclose(ax.get_xlim(), curves.axis)
