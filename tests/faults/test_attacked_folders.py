@@ -223,7 +223,7 @@ def test_a_run_folder_is_made_for_its_owner_alone(case, tmp_path, monkeypatch):
 
     from expost.jobs import profile
 
-    monkeypatch.setattr(profile, "_summary", look)
+    monkeypatch.setattr(profile, "collect", look)
     old = os.umask(0)
     job = profile.ProfileJob(source=str(case.rows), target="y", out=out, name="rows")
     try:
@@ -481,7 +481,7 @@ FORGERIES: dict[str, Callable[[Path], None]] = {
     "facts: rows": _edited("facts", _value(rows=7)),
     "facts: text": _edited("facts", _value(rows="many", look=None)),
     "facts: content": _edited("facts", _value(content="00")),
-    "facts: fields": _edited("facts", lambda file: file["value"].pop("look")),
+    "facts: fields": _edited("facts", lambda file: file["value"].pop("summary")),
     "facts: list": _edited("facts", lambda file: file.update(value=[])),
     "facts: no seal": _edited("facts", lambda file: file.pop("seal")),
     "model: checksum": _edited("model", _value(sha256="0" * 64)),
