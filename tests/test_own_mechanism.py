@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mpmath import fabs, mp, mpf
 
 import expost
-from conformance import exact, laws
-from conformance.subjects import LABEL_BOUND, REMOVE, Output, OutputTrial
+from conformance import laws
+from conformance.subjects import REMOVE, Coordinate
 from expost.errors import InvalidInput
-from expost.losses import make_loss
 from expost.mechanisms import MECHANISMS
 from expost.mechanisms.base import GROUP
 from plug_ins.coordinate_laplace import CoordinatePerturbation
@@ -34,80 +32,7 @@ def install(site: Path, value: str, *, name: str = "coordinate", source: str | N
     (folder / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n")
 
 
-# -- the laws --------------------------------------------------------------------------------------
-
-
-class CoordinateTrial(OutputTrial):
-    """What is compared with takes nothing of the plug-in but its scale."""
-
-    def log_ratio(self, theta, row):
-        with mp.workdps(exact.DIGITS):
-            scale = mpf(self.mechanism.resolution)
-            here, there = (
-                sum(fabs(mpf(float(t)) - c) for t, c in zip(theta, centre, strict=True)) / scale
-                for centre in (self.exact_base, self.exact_neighbour(row))
-            )
-            ratio = there - here
-        return -ratio if self.relation is laws.ADD else ratio
-
-    def exceeds(self, level, row):
-        return 0.0 if level >= self.separation(row) else 1.0
-
-    def separation(self, row):
-        ends = zip(self.exact_base, self.exact_neighbour(row), strict=True)
-        return sum(abs(float(a - b)) for a, b in ends) / self.mechanism.resolution
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coordinate(Output):
-    """The subject: the line that a mechanism adds to the conformance tests."""
-
-    @property
-    def name(self):
-        return f"coordinate-{self.loss}"
-
-    def build(self, data, *, relation, epsilon):
-        rows, columns = data.X.shape
-        mechanism = CoordinatePerturbation(
-            epsilon=epsilon,
-            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
-            regularization=data.regularization,
-            rows=rows,
-            dimension=columns,
-        )
-        return CoordinateTrial(data=data, relation=relation, mechanism=mechanism)
-
-    def build_at(self, data, *, relation, separation):
-        """At most √d times as far apart in the ℓ₁ norm."""
-        apart = separation / np.sqrt(data.X.shape[1])
-        return super().build_at(data, relation=relation, separation=apart)
-
-    def extremes(self):
-        """A shift along one axis uses 1/√d of the guarantee."""
-        for found in super().extremes():
-            yield replace(found, share=found.share / np.sqrt(found.data.X.shape[1]))
-
-
-SUBJECTS = [Coordinate(noise="laplace", loss=loss) for loss in ("logistic", "squared")]
-each_subject = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
-
-
-@pytest.mark.parametrize("relation", laws.RELATIONS, ids=lambda r: r.value)
-@each_subject
-def test_the_laws_of_losses(subject, relation):
-    laws.losses_are_the_brute_force_log_ratio(subject, relation)
-    laws.change_of_measure(subject, relation, laws.Simulations())
-    laws.vanishing(subject, relation)
-    laws.order_and_copies(subject, relation)
-    laws.blocks_and_workers(subject, relation)
-
-
-@each_subject
-def test_the_laws_of_releases(subject):
-    laws.normalisation(subject)
-    laws.promise(subject)
-    tried, tight = laws.intervals_hold_the_truth(subject, problems=6)
-    assert tight >= tried // 2
+# -- the laws: conformance/test_laws.py runs all of them on it ----------------------------------
 
 
 def test_a_wrong_loss_dies(monkeypatch):
@@ -121,7 +46,7 @@ def test_a_wrong_loss_dies(monkeypatch):
 
     monkeypatch.setattr(CoordinatePerturbation, "row_losses", wrong)
     with pytest.raises(AssertionError):
-        laws.losses_are_the_brute_force_log_ratio(SUBJECTS[0], REMOVE)
+        laws.losses_are_the_brute_force_log_ratio(Coordinate(loss="logistic"), REMOVE)
 
 
 # -- everything else, in another process -----------------------------------------------------------
@@ -209,6 +134,14 @@ def test_every_verb_knows_it(site, tmp_path):
     assert 0 < printed["exposure"] <= 2
 
 
+# What a published report needs to be known without the rows.
+ENCODING = {
+    "columns": {"a": {"mean": 0.5, "scale": 0.3}, "b": {"mean": 0.5, "scale": 0.3}},
+    "target": {"classes": ["no", "yes"]},
+    "data_norm": 3,
+}
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     rng = np.random.default_rng(1)
@@ -225,8 +158,10 @@ def test_every_command_and_the_page_know_it(site, table, tmp_path, blocks):
     program = [sys.executable, "-c", "from expost.cli.main import program; program()"]
     asked = [str(table), "--target", "label", "--mechanism", "coordinate"]
     asked += ["--engine", "local"] if blocks else []
+    (tmp_path / "encoding.json").write_text(json.dumps(ENCODING))
     out = tmp_path / "profile"
-    run(site, *program, "profile", *asked, "--epsilon", "2", "--out", str(out))
+    run(site, *program, "profile", *asked, "--epsilon", "2",
+        "--encoding", str(tmp_path / "encoding.json"), "--out", str(out))  # fmt: skip
     pages = "".join(page.read_text() for page in out.glob("*.html"))
     assert "coordinate perturbation" in pages
     model = json.loads(next(out.glob("model.json")).read_text())
@@ -238,6 +173,12 @@ def test_every_command_and_the_page_know_it(site, table, tmp_path, blocks):
     assert "coordinate" in listed
     run(site, *program, "epsilon", *asked, "--models", "20", "--folds", "0", "--out",
         str(tmp_path / "epsilon"))  # fmt: skip
+    rows = [argument for argument in asked if argument not in ("--mechanism", "coordinate")]
+    published = tmp_path / "published"
+    run(site, *program, "publish", *rows, "--model", str(out / "model.json"),
+        "--out", str(published))  # fmt: skip
+    pages = "".join(page.read_text() for page in published.glob("*.html"))
+    assert "coordinate perturbation" in pages
 
 
 # -- broken plug-ins -------------------------------------------------------------------------------
@@ -264,7 +205,7 @@ def test_a_broken_plug_in_is_one_sentence(tmp_path, monkeypatch, source, sentenc
         MECHANISMS.create("broken")
     assert str(error.value).startswith("mechanism='broken': ")
     assert str(error.value).count("; ") == 1
-    # Whoever does not name it does not meet it.
+    # A broken plug-in that is not asked for does no harm.
     assert MECHANISMS["output"].kind == "output"
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from mpmath import mp, mpf
+from mpmath import fabs, mp, mpf
 from scipy.special import ndtr
 
 import expost
@@ -21,6 +21,7 @@ from expost.mechanisms.sampling import perturbed_minimisers
 from expost.neighbouring.change import Change
 from expost.noise import NormLaplace
 from expost.types import FloatArray, Neighbouring
+from plug_ins.coordinate_laplace import CoordinatePerturbation
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 # Labels of regressions reach 1.5, so that a bound that is taken for 1 shows.
@@ -247,11 +248,16 @@ class OutputTrial:
         centres = [self.exact_base, *(self.exact_neighbour(row) for row in range(rows))]
         return [float(centre[0]) for centre in centres]
 
+    @property
+    def line_law(self) -> Any:
+        """The law of the noise in one dimension."""
+        return self.mechanism.law
+
     def cell_log_ratio(self, theta: FloatArray, row: int) -> mpf:
         half = mpf(self.mechanism.grid.step) / 2
         with mp.workdps(exact.DIGITS):
             here, there = (
-                _log_mass(mpf(float(theta[0])) - centre[0], half, self.mechanism.law)
+                _log_mass(mpf(float(theta[0])) - centre[0], half, self.line_law)
                 for centre in (self.exact_base, self.exact_neighbour(row))
             )
             return here - there
@@ -622,6 +628,66 @@ def _at_the_corner(*, penalty: float, share: float) -> Extreme:
     return Extreme(data=data, relation=REPLACE, row=0, share=share)
 
 
+class CoordinateTrial(OutputTrial):
+    """θ = A + b with independent noise; what is compared with takes its scale alone."""
+
+    def log_ratio(self, theta, row):
+        with mp.workdps(exact.DIGITS):
+            scale = mpf(self.mechanism.resolution)
+            here, there = (
+                sum(fabs(mpf(float(t)) - c) for t, c in zip(theta, centre, strict=True)) / scale
+                for centre in (self.exact_base, self.exact_neighbour(row))
+            )
+            ratio = there - here
+        return -ratio if self.relation is ADD else ratio
+
+    def exceeds(self, level, row):
+        return 0.0 if level >= self.separation(row) else 1.0
+
+    @property
+    def line_law(self):
+        return NormLaplace(rate=1 / self.mechanism.resolution, dimension=1)
+
+    def separation(self, row):
+        ends = zip(self.exact_base, self.exact_neighbour(row), strict=True)
+        return sum(abs(float(a - b)) for a, b in ends) / self.mechanism.resolution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinate(Output):
+    """A mechanism of another package (plug_ins/coordinate_laplace.py)."""
+
+    noise: str = "laplace"
+
+    @property
+    def name(self):
+        return f"coordinate-{self.loss}"
+
+    def estimator(self, epsilon, **parameters):
+        return super().estimator(epsilon, mechanism="coordinate", **parameters)
+
+    def build(self, data, *, relation, epsilon):
+        rows, columns = data.X.shape
+        mechanism = CoordinatePerturbation(
+            epsilon=epsilon,
+            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            regularization=data.regularization,
+            rows=rows,
+            dimension=columns,
+        )
+        return CoordinateTrial(data=data, relation=relation, mechanism=mechanism)
+
+    def build_at(self, data, *, relation, separation):
+        """At most √d times as far apart in the ℓ₁ norm."""
+        apart = separation / np.sqrt(data.X.shape[1])
+        return super().build_at(data, relation=relation, separation=apart)
+
+    def extremes(self):
+        """A shift along one axis uses 1/√d of the guarantee."""
+        for found in super().extremes():
+            yield replace(found, share=found.share / np.sqrt(found.data.X.shape[1]))
+
+
 SUBJECTS: list[MechanismUnderTest] = [
     Output(noise=noise, loss=loss)
     for noise in ("laplace", "gaussian")
@@ -632,5 +698,6 @@ SUBJECTS += [
     for noise in ("laplace", "gaussian")
     for loss in ("logistic", "huber-hinge", "squared")
 ]
+SUBJECTS += [Coordinate(loss=loss) for loss in ("logistic", "squared")]
 # Of the published calibrations only the promise is a matter of its own.
 PUBLISHED = Objective(noise="gaussian", loss="huber-hinge", calibration="published")
