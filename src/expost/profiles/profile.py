@@ -14,7 +14,7 @@ ranks in parts     ± their own ``rank_error``.
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,6 @@ class Profile(RowTable):
     ids: tuple[Any, ...] | None = None
     owner: IntArray | None = None
     notices: tuple[str, ...] = ()
-    neighbours: Neighbours | None = field(default=None)
     release: Release | None = None
 
     audience = Audience.FAIL
@@ -229,6 +228,11 @@ class Profile(RowTable):
     def is_held(self) -> bool:
         """Whether every row's figures are held in memory."""
         return self.losses is not None
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """The leave-one-out minimisers of rows in memory, where losses follow from them."""
+        return None if self.losses is None else self.losses.neighbours
 
     @cached_property
     def terms(self) -> Terms:
