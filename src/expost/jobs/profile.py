@@ -364,7 +364,9 @@ class _Work:
             notices=(*model.notices, *self.notes()[model.noted :]),
         )
 
-    def _explored(self, model: _Model, result: Profile) -> tuple[Iterable[Grouping], Explanation]:
+    def _explored(
+        self, model: _Model, result: Profile
+    ) -> tuple[Iterable[Grouping], Explanation | None]:
         """Return the exposures by each column of numbers or of few levels, and the tree."""
         names = [
             entry.name
