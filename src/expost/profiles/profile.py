@@ -434,10 +434,8 @@ class Profile(RowTable):
         if counted is None or counted.prior != prior:
             counted = self.parts.posterior(prior)
         rows = counted.extremes
-        distance, error = (
-            np.array([getattr(row, name) for row in rows])
-            for name in ("distance", "distance_error")
-        )
+        distance = np.array([row.distance for row in rows])
+        error = np.array([row.distance_error for row in rows])
         losses = RowLosses(
             loss=np.array([row.loss for row in rows]),
             low=np.array([row.loss_low for row in rows]),

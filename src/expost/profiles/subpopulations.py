@@ -208,9 +208,11 @@ def _counts(
     histogram = partial(Histogram.of, top=cells.top)
     for name, rule in rules.items():
         column = read_column(batch.column(name), printable(name), rows)
-        yield PartCounts.of(rule.parts(column), scores, weights, histogram)
+        codes, parts = rule.parts(column), len(rule.labels)
+        yield PartCounts.of(codes, parts, scores, weights, histogram)
     if tree is not None:
         X = cells.features(batch, start)
         columns = read_columns(X, cells.stream.encoding.feature_names, rows)
         target = tree_target(scores, cells.scores)
-        yield PartCounts.of(tree.parts(columns, rows), scores, weights, histogram, target=target)
+        codes, parts = tree.parts(columns, rows), len(tree.labels)
+        yield PartCounts.of(codes, parts, scores, weights, histogram, target=target)
