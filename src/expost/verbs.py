@@ -130,7 +130,11 @@ def profile(
         raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
     if mechanism is not None:
         raise InvalidInput("mechanism: of a table the model knows its own; leave it out.")
-    _check_columns(ids, persons)
+    id_column, person_column = _column("ids", ids), _column("persons", persons)
+    if id_column is not None and person_column is not None:
+        raise InvalidInput(
+            "ids: leave it out beside persons, whose labels are the keys of the result."
+        )
     path, release = _release_of(model)
     given = None if y is None else _arrays(X, y, release)
     if given is None and release.encoding is None:
@@ -142,8 +146,8 @@ def profile(
         target=encoding["target"]["column"],
         out=Path("." if out is None else out),
         name=_name_of(X),
-        id_column=ids,
-        person_column=persons,
+        id_column=id_column,
+        person_column=person_column,
         model=path,
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
@@ -270,7 +274,7 @@ def choose_epsilon(
     unknown = sorted(set(options) - set(_OF_A_TABLE))
     if unknown:
         raise InvalidInput(f"{unknown[0]}: is no option of a table; leave it out, or pass arrays.")
-    _check_columns(ids)
+    id_column = _column("ids", ids)
     if random_state is not None and not isinstance(random_state, int):
         raise InvalidInput("random_state: of a table must be a whole number, or None.")
     defaults = inspect.signature(choose.choose_epsilon).parameters
@@ -282,7 +286,7 @@ def choose_epsilon(
         target=target,
         out=Path("." if out is None else out),
         name=_name_of(X),
-        id_column=ids,
+        id_column=id_column,
         seed=random_state,
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
@@ -401,15 +405,11 @@ def _name_of(source: Any) -> str:
     return Path(source).name if isinstance(source, str | Path) else "a table"
 
 
-def _check_columns(ids: Any, persons: Any = None) -> None:
-    """Refuse keys and persons of a table that are not names of columns."""
-    for name, value in (("ids", ids), ("persons", persons)):
-        if value is not None and not isinstance(value, str):
-            raise InvalidInput(f"{name}: of a table must be the name of a column.")
-    if ids is not None and persons is not None:
-        raise InvalidInput(
-            "ids: leave it out beside persons, whose labels are the keys of the result."
-        )
+def _column(name: str, value: Any) -> str | None:
+    """Return the name of a column of a table; refuse anything else."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"{name}: of a table must be the name of a column.")
+    return value
 
 
 def _release_of(model: Any) -> tuple[Path | None, Release]:

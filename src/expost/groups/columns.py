@@ -108,7 +108,8 @@ class LevelSet(Partition):
         other, missing = len(self.labels) - 2, len(self.labels) - 1
         known = {label: place for place, label in enumerate(self.labels[:other])}
         places = np.array([*(known.get(label, other) for label in column.labels), missing])
-        return places[column.codes]
+        codes: IntArray = places[column.codes]
+        return codes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -283,7 +283,7 @@ class RowIdentifiability(RowTable):
         found = 1.0 if guarantee is None else guarantee.true_positive_rate(_FALSE_POSITIVES)
         return WorstCase(
             promise="nothing" if guarantee is None else guarantee.describe(),
-            posterior=float(self._posterior(losses.worst_case)),
+            posterior=float(expit(self._log_odds(losses.worst_case))),
             failure=losses.worst_case_passed,
             advantage=1.0 if guarantee is None else guarantee.advantage,
             true_positive_rate=found,
@@ -292,8 +292,8 @@ class RowIdentifiability(RowTable):
     def _log_odds(self, loss: Any) -> Any:
         return float(logit(self.prior)) + loss
 
-    def _posterior(self, loss: Any) -> Any:
-        return expit(self._log_odds(loss))
+    def _posterior(self, loss: FloatArray) -> FloatArray:
+        return expit(float(logit(self.prior)) + loss)
 
     def __len__(self) -> int:
         return len(self.losses.loss) if self.counted is None else self.counted.highest.count

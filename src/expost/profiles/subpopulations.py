@@ -91,7 +91,8 @@ class PartCells:
             chosen = dict(zip(names[start:stop], rules[start:stop], strict=True))
             # The leaves of the tree are counted last.
             task = partial(_counts_of_part, self, chosen, tree if stop == len(names) else None)
-            counted += reduce(_merged, engine.map(task, self._items()))
+            total: list[PartCounts] = reduce(_merged, engine.map(task, self._items()))
+            counted += total
         groupings = [
             counts.grouping(rule, printable(name))
             for counts, rule, name in zip(counted, rules, names, strict=False)
