@@ -41,8 +41,6 @@ __all__ = [
 POSTERIOR = 0.75
 # Posteriors whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided.
 _RAISED_ODDS = (1.5, 3.0, 9.0, 99.0)
-# Past this share of its distance the certificate of a row counts as loose.
-_LOOSE = 1e-3
 
 Statistics = Callable[[str, FloatArray], OrderStatistics]
 
@@ -383,7 +381,6 @@ class Digest:
     ``count``          the number of rows, candidates or persons; of ``inside`` the loss is > 0.
     ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
                        half width of the others.
-    ``loose``          rows whose certificate leaves more than a thousandth of the distance open.
     ``past_promise``, ``proved_past``  rows with an exposure past the worst case, and provably.
     ``past_posterior`` rows of which an undecided attacker may be more certain than ``POSTERIOR``.
     ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
@@ -397,7 +394,6 @@ class Digest:
     count: int
     inside: int
     unproved: int
-    loose: int
     past_promise: int
     proved_past: int
     past_posterior: int
@@ -438,7 +434,6 @@ class Digest:
             count=len(loss),
             inside=int(np.count_nonzero(loss > 0)),
             unproved=int(np.count_nonzero(~proved)),
-            loose=int(np.count_nonzero(error > _LOOSE * distance)),
             past_promise=int(np.count_nonzero(exposure > terms.worst_case)),
             proved_past=int(np.count_nonzero(least > terms.worst_case)),
             past_posterior=int(np.count_nonzero(expit(exposure) > POSTERIOR)),
@@ -462,7 +457,7 @@ class Digest:
         if self.expected is not None and other.expected is not None:
             self.expected.merge(other.expected)
         counts = (
-            *("count", "inside", "unproved", "loose"),
+            *("count", "inside", "unproved"),
             *("past_promise", "proved_past", "past_posterior"),
         )
         most = ("half_width", "least_exposure", "outer", "farthest")

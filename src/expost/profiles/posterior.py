@@ -7,7 +7,6 @@ attacker assigns to the presence of the row beforehand. With ℓ the row's loss,
 sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,6 @@ from scipy.special import expit, logit
 from expost import _checks
 from expost._order import rank_numbers, ranking
 from expost.errors import InvalidInput
-from expost.files.atomic import write_bytes
 from expost.files.sealed import plain, to_fields
 from expost.groups.columns import printable
 from expost.mechanisms import RowLosses
@@ -409,10 +407,7 @@ class RowIdentifiability(RowTable):
             "rows": len(self),
             "table": plain(self.columns()),
         }
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
+        return self._json(value, path)
 
 
 def _rows_past(

@@ -11,7 +11,6 @@ quantiles          exact in memory; of rows in blocks rounded up, by 2⁻⁹ of 
 ranks in parts     ± their own ``rank_error``.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from expost import _checks
 from expost._order import OrderStatistics, Sorted, rank_numbers, ranking
 from expost.engine import engine_of
 from expost.errors import InvalidInput
-from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.groups.exposure import (
@@ -559,13 +557,6 @@ class Profile(RowTable):
 
         ``table`` holds the columns of rows in memory, or names the folder of the parts.
         """
-        text = json.dumps(self._document(), allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
-
-    def _document(self) -> dict[str, Any]:
-        """Return what the JSON file holds."""
         figures, digest, shares = self.figures, self.digest, np.array(_SHARES)
         scores = self.scores.quantile(shares)
         expected = self.expected_scores
@@ -610,5 +601,4 @@ class Profile(RowTable):
             "table": table,
             "notices": list(self.notices),
         }
-        document: dict[str, Any] = plain(value)
-        return document
+        return self._json(plain(value), path)
