@@ -108,6 +108,10 @@ def profile(
     -----
     The result is curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
     """
+    if ids is not None and persons is not None:
+        raise InvalidInput(
+            "ids: leave it out beside persons, whose labels are the keys of the result."
+        )
     if y is not None and not _are_dask(X, y):
         if not (out is None and engine is None and memory is None and not (resume or force)):
             raise InvalidInput(
@@ -131,10 +135,6 @@ def profile(
     if mechanism is not None:
         raise InvalidInput("mechanism: of a table the model knows its own; leave it out.")
     id_column, person_column = _column("ids", ids), _column("persons", persons)
-    if id_column is not None and person_column is not None:
-        raise InvalidInput(
-            "ids: leave it out beside persons, whose labels are the keys of the result."
-        )
     path, release = _release_of(model)
     given = None if y is None else _arrays(X, y, release)
     if given is None and release.encoding is None:
@@ -166,8 +166,7 @@ def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]
     _check_fits(job.streaming, *opened)
     with engine_of("local") as engine:
         objective, facts = _objective(release, opened, engine, hold=True)
-    target = verb.find_target(release, None)
-    assert target is not None
+    target = verb.Target.of(release)
     return verb.profile_of_table(
         target,
         objective,

@@ -64,7 +64,7 @@ from expost.profiles.parts import (
 )
 from expost.profiles.profile import Profile
 from expost.profiles.subpopulations import readable_features
-from expost.profiles.verb import Target, find_target, profile_of_table
+from expost.profiles.verb import Target, profile_of_table
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
 from expost.report.rows import MOST_ROWS
@@ -155,9 +155,7 @@ class _Model:
     @cached_property
     def target(self) -> Target:
         """The model as the profile sees it."""
-        target = find_target(self.release, None)
-        assert target is not None
-        return target
+        return Target.of(self.release)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -395,7 +395,8 @@ class Profile(RowTable):
             bins = _checks.whole("bins", bins, least=1)
             with engine_of(engine) as workers:
                 return self.parts.cells.explored([column], workers, depth=None, bins=bins)[0][0]
-        return group_exposure(self._scores, column, name=name, bins=bins, owner=self.owner)
+        scores = self._figure(self.terms.measure)
+        return group_exposure(scores, column, name=name, bins=bins, owner=self.owner)
 
     def explain(
         self,
@@ -417,8 +418,9 @@ class Profile(RowTable):
                 explanation = self.parts.cells.explored((), workers, depth=checked_depth(depth))[1]
             assert explanation is not None
             return explanation
+        scores = self._figure(self.terms.measure)
         return explain_exposure(
-            self._scores, X, feature_names=feature_names, depth=depth, owner=self.owner
+            scores, X, feature_names=feature_names, depth=depth, owner=self.owner
         )
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
@@ -453,10 +455,6 @@ class Profile(RowTable):
         if how is None or not how.is_private:
             return None
         return how.loss_law(distance / how.resolution)
-
-    @property
-    def _scores(self) -> FloatArray:
-        return self.distance if self.is_noiseless else self.exposure
 
     def __len__(self) -> int:
         return self.digest.count if self.losses is None else len(self.losses.loss)

@@ -41,6 +41,11 @@ class Target:
     theta: FloatArray
     mechanism: Mechanism
 
+    @classmethod
+    def of(cls, release: Release) -> "Target":
+        """Return a released model."""
+        return cls(release=release, theta=release.theta, mechanism=release.mechanism)
+
     def objective(self, X: Any, y: Any) -> Objective:
         """Return the rows as the model's objective sees them."""
         if self.release is not None:
@@ -80,7 +85,7 @@ def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
         model = Release.load(model)
     release = model if isinstance(model, Release) else getattr(model, "release_", None)
     if isinstance(release, Release):
-        return Target(release=release, theta=release.theta, mechanism=release.mechanism)
+        return Target.of(release)
     if mechanism is not None:
         theta = _checks.vector(model, name="model", length=mechanism.dimension)
         return Target(release=None, theta=theta, mechanism=mechanism)
@@ -213,7 +218,8 @@ def _of_one(
     persons: Any,
     ids: Sequence[Any] | None,
 ) -> Profile:
-    persons = _persons(persons, X, relation, ids)
+    if persons is not None:
+        persons = read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
     unlisted = _unlisted(model)
     steps: Any = None
     if isinstance(model, Pipeline):
@@ -305,18 +311,6 @@ def _unlisted(model: Any) -> tuple[str, ...]:
         return ()
     warn(notice, NotInLedgerWarning, stacklevel=5)
     return (notice,)
-
-
-def _persons(
-    persons: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
-) -> Persons | None:
-    if persons is None:
-        return None
-    if ids is not None:
-        raise InvalidInput(
-            "ids: leave it out beside persons, whose labels are the keys of the result."
-        )
-    return read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
 
 
 def _transformed(steps: Any, X: Any) -> Any:
