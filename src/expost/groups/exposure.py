@@ -5,8 +5,8 @@ Conventions
 scores      (n,) exposures, or distances where there is no noise; ≥ 0, infinite ones allowed.
 top         the most exposed 1 % of the rows, ⌈n/100⌉ of them. Rows that tie at its edge share the
             places that are left, so that no figure depends on the order of the rows.
-persons     where all rows of a person are removed at once, a score is a person's, and each of her
-            rows counts with it: figures are of rows of exposed persons.
+persons     where all rows of a person are removed at once, a score is a person's, and each row of
+            the person counts with it: figures are of rows of exposed persons.
 top_share   how much of the top lies in a group;  lift = top_share / share, 1 if the group is
             exposed like everybody.
 """
@@ -240,8 +240,8 @@ def explain_exposure(
     A regression tree of at most ``depth`` ≤ 3 questions, whose leaves hold at least five rows and
     1 % of all, grown on log(1 + score/u), u the 90 % quantile (on ranks, where a score is
     infinite), so that it looks for the exposed rows. The same input gives the same tree.
-    With an ``owner`` (n,) of each row every person counts once, whatever her rows, and a leaf holds
-    rows of at least five persons: it would else single out whoever has many rows.
+    With an ``owner`` (n,) of each row every person counts once, and a leaf holds rows of at least
+    five persons: it would otherwise single out a person with many rows.
     """
     checked = _by_row(scores, owner)
     depth = checked_depth(depth)
