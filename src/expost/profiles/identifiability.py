@@ -83,8 +83,8 @@ def identifiability(
     Or one goal
     -----------
     ``belief``            how sure an attacker may get that a row was there.
-    ``advantage``         her expected membership advantage.
-    ``true_positive_rate``  the share of members that she may find at ``false_positive_rate``.
+    ``advantage``         the attacker's expected membership advantage.
+    ``true_positive_rate``  the share of members found at ``false_positive_rate``.
     ``one_in``            k: the belief is at most 1/k, from a ``prior`` below that.
 
     The answer to a goal is an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``,
