@@ -226,7 +226,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
         "import os, signal, sys\n"
         "from expost.cli import main\n"
         "from expost.jobs import profile\n"
-        "profile.profile_of = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "profile.profile_of_table = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
         "main.main()\n"
     )
     asked = ["profile", str(people_csv), "--target", "income", "--out", str(out)]
@@ -247,7 +247,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     assert names(out) == RESULTS
 
 
-@pytest.mark.parametrize("stage", ["profile_of", "collect", "render_html"])
+@pytest.mark.parametrize("stage", ["profile_of_table", "collect", "render_html"])
 def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
     monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
@@ -270,7 +270,7 @@ def planted(*_, **__):
 def test_force_keeps_no_result_of_an_earlier_model(profiled, ask, monkeypatch):
     (profiled / "notes.txt").write_text("mine")
     old = (profiled / "model.json").read_bytes()
-    monkeypatch.setattr(profile_job, "profile_of", planted)
+    monkeypatch.setattr(profile_job, "profile_of_table", planted)
     assert "not empty" in ask(out="report").message
     assert (profiled / "model.json").read_bytes() == old
     assert "planted" in ask("--force", out="report").message

@@ -319,7 +319,7 @@ def ask(program, people_csv, tmp_path):
 def slow(monkeypatch):
     """Let the job go over 600 rows twice, for a while; what it told."""
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
-    profile, work, heard = profile_job.profile_of, profile_job.run, Heard()
+    profile, work, heard = profile_job.profile_of_table, profile_job.run, Heard()
 
     class Both:
         def __init__(self, progress):
@@ -339,7 +339,7 @@ def slow(monkeypatch):
                     both.advance(150)
             return profile(*arguments, **keywords)
 
-        monkeypatch.setattr(profile_job, "profile_of", slowly)
+        monkeypatch.setattr(profile_job, "profile_of_table", slowly)
         return work(job, both)
 
     monkeypatch.setattr(profile_job, "run", listening)

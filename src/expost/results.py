@@ -4,8 +4,9 @@ Results lie below the report in the layers: a report is made of results, and no 
 report. :class:`Displayed` imports the report by name when a result is shown.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput, require
-from expost.files.atomic import write_with
+from expost.files.atomic import write_bytes, write_with
 from expost.types import Audience
 
 __all__ = ["Displayed", "RowTable", "row_keys"]
@@ -69,6 +70,13 @@ class RowTable(ABC, Displayed):
             self.audience,
             lambda file: pyarrow.parquet.write_table(table, file),
         )
+
+    def _json(self, value: Mapping[str, Any], path: str | Path | None) -> str | Path:
+        """Return ``value`` as strict JSON text, or write it to a file as `to_parquet` does."""
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        if path is None:
+            return text
+        return write_bytes(self.audience.path(path), self.audience, text.encode())
 
 
 def row_keys(

@@ -7,8 +7,8 @@ does not fit into memory is processed in blocks, and its results are written to 
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from expost.data import Encoding, Mark, Table
 from expost.data.dask_rows import array_encoding, array_table
-from expost.engine import engine_of
+from expost.engine import Engine, engine_of
 from expost.epsilon import choose
 from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
@@ -31,11 +31,9 @@ from expost.jobs.streaming import Streaming, is_streamed
 from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
-from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
-from expost.profiles.target import find_target
 from expost.publishing import publish as publishing
 from expost.publishing.report import PublishedReport
 from expost.release import Release
@@ -50,11 +48,6 @@ _OF_A_TABLE = (
     *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
     *("label_bound", *QUESTION),
 )
-
-_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(choose.choose_epsilon).parameters.items()
-}
 
 
 def profile(
@@ -115,8 +108,11 @@ def profile(
     -----
     The result is curator-only: the losses are a function of the data (Redberg & Wang, Example 4).
     """
-    dask_arrays = y is not None and all(hasattr(array, "__dask_graph__") for array in (X, y))
-    if y is not None and not dask_arrays:
+    if ids is not None and persons is not None:
+        raise InvalidInput(
+            "ids: leave it out beside persons, whose labels are the keys of the result."
+        )
+    if y is not None and not _are_dask(X, y):
         if not (out is None and engine is None and memory is None and not (resume or force)):
             raise InvalidInput(
                 "out, engine, memory, resume, force: are for tables, and X and y are arrays in"
@@ -138,9 +134,9 @@ def profile(
         raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
     if mechanism is not None:
         raise InvalidInput("mechanism: of a table the model knows its own; leave it out.")
-    columns = _ColumnNames.of(ids, persons)
+    id_column, person_column = _column("ids", ids), _column("persons", persons)
     path, release = _release_of(model)
-    given = _arrays(X, y, release) if dask_arrays else None
+    given = None if y is None else _arrays(X, y, release)
     if given is None and release.encoding is None:
         raise _no_encoding()
     encoding = given[1].to_json() if given is not None else release.encoding
@@ -149,9 +145,9 @@ def profile(
         source=X,
         target=encoding["target"]["column"],
         out=Path("." if out is None else out),
-        name=Path(X).name if isinstance(X, str | Path) else "a table",
-        id_column=columns.ids,
-        person_column=columns.persons,
+        name=_name_of(X),
+        id_column=id_column,
+        person_column=person_column,
         model=path,
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
@@ -167,19 +163,15 @@ def profile(
 
 def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]) -> Profile:
     """Return the profile of a table that fits into memory; nothing is written."""
-    table, encoding = opened
-    _check_fits(job.streaming, table, encoding)
-    objective, facts = held_objective(release, table, encoding)
-    target, rows = find_target(release, None), objective.held
-    assert target is not None
-    keys = None if rows.ids is None else list(rows.ids)
-    by_person = job.person_column is not None
-    return verb.profile_of(
+    _check_fits(job.streaming, *opened)
+    with engine_of("local") as engine:
+        objective, facts = _objective(release, opened, engine, hold=True)
+    target = verb.Target.of(release)
+    return verb.profile_of_table(
         target,
         objective,
-        persons=read_persons(keys, rows.count, Neighbouring.REMOVE) if by_person else None,
-        ids=None if by_person else keys,
-        notices=(*table_notices(table, encoding, facts.unknown), *target.notices),
+        by_person=job.person_column is not None,
+        notices=(*table_notices(*opened, facts.unknown), *target.notices),
     )
 
 
@@ -193,13 +185,12 @@ def _check_fits(streaming: Streaming, table: Table, encoding: Encoding) -> None:
         )
 
 
-def held_objective(release: Release, table: Table, encoding: Encoding) -> tuple[Objective, Facts]:
-    """Return the rows of a table in memory, as the objective of ``release`` sees them."""
-    loss = release.mechanism.loss
-    bound = loss.label_bound
-    with engine_of("local") as engine:
-        source = table_rows((table, encoding), release.ball, bound, engine)
-        rows, facts = read_rows(source, hold=True)
+def _objective(
+    release: Release, opened: tuple[Table, Encoding], engine: Engine, *, hold: bool
+) -> tuple[Objective, Facts]:
+    """Return the rows of a table as the objective of ``release`` sees them."""
+    source = table_rows(opened, release.ball, release.mechanism.loss.label_bound, engine)
+    rows, facts = read_rows(source, hold=hold)
     return objective_of(release, rows), facts
 
 
@@ -277,24 +268,39 @@ def choose_epsilon(
                 " leave them out."
             )
         return choose.choose_epsilon(X, y, ids=ids, random_state=random_state, **options)
-    job = _epsilon_job(X, target, ids, random_state, options)
-    job = replace(
-        job,
+    if target is None:
+        raise InvalidInput("target=None: name the column of the table that is to be predicted.")
+    unknown = sorted(set(options) - set(_OF_A_TABLE))
+    if unknown:
+        raise InvalidInput(f"{unknown[0]}: is no option of a table; leave it out, or pass arrays.")
+    id_column = _column("ids", ids)
+    if random_state is not None and not isinstance(random_state, int):
+        raise InvalidInput("random_state: of a table must be a whole number, or None.")
+    defaults = inspect.signature(choose.choose_epsilon).parameters
+    given = {"regularization": defaults["regularization"].default} | {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }
+    job = epsilon.EpsilonJob(
+        source=X,
+        target=target,
         out=Path("." if out is None else out),
+        name=_name_of(X),
+        id_column=id_column,
+        seed=random_state,
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
+        **given,
     )
     if out is not None:
         return epsilon.run(job).choice
     with noted():
         check_options(job)
-        table, encoding = opened_table(job)
-        _check_fits(job.streaming, table, encoding)
-        estimator = estimator_of(job, encoding, epsilon=1.0)
+        opened = opened_table(job)
+        _check_fits(job.streaming, *opened)
+        estimator = estimator_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
-            source = table_rows(
-                (table, encoding), ball_of(estimator, encoding), job.label_bound, worker
-            )
+            ball = ball_of(estimator, opened[1])
+            source = table_rows(opened, ball, job.label_bound, worker)
             rows, facts = read_rows(source, hold=True)
             ready = prepared(estimator, rows, source, facts)
             keys = held(rows, "the choice").ids
@@ -318,34 +324,6 @@ def _signature() -> inspect.Signature:
 
 
 choose_epsilon.__signature__ = _signature()  # type: ignore[attr-defined]  # for help()
-
-
-def _epsilon_job(
-    source: Any, target: str | None, ids: Any, random_state: Any, options: Mapping[str, Any]
-) -> epsilon.EpsilonJob:
-    """Return the job of a table; refuse options that a table does not take."""
-    if target is None:
-        raise InvalidInput("target=None: name the column of the table that is to be predicted.")
-    unknown = sorted(set(options) - set(_OF_A_TABLE))
-    if unknown:
-        raise InvalidInput(f"{unknown[0]}: is no option of a table; leave it out, or pass arrays.")
-    if ids is not None and not isinstance(ids, str):
-        raise InvalidInput("ids: of a table must be the name of a column.")
-    if random_state is not None and not isinstance(random_state, int):
-        raise InvalidInput("random_state: of a table must be a whole number, or None.")
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-    }
-    given.setdefault("regularization", _DEFAULTS["regularization"])
-    return epsilon.EpsilonJob(
-        source=source,
-        target=target,
-        out=Path("."),
-        name=Path(source).name if isinstance(source, str | Path) else "a table",
-        id_column=ids,
-        seed=random_state,
-        **given,
-    )
 
 
 def publish(
@@ -396,52 +374,41 @@ def publish(
         "epsilon_hessian": epsilon_hessian,
         "delta": delta,
     }
-    dask_arrays = y is not None and all(hasattr(array, "__dask_graph__") for array in (X, y))
-    if X is None or (y is not None and not dask_arrays):
+    if X is None or (y is not None and not _are_dask(X, y)):
         if engine is not None or memory is not None:
             raise InvalidInput("engine, memory: are for tables; leave them out.")
         return publishing.publish(model, X, y, **options)
     request = publishing.PublishRequest.of(model, **options)
     release = request.release
-    if not dask_arrays and release.encoding is None:
+    if y is None and release.encoding is None:
         raise _no_encoding()
     with noted():
-        table, encoding = _arrays(X, y, release) if dask_arrays else _table_of(X, release)
+        if y is None:
+            encoding = Encoding.from_json(release.encoding)
+            opened = encoding.open(X), encoding
+        else:
+            opened = _arrays(X, y, release)
         streaming = Streaming(engine=engine, memory=memory)
+        table, encoding = opened
         blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
-        loss = release.mechanism.loss
-        bound = loss.label_bound
         with engine_of(engine or "local") as worker:
-            source = table_rows((table, encoding), release.ball, bound, worker)
-            rows, _ = read_rows(source, hold=not blocks)
-            objective = objective_of(release, rows)
+            objective, _ = _objective(release, opened, worker, hold=not blocks)
             return request.report(publishing.ReleasedRows.of(release, objective))
 
 
-def _table_of(source: Any, release: Release) -> tuple[Table, Encoding]:
-    """Return a table as the model reads it."""
-    encoding = Encoding.from_json(release.encoding)
-    return encoding.open(source), encoding
+def _are_dask(X: Any, y: Any) -> bool:
+    return all(hasattr(array, "__dask_graph__") for array in (X, y))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ColumnNames:
-    """The columns of a table that hold the rows' keys, or their persons."""
+def _name_of(source: Any) -> str:
+    return Path(source).name if isinstance(source, str | Path) else "a table"
 
-    ids: str | None
-    persons: str | None
 
-    @classmethod
-    def of(cls, ids: Any, persons: Any) -> "_ColumnNames":
-        """Check that both are names of columns; of a table nothing else serves."""
-        for name, value in (("ids", ids), ("persons", persons)):
-            if value is not None and not isinstance(value, str):
-                raise InvalidInput(f"{name}: of a table must be the name of a column.")
-        if ids is not None and persons is not None:
-            raise InvalidInput(
-                "ids: leave it out beside persons, whose labels are the keys of the result."
-            )
-        return cls(ids=ids, persons=persons)
+def _column(name: str, value: Any) -> str | None:
+    """Return the name of a column of a table; refuse anything else."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"{name}: of a table must be the name of a column.")
+    return value
 
 
 def _release_of(model: Any) -> tuple[Path | None, Release]:

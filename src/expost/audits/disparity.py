@@ -126,12 +126,12 @@ def disparity(
     """``scores`` of all rows by the levels, or the quantile bins, of ``column`` (a cell a row)."""
     read = read_column(column, name, len(scores))
     partition = read.partition(bins)
-    parts, notices = partition.parts(read), partition.notices
+    codes = partition.parts(read)
     threshold = threshold_at(scores, truth, false_positive_rate)
     groups = [
-        _figures(scores, truth, parts.codes == code, printable(label), threshold, confidence)
-        for code, label in enumerate(parts.labels)
-        if np.any(parts.codes == code)
+        _figures(scores, truth, codes == code, printable(label), threshold, confidence)
+        for code, label in enumerate(partition.labels)
+        if np.any(codes == code)
     ]
     groups.sort(key=lambda one: 1.0 if one.auc is None else -one.auc.value)
     return Disparity(
@@ -139,7 +139,7 @@ def disparity(
         attack=attack,
         false_positive_rate=false_positive_rate,
         groups=tuple(groups),
-        notices=notices,
+        notices=partition.notices,
     )
 
 

@@ -18,8 +18,7 @@ from expost.attacks.targets import EstimatorTarget, ReleaseTarget, Target
 from expost.audits.result import Exposures
 from expost.errors import ExpostError, InvalidInput
 from expost.profiles.profile import Profile
-from expost.profiles.target import SEEDED
-from expost.profiles.verb import profile
+from expost.profiles.verb import SEEDED, profile
 from expost.release import Release
 from expost.risk import Guarantee
 from expost.types import FloatArray

@@ -1,6 +1,5 @@
 """What attacks got out of a model, row by row and as figures, beside what theory says."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from expost.attacks.lower_bounds import LowerBound
 from expost.attacks.roc import AttackFigures, Roc, roc
 from expost.attacks.told_apart import ToldApart
 from expost.audits.disparity import Disparity
-from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.results import RowTable
@@ -287,10 +285,7 @@ class Audit(RowTable):
             "meaning": self.audience.meaning,
             "rows": plain(self.columns(), missing=True),
         }
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
+        return self._json(value, path)
 
 
 def _line(name: str, figures: AttackFigures, width: int) -> str:

@@ -11,7 +11,6 @@ over repetitions  Student's interval of the mean: what another parting of these 
                   another training, would change. The partings are independent draws of them.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,6 @@ from scipy.special import stdtrit
 from expost._counts import Share, lower_limit, upper_limit
 from expost.attacks.roc import Interval
 from expost.errors import InvalidInput
-from expost.files.atomic import write_bytes
 from expost.results import RowTable
 from expost.rounding import fixed, interval_text
 from expost.types import Audience
@@ -268,7 +266,4 @@ class DefenceTable(RowTable):
             "defences": [row.to_json() for row in self.rows],
             "notices": list(self.notices),
         }
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
+        return self._json(value, path)

@@ -4,10 +4,11 @@ What a label says is the rule that was applied: edges are first rounded to what 
 used.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,6 @@ __all__ = [
     "Levels",
     "Numbers",
     "Partition",
-    "Parts",
     "number_text",
     "printable",
     "read_column",
@@ -58,50 +58,35 @@ def number_text(value: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Parts:
-    """A partition of some rows: the place of each row among ``labels``."""
-
-    codes: IntArray
-    labels: tuple[str, ...]
-
-
-class Partition(Protocol):
+class Partition(ABC):
     """A rule that divides rows by one column, found from some of them and applied to any.
 
     ``labels``   of the parts; the last two hold the rows of any other level, and those whose cell
                  is missing. Parts without rows are not shown.
-    ``ordered``  whether the order of the parts means something.
     ``notices``  what the reader must know about the rule.
+    ``ordered``  whether the order of the parts means something.
     """
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of the parts."""
+    labels: tuple[str, ...]
+    notices: tuple[str, ...] = ()
 
-    @property
-    def ordered(self) -> bool:
-        """Whether the order of the parts means something."""
+    ordered: ClassVar[bool]
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the reader must know about the rule."""
-
-    def parts(self, column: Any) -> Parts:
-        """Divide the rows of ``column``, of the kind that the rule was found from."""
+    @abstractmethod
+    def parts(self, column: Any) -> IntArray:
+        """Return the part of each cell of ``column``, of the kind the rule was found from."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bins:
+class Bins(Partition):
     """Numbers by value (``exact``), or in bins up to each of the ``edges`` and past the last."""
 
-    labels: tuple[str, ...]
     edges: FloatArray
     exact: bool
 
     ordered = True
-    notices = ()
 
-    def parts(self, column: Any) -> Parts:
+    def parts(self, column: Any) -> IntArray:
         """Divide a column of numbers."""
         other, missing = len(self.labels) - 2, len(self.labels) - 1
         codes = np.searchsorted(self.edges, column.values)
@@ -109,24 +94,22 @@ class Bins:
             nearest = self.edges[np.minimum(codes, len(self.edges) - 1)]
             codes = np.where(nearest == column.values, codes, other)
         codes = np.where(np.isnan(column.values), missing, codes)
-        return Parts(codes=codes.astype(np.int64), labels=self.labels)
+        return codes.astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LevelSet:
+class LevelSet(Partition):
     """Cells by level."""
-
-    labels: tuple[str, ...]
-    notices: tuple[str, ...] = ()
 
     ordered = False
 
-    def parts(self, column: Any) -> Parts:
+    def parts(self, column: Any) -> IntArray:
         """Divide a column of levels."""
         other, missing = len(self.labels) - 2, len(self.labels) - 1
         known = {label: place for place, label in enumerate(self.labels[:other])}
         places = np.array([*(known.get(label, other) for label in column.labels), missing])
-        return Parts(codes=places[column.codes], labels=self.labels)
+        codes: IntArray = places[column.codes]
+        return codes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,8 +5,8 @@ Conventions
 scores      (n,) exposures, or distances where there is no noise; ≥ 0, infinite ones allowed.
 top         the most exposed 1 % of the rows, ⌈n/100⌉ of them. Rows that tie at its edge share the
             places that are left, so that no figure depends on the order of the rows.
-persons     where all rows of a person are removed at once, a score is a person's, and each of her
-            rows counts with it: figures are of rows of exposed persons.
+persons     where all rows of a person are removed at once, a score is a person's, and each row of
+            the person counts with it: figures are of rows of exposed persons.
 top_share   how much of the top lies in a group;  lift = top_share / share, 1 if the group is
             exposed like everybody.
 """
@@ -23,7 +23,7 @@ from expost import _checks
 from expost._order import OrderStatistics, Sorted, top_weights
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
-from expost.groups.columns import Partition, Parts, printable, read_column, read_columns
+from expost.groups.columns import Partition, printable, read_column, read_columns
 from expost.groups.tree import Tree, grow, sample_rows
 from expost.results import Displayed
 from expost.rounding import upper_text
@@ -73,7 +73,8 @@ class Group:
 
     def to_json(self) -> dict[str, Any]:
         """Return every figure by name, as strict JSON."""
-        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        fields: dict[str, Any] = plain(self.__dict__)
+        return fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +221,9 @@ def group_exposure(
     read = read_column(column, printable(name), len(checked))
     partition = read.partition(bins)
     weights = exposed_weights(checked, Sorted(checked))
-    counted = PartCounts.of(partition.parts(read), checked, weights)
-    persons = None if owner is None else _persons(partition.parts(read), owner)
+    codes, parts = partition.parts(read), len(partition.labels)
+    counted = PartCounts.of(codes, parts, checked, weights)
+    persons = None if owner is None else _persons(codes, parts, owner)
     return counted.grouping(partition, read.name, persons)
 
 
@@ -238,8 +240,8 @@ def explain_exposure(
     A regression tree of at most ``depth`` ≤ 3 questions, whose leaves hold at least five rows and
     1 % of all, grown on log(1 + score/u), u the 90 % quantile (on ranks, where a score is
     infinite), so that it looks for the exposed rows. The same input gives the same tree.
-    With an ``owner`` (n,) of each row every person counts once, whatever her rows, and a leaf holds
-    rows of at least five persons: it would else single out whoever has many rows.
+    With an ``owner`` (n,) of each row every person counts once, and a leaf holds rows of at least
+    five persons: it would otherwise single out a person with many rows.
     """
     checked = _by_row(scores, owner)
     depth = checked_depth(depth)
@@ -257,9 +259,10 @@ def explain_exposure(
         total=None if len(sample) == n else float(n if weights is None else weights.sum()),
         whole=None if len(sample) == n else columns,
     )
-    parts = tree.parts(columns, n)
-    counted = PartCounts.of(parts, checked, exposed_weights(checked, statistics), target=target)
-    return counted.explanation(tree, None if owner is None else _persons(parts, owner))
+    codes, leaves = tree.parts(columns, n), len(tree.labels)
+    exposed = exposed_weights(checked, statistics)
+    counted = PartCounts.of(codes, leaves, checked, exposed, target=target)
+    return counted.explanation(tree, None if owner is None else _persons(codes, leaves, owner))
 
 
 def exposed_weights(scores: FloatArray, everyone: OrderStatistics) -> FloatArray:
@@ -285,17 +288,13 @@ def smallest_leaf(members: int) -> int:
 
 
 def _by_row(scores: Any, owner: IntArray | None) -> FloatArray:
-    checked = _checked(scores)
-    return checked if owner is None else checked[owner]
-
-
-def _checked(scores: Any) -> FloatArray:
+    """Return the score of each row, checked."""
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim != 1 or len(array) < 1:
         raise InvalidInput(f"scores has shape {array.shape}: must be (n,), one for each row.")
     if not np.all(array >= 0):
         raise InvalidInput("scores: must be exposures or distances, numbers ≥ 0 and not NaN.")
-    return array
+    return array if owner is None else array[owner]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -319,7 +318,8 @@ class PartCounts:
     @classmethod
     def of(
         cls,
-        parts: Parts,
+        codes: IntArray,
+        parts: int,
         scores: FloatArray,
         weights: FloatArray,
         statistics: Callable[[FloatArray], OrderStatistics] = Sorted,
@@ -328,24 +328,24 @@ class PartCounts:
     ) -> "PartCounts":
         """Count the rows of a block.
 
+        ``codes``       the part of each row, of so many ``parts``.
         ``weights``     how much of each row is among the most exposed 1 %.
         ``statistics``  makes the order statistics of the scores of one part.
         """
-        codes, k = parts.codes, len(parts.labels)
         # There are few parts: a stable sort of 16-bit integers takes linear time.
         order = np.argsort(codes.astype(np.int16), kind="stable")
-        rows = np.bincount(codes, minlength=k)
+        rows = np.bincount(codes, minlength=parts)
         ends = np.cumsum(rows)
         # Sorted, so that sums do not depend on the order of the rows either.
         own = [np.sort(scores[order[end - n : end]]) for n, end in zip(rows, ends, strict=True)]
-        centre, squares = np.zeros(k), np.zeros(k)
+        centre, squares = np.zeros(parts), np.zeros(parts)
         if target is not None:
-            centre = _sums(codes, target, k) / np.maximum(rows, 1)
-            squares = _sums(codes, (target - centre[codes]) ** 2, k)
+            centre = _sums(codes, target, parts) / np.maximum(rows, 1)
+            squares = _sums(codes, (target - centre[codes]) ** 2, parts)
         return cls(
             rows=rows,
             sums=np.array([np.sum(some) for some in own]),
-            top=_sums(codes, weights, k),
+            top=_sums(codes, weights, parts),
             scores=tuple(statistics(some) if len(some) else None for some in own),
             centre=centre,
             squares=squares,
@@ -425,11 +425,11 @@ def _merged(one: OrderStatistics | None, other: OrderStatistics | None) -> Order
     return other if one is None else one
 
 
-def _persons(parts: Parts, owner: IntArray) -> IntArray:
-    """How many persons have rows in each part; one may have rows in several."""
+def _persons(codes: IntArray, parts: int, owner: IntArray) -> IntArray:
+    """Return how many persons have rows in each part; one may have rows in several."""
     everyone = int(owner.max()) + 1
-    pairs = np.unique(parts.codes * everyone + owner)
-    return np.bincount(pairs // everyone, minlength=len(parts.labels))
+    pairs = np.unique(codes * everyone + owner)
+    return np.bincount(pairs // everyone, minlength=parts)
 
 
 def _most_exposed_first(groups: tuple[Group, ...]) -> tuple[Group, ...]:

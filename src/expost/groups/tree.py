@@ -22,7 +22,6 @@ from expost.groups.columns import (
     Levels,
     Numbers,
     Partition,
-    Parts,
     number_text,
 )
 from expost.types import FloatArray, IntArray
@@ -52,14 +51,14 @@ class Tree:
     _model: Any = None
     _places: IntArray | None = None
 
-    def parts(self, columns: Sequence[Numbers | Levels], rows: int) -> Parts:
-        """Divide ``rows`` rows by their ``columns``."""
+    def parts(self, columns: Sequence[Numbers | Levels], rows: int) -> IntArray:
+        """Return the leaf of each of ``rows`` rows, by their ``columns``."""
         codes = np.zeros(rows, dtype=np.int64)
         if self._places is not None:
             for block in row_blocks(rows, len(self._features)):
                 some = [column.take(block) for column in columns]
                 codes[block] = self._places[self._model.apply(self._encoded(some))]
-        return Parts(codes=codes, labels=self.labels)
+        return codes
 
     def _encoded(self, columns: Sequence[Numbers | Levels]) -> NDArray[np.float32]:
         """Return the features of some rows; those that no question is about are left 0."""
@@ -99,7 +98,10 @@ def grow(
         for place, (column, cells) in enumerate(zip(columns, whole or columns, strict=True))
         for feature in _features(place, column, cells, complete=complete)
     )
-    notices = (_sampled_notice(len(target)),) if sampled else ()
+    notices: tuple[str, ...] = ()
+    if sampled:
+        rows = f"{len(target):,} rows drawn at random"
+        notices = (f"The tree was grown on {rows}; its figures are of all.",)
     if not features or limit is None or not np.ptp(target) > 0:
         return Tree(labels=("all rows",), notices=notices)
     model = DecisionTreeRegressor(
@@ -129,8 +131,6 @@ def _smallest_leaf(
 
 
 def _variance(values: FloatArray, weights: FloatArray | None) -> float:
-    if weights is None:
-        return float(np.var(values))
     return float(np.average((values - np.average(values, weights=weights)) ** 2, weights=weights))
 
 
@@ -140,10 +140,6 @@ def sample_rows(rows: int, most: int | None = None) -> IntArray:
     if rows <= most:
         return np.arange(rows)
     return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-
-
-def _sampled_notice(sampled: int) -> str:
-    return f"The tree was grown on {sampled:,} rows drawn at random; its figures are of all."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -219,10 +215,9 @@ def _features(
 
 def _level_features(place: int, column: Levels) -> list[_Feature]:
     partition = column.partition()
-    parts = partition.parts(column)
-    present = [int(p) for p in np.flatnonzero(np.bincount(parts.codes))]
-    other = len(parts.labels) - 2
-    levels = {p: parts.labels[p] if p < other else _BARE[p - other] for p in present}
+    present = [int(p) for p in np.flatnonzero(np.bincount(partition.parts(column)))]
+    other = len(partition.labels) - 2
+    levels = {p: partition.labels[p] if p < other else _BARE[p - other] for p in present}
     yes = {place: f"{column.name} is {level}" for place, level in levels.items()}
     no = {place: f"{column.name} is not {level}" for place, level in levels.items()}
     if len(present) < 2:
@@ -266,7 +261,7 @@ def _encoded(
     parts: dict[int, IntArray] = {}
     for feature in features:
         if isinstance(feature, _Indicator) and feature.place not in parts:
-            parts[feature.place] = feature.partition.parts(columns[feature.place]).codes
+            parts[feature.place] = feature.partition.parts(columns[feature.place])
     return np.column_stack(
         [feature.encode(columns[feature.place], parts.get(feature.place)) for feature in features]
     ).astype(np.float32)

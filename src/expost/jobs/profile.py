@@ -53,7 +53,6 @@ from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
-from expost.neighbouring.persons import read_persons
 from expost.preparing import Facts, ball_of, objective_of, prepared
 from expost.profiles.digest import FitScores, Terms
 from expost.profiles.parts import (
@@ -65,13 +64,12 @@ from expost.profiles.parts import (
 )
 from expost.profiles.profile import Profile
 from expost.profiles.subpopulations import readable_features
-from expost.profiles.target import Target, find_target
-from expost.profiles.verb import profile_of
+from expost.profiles.verb import Target, profile_of_table
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
 from expost.report.rows import MOST_ROWS
 from expost.rows import RowBlock, TableRows
-from expost.types import Audience, FloatArray, Neighbouring
+from expost.types import Audience, FloatArray
 
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
 
@@ -157,9 +155,7 @@ class _Model:
     @cached_property
     def target(self) -> Target:
         """The model as the profile sees it."""
-        target = find_target(self.release, None)
-        assert target is not None
-        return target
+        return Target.of(self.release)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,13 +267,10 @@ class _Work:
 
     def _held(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
         """Profile rows in memory."""
-        rows, by_person = model.objective.held, self.job.person_column is not None
-        ids = None if rows.ids is None else list(rows.ids)
-        result = profile_of(
+        result = profile_of_table(
             model.target,
             model.objective,
-            ids=None if by_person else ids,
-            persons=read_persons(ids, rows.count, Neighbouring.REMOVE) if by_person else None,
+            by_person=self.job.person_column is not None,
             notices=model.target.notices,
         )
         self.progress.phase("averaging over the models it might have been")
@@ -335,7 +328,7 @@ class _Work:
             most=MOST_ROWS,
             progress=self.progress,
         )
-        description = model.target.describe()
+        description = release.mechanism.describe()
         self.run.check_rows(ranked, self.table.rows)
         store.finish(ranked, {"model": description, "relation": "remove", "unit": "row"})
         return Profile(
@@ -369,7 +362,9 @@ class _Work:
             notices=(*model.notices, *self.notes()[model.noted :]),
         )
 
-    def _explored(self, model: _Model, result: Profile) -> tuple[Iterable[Grouping], Explanation]:
+    def _explored(
+        self, model: _Model, result: Profile
+    ) -> tuple[Iterable[Grouping], Explanation | None]:
         """Return the exposures by each column of numbers or of few levels, and the tree."""
         names = [
             entry.name

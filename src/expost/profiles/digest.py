@@ -32,8 +32,8 @@ __all__ = [
     "PosteriorDigest",
     "RowFigures",
     "Terms",
-    "exact_statistics",
     "figure_columns",
+    "known",
     "posterior_levels",
 ]
 
@@ -41,8 +41,6 @@ __all__ = [
 POSTERIOR = 0.75
 # Posteriors whose rows are counted: 60, 75, 90 and 99 % where the attacker was undecided.
 _RAISED_ODDS = (1.5, 3.0, 9.0, 99.0)
-# Past this share of its distance the certificate of a row counts as loose.
-_LOOSE = 1e-3
 
 Statistics = Callable[[str, FloatArray], OrderStatistics]
 
@@ -102,13 +100,7 @@ class Terms:
     @classmethod
     def of(cls, losses: RowLosses) -> "Terms":
         """Return the terms that ``losses`` state."""
-        return cls(
-            relation=losses.relation,
-            noiseless=losses.noiseless,
-            worst_case=losses.worst_case,
-            worst_case_passed=losses.worst_case_passed,
-            guarantee=losses.guarantee,
-        )
+        return cls(**{name: getattr(losses, name) for name in cls.__dataclass_fields__})
 
     @classmethod
     def of_removal(cls, mechanism: Mechanism) -> "Terms":
@@ -240,9 +232,14 @@ def _largest_finite(sizes: FloatArray) -> float:
     return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
-def exact_statistics(name: str, values: FloatArray) -> OrderStatistics:
+def _exact(name: str, values: FloatArray) -> OrderStatistics:
     """Sort the values of the figure ``name``: what :class:`Digest` needs for rows in memory."""
     return Sorted(values)
+
+
+def known(values: FloatArray, unknown: float) -> FloatArray:
+    """Return ``values`` with ``unknown``, the exposed end, for what is not a number."""
+    return np.where(np.isnan(values), unknown, values)
 
 
 # -- what an attacker learns -----------------------------------------------------------------------
@@ -287,23 +284,14 @@ class ExtremeRow:
         )
 
     @property
-    def by_presence(self) -> tuple[float, float, int]:
-        """The key that sorts rows by how probable their presence may be, as `ranking` does."""
-        return (-_known(self.loss_high, math.inf), -self.distance, self.row)
+    def lowest(self) -> float:
+        """The lower end of the loss's interval; −∞ where it is not known."""
+        return -math.inf if math.isnan(self.loss_low) else self.loss_low
 
     @property
-    def by_absence(self) -> tuple[float, int]:
-        """The key that sorts rows by how probable their absence may be."""
-        return (_known(self.loss_low, -math.inf), self.row)
-
-    @property
-    def by_distance(self) -> tuple[float, int]:
-        """The key that sorts rows by how far they may move the model."""
-        return (-(self.distance + self.distance_error), self.row)
-
-
-def _known(value: float, unknown: float) -> float:
-    return unknown if math.isnan(value) else value
+    def highest(self) -> float:
+        """The upper end of the loss's interval; ∞ where it is not known."""
+        return math.inf if math.isnan(self.loss_high) else self.loss_high
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -331,42 +319,48 @@ class PosteriorDigest:
     def of(
         cls,
         columns: Mapping[str, FloatArray],
-        statistics: Statistics = exact_statistics,
+        statistics: Statistics = _exact,
         *,
         prior: float = 0.5,
         start: int = 0,
         ids: Any = None,
     ) -> "PosteriorDigest":
         """Return the digest of the rows whose figures are in ``columns``; see :class:`Digest`."""
-        low, high, distance, error = (
-            columns[name] for name in ("loss_low", "loss_high", "distance", "distance_error")
-        )
-        high = np.where(np.isnan(high), np.inf, high)
-        low = np.where(np.isnan(low), -np.inf, low)
+        distance, error = columns["distance"], columns["distance_error"]
+        high, low = known(columns["loss_high"], np.inf), known(columns["loss_low"], -np.inf)
         odds = float(logit(prior))
         presence, absence = expit(odds + high), expit(-odds - low)
-        surest, least = int(ranking(high, distance)[0]), int(np.argmin(low))
-        farthest = int(np.argmax(distance + error))
+        places = ranking(high, distance)[0], np.argmin(low), np.argmax(distance + error)
+        surest, least, farthest = (
+            ExtremeRow.at(columns, int(place), start, ids) for place in places
+        )
         return cls(
             prior=prior,
             above=_counts(presence, posterior_levels(prior)),
             doubted=_counts(absence, posterior_levels(1 - prior)),
-            surest=ExtremeRow.at(columns, surest, start, ids),
-            least=ExtremeRow.at(columns, least, start, ids),
-            farthest=ExtremeRow.at(columns, farthest, start, ids),
+            surest=surest,
+            least=least,
+            farthest=farthest,
             highest=statistics("loss", high),
         )
 
     def merged(self, other: "PosteriorDigest") -> "PosteriorDigest":
         """Return the digest of the rows of both; the order statistics of ``self`` are reused."""
         self.highest.merge(other.highest)
+        # Ties are decided as by `ranking`: by distance, then by number.
         return replace(
             self,
             above=tuple(map(sum, zip(self.above, other.above, strict=True))),
             doubted=tuple(map(sum, zip(self.doubted, other.doubted, strict=True))),
-            surest=min(self.surest, other.surest, key=lambda one: one.by_presence),
-            least=min(self.least, other.least, key=lambda one: one.by_absence),
-            farthest=min(self.farthest, other.farthest, key=lambda one: one.by_distance),
+            surest=min(
+                self.surest, other.surest, key=lambda at: (-at.highest, -at.distance, at.row)
+            ),
+            least=min(self.least, other.least, key=lambda at: (at.lowest, at.row)),
+            farthest=min(
+                self.farthest,
+                other.farthest,
+                key=lambda at: (-at.distance - at.distance_error, at.row),
+            ),
         )
 
     @property
@@ -387,7 +381,6 @@ class Digest:
     ``count``          the number of rows, candidates or persons; of ``inside`` the loss is > 0.
     ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
                        half width of the others.
-    ``loose``          rows whose certificate leaves more than a thousandth of the distance open.
     ``past_promise``, ``proved_past``  rows with an exposure past the worst case, and provably.
     ``past_posterior`` rows of which an undecided attacker may be more certain than ``POSTERIOR``.
     ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
@@ -401,7 +394,6 @@ class Digest:
     count: int
     inside: int
     unproved: int
-    loose: int
     past_promise: int
     proved_past: int
     past_posterior: int
@@ -419,7 +411,7 @@ class Digest:
         cls,
         columns: Mapping[str, FloatArray],
         terms: Terms,
-        statistics: Statistics = exact_statistics,
+        statistics: Statistics = _exact,
         *,
         start: int = 0,
         ids: Any = None,
@@ -442,7 +434,6 @@ class Digest:
             count=len(loss),
             inside=int(np.count_nonzero(loss > 0)),
             unproved=int(np.count_nonzero(~proved)),
-            loose=int(np.count_nonzero(error > _LOOSE * distance)),
             past_promise=int(np.count_nonzero(exposure > terms.worst_case)),
             proved_past=int(np.count_nonzero(least > terms.worst_case)),
             past_posterior=int(np.count_nonzero(expit(exposure) > POSTERIOR)),
@@ -466,7 +457,7 @@ class Digest:
         if self.expected is not None and other.expected is not None:
             self.expected.merge(other.expected)
         counts = (
-            *("count", "inside", "unproved", "loose"),
+            *("count", "inside", "unproved"),
             *("past_promise", "proved_past", "past_posterior"),
         )
         most = ("half_width", "least_exposure", "outer", "farthest")

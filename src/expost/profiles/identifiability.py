@@ -83,8 +83,8 @@ def identifiability(
     Or one goal
     -----------
     ``belief``            how sure an attacker may get that a row was there.
-    ``advantage``         her expected membership advantage.
-    ``true_positive_rate``  the share of members that she may find at ``false_positive_rate``.
+    ``advantage``         the attacker's expected membership advantage.
+    ``true_positive_rate``  the share of members found at ``false_positive_rate``.
     ``one_in``            k: the belief is at most 1/k, from a ``prior`` below that.
 
     The answer to a goal is an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``,
@@ -130,21 +130,18 @@ def identifiability(
         false_positive_rate=false_positive_rate,
         releases=releases,
     )
-    if subject is not None:
-        _no_training(sampling_rate, steps, relation)
-        return _of_subject(subject, asked)
-    ((name, value),) = given.items()
+    ((name, value),) = given.items() or [("subject", subject)]
+    training = None
+    if name == "noise_multiplier" or (name in GOALS and steps is not None):
+        training = _training(sampling_rate, steps, relation)
+    else:
+        _no_training(sampling_rate=sampling_rate, steps=steps, relation=relation)
     if name in GOALS:
-        training = None
-        if steps is not None:
-            training = _training(sampling_rate, steps, relation)
-        else:
-            _no_training(sampling_rate, steps, relation)
         return of_goal(name, value, asked, training)
-    if name == "noise_multiplier":
-        return of_dpsgd(value, _training(sampling_rate, steps, relation), asked)
-    _no_training(sampling_rate, steps, relation)
-    return of_epsilon(value, asked) if name == "epsilon" else of_mu(value, asked)
+    if training is not None:
+        return of_dpsgd(value, training, asked)
+    answers = {"subject": _of_subject, "epsilon": of_epsilon, "mu": of_mu}
+    return answers[name](value, asked)
 
 
 def _of_subject(subject: Any, asked: Asked) -> Identifiability:
@@ -183,10 +180,8 @@ def _training(
     )
 
 
-def _no_training(
-    sampling_rate: float | None, steps: int | None, relation: Neighbouring | str | None
-) -> None:
-    given = {"sampling_rate": sampling_rate, "steps": steps, "relation": relation}
+def _no_training(**given: Any) -> None:
+    """Refuse what describes a training by DP-SGD."""
     for name, value in given.items():
         if value is not None:
             raise InvalidInput(

@@ -12,7 +12,7 @@ few counts, and those of its rows that may be among the most exposed rows of all
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -90,15 +90,14 @@ class RowParts:
 
     def posterior(self, prior: float) -> PosteriorDigest:
         """Return what an attacker with this prior learns of all rows; one pass over the parts."""
-        total: PosteriorDigest | None = None
-        for table in self.store.tables():
-            columns, start, ids = _figures(table)
-            one = PosteriorDigest.of(
-                columns, self.maxima.statistics, prior=prior, start=start, ids=ids
-            )
-            total = one if total is None else total.merged(one)
-        assert total is not None
-        return total
+        statistics = self.maxima.statistics
+        return reduce(
+            PosteriorDigest.merged,
+            (
+                PosteriorDigest.of(columns, statistics, prior=prior, start=start, ids=ids)
+                for columns, start, ids in map(_figures, self.store.tables())
+            ),
+        )
 
 
 # -- losses ----------------------------------------------------------------------------------------
@@ -157,37 +156,25 @@ def row_parts(
 # -- digest ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MaximaOfPart:
-    """Read the maxima that a part stores."""
+def _in_order(parts: Mapping[int, Part]) -> list[Part]:
+    return [parts[number] for number in sorted(parts)]
 
-    store: PartStore
 
-    def __call__(self, part: Part) -> Maxima:
-        """Return the maxima of its rows."""
-        return Maxima.from_json(self.store.about(part)[_ABOUT.encode()])
+def _maxima(store: PartStore, part: Part) -> Maxima:
+    """Return the maxima that a part stores."""
+    return Maxima.from_json(store.about(part)[_ABOUT.encode()])
 
 
 def maxima_of_parts(store: PartStore, parts: Mapping[int, Part], engine: Engine) -> Maxima:
     """Return the maxima of the rows of all parts."""
-    total = Maxima()
-    for one in engine.map(_MaximaOfPart(store=store), [parts[number] for number in sorted(parts)]):
-        total = total.merged(one)
-    return total
+    found = engine.map(partial(_maxima, store), _in_order(parts))
+    return reduce(Maxima.merged, found, Maxima())
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DigestOfPart:
-    """Read one part, and count its rows."""
-
-    store: PartStore
-    maxima: Maxima
-    terms: Terms
-
-    def __call__(self, part: Part) -> Digest:
-        """Return the digest of its rows."""
-        columns, start, ids = _figures(self.store.read(part))
-        return Digest.of(columns, self.terms, self.maxima.statistics, start=start, ids=ids)
+def _digest(store: PartStore, maxima: Maxima, terms: Terms, part: Part) -> Digest:
+    """Return the digest of the rows of a part."""
+    columns, start, ids = _figures(store.read(part))
+    return Digest.of(columns, terms, maxima.statistics, start=start, ids=ids)
 
 
 def _figures(table: Any) -> tuple[dict[str, FloatArray], int, Any]:
@@ -202,46 +189,40 @@ def digest_of_parts(
     store: PartStore, parts: Mapping[int, Part], maxima: Maxima, terms: Terms, engine: Engine
 ) -> Digest:
     """Return the digest of the rows of all parts, merged in their order."""
-    task = _DigestOfPart(store=store, maxima=maxima, terms=terms)
-    total: Digest | None = None
-    for one in engine.map(task, [parts[number] for number in sorted(parts)]):
-        total = one if total is None else total.merged(one)
-    assert total is not None
-    return total
+    task = partial(_digest, store, maxima, terms)
+    return reduce(Digest.merged, engine.map(task, _in_order(parts)))
 
 
 # -- ranks -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RankedPart:
+def _ranked(
+    source: PartStore,
+    store: PartStore,
+    scores: OrderStatistics,
+    measure: str,
+    most: int,
+    task: tuple[Part, Part | None],
+) -> tuple[Part, Any]:
     """Write a part with the rank of each row among all rows, and how far that may be off.
 
-    ``most``  how many of the most exposed rows of all are wanted.
+    A part that is there already is not written again. Returns the part, and its candidates for the
+    ``most`` most exposed rows of all.
     """
-
-    source: PartStore
-    store: PartStore
-    scores: OrderStatistics
-    measure: str
-    most: int
-
-    def __call__(self, task: tuple[Part, Part | None]) -> tuple[Part, Any]:
-        """Write the part unless it is there, and return its candidates for the most exposed."""
-        part, made = task
-        table = self.source.read(part)
-        least, last = self.scores.ranks(table.column(self.measure).to_numpy())
-        if made is None:
-            place = table.column_names.index("loss")
-            # The middle of the ranks that rows of its bucket have, and half their number.
-            ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
-            ranked = ranked.add_column(
-                place + 1, "rank_error", pa.array((last - least + 1) // 2)
-            ).replace_schema_metadata({"audience": Audience.FAIL.value})
-            made = self.store.write(part.index, ranked)
-        names = [name for name in _TOP_COLUMNS if name in table.column_names]
-        chosen = table.select(names).take(np.flatnonzero(least <= self.most))
-        return made, most_exposed(chosen, self.most)
+    part, made = task
+    table = source.read(part)
+    least, last = scores.ranks(table.column(measure).to_numpy())
+    if made is None:
+        place = table.column_names.index("loss")
+        # The middle of the ranks that rows of its bucket have, and half their number.
+        ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
+        ranked = ranked.add_column(
+            place + 1, "rank_error", pa.array((last - least + 1) // 2)
+        ).replace_schema_metadata({"audience": Audience.FAIL.value})
+        made = store.write(part.index, ranked)
+    names = [name for name in _TOP_COLUMNS if name in table.column_names]
+    chosen = table.select(names).take(np.flatnonzero(least <= most))
+    return made, most_exposed(chosen, most)
 
 
 def most_exposed(table: Any, most: int) -> Any:
@@ -267,10 +248,8 @@ def ranked_parts(
     Returns the parts and the ``most`` most exposed rows in order, whose ranks are exact.
     """
     finished = store.finished()
-    task = _RankedPart(
-        source=source, store=store, scores=digest.scores, measure=terms.measure, most=most
-    )
-    tasks = [(parts[number], finished.get(number)) for number in sorted(parts)]
+    task = partial(_ranked, source, store, digest.scores, terms.measure, most)
+    tasks = [(part, finished.get(part.index)) for part in _in_order(parts)]
     progress.rows(sum(part.rows for part in parts.values()))
     top: list[Any] = []
     for (part, _), (made, some) in zip(tasks, engine.map(task, tasks), strict=True):

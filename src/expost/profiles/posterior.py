@@ -7,8 +7,7 @@ attacker assigns to the presence of the row beforehand. With ℓ the row's loss,
 sigmoid(logit(prior) + ℓ) (D5.3 Lemma 1).
 """
 
-import json
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +19,17 @@ from scipy.special import expit, logit
 from expost import _checks
 from expost._order import rank_numbers, ranking
 from expost.errors import InvalidInput
-from expost.files.atomic import write_bytes
+from expost.files.sealed import plain, to_fields
 from expost.groups.columns import printable
 from expost.mechanisms import RowLosses
-from expost.profiles.digest import PosteriorDigest, RowFigures, figure_columns, posterior_levels
+from expost.mechanisms.row_losses import mean_exposures
+from expost.profiles.digest import (
+    PosteriorDigest,
+    RowFigures,
+    figure_columns,
+    known,
+    posterior_levels,
+)
 from expost.results import RowTable
 from expost.risk.wording import (
     advantage_sentence,
@@ -126,17 +132,17 @@ class RowIdentifiability(RowTable):
     @cached_property
     def posterior(self) -> FloatArray:
         """(n,) sigmoid(logit(prior) + loss): P(row was in the data ∣ this model)."""
-        return self._posterior(_known(self._held.loss, np.inf))
+        return self._posterior(known(self._held.loss, np.inf))
 
     @cached_property
     def posterior_low(self) -> FloatArray:
         """(n,) the lower end of its certified interval."""
-        return self._posterior(_known(self._held.low, -np.inf))
+        return self._posterior(known(self._held.low, -np.inf))
 
     @cached_property
     def posterior_high(self) -> FloatArray:
         """(n,) the upper end of its certified interval."""
-        return self._posterior(_known(self._held.high, np.inf))
+        return self._posterior(known(self._held.high, np.inf))
 
     @property
     def certainty(self) -> FloatArray:
@@ -167,11 +173,8 @@ class RowIdentifiability(RowTable):
 
         The upper end of its interval counts. Of rows in blocks ``levels`` are counted.
         """
-        if not 0 <= posterior <= 1:
-            raise InvalidInput(f"posterior={posterior!r}: must lie between 0 and 1.")
-        if posterior in self.levels:
-            return self.digest.above[self.levels.index(posterior)]
-        return int(np.count_nonzero(self.posterior_high > posterior))
+        counted = dict(zip(self.levels, self.digest.above, strict=True))
+        return _rows_past("posterior", posterior, counted, lambda: self.posterior_high)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -189,18 +192,16 @@ class RowIdentifiability(RowTable):
         The lower end of the posterior's interval counts. Of rows in blocks ``doubt_levels`` are
         counted.
         """
-        if not 0 <= doubt <= 1:
-            raise InvalidInput(f"doubt={doubt!r}: must lie between 0 and 1.")
-        if doubt in self.doubt_levels:
-            return self.digest.doubted[self.doubt_levels.index(doubt)]
-        absence = expit(-float(logit(self.prior)) - _known(self._held.low, -np.inf))
-        return int(np.count_nonzero(absence > doubt))
+        counted = dict(zip(self.doubt_levels, self.digest.doubted, strict=True))
+        return _rows_past(
+            "doubt", doubt, counted, lambda: expit(-self._log_odds(known(self._held.low, -np.inf)))
+        )
 
     @cached_property
     def ranking(self) -> IntArray:
         """(n,) row indices by the upper end of the posterior, the highest first."""
         # Losses keep the order of posteriors that are all 1 in float64.
-        return ranking(_known(self._held.high, np.inf), self._held.distance)
+        return ranking(known(self._held.high, np.inf), self._held.distance)
 
     @property
     def row(self) -> int:
@@ -267,41 +268,30 @@ class RowIdentifiability(RowTable):
         """TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; the releases of ADD are drawn without the row, from Q."""
         assert self.losses.draw is not None
         sign = -1.0 if self.losses.relation is Neighbouring.ADD else 1.0
-        total, squares = np.zeros(len(self.losses.loss)), np.zeros(len(self.losses.loss))
-        for loss in self.losses.draw(_MODELS, np.random.default_rng(_SEED)):
-            gain = -np.expm1(-np.maximum(_known(sign * loss, np.inf), 0.0))
-            total += gain
-            squares += gain**2
-        mean = total / _MODELS
-        variance = np.maximum(squares / _MODELS - mean**2, 0.0)
-        return _Advantages(mean, mean, np.sqrt(variance / (_MODELS - 1)))
+        mean, error = mean_exposures(
+            -np.expm1(-np.maximum(known(sign * loss, np.inf), 0.0))
+            for loss in self.losses.draw(_MODELS, np.random.default_rng(_SEED))
+        )
+        return _Advantages(mean, mean, error)
 
     @cached_property
     def worst_case(self) -> WorstCase:
         """What the mechanism's promise allows; without one, everything."""
-        losses, found = self.losses, self.losses.guarantee
-        posterior = float(self._posterior(np.array([losses.worst_case]))[0])
-        if found is None:
-            return WorstCase(
-                promise="nothing",
-                posterior=posterior,
-                failure=losses.worst_case_passed,
-                advantage=1.0,
-                true_positive_rate=1.0,
-            )
+        losses, guarantee = self.losses, self.losses.guarantee
+        found = 1.0 if guarantee is None else guarantee.true_positive_rate(_FALSE_POSITIVES)
         return WorstCase(
-            promise=found.describe(),
-            posterior=posterior,
+            promise="nothing" if guarantee is None else guarantee.describe(),
+            posterior=float(expit(self._log_odds(losses.worst_case))),
             failure=losses.worst_case_passed,
-            advantage=found.advantage,
-            true_positive_rate=found.true_positive_rate(_FALSE_POSITIVES),
+            advantage=1.0 if guarantee is None else guarantee.advantage,
+            true_positive_rate=found,
         )
+
+    def _log_odds(self, loss: Any) -> Any:
+        return float(logit(self.prior)) + loss
 
     def _posterior(self, loss: FloatArray) -> FloatArray:
         return expit(float(logit(self.prior)) + loss)
-
-    def _log_odds(self, loss: float) -> float:
-        return float(logit(self.prior)) + loss
 
     def __len__(self) -> int:
         return len(self.losses.loss) if self.counted is None else self.counted.highest.count
@@ -309,12 +299,6 @@ class RowIdentifiability(RowTable):
     def key(self, row: int) -> Any:
         """The id of a row, or its index."""
         return row if self.ids is None else self.ids[row]
-
-    @property
-    def lowest_loss(self) -> float:
-        """The least lower end of a loss's interval."""
-        least = self.digest.least.loss_low
-        return -math.inf if math.isnan(least) else least
 
     def __repr__(self) -> str:
         units = f"{len(self)} {self.unit}s"
@@ -325,7 +309,7 @@ class RowIdentifiability(RowTable):
 
     def lines(self) -> list[str]:
         """A few readable lines; no row's values, but keys and posteriors: curator only."""
-        surest, least = self.digest.highest.largest, self.lowest_loss
+        surest, least = self.digest.highest.largest, self.digest.least.lowest
         either = max(self._log_odds(surest), -self._log_odds(least))
         return [
             f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",
@@ -409,7 +393,6 @@ class RowIdentifiability(RowTable):
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """The table by columns, as JSON text, or written to a CURATOR-ONLY file."""
-        worst = self.worst_case
         value = {
             "format": "expost-row-identifiability/2",
             "audience": self.audience.value,
@@ -419,20 +402,20 @@ class RowIdentifiability(RowTable):
             "unit": self.unit,
             "prior": self.prior,
             "surest": self.digest.surest.key,
-            "worst_case": {name: getattr(worst, name) for name in worst.__dataclass_fields__},
+            "worst_case": to_fields(self.worst_case),
             "notices": list(self.notices),
             "rows": len(self),
-            "table": {
-                name: values if isinstance(values, list) else values.tolist()
-                for name, values in self.columns().items()
-            },
+            "table": plain(self.columns()),
         }
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
+        return self._json(value, path)
 
 
-def _known(values: FloatArray, unknown: float) -> FloatArray:
-    """``values`` with what is not a number taken for the exposed end."""
-    return np.where(np.isnan(values), unknown, values)
+def _rows_past(
+    name: str, level: float, counted: Mapping[float, int], values: Callable[[], FloatArray]
+) -> int:
+    """Return the number of rows past a level: as it was counted, or of the rows in memory."""
+    if not 0 <= level <= 1:
+        raise InvalidInput(f"{name}={level!r}: must lie between 0 and 1.")
+    if level in counted:
+        return counted[level]
+    return int(np.count_nonzero(values() > level))

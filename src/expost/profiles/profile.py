@@ -11,10 +11,9 @@ quantiles          exact in memory; of rows in blocks rounded up, by 2⁻⁹ of 
 ranks in parts     ± their own ``rank_error``.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from expost import _checks
 from expost._order import OrderStatistics, Sorted, rank_numbers, ranking
 from expost.engine import engine_of
 from expost.errors import InvalidInput
-from expost.files.atomic import write_bytes
 from expost.files.sealed import plain
 from expost.groups.columns import printable
 from expost.groups.exposure import (
@@ -66,7 +64,8 @@ class ProfileFigures:
     ``outer``           the largest upper end.
     ``width``           the widest certified interval of a loss; ∞ where a row has none, and 0
                         without noise.
-    ``past_promise``, ``proved_past``  how many exposures pass the worst case, and provably.
+    ``past_promise``    how many exposures pass the worst case; ``rows_past_promise`` are proved to
+                        pass one that was promised without exception.
     ``past_posterior``  of how many an undecided attacker may be more certain than ``POSTERIOR``.
     ``inside``          of how many the loss is > 0.
     ``top``             the keys of the most exposed, as they are shown.
@@ -90,7 +89,7 @@ class ProfileFigures:
     outer: float
     width: float
     past_promise: int
-    proved_past: int
+    rows_past_promise: int
     past_posterior: int
     inside: int
     top: tuple[str, ...]
@@ -103,13 +102,8 @@ class ProfileFigures:
         return "row" if self.most_rows is None else "person"
 
     @property
-    def rows_past_promise(self) -> int:
-        """How many are proved to pass an ε that was promised without exception."""
-        return 0 if self.worst_case_passed > 0 else self.proved_past
-
-    @property
     def promise_broken(self) -> bool:
-        """Whether any are."""
+        """Whether any exposure is proved to pass an ε that was promised without exception."""
         return self.rows_past_promise > 0
 
     def lines(self) -> list[str]:
@@ -154,22 +148,12 @@ class ProfileFigures:
             f" any data{passed}"
             if self.worst_case < np.inf
             else "worst case   none is promised",
-            f"confidence   an undecided attacker is at most {self._certainty} sure of any"
-            f" {self.unit}",
+            f"confidence   an undecided attacker is at most {certainty_at_most(self.outer)} sure of"
+            f" any {self.unit}",
             f"direction    {self.inside / self.count:.0%} of {self.unit}s show evidence that they"
             " were in the data, the others that they were not",
-            f"precision    every loss is proved to within {upper_text(self._half, 2)} nats",
+            f"precision    every loss is proved to within {upper_text(self.width / 2, 2)} nats",
         ]
-
-    @property
-    def _half(self) -> float:
-        """Half of the widest interval."""
-        return self.width / 2
-
-    @property
-    def _certainty(self) -> str:
-        """How sure an undecided attacker gets of any of them, at most."""
-        return certainty_at_most(self.outer)
 
     @property
     def _expected(self) -> list[str]:
@@ -214,7 +198,6 @@ class Profile(RowTable):
     ids: tuple[Any, ...] | None = None
     owner: IntArray | None = None
     notices: tuple[str, ...] = ()
-    neighbours: Neighbours | None = field(default=None)
     release: Release | None = None
 
     audience = Audience.FAIL
@@ -229,6 +212,11 @@ class Profile(RowTable):
     def is_held(self) -> bool:
         """Whether every row's figures are held in memory."""
         return self.losses is not None
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """The leave-one-out minimisers of rows in memory, where losses follow from them."""
+        return None if self.losses is None else self.losses.neighbours
 
     @cached_property
     def terms(self) -> Terms:
@@ -406,8 +394,9 @@ class Profile(RowTable):
                 raise InvalidInput("column: the rows were processed in blocks; name a column.")
             bins = _checks.whole("bins", bins, least=1)
             with engine_of(engine) as workers:
-                return self.parts.cells.grouped([column], workers, bins=bins)[0]
-        return group_exposure(self._scores, column, name=name, bins=bins, owner=self.owner)
+                return self.parts.cells.explored([column], workers, depth=None, bins=bins)[0][0]
+        scores = self._figure(self.terms.measure)
+        return group_exposure(scores, column, name=name, bins=bins, owner=self.owner)
 
     def explain(
         self,
@@ -426,9 +415,12 @@ class Profile(RowTable):
             if X is not None or feature_names is not None:
                 raise InvalidInput("X: the rows were processed in blocks; leave it out.")
             with engine_of(engine) as workers:
-                return self.parts.cells.explained(workers, depth=checked_depth(depth))
+                explanation = self.parts.cells.explored((), workers, depth=checked_depth(depth))[1]
+            assert explanation is not None
+            return explanation
+        scores = self._figure(self.terms.measure)
         return explain_exposure(
-            self._scores, X, feature_names=feature_names, depth=depth, owner=self.owner
+            scores, X, feature_names=feature_names, depth=depth, owner=self.owner
         )
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
@@ -442,23 +434,17 @@ class Profile(RowTable):
         if counted is None or counted.prior != prior:
             counted = self.parts.posterior(prior)
         rows = counted.extremes
-        names = ("loss", "loss_low", "loss_high", "distance", "distance_error")
-        loss, low, high, distance, error = (
-            np.array([getattr(row, name) for row in rows]) for name in names
-        )
+        distance = np.array([row.distance for row in rows])
+        error = np.array([row.distance_error for row in rows])
         losses = RowLosses(
-            loss=loss,
-            low=low,
-            high=high,
+            loss=np.array([row.loss for row in rows]),
+            low=np.array([row.loss_low for row in rows]),
+            high=np.array([row.loss_high for row in rows]),
             distance=distance,
             distance_error=error,
-            relation=self.relation,
             law=self._law(distance),
             far_law=self._law(distance + error),
-            noiseless=self.is_noiseless,
-            worst_case=self.worst_case,
-            worst_case_passed=self.terms.worst_case_passed,
-            guarantee=self.terms.guarantee,
+            **self.terms.__dict__,
         )
         keys = tuple(row.key for row in rows)
         return RowIdentifiability(losses=losses, counted=counted, prior=prior, ids=keys, **shared)
@@ -469,10 +455,6 @@ class Profile(RowTable):
         if how is None or not how.is_private:
             return None
         return how.loss_law(distance / how.resolution)
-
-    @property
-    def _scores(self) -> FloatArray:
-        return self.distance if self.is_noiseless else self.exposure
 
     def __len__(self) -> int:
         return self.digest.count if self.losses is None else len(self.losses.loss)
@@ -491,28 +473,23 @@ class Profile(RowTable):
     def figures(self) -> ProfileFigures:
         """The aggregate figures of all rows."""
         digest, terms = self.digest, self.terms
-        median, late = self.scores.quantile(np.array([0.5, 0.99]))
+        counted = ("least_exposure", "outer", "past_promise", "past_posterior", "inside")
+        guaranteed = ("relation", "noiseless", "worst_case", "worst_case_passed")
+        top = self.most(5, ()).column("id" if self.keyed else self.unit)
         return ProfileFigures(
             description=self.description,
-            relation=terms.relation,
             count=len(self),
             rows=self.rows,
             most_rows=None if self.sizes is None else int(np.max(self.sizes)),
-            noiseless=terms.noiseless,
-            median=float(median),
-            late=float(late),
+            median=self.quantile(0.5),
+            late=self.quantile(0.99),
             largest=self.scores.largest,
             expected=self._expected_figures,
-            worst_case=terms.worst_case,
-            worst_case_passed=terms.worst_case_passed,
-            least_exposure=digest.least_exposure,
-            outer=digest.outer,
             width=math.inf if digest.unproved else 2 * digest.half_width,
-            past_promise=digest.past_promise,
-            proved_past=digest.proved_past,
-            past_posterior=digest.past_posterior,
-            inside=digest.inside,
-            top=tuple(printable(key) for key in self._keys(5)),
+            rows_past_promise=self.rows_past_promise,
+            top=tuple(printable(key) for key in top.to_pylist()),
+            **{name: getattr(digest, name) for name in counted},
+            **{name: getattr(terms, name) for name in guaranteed},
         )
 
     @property
@@ -531,24 +508,21 @@ class Profile(RowTable):
         _ = self._held
         return row if self.ids is None else self.ids[row]
 
-    def _keys(self, count: int) -> list[Any]:
-        """Return the keys of the most exposed rows."""
-        table = self.most(count, ())
-        keys: list[Any] = table.column("id" if self.keyed else self.unit).to_pylist()
-        return keys
-
     # -- tables and files ----------------------------------------------------------------------
 
     def columns(self) -> dict[str, Any]:
         """Return every per-row figure by name: keys, rank, and the figures of the docs' table."""
-        _ = self._held
-        columns: dict[str, Any] = {self.unit: np.arange(len(self))}
+        ranks = {"rank": rank_numbers(self.ranking)}
+        return self._labels(np.arange(len(self))) | ranks | figure_columns(self._row_figures)
+
+    def _labels(self, rows: IntArray) -> dict[str, Any]:
+        """Return what identifies these rows in a table, and how many rows each person has."""
+        columns: dict[str, Any] = {self.unit: rows}
         if self.ids is not None:
-            columns["id"] = list(self.ids)
+            columns["id"] = [self.ids[row] for row in rows.tolist()]
         if self.sizes is not None:
-            columns["rows"] = self.sizes
-        columns["rank"] = rank_numbers(self.ranking)
-        return columns | figure_columns(self._row_figures)
+            columns["rows"] = self.sizes[rows]
+        return columns
 
     def batches(self) -> Iterator[Any]:
         """Yield the table in its order, as pyarrow tables: one for each part, or one in memory."""
@@ -573,25 +547,14 @@ class Profile(RowTable):
             table = self.parts.most.slice(0, count)
             return table.select([n for n in ("row", "id", *names) if n in table.column_names])
         chosen = self.ranking[:count]
-        columns: dict[str, Any] = {self.unit: chosen}
-        if self.ids is not None:
-            columns["id"] = [self.ids[row] for row in chosen.tolist()]
-        if self.sizes is not None:
-            columns["rows"] = self.sizes[chosen]
-        return pa.table(columns | {name: self._figure(name)[chosen] for name in names})
+        figures = {name: self._figure(name)[chosen] for name in names}
+        return pa.table(self._labels(chosen) | figures)
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """Return the profile as JSON text, or write it to a CURATOR-ONLY file.
 
         ``table`` holds the columns of rows in memory, or names the folder of the parts.
         """
-        text = json.dumps(self._document(), allow_nan=False, ensure_ascii=False)
-        if path is None:
-            return text
-        return write_bytes(self.audience.path(path), self.audience, text.encode())
-
-    def _document(self) -> dict[str, Any]:
-        """Return what the JSON file holds."""
         figures, digest, shares = self.figures, self.digest, np.array(_SHARES)
         scores = self.scores.quantile(shares)
         expected = self.expected_scores
@@ -619,7 +582,7 @@ class Profile(RowTable):
                 "precision": digest.half_width,
                 "unproved": digest.unproved,
                 "past_promise": figures.past_promise,
-                "proved_past": figures.proved_past,
+                "proved_past": digest.proved_past,
                 "past_posterior": figures.past_posterior,
                 "evidence_in": figures.inside / figures.count,
             },
@@ -636,5 +599,4 @@ class Profile(RowTable):
             "table": table,
             "notices": list(self.notices),
         }
-        document: dict[str, Any] = plain(value)
-        return document
+        return self._json(plain(value), path)

@@ -6,8 +6,9 @@ counts   every worker divides its rows by these rules and counts them; the count
 Of at most 100,000 rows the sample is all of them, and the rules are those of rows in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -66,29 +67,13 @@ class PartCells:
     scores: OrderStatistics
     top: float
 
-    def grouped(
-        self, names: Sequence[str], engine: Engine, *, bins: int = 4
-    ) -> tuple[Grouping, ...]:
-        """Return the exposures by each of the columns ``names`` of the table."""
-        return self._explored(names, None, engine, bins=bins)[0]
-
-    def explained(self, engine: Engine, *, depth: int = 3) -> Explanation:
-        """Return the groups of exposed rows, as a shallow tree over the encoded columns."""
-        found = self._explored((), depth, engine)[1]
-        assert found is not None
-        return found
-
     def explored(
-        self, names: Sequence[str], engine: Engine
-    ) -> tuple[tuple[Grouping, ...], Explanation]:
-        """Return both, in as few passes as possible."""
-        groupings, explanation = self._explored(names, 3, engine)
-        assert explanation is not None
-        return groupings, explanation
-
-    def _explored(
-        self, names: Sequence[str], depth: int | None, engine: Engine, *, bins: int = 4
+        self, names: Sequence[str], engine: Engine, *, depth: int | None = 3, bins: int = 4
     ) -> tuple[tuple[Grouping, ...], Explanation | None]:
+        """Return the exposures by each of the columns ``names``, and by a tree over all columns.
+
+        Both take as few passes as possible. Without a ``depth`` no tree is grown.
+        """
         unknown = [name for name in names if name not in self.stream.encoding.kinds]
         if unknown:
             raise InvalidInput(
@@ -103,30 +88,27 @@ class PartCells:
         tree = None if depth is None else self._tree(X, scores, depth)
         counted: list[PartCounts] = []
         for start, stop in _passes([len(rule.labels) for rule in rules]):
-            task = _CountItem(
-                cells=self,
-                names=tuple(names[start:stop]),
-                rules=tuple(rules[start:stop]),
-                tree=tree if stop == len(names) else None,
-            )
-            counted += self._merged(task, engine)
-        groupings = tuple(
-            _noted(counts.grouping(rule, printable(name)), self._notices(len(cells)))
+            chosen = dict(zip(names[start:stop], rules[start:stop], strict=True))
+            # The leaves of the tree are counted last.
+            task = partial(_counts_of_part, self, chosen, tree if stop == len(names) else None)
+            total: list[PartCounts] = reduce(_merged, engine.map(task, self._items()))
+            counted += total
+        groupings = [
+            counts.grouping(rule, printable(name))
             for counts, rule, name in zip(counted, rules, names, strict=False)
+        ]
+        notices = self._notices(len(cells))
+        return (
+            tuple(replace(one, notices=(*one.notices, *notices)) for one in groupings),
+            None if tree is None else counted[-1].explanation(tree),
         )
-        # The leaves of the tree are counted last.
-        return groupings, None if tree is None else counted[-1].explanation(tree)
 
     def _sample(self, names: Sequence[str], encoded: bool, engine: Engine) -> Any:
         """Return the cells, the encoded features and the scores of a sample of the rows."""
         width = len(self.stream.encoding.feature_names)
         most = _SAMPLE_ENTRIES // max(width, 1) if encoded else None
-        task = _SampleItem(
-            cells=self,
-            names=tuple(names),
-            encoded=encoded,
-            rows=sample_rows(self.stream.count, most),
-        )
+        rows = sample_rows(self.stream.count, most)
+        task = partial(_sample_of_part, self, list(names), encoded, rows)
         tables, features, scores = zip(*engine.map(task, self._items()), strict=True)
         return pa.concat_tables(tables), np.concatenate(features), np.concatenate(scores)
 
@@ -140,17 +122,6 @@ class PartCells:
             least=smallest_leaf(n),
             total=None if len(X) == n else float(n),
         )
-
-    def _merged(self, task: "_CountItem", engine: Engine) -> list[PartCounts]:
-        total: list[PartCounts] | None = None
-        for counts in engine.map(task, self._items()):
-            total = (
-                counts
-                if total is None
-                else [one.merged(other) for one, other in zip(total, counts, strict=True)]
-            )
-        assert total is not None
-        return total
 
     def _items(self) -> Iterator[tuple[Part, Any]]:
         """Yield every part with the item of the stream that holds its rows."""
@@ -193,67 +164,56 @@ def _passes(groups: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield start, len(groups)
 
 
-def _noted(grouping: Grouping, notices: tuple[str, ...]) -> Grouping:
-    return replace(grouping, notices=(*grouping.notices, *notices))
+def _sample_of_part(
+    cells: PartCells, names: list[str], encoded: bool, rows: IntArray, numbered: tuple[Part, Any]
+) -> tuple[Any, FloatArray, FloatArray]:
+    """Return the cells, the encoded features and the scores of those ``rows`` that a part holds."""
+    tables, features, found = [], [], []
+    width = len(cells.stream.encoding.feature_names) if encoded else 0
+    for start, batch, scores in cells.blocks(*numbered):
+        first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+        index = rows[first:last] - start
+        some = batch.take(pa.array(index))
+        tables.append(pa.Table.from_batches([some]).select(names))
+        X = np.zeros((len(index), width))
+        features.append(cells.features(some, start) if X.size else X)
+        found.append(scores[index])
+    return pa.concat_tables(tables), np.concatenate(features), np.concatenate(found)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SampleItem:
-    """Read the sampled rows of one item."""
-
-    cells: PartCells
-    names: tuple[str, ...]
-    encoded: bool
-    rows: IntArray
-
-    def __call__(self, numbered: tuple[Part, Any]) -> tuple[Any, FloatArray, FloatArray]:
-        """Return their cells, encoded features and scores."""
-        tables, features, found = [], [], []
-        for start, batch, scores in self.cells.blocks(*numbered):
-            first, last = np.searchsorted(self.rows, [start, start + batch.num_rows])
-            index = self.rows[first:last] - start
-            some = batch.take(pa.array(index))
-            tables.append(pa.Table.from_batches([some]).select(list(self.names)))
-            width = len(self.cells.stream.encoding.feature_names)
-            X = np.zeros((len(index), width if self.encoded else 0))
-            features.append(self.cells.features(some, start) if X.size else X)
-            found.append(scores[index])
-        return pa.concat_tables(tables), np.concatenate(features), np.concatenate(found)
+def _counts_of_part(
+    cells: PartCells,
+    rules: Mapping[str, Partition],
+    tree: Tree | None,
+    numbered: tuple[Part, Any],
+) -> list[PartCounts]:
+    """Return the counts of the rows of a part by the rule of each column, and by the tree."""
+    blocks = cells.blocks(*numbered)
+    return reduce(_merged, (list(_counts(cells, rules, tree, *block)) for block in blocks))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CountItem:
-    """Divide the rows of one item by rules, and count them."""
+def _merged(one: list[PartCounts], other: list[PartCounts]) -> list[PartCounts]:
+    return [mine.merged(theirs) for mine, theirs in zip(one, other, strict=True)]
 
-    cells: PartCells
-    names: tuple[str, ...] = ()
-    rules: tuple[Partition, ...] = ()
-    tree: Tree | None = None
 
-    def __call__(self, numbered: tuple[Part, Any]) -> list[PartCounts]:
-        """Return the counts of each rule, and of the tree."""
-        total: list[PartCounts] | None = None
-        for start, batch, scores in self.cells.blocks(*numbered):
-            counts = list(self._counts(start, batch, scores))
-            total = (
-                counts
-                if total is None
-                else [one.merged(other) for one, other in zip(total, counts, strict=True)]
-            )
-        assert total is not None
-        return total
-
-    def _counts(self, start: int, batch: Any, scores: FloatArray) -> Iterator[PartCounts]:
-        rows, weights = len(scores), exposed_weights(scores, self.cells.scores)
-        for name, rule in zip(self.names, self.rules, strict=True):
-            column = read_column(batch.column(name), printable(name), rows)
-            yield PartCounts.of(rule.parts(column), scores, weights, self._histogram)
-        if self.tree is not None:
-            X = self.cells.features(batch, start)
-            columns = read_columns(X, self.cells.stream.encoding.feature_names, rows)
-            target = tree_target(scores, self.cells.scores)
-            parts = self.tree.parts(columns, rows)
-            yield PartCounts.of(parts, scores, weights, self._histogram, target=target)
-
-    def _histogram(self, scores: FloatArray) -> Histogram:
-        return Histogram.of(scores, self.cells.top)
+def _counts(
+    cells: PartCells,
+    rules: Mapping[str, Partition],
+    tree: Tree | None,
+    start: int,
+    batch: Any,
+    scores: FloatArray,
+) -> Iterator[PartCounts]:
+    """Yield the counts of a block of rows."""
+    rows, weights = len(scores), exposed_weights(scores, cells.scores)
+    histogram = partial(Histogram.of, top=cells.top)
+    for name, rule in rules.items():
+        column = read_column(batch.column(name), printable(name), rows)
+        codes, parts = rule.parts(column), len(rule.labels)
+        yield PartCounts.of(codes, parts, scores, weights, histogram)
+    if tree is not None:
+        X = cells.features(batch, start)
+        columns = read_columns(X, cells.stream.encoding.feature_names, rows)
+        target = tree_target(scores, cells.scores)
+        codes, parts = tree.parts(columns, rows), len(tree.labels)
+        yield PartCounts.of(codes, parts, scores, weights, histogram, target=target)

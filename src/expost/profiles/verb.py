@@ -1,13 +1,14 @@
 """The profile of rows in memory: models of expost, of other libraries, and several at once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from expost import _checks
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
 from expost.foreign.models import read_foreign
 from expost.foreign.private import read_private
@@ -20,11 +21,111 @@ from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import warn
 from expost.profiles.profile import Profile
-from expost.profiles.target import Target, find_target
+from expost.release import Release
 from expost.results import row_keys
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["profile", "profile_of"]
+__all__ = ["SEEDED", "Target", "find_target", "profile", "profile_of", "profile_of_table"]
+
+SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
+
+# So many of the constants that were read from the data are named; the rest are counted.
+_NAMED = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """A model whose mechanism is known: a release, or bare coefficients."""
+
+    release: Release | None
+    theta: FloatArray
+    mechanism: Mechanism
+
+    @classmethod
+    def of(cls, release: Release) -> "Target":
+        """Return a released model."""
+        return cls(release=release, theta=release.theta, mechanism=release.mechanism)
+
+    def objective(self, X: Any, y: Any) -> Objective:
+        """Return the rows as the model's objective sees them."""
+        if self.release is not None:
+            _check_names(self.release, X)
+            return self.release.objective(X, y)
+        rows, loss = _checks.matrix(X, min_rows=1), self.mechanism.loss
+        width = len(self.theta) / loss.outputs
+        if rows.shape[1] != width:
+            raise InvalidInput(f"X has {rows.shape[1]} columns: the coefficients have {width:g}.")
+        target, penalty = _checks.vector(y, length=len(rows)), self.mechanism.total_regularization
+        problem = Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
+        if float(problem.held.norms.max()) > 1 + 1e-9:
+            raise InvalidInput(
+                "X: with bare coefficients its rows must lie in the unit ball; divide them by the"
+                " data norm, or pass the estimator."
+            )
+        if loss.outputs > 1:
+            return problem
+        if loss.is_classification and not np.all(np.abs(problem.held.y) == 1):
+            raise InvalidInput("y: with bare coefficients its labels must be −1 and +1.")
+        bound = np.inf if loss.label_bound is None else loss.label_bound
+        if not float(np.max(np.abs(problem.held.y))) <= bound:
+            raise InvalidInput(
+                f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
+            )
+        return problem
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader must know about the model."""
+        return () if self.release is None else _notices(self.release)
+
+
+def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
+    """Return what is known of the model; None where its mechanism is not."""
+    if isinstance(model, str | Path):
+        model = Release.load(model)
+    release = model if isinstance(model, Release) else getattr(model, "release_", None)
+    if isinstance(release, Release):
+        return Target.of(release)
+    if mechanism is not None:
+        theta = _checks.vector(model, name="model", length=mechanism.dimension)
+        return Target(release=None, theta=theta, mechanism=mechanism)
+    return None
+
+
+def _check_names(release: Release, X: Any) -> None:
+    """Refuse a frame whose columns are not those of the model, in their order."""
+    names = getattr(X, "columns", None)
+    if release.feature_names is None or names is None:
+        return
+    found = tuple(str(name) for name in names)
+    if found != release.feature_names:
+        raise InvalidInput(
+            "X: its columns are not those of the model, in their order; the model was made with"
+            f" {', '.join(release.feature_names)}."
+        )
+
+
+def _notices(release: Release) -> tuple[str, ...]:
+    notices = []
+    if not release.mechanism.is_private:
+        notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
+    elif not release.mechanism.worst_case < np.inf:
+        notices.append(
+            f"{release.mechanism.kind.capitalize()} perturbation promises no epsilon for the"
+            f" {release.mechanism.loss.name} loss, whose gradient is not bounded: the losses here"
+            " are what it gives away."
+        )
+    if release.read_from_data:
+        read = release.read_from_data
+        more = (
+            f" and {len(read) - _NAMED} more, which model.json lists" if len(read) > _NAMED else ""
+        )
+        notices.append(
+            f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}."
+        )
+    if release.seeded:
+        notices.append(SEEDED)
+    return tuple(notices)
 
 
 def profile(
@@ -65,7 +166,7 @@ def _together(
     mechanism: Mechanism | Sequence[Mechanism | None] | None,
     options: dict[str, Any],
 ) -> Profile:
-    """What independent releases of the same rows give away to whoever sees them all."""
+    """Return the profile of independent releases of the same rows, whose losses add."""
     if not models:
         raise InvalidInput("model: is an empty list; pass at least one release.")
     if mechanism is None:
@@ -92,7 +193,6 @@ def _together(
         losses=combine([found.losses for found in each if found.losses is not None]),
         description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
         notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
-        neighbours=None,
     )
 
 
@@ -118,7 +218,8 @@ def _of_one(
     persons: Any,
     ids: Sequence[Any] | None,
 ) -> Profile:
-    persons = _persons(persons, X, relation, ids)
+    if persons is not None:
+        persons = read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
     unlisted = _unlisted(model)
     steps: Any = None
     if isinstance(model, Pipeline):
@@ -127,7 +228,7 @@ def _of_one(
     if target is None:
         rows = _transformed(steps, X)
         return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
-    _, _, problem, notices = target.bind(_transformed(steps, X), y)
+    problem = target.objective(_transformed(steps, X), y)
     entering = None
     if relation is not Neighbouring.REMOVE:
         if not isinstance(candidates, tuple | list) or len(candidates) != 2:
@@ -135,7 +236,7 @@ def _of_one(
                 f"candidates: relation={relation.value!r} needs a pair (rows, labels)."
             )
         # Candidates go through the same preprocessing as the rows.
-        others = target.bind(_transformed(steps, candidates[0]), candidates[1])[2]
+        others = target.objective(_transformed(steps, candidates[0]), candidates[1])
         entering = (others.held.X, others.held.y)
         if problem.loss.outputs == 1:
             entering = entering_rows(entering, relation, problem.count)
@@ -148,7 +249,7 @@ def _of_one(
         entering=entering,
         persons=persons,
         ids=ids,
-        notices=(*notices, *unlisted),
+        notices=(*target.notices, *unlisted),
     )
 
 
@@ -174,18 +275,33 @@ def profile_of(
         )
     change = Change.of(objective.held, relation, entering, persons)
     losses = how.losses(objective, target.theta, change)
-    keys, entry = (ids, "ids: entry")
-    if persons is not None:
-        keys, entry = persons.names, "persons: the label of person"
     return Profile(
         losses=losses,
-        description=target.describe(),
+        description=how.describe(),
         rows=objective.count,
-        ids=row_keys(keys, len(losses.loss), entry=entry),
+        ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
-        neighbours=losses.neighbours,
     )
+
+
+def profile_of_table(
+    target: Target, objective: Objective, *, by_person: bool, notices: Sequence[str]
+) -> Profile:
+    """Return the profile of rows of a table in memory, whose ids are keys or persons."""
+    rows = objective.held
+    ids = None if rows.ids is None else list(rows.ids)
+    persons = read_persons(ids, rows.count, Neighbouring.REMOVE) if by_person else None
+    return profile_of(
+        target, objective, persons=persons, ids=None if by_person else ids, notices=notices
+    )
+
+
+def _keys(ids: Sequence[Any] | None, persons: Persons | None, count: int) -> tuple[Any, ...] | None:
+    """Return the keys of ``count`` rows, or the labels of as many persons."""
+    if persons is None:
+        return row_keys(ids, count)
+    return row_keys(persons.names, count, entry="persons: the label of person")
 
 
 def _unlisted(model: Any) -> tuple[str, ...]:
@@ -195,18 +311,6 @@ def _unlisted(model: Any) -> tuple[str, ...]:
         return ()
     warn(notice, NotInLedgerWarning, stacklevel=5)
     return (notice,)
-
-
-def _persons(
-    persons: Any, X: Any, relation: Neighbouring, ids: Sequence[Any] | None
-) -> Persons | None:
-    if persons is None:
-        return None
-    if ids is not None:
-        raise InvalidInput(
-            "ids: leave it out beside persons, whose labels are the keys of the result."
-        )
-    return read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
 
 
 def _transformed(steps: Any, X: Any) -> Any:
@@ -260,18 +364,13 @@ def _foreign_profile(
     )
     losses = RowLosses.without_noise(near.distance, near.error_bound, relation)
     return Profile(
-        losses=losses,
+        losses=replace(losses, neighbours=near),
         description=f"{type(model).__name__} of scikit-learn, no noise, n={problem.count}",
         rows=problem.count,
-        ids=(
-            row_keys(ids, len(losses.loss))
-            if persons is None
-            else row_keys(persons.names, len(losses.loss), entry="persons: the label of person")
-        ),
+        ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=(
             "The model carries no noise: every loss is infinite,"
             f" {'rows' if persons is None else 'persons'} rank by distance.",
         ),
-        neighbours=near,
     )

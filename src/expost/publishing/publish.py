@@ -15,7 +15,6 @@ from expost.glm import Objective
 from expost.mechanisms import Mechanism, RowLosses, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 from expost.neighbouring.change import Change
-from expost.profiles.target import find_target
 from expost.publishing.report import KINDS, PublishedReport, check_publishable
 from expost.release import Release
 from expost.rows import RowBlock
@@ -195,9 +194,7 @@ class ReleasedRows:
 
 def describe(release: Release) -> str:
     """Return a released model in one line."""
-    target = find_target(release, None)
-    assert target is not None
-    return target.describe()
+    return release.mechanism.describe()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
