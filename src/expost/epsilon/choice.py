@@ -12,7 +12,8 @@ import numpy as np
 
 from expost.epsilon.ranked import RankedProfiles
 from expost.epsilon.recommend import Recommendation
-from expost.epsilon.sweep import BeliefBound, Pair, Sweep
+from expost.epsilon.sampled import Sweep
+from expost.epsilon.sweep import BeliefBound, Pair
 from expost.epsilon.utility import Utility
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
@@ -32,7 +33,7 @@ TABLE = Audience.FAIL.file_name("epsilon", "parquet")
 class EpsilonChoice(RowTable):
     """Which ε is worth using on these rows. For the curator only.
 
-    ``sweep``        all rows' losses over ε (see :class:`~expost.epsilon.sweep.Sweep`).
+    ``sweep``        all rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`).
     ``bound``        the belief that no row may pass, from which prior, mean or quantile.
     ``utility``      held-out accuracy, AUC and log loss (R²) of released models, or None.
     ``recommendation``  the ε and the reasons.

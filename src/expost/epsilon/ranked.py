@@ -25,7 +25,6 @@ exact (:class:`expost.epsilon.sweep.LawSweep`).
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
+from expost.engine.processes import available
 from expost.glm import Objective
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.shifts import Shifts
@@ -186,7 +186,7 @@ def rank_averages(
         shifts=shifts, distance=distance, noise=noise, resolutions=resolutions, draws=draws
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
-    with ThreadPoolExecutor(workers or _cores()) as pool:
+    with ThreadPoolExecutor(workers or available()) as pool:
 
         def each(task: Callable[[int], None]) -> None:
             # Every ε is one task: its models are added in their order, whichever thread it is.
@@ -342,8 +342,3 @@ def _sketched_profiles(
 def _slices(total: int, step: int) -> Iterator[slice]:
     for start in range(0, total, step):
         yield slice(start, min(start + step, total))
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -20,6 +20,7 @@ separately.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import scipy.linalg
@@ -93,8 +94,7 @@ class Utility:
     def leading(self) -> tuple[str, Curve]:
         """The measure by which ε is recommended: accuracy, or R²."""
         name = "r2" if self.accuracy is None else "accuracy"
-        curve = self.curves[name]
-        return name, curve
+        return name, self.curves[name]
 
 
 # -- minimisers ------------------------------------------------------------------------------------
@@ -193,10 +193,8 @@ def _without_each(
 
     ``start``  the minimiser of all rows.
     """
-    sums: _Sums | None = None
-    for part in objective.map(_FoldSums(loss=objective.loss, theta=start, folds=folds)):
-        sums = part if sums is None else sums.merged(part)
-    assert sums is not None
+    task = _FoldSums(loss=objective.loss, theta=start, folds=folds)
+    sums = reduce(_Sums.merged, objective.map(task))
     penalty = objective.penalty
     kept = (objective.count - folds.sizes.sum(axis=0))[:, None]
     curved = (sums.hessian.sum(axis=0) - sums.hessian) / kept[:, :, None] + np.diag(penalty)
@@ -213,12 +211,8 @@ def _without_each(
         for fold in np.flatnonzero(moving):
             thetas[fold] -= scipy.linalg.cho_solve(factors[fold], gradient[fold])
         before = size
-        total = np.zeros_like(thetas)
-        for gradients in objective.map(
-            _KeptGradients(loss=objective.loss, thetas=thetas, folds=folds)
-        ):
-            total += gradients
-        gradient = total / kept + penalty * thetas
+        gradients = objective.map(_KeptGradients(loss=objective.loss, thetas=thetas, folds=folds))
+        gradient = sum(gradients, np.zeros_like(thetas)) / kept + penalty * thetas
     for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= _FIT)).tolist():
         alone = replace(objective, rows=folds.without(objective.rows, number))
         thetas[number] = minimise(alone, tolerance=_FIT, start=thetas[number]).theta
@@ -245,18 +239,14 @@ def held_out_utility(
 
     def held_out(fold: int) -> HeldOut:
         X, y = (np.concatenate(column) for column in zip(*sums.scored[fold], strict=True))
-        kept = objective.count - int(parts.sizes[:, fold].sum())
+        others = replace(objective, rows=parts.without(objective.rows, fold))
+        sampler = mechanism.with_constants(rows=others.count).sampler(others, thetas[fold])
         return HeldOut(
             exact=thetas[fold],
             X=X,
             y=y,
             known=_known(objective.loss, parts, sums.labels, fold),
-            models=_models(
-                mechanism.with_constants(rows=kept),
-                replace(objective, rows=parts.without(objective.rows, fold)),
-                thetas[fold],
-                draws[fold],
-            ),
+            models=lambda epsilon: sampler.perturbed(epsilon, draws[fold]),
         )
 
     held = map(held_out, range(folds))
@@ -270,20 +260,6 @@ def _known(loss: Loss, folds: Folds, labels: FloatArray, fold: int) -> FloatArra
         return np.array([(labels.sum() - labels[fold]) / kept.sum()])
     odds: FloatArray = np.log(kept)
     return odds if loss.outputs > 1 else np.array([odds[1] - odds[0]])
-
-
-def _models(
-    mechanism: Mechanism,
-    objective: Objective,
-    exact: FloatArray,
-    noise: FloatArray,
-) -> Callable[[float], FloatArray]:
-    """Return a function of ε: the releases (m, q·d) with these draws of unit noise.
-
-    ``exact``  the minimiser of ``objective``, that of the fold's rows.
-    """
-    sampler = mechanism.sampler(objective, exact)
-    return lambda epsilon: sampler.perturbed(epsilon, noise)
 
 
 def _utility_of(
