@@ -180,6 +180,7 @@ def choose_epsilon(
     fit_intercept: bool = True,
     intercept_scaling: float = 0.1,
     data_norm: float | None = None,
+    rows_per_person: int = 1,
     classes: Any = None,
     huber_width: float | None = None,
     label_bound: float | None = None,
@@ -213,6 +214,7 @@ def choose_epsilon(
         "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling,
         "data_norm": data_norm,
+        "rows_per_person": rows_per_person,
     }
     given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
     if isinstance(mechanism, str):

@@ -20,7 +20,7 @@ separately.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import scipy.linalg
@@ -142,48 +142,32 @@ class _Sums:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _FoldSums:
-    """Compute the sums of one block, at one θ for all folds."""
-
-    loss: Loss
-    theta: FloatArray
-    folds: Folds
-
-    def __call__(self, block: RowBlock) -> _Sums:
-        """Return the sums."""
-        z = predictors(block.X, self.theta, self.loss.outputs)
-        where, scored = self.folds.scored(block)
-        every = [np.flatnonzero(where == fold) for fold in range(self.folds.count)]
-        chosen = [scored[where[scored] == fold] for fold in range(self.folds.count)]
-        found = [(self.loss.at(z[some], block.y[some]), block.X[some]) for some in every]
-        return _Sums(
-            labels=np.array([np.sum(block.y[some]) for some in every]),
-            gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
-            hessian=np.stack([at.curvature_sum(X) for at, X in found]),
-            scored=[[(block.X[some], block.y[some])] for some in chosen],
-        )
+def _fold_sums(loss: Loss, theta: FloatArray, folds: Folds, block: RowBlock) -> _Sums:
+    """Return the sums of one block, at one θ for all folds."""
+    z = predictors(block.X, theta, loss.outputs)
+    where, scored = folds.scored(block)
+    every = [np.flatnonzero(where == fold) for fold in range(folds.count)]
+    chosen = [scored[where[scored] == fold] for fold in range(folds.count)]
+    found = [(loss.at(z[some], block.y[some]), block.X[some]) for some in every]
+    return _Sums(
+        labels=np.array([np.sum(block.y[some]) for some in every]),
+        gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
+        hessian=np.stack([at.curvature_sum(X) for at, X in found]),
+        scored=[[(block.X[some], block.y[some])] for some in chosen],
+    )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _KeptGradients:
-    """Compute (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
-
-    loss: Loss
-    thetas: FloatArray
-    folds: Folds
-
-    def __call__(self, block: RowBlock) -> FloatArray:
-        """Return the sums."""
-        f, q = self.folds.count, self.loss.outputs
-        z = (block.X @ self.thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
-        where = self.folds.where(block)
-        slopes = np.empty((f, q, len(block)))
-        for fold in range(f):
-            own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
-            slopes[fold] = np.where(where == fold, 0.0, self.loss.slope(own, block.y).T)
-        gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
-        return gradients.reshape(self.thetas.shape)
+def _kept_gradients(loss: Loss, thetas: FloatArray, folds: Folds, block: RowBlock) -> FloatArray:
+    """Return (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
+    f, q = folds.count, loss.outputs
+    z = (block.X @ thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
+    where = folds.where(block)
+    slopes = np.empty((f, q, len(block)))
+    for fold in range(f):
+        own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
+        slopes[fold] = np.where(where == fold, 0.0, loss.slope(own, block.y).T)
+    gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
+    return gradients.reshape(thetas.shape)
 
 
 def _without_each(
@@ -193,9 +177,8 @@ def _without_each(
 
     ``start``  the minimiser of all rows.
     """
-    task = _FoldSums(loss=objective.loss, theta=start, folds=folds)
-    sums = reduce(_Sums.merged, objective.map(task))
-    penalty = objective.penalty
+    loss, penalty = objective.loss, objective.penalty
+    sums = reduce(_Sums.merged, objective.map(partial(_fold_sums, loss, start, folds)))
     kept = (objective.count - folds.sizes.sum(axis=0))[:, None]
     curved = (sums.hessian.sum(axis=0) - sums.hessian) / kept[:, :, None] + np.diag(penalty)
     factors = [scipy.linalg.cho_factor(hessian) for hessian in curved]
@@ -211,7 +194,7 @@ def _without_each(
         for fold in np.flatnonzero(moving):
             thetas[fold] -= scipy.linalg.cho_solve(factors[fold], gradient[fold])
         before = size
-        gradients = objective.map(_KeptGradients(loss=objective.loss, thetas=thetas, folds=folds))
+        gradients = objective.map(partial(_kept_gradients, loss, thetas, folds))
         gradient = sum(gradients, np.zeros_like(thetas)) / kept + penalty * thetas
     for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= _FIT)).tolist():
         alone = replace(objective, rows=folds.without(objective.rows, number))
