@@ -52,15 +52,21 @@ class Folds:
     @classmethod
     def of(cls, objective: Objective, count: int, key: int) -> "Folds":
         """Return the folds of rows; the classes are counted in one pass."""
-        rows = objective.count
         if not objective.loss.is_classification:
-            totals, before = np.array([rows]), None
+            totals, before = np.array([objective.count]), None
+            short = objective.count < 4 * count
+            why = f"{objective.count} rows are too few"
         else:
             task = partial(_count_classes, max(2, objective.loss.outputs))
             starts, counts = zip(*objective.map(task), strict=True)
             running = np.cumsum(counts, axis=0)
             totals, before = running[-1], (np.array(starts), running - np.array(counts))
-        _check_folds(count, rows, None if before is None else int(np.min(totals)))
+            short = min(totals) < 2 * count
+            why = f"the rarest class has {min(totals)} rows, and every fold needs two of each"
+        if short:
+            raise InvalidInput(
+                f"folds={count!r}: {why}; take fewer folds, or 0 to leave the utility out."
+            )
         folds = cls(count=count, key=key, totals=tuple(totals.tolist()), before=before)
         most = min(MOST_SCORED, max(1, _ENTRIES // (objective.columns * count)))
         return replace(folds, step=-(-int(folds.sizes.sum(axis=0).max()) // most))
@@ -143,20 +149,6 @@ def _hash(value: IntArray, key: int) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def _check_folds(folds: int, rows: int, rarest: int | None) -> None:
-    """Refuse more folds than there are rows for; ``rarest``: the rows of the rarest class."""
-    if rarest is not None and rarest < 2 * folds:
-        raise InvalidInput(
-            f"folds={folds!r}: the rarest class has {rarest} rows, and every fold needs two of"
-            " each; take fewer folds, or 0 to leave the utility out."
-        )
-    if rarest is None and rows < 4 * folds:
-        raise InvalidInput(
-            f"folds={folds!r}: {rows} rows are too few; take fewer folds, or 0 to leave the utility"
-            " out."
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -294,32 +294,24 @@ def _scorers(loss: Loss) -> dict[str, Scorer]:
     """Return the measures that apply: an AUC is of two classes, log loss of a probability."""
     if not loss.is_classification:
         return {"r2": _r2}
-    if loss.outputs > 1:
-        return {"accuracy": _class_accuracy, "log_loss": _log_loss(loss)}
-    scorers: dict[str, Scorer] = {"accuracy": _accuracy, "auc": _auc}
-    if loss.name == "logistic":
-        scorers["log_loss"] = _log_loss(loss)
+    scorers: dict[str, Scorer] = {"accuracy": _accuracy}
+    if loss.outputs == 1:
+        scorers["auc"] = _auc
+    if loss.outputs > 1 or loss.name == "logistic":
+        scorers["log_loss"] = partial(_log_loss, loss)
     return scorers
 
 
-def _accuracy(margins: FloatArray, y: FloatArray) -> FloatArray:
-    share: FloatArray = np.mean((margins > 0) == (y > 0), axis=1)
+def _accuracy(z: FloatArray, y: FloatArray) -> FloatArray:
+    right = (z > 0) == (y > 0) if z.ndim == 2 else np.argmax(z, axis=2) == y
+    share: FloatArray = np.mean(right, axis=1)
     return share
 
 
-def _class_accuracy(z: FloatArray, y: FloatArray) -> FloatArray:
-    share: FloatArray = np.mean(np.argmax(z, axis=2) == y, axis=1)
-    return share
-
-
-def _log_loss(loss: Loss) -> Scorer:
+def _log_loss(loss: Loss, z: FloatArray, y: FloatArray) -> FloatArray:
     """Return the mean of a loss that is −log of a probability, in nats."""
-
-    def mean(z: FloatArray, y: FloatArray) -> FloatArray:
-        value: FloatArray = np.stack([loss.value(model, y) for model in z]).mean(axis=1)
-        return value
-
-    return mean
+    value: FloatArray = np.stack([loss.value(model, y) for model in z]).mean(axis=1)
+    return value
 
 
 def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:

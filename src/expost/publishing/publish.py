@@ -84,18 +84,13 @@ class PublishRequest:
 
         ``rows``  of the model, where they are at hand; a data-dependent report needs them.
         """
-        if self.tangent_mechanism is None:
-            return PublishedReport(
-                release=self.release, failure_probability=self.failure_probability
-            )
-        assert rows is not None
-        assert rows.tangent is not None
-        return PublishedReport(
-            release=self.release,
-            failure_probability=self.failure_probability,
-            budget=self.tangent_mechanism.budget,
-            released=self.tangent_mechanism.release(rows.tangent),
-        )
+        mechanism, spent = self.tangent_mechanism, dict[str, Any]()
+        if mechanism is not None:
+            assert rows is not None
+            assert rows.tangent is not None
+            spent = {"budget": mechanism.budget, "released": mechanism.release(rows.tangent)}
+        rho = self.failure_probability
+        return PublishedReport(release=self.release, failure_probability=rho, **spent)
 
     def matches(self, report: PublishedReport) -> bool:
         """Return whether a report is one that was requested: of this model, for this budget."""

@@ -61,10 +61,10 @@ class Spending:
     """
 
     model: tuple[float, float]
-    gradient: tuple[float, float] | None
-    hessian: tuple[float, float] | None
     sequential: tuple[float, float]
     together: tuple[float, float]
+    gradient: tuple[float, float] | None = None
+    hessian: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -303,9 +303,7 @@ class PublishedReport(Sealed, Displayed):
         epsilon = how.epsilon if how.worst_case < np.inf else np.inf
         model = (epsilon, how.delta or 0.0)
         if self.tangent is None or self.budget is None:
-            return Spending(
-                model=model, gradient=None, hessian=None, sequential=model, together=model
-            )
+            return Spending(model=model, sequential=model, together=model)
         extra = self.budget
         delta = min(summed_up([model[1], extra.delta, extra.delta]), 1.0)
         added = summed_up([extra.epsilon_gradient, extra.epsilon_hessian])
