@@ -662,3 +662,33 @@ def test_a_bound_given_leaves_no_notice():
     assert len(given.notices) == 1
     read = quick()
     assert any("data_norm" in notice and "classes" in notice for notice in read.notices)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, GAUSSIAN, {"mechanism": "objective", "models": 20, "epsilons": [0.5, 2.0]}]
+)
+def test_the_noise_is_calibrated_to_the_rows_of_a_person(options):
+    """Every ε has the noise of a model for persons with up to three rows."""
+    one, three = quick(**options), quick(**options, rows_per_person=3)
+    sampled, at_two = "mechanism" in options, np.array([2.0])
+    how = three.sweep.mechanism.mechanism if sampled else three.sweep.mechanism
+    model = {name: options[name] for name in ("mechanism", "noise", "delta") if name in options}
+    estimator = ESTIMATORS["logistic"](epsilon=2.0, rows_per_person=3, regularization=1.0, **model)
+    released = estimator.prepared(*small()).mechanism
+    assert released.rows_per_person == how.rows_per_person == 3
+    assert how.with_constants(epsilon=2.0).resolution == released.resolution
+    assert "for persons with up to 3 rows" in three.description
+    assert "persons" not in one.description
+    assert three.sweep.belief(three.bound, at_two) < one.sweep.belief(one.bound, at_two)
+    if not options:
+        # β = ε/(kΔ): the same noise, and the same losses, at three times the ε.
+        for name in ("low", "high", "epsilon_for_belief", "critical_epsilon", "epsilons"):
+            np.testing.assert_allclose(
+                getattr(three, name), 3 * np.asarray(getattr(one, name)), rtol=1e-9
+            )
+        np.testing.assert_allclose(three.belief, one.belief, rtol=1e-9)
+
+
+def test_rows_per_person_are_checked():
+    with pytest.raises(InvalidInput, match="rows_per_person=0"):
+        quick(rows_per_person=0)

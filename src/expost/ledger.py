@@ -301,6 +301,8 @@ def ledger_path(path: str | Path) -> Path:
     return Audience.FAIL.path(path)
 
 
+# It is a list of its own, which the commands of several folders may share.
+@listed_by(None)
 def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
     """List what ``entries`` makes of the ledger at ``path``, which is started if it is not there.
 
@@ -309,12 +311,6 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
     """
     # A link to a ledger elsewhere stays one: the file behind it is replaced.
     path = path.resolve()
-    # It is a list of its own, which the commands of several folders may share.
-    with listed_by(None):
-        return _append(path, entries)
-
-
-def _append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
     while True:
         if not path.exists():
             ledger = Ledger.new()

@@ -232,7 +232,9 @@ def choose_epsilon(
     ---------
     ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
     classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
-    it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε.
+    it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε. Of arrays,
+    ``rows_per_person`` = k calibrates the noise of every ε to persons with up to k rows; the
+    figures stay those of single rows.
 
     Objective perturbation has no closed form: its releases are sampled, the losses in each of them
     are computed without sampling, and the transition is followed in the one-sidedness.

@@ -50,7 +50,8 @@ from scipy.spatial.distance import cdist
 
 from expost import _checks
 from expost.epsilon.row_figures import EstimatedLosses
-from expost.epsilon.sampled import SampledMechanism, child
+from expost.epsilon.sampled import SampledMechanism
+from expost.epsilon.sweep import child
 from expost.errors import InvalidInput
 from expost.results import row_keys
 from expost.types import FloatArray, IntArray

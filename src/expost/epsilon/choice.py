@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from expost.epsilon.ranked import RankedProfiles
 from expost.epsilon.recommend import Recommendation
-from expost.epsilon.sweep import BeliefBound, Pair, Sweep
+from expost.epsilon.sampled import Sweep
+from expost.epsilon.sweep import BeliefBound, Pair
 from expost.epsilon.utility import Utility
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
@@ -32,7 +32,7 @@ TABLE = Audience.FAIL.file_name("epsilon", "parquet")
 class EpsilonChoice(RowTable):
     """Which ε is worth using on these rows. For the curator only.
 
-    ``sweep``        all rows' losses over ε (see :class:`~expost.epsilon.sweep.Sweep`).
+    ``sweep``        all rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`).
     ``bound``        the belief that no row may pass, from which prior, mean or quantile.
     ``utility``      held-out accuracy, AUC and log loss (R²) of released models, or None.
     ``recommendation``  the ε and the reasons.
@@ -111,31 +111,27 @@ class EpsilonChoice(RowTable):
 
         Of more than 200,000 rows, at the 2,000 ``ranks`` alone.
         """
-        return self._profiles.mean
+        return self.sweep.ranked.mean
 
     @property
     def ranked_error(self) -> FloatArray:
         """(k, n) the standard error of ``ranked`` over the models drawn."""
-        return self._profiles.error
+        return self.sweep.ranked.error
 
     @property
     def ranks(self) -> IntArray:
         """The ranks of the columns of ``ranked``, from 1 for the least exposed."""
-        return self._profiles.ranks
+        return self.sweep.ranked.ranks
 
     @property
     def ranked_resolution(self) -> float:
         """The relative error of an exposure before it was averaged: rounding, or the sketch's."""
-        return self._profiles.resolution
+        return self.sweep.ranked.resolution
 
     @property
     def rank_error(self) -> float:
         """The share of rows by which a rank of ``ranked`` may be off: 0 where all were ranked."""
-        return self._profiles.rank_error
-
-    @property
-    def _profiles(self) -> RankedProfiles:
-        return self.sweep.ranked
+        return self.sweep.ranked.rank_error
 
     def __repr__(self) -> str:
         found = "none" if self.recommended is None else lower_text(self.recommended, 4)
@@ -222,13 +218,7 @@ def _utility_fields(utility: Utility) -> dict[str, Any]:
         "epsilons": utility.epsilons.tolist(),
         "folds": utility.folds,
         "releases": utility.folds * utility.releases,
-        **{
-            name: {
-                key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in vars(curve).items()
-            }
-            for name, curve in utility.curves.items()
-        },
+        **{name: plain(vars(curve)) for name, curve in utility.curves.items()},
     }
 
 

@@ -20,15 +20,8 @@ from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.ranked import RankedRows
 from expost.epsilon.recommend import recommend
-from expost.epsilon.sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost.epsilon.sweep import (
-    BeliefBound,
-    CriticalColumns,
-    Distances,
-    LawSweep,
-    Sweep,
-    ends_of,
-)
+from expost.epsilon.sampled import SampledMechanism, SampledSweep, Sweep
+from expost.epsilon.sweep import BeliefBound, Distances, LawSweep, distance_columns, ends_of
 from expost.epsilon.utility import held_out_utility
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Prepared
@@ -187,6 +180,7 @@ def choose_epsilon(
     fit_intercept: bool = True,
     intercept_scaling: float = 0.1,
     data_norm: float | None = None,
+    rows_per_person: int = 1,
     classes: Any = None,
     huber_width: float | None = None,
     label_bound: float | None = None,
@@ -220,6 +214,7 @@ def choose_epsilon(
         "fit_intercept": fit_intercept,
         "intercept_scaling": intercept_scaling,
         "data_norm": data_norm,
+        "rows_per_person": rows_per_person,
     }
     given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
     if isinstance(mechanism, str):
@@ -228,7 +223,7 @@ def choose_epsilon(
         return choose_for(prepared, question, seeds, ids=keys, workers=workers)
     _refuse_options(**options, loss=loss, utility=utility, **given)
     fixed, keys = fixed_to(X, y, mechanism, ids)
-    sweep = _sampled(fixed, question, seeds[0])
+    sweep = SampledSweep(mechanism=fixed, **question.settings(seeds[0]))
     limit = sweep.epsilon_for_belief(question.bound)
     return EpsilonChoice(
         sweep=sweep,
@@ -260,16 +255,15 @@ def choose_for(
     sweep: Sweep
     parts: Mapping[int, Part] | None = None
     notices = _notices(prepared)
-    exact = how.closed_form
+    exact, settings = how.closed_form, question.settings(seeds[0])
     if exact is None:
-        sweep = _sampled(how.sampler(objective), question, seeds[0])
+        sweep = SampledSweep(mechanism=how.sampler(objective), **settings)
         notices = (*notices, _SAMPLED[0])
         if store is not None:
             columns = _HeldColumns(columns=sweep.row_columns())
             parts = objective.table.write_parts(columns, store)
     elif store is None:
         near = tight_neighbours(prepared.problem, objective.minimiser(TOLERANCE))
-        settings = question.settings(seeds[0])
         sweep = LawSweep.of(near, mechanism=exact, workers=workers, **settings)
     else:
         sweep, parts = _read_sweep(exact, prepared.problem, question, seeds[0], store)
@@ -297,15 +291,6 @@ def choose_for(
     )
 
 
-def _sampled(
-    mechanism: SampledMechanism, question: Question, seed: np.random.SeedSequence
-) -> SampledSweep:
-    settings = question.settings(seed)
-    if not len(question.epsilons):
-        settings["epsilons"] = DEFAULT_EPSILONS
-    return SampledSweep(mechanism=mechanism, **settings)
-
-
 # -- rows that are read ----------------------------------------------------------------------------
 
 
@@ -319,10 +304,10 @@ def _read_sweep(
     """Write the figures of each row as parts, and return the sweep over their distances."""
     ends, table = how.transition(question.tolerance), objective.table
     losses = LeaveOneOut.of(objective, objective.minimiser(TOLERANCE))
-    columns = CriticalColumns(mechanism=how, leaves=ends.leaves)
-    parts = table.write_parts(_DistanceColumns(losses=losses, columns=columns), store)
+    columns = _DistanceColumns(losses=losses, mechanism=how, leaves=ends.leaves)
+    parts = table.write_parts(columns, store)
     # The bound on how far any row moves the minimiser; a loose certificate may pass it.
-    task = _CountDistances(store=store, top=how.sensitivity)
+    task = partial(_count_distances, store, how.sensitivity)
     sweep = LawSweep(
         mechanism=how,
         distances=reduce(Distances.merged, table.engine.map(task, [*parts.values()])),
@@ -338,12 +323,14 @@ class _DistanceColumns:
     """Compute what a part holds: how far each row moves the model, and its critical ε."""
 
     losses: LeaveOneOut
-    columns: CriticalColumns
+    mechanism: ClosedForm
+    leaves: float
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
         """Return the figures of the rows of a block."""
         near = self.losses(block)
-        return self.columns(near.distance, near.error_bound), None
+        found = distance_columns(self.mechanism, self.leaves, near.distance, near.error_bound)
+        return found, None
 
     def about(self, notes: Sequence[None]) -> dict[str, str]:
         """Return the audience of the part."""
@@ -364,19 +351,12 @@ class _HeldColumns:
     about = _DistanceColumns.about
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CountDistances:
-    """Read the distances of one part, and count them."""
-
-    store: PartStore
-    top: float
-
-    def __call__(self, part: Part) -> Distances:
-        """Return the counted distances of its rows."""
-        names = ["distance", "distance_error"]
-        table = self.store.read(part, columns=names)
-        distance, error = (table.column(name).to_numpy() for name in names)
-        return Distances.of(distance, error, partial(Histogram.of, top=self.top))
+def _count_distances(store: PartStore, top: float, part: Part) -> Distances:
+    """Return the counted distances of the rows of one part."""
+    names = ["distance", "distance_error"]
+    table = store.read(part, columns=names)
+    distance, error = (table.column(name).to_numpy() for name in names)
+    return Distances.of(distance, error, partial(Histogram.of, top=top))
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -400,11 +380,7 @@ def _prepared(
 ) -> Prepared:
     """Return the rows as the estimator sees them that would release the model."""
     _checks.one_of("loss", loss, tuple(ESTIMATORS))
-    takes = {
-        "logistic": ("classes",),
-        "huber-hinge": ("classes", "huber_width"),
-        "squared": ("label_bound",),
-    }[loss]
+    takes = inspect.signature(ESTIMATORS[loss]).parameters
     for name, value in given.items():
         if value is None:
             continue

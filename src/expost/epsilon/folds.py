@@ -6,8 +6,8 @@ depend on where the rows are or on the size of blocks, and folds are stratified.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property, partial
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,15 +52,21 @@ class Folds:
     @classmethod
     def of(cls, objective: Objective, count: int, key: int) -> "Folds":
         """Return the folds of rows; the classes are counted in one pass."""
-        rows = objective.count
         if not objective.loss.is_classification:
-            totals, before = np.array([rows]), None
+            totals, before = np.array([objective.count]), None
+            short = objective.count < 4 * count
+            why = f"{objective.count} rows are too few"
         else:
-            task = _CountClasses(classes=max(2, objective.loss.outputs))
+            task = partial(_count_classes, max(2, objective.loss.outputs))
             starts, counts = zip(*objective.map(task), strict=True)
             running = np.cumsum(counts, axis=0)
             totals, before = running[-1], (np.array(starts), running - np.array(counts))
-        _check_folds(count, rows, None if before is None else int(np.min(totals)))
+            short = min(totals) < 2 * count
+            why = f"the rarest class has {min(totals)} rows, and every fold needs two of each"
+        if short:
+            raise InvalidInput(
+                f"folds={count!r}: {why}; take fewer folds, or 0 to leave the utility out."
+            )
         folds = cls(count=count, key=key, totals=tuple(totals.tolist()), before=before)
         most = min(MOST_SCORED, max(1, _ENTRIES // (objective.columns * count)))
         return replace(folds, step=-(-int(folds.sizes.sum(axis=0).max()) // most))
@@ -127,15 +133,9 @@ class Folds:
         return _KeptRows(rows=rows, folds=self, fold=fold)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CountClasses:
+def _count_classes(classes: int, block: RowBlock) -> tuple[int, IntArray]:
     """Return the number of the first row of a block, and the number of its rows of each class."""
-
-    classes: int
-
-    def __call__(self, block: RowBlock) -> tuple[int, IntArray]:
-        """Count the rows of a block."""
-        return block.start, np.bincount(_classes(block.y), minlength=self.classes)
+    return block.start, np.bincount(_classes(block.y), minlength=classes)
 
 
 def _classes(y: FloatArray) -> IntArray:
@@ -149,20 +149,6 @@ def _hash(value: IntArray, key: int) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-def _check_folds(folds: int, rows: int, rarest: int | None) -> None:
-    """Refuse more folds than there are rows for; ``rarest``: the rows of the rarest class."""
-    if rarest is not None and rarest < 2 * folds:
-        raise InvalidInput(
-            f"folds={folds!r}: the rarest class has {rarest} rows, and every fold needs two of"
-            " each; take fewer folds, or 0 to leave the utility out."
-        )
-    if rarest is None and rows < 4 * folds:
-        raise InvalidInput(
-            f"folds={folds!r}: {rows} rows are too few; take fewer folds, or 0 to leave the utility"
-            " out."
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,7 +188,7 @@ class _KeptRows:
 
     def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
         """Yield the result of ``task`` for the kept rows of every block that has any."""
-        for results in self.rows.map(_OnKept(task, self.folds, self.fold)):
+        for results in self.rows.map(partial(_on_kept, task, self.folds, self.fold)):
             yield from results
 
     def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
@@ -210,13 +196,7 @@ class _KeptRows:
         return self.rows.on_first(task, count)
 
 
-class _OnKept:
+def _on_kept(task: Callable[[RowBlock], T], folds: Folds, fold: int, block: RowBlock) -> list[T]:
     """Apply a task to the rows of a block that are not in a fold: one result in a list, or none."""
-
-    def __init__(self, task: Callable[[RowBlock], Any], folds: Folds, fold: int) -> None:
-        self._task, self._folds, self._fold = task, folds, fold
-
-    def __call__(self, block: RowBlock) -> list[Any]:
-        """Return the results."""
-        kept = self._folds.where(block) != self._fold
-        return [self._task(block.take(kept))] if np.any(kept) else []
+    kept = folds.where(block) != fold
+    return [task(block.take(kept))] if np.any(kept) else []

@@ -25,9 +25,8 @@ exact (:class:`expost.epsilon.sweep.LawSweep`).
 """
 
 import math
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -36,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
+from expost.engine.processes import available
 from expost.glm import Objective
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.shifts import Shifts
@@ -186,14 +186,9 @@ def rank_averages(
         shifts=shifts, distance=distance, noise=noise, resolutions=resolutions, draws=draws
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
-    with ThreadPoolExecutor(workers or _cores()) as pool:
-
-        def each(task: Callable[[int], None]) -> None:
-            # Every ε is one task: its models are added in their order, whichever thread it is.
-            for _ in pool.map(task, range(len(resolutions))):
-                pass
-
-        return work(sweep, each)
+    # Every ε is one task: its models are added in their order, in any thread.
+    with ThreadPoolExecutor(workers or available()) as pool:
+        return work(sweep, pool)
 
 
 def sketched_ranks(rows: int) -> IntArray:
@@ -282,9 +277,7 @@ def _collected(moments: list[_Moments], ranks: IntArray, resolution: float) -> R
     )
 
 
-def _sorted_profiles(
-    sweep: _Sweep, each: Callable[[Callable[[int], None]], None]
-) -> RankedProfiles:
+def _sorted_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
     """Every rank: one sort for each ε and model."""
     everything = slice(0, len(sweep.distance))
     moments = [_Moments(everything.stop) for _ in sweep.resolutions]
@@ -305,13 +298,11 @@ def _sorted_profiles(
                     row.sort()
                 moments[place].add(part)
 
-        each(average)
+        list(pool.map(average, range(len(moments))))
     return _collected(moments, np.arange(1, everything.stop + 1), _SORTED_ERROR)
 
 
-def _sketched_profiles(
-    sweep: _Sweep, each: Callable[[Callable[[int], None]], None]
-) -> RankedProfiles:
+def _sketched_profiles(sweep: _Sweep, pool: Executor) -> RankedProfiles:
     """2,000 ranks of very many rows, which are passed over block by block."""
     rows = len(sweep.distance)
     ranks = sketched_ranks(rows)
@@ -333,7 +324,7 @@ def _sketched_profiles(
                 for sketch, exposure in zip(sketches[place], exposures, strict=True):
                     sketch.add(exposure)
 
-            each(count)
+            list(pool.map(count, range(len(moments))))
         for moment, drawn in zip(moments, sketches, strict=True):
             moment.add(np.stack([sketch.at(ranks) for sketch in drawn]))
     return _collected(moments, ranks, Histogram.RELATIVE_ERROR)
@@ -342,8 +333,3 @@ def _sketched_profiles(
 def _slices(total: int, step: int) -> Iterator[slice]:
     for start in range(0, total, step):
         yield slice(start, min(start + step, total))
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expost.epsilon.sweep import BeliefBound, Sweep
+from expost.epsilon.sampled import Sweep
+from expost.epsilon.sweep import BeliefBound
 from expost.epsilon.utility import Utility
 from expost.rounding import fixed, lower_text, upper_text
 

@@ -21,11 +21,11 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.epsilon.ranked import MOST_ROWS, RankedProfiles, sketched_ranks
 from expost.epsilon.row_figures import CONFIDENCE, EstimatedLosses, RowFigures, row_figures
-from expost.epsilon.sweep import BeliefBound, Pair
+from expost.epsilon.sweep import BeliefBound, LawSweep, Pair, child
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
-__all__ = ["DEFAULT_EPSILONS", "EstimatedLosses", "SampledMechanism", "SampledSweep", "child"]
+__all__ = ["DEFAULT_EPSILONS", "EstimatedLosses", "SampledMechanism", "SampledSweep", "Sweep"]
 
 DEFAULT_EPSILONS = np.geomspace(1e-2, 1e3, 13)
 # Fewer models make no limit.
@@ -34,11 +34,6 @@ LEAST_MODELS = 20
 _SMALLEST = 1e-6
 # Losses held at a time (256 MiB).
 _MOST_LOSSES = 2**25
-
-
-def child(seed: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
-    """A seed that depends on ``seed`` and ``key`` alone, not on what was spawned before."""
-    return np.random.SeedSequence(entropy=seed.entropy, spawn_key=(*seed.spawn_key, *key))
 
 
 @runtime_checkable
@@ -70,25 +65,26 @@ class SampledMechanism(Protocol):
 
 
 class _Crossing(NamedTuple):
-    """Where a verdict changes, and the ε that were looked at beyond the grid."""
+    """Where a verdict changes: the last ε before, the first after, and all tried between them."""
 
-    epsilon: float
-    tried: tuple[float, ...]
+    below: float
+    above: float = math.nan
+    tried: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledSweep:
-    """The sweep of a sampled mechanism (a :class:`~expost.epsilon.sweep.Sweep`).
+    """The sweep of a sampled mechanism.
 
-    ``epsilons``  (k,) ascending.
+    ``epsilons``  (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
     ``share``     of the rows that must have reached the second regime at ``high``.
     ``models``    drawn at each ε.
     ``bound``     the belief that is asked about; another one costs another pass.
     ``halvings``  of the step between two values of ε in which a crossing lies.
 
-    Limits are one-sided at 95 % (see `_row_figures`). ``low`` is NaN where no row's exposure
-    stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not hold them;
-    ``remarks`` say which.
+    Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
+    exposure stands out of the noise of its estimate, ``low`` and ``high`` where the grid does not
+    hold them; ``remarks`` say which.
     """
 
     mechanism: SampledMechanism
@@ -104,6 +100,8 @@ class SampledSweep:
     )
 
     def __post_init__(self) -> None:
+        if not len(self.epsilons):
+            object.__setattr__(self, "epsilons", DEFAULT_EPSILONS)
         _checks.whole("models", self.models, least=LEAST_MODELS)
         if not 1e-6 <= _checks.positive("tolerance", self.tolerance) < 0.5:
             raise InvalidInput(f"tolerance={self.tolerance!r}: must lie between 1e-6 and 0.5.")
@@ -129,14 +127,14 @@ class SampledSweep:
     @cached_property
     def low(self) -> float:
         """The largest ε at which every row that stands out of the noise is shown to be within τ."""
-        return self._low.epsilon
+        return self._low.below
 
     @cached_property
     def _low(self) -> _Crossing:
         found = self._last_within(self._on_plateau)
         # Where nothing is past it, the grid ends too soon.
         ended = not any(self._on_plateau(e) is False for e in self.epsilons.tolist())
-        return found._replace(epsilon=math.nan) if ended else found
+        return found._replace(below=math.nan) if ended else found
 
     @cached_property
     def high(self) -> float:
@@ -145,11 +143,8 @@ class SampledSweep:
         missing = [place for place, e in enumerate(grid) if not self._arrived(e)]
         if not missing or missing[-1] == len(grid) - 1:
             return math.nan
-        below, above = float(grid[missing[-1]]), float(grid[missing[-1] + 1])
-        for _ in range(self.halvings):
-            middle = math.sqrt(below * above)
-            below, above = (below, middle) if self._arrived(middle) else (middle, above)
-        return above
+        below, above = grid[missing[-1]], grid[missing[-1] + 1]
+        return self._closed_in(lambda epsilon: not self._arrived(epsilon), below, above).above
 
     @cached_property
     def critical(self) -> FloatArray:
@@ -230,14 +225,14 @@ class SampledSweep:
         def within(epsilon: float) -> bool:
             return bool(self._most_believed(epsilon, bound) <= bound.largest)
 
-        found = self._last_within(within).epsilon
+        found = self._last_within(within).below
         if not math.isnan(found):
             return found
         above = float(self.epsilons[0])
         while above > _SMALLEST:
             below = max(above / 10, _SMALLEST)
             if within(below):
-                return self._closed_in(within, below, above).epsilon
+                return self._closed_in(within, below, above).below
             above = below
         return 0.0
 
@@ -277,9 +272,9 @@ class SampledSweep:
         end = verdicts.index(False) if False in verdicts else len(grid)
         places = [place for place in range(end) if verdicts[place]]
         if not places:
-            return _Crossing(math.nan, ())
+            return _Crossing(math.nan)
         if places[-1] == len(grid) - 1:
-            return _Crossing(grid[-1], ())
+            return _Crossing(grid[-1])
         return self._closed_in(within, grid[places[-1]], grid[places[-1] + 1])
 
     def _closed_in(
@@ -291,7 +286,7 @@ class SampledSweep:
             middle = math.sqrt(below * above)
             tried.append(middle)
             below, above = (middle, above) if within(middle) else (below, middle)
-        return _Crossing(below, tuple(tried))
+        return _Crossing(below, above, tuple(tried))
 
     def _no_low(self) -> str:
         verdicts = [self._on_plateau(e) for e in self.epsilons.tolist()]
@@ -329,6 +324,10 @@ class SampledSweep:
                 f" ({self.models}, {self.rows}), models and rows."
             )
         return losses
+
+
+# What is known of the losses of n rows at each of k values of ε.
+Sweep = LawSweep | SampledSweep
 
 
 def _ranked(losses: EstimatedLosses) -> RankedProfiles:

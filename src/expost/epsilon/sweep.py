@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -32,11 +32,11 @@ from expost.types import FloatArray, IntArray
 
 __all__ = [
     "BeliefBound",
-    "CriticalColumns",
     "Distances",
     "LawSweep",
     "Pair",
-    "Sweep",
+    "child",
+    "distance_columns",
     "ends_of",
 ]
 
@@ -72,59 +72,6 @@ class BeliefBound:
     largest: float
     prior: float = 0.5
     quantile: float | None = None
-
-
-class Sweep(Protocol):
-    """What is known of the losses of n rows at each of k values of ε."""
-
-    @property
-    def epsilons(self) -> FloatArray:
-        """(k,) ascending."""
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-
-    @property
-    def measure(self) -> str:
-        """What is followed from the first plateau to the second regime, in words."""
-
-    @property
-    def low(self) -> float:
-        """The largest ε at which every row is on its first plateau; 0: none; NaN: not known."""
-
-    @property
-    def high(self) -> float:
-        """The smallest ε at which the asked share of rows is in its second regime."""
-
-    @property
-    def critical(self) -> FloatArray:
-        """(n,) the ε at which each row leaves its first plateau; 0: it has at any; NaN: unknown."""
-
-    @property
-    def one_sidedness(self) -> Pair:
-        """E[ℓ]/E∣ℓ∣, from 0 (losses of either sign) to 1 (each model proves the row was in)."""
-
-    @property
-    def typical(self) -> FloatArray:
-        """(k, n) E∣ℓ∣ of every row."""
-
-    @property
-    def ranked(self) -> RankedProfiles:
-        """The rank-averaged profile."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What a reader must know of the answers, a sentence each."""
-
-    def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """Return the largest ε that keeps the bound, rounded down; 0 if none does."""
-
-    def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """Return the largest typical belief of any row, at each of ``epsilons``."""
-
-    def row_columns(self) -> dict[str, FloatArray]:
-        """Return every figure of each row of a sweep over rows in memory, by name."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -199,30 +146,19 @@ class Distances:
         return self.upper.at_most(self.rows + 1 - ranks)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CriticalColumns:
-    """The figures of a row, from its distance. It is pickled to where rows are read.
+def distance_columns(
+    mechanism: ClosedForm, leaves: float, distance: FloatArray, error: FloatArray
+) -> dict[str, FloatArray]:
+    """Return every figure of rows whose distances are known to ``error``, by name.
 
-    ``leaves``  the separation at which a row leaves its first plateau.
+    ``leaves``  the separation at which a row leaves its first plateau. Under norm-Laplace noise the
+                ε of that is ∝ 1/distance (LeBlond Fig. 7).
     """
-
-    mechanism: ClosedForm
-    leaves: float
-
-    def critical(self, far: FloatArray) -> FloatArray:
-        """Return the ε at which rows leave their plateau, from the upper ends of their distances.
-
-        Under norm-Laplace noise it is ∝ 1/distance (LeBlond Fig. 7).
-        """
-        return self.mechanism.epsilon_at(self.leaves, far)
-
-    def __call__(self, distance: FloatArray, error: FloatArray) -> dict[str, FloatArray]:
-        """Return every figure of rows at these distances, by name."""
-        return {
-            "critical_epsilon": self.critical(distance + error),
-            "distance": distance,
-            "distance_error": error,
-        }
+    return {
+        "critical_epsilon": mechanism.epsilon_at(leaves, distance + error),
+        "distance": distance,
+        "distance_error": error,
+    }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -299,14 +235,9 @@ class LawSweep:
         count = max(1, math.ceil(self.share * self.rows - 1e-9))
         return self.mechanism.epsilon_from(self.transition.arrives, self.distances.near(count))
 
-    @property
-    def columns_of(self) -> "CriticalColumns":
-        """What the figures of a row follow from."""
-        return CriticalColumns(mechanism=self.mechanism, leaves=self.transition.leaves)
-
     def critical_at(self, ranks: IntArray) -> FloatArray:
         """Return at most the critical ε at these ranks, 1 for the row that leaves first."""
-        return self.columns_of.critical(self.distances.far(ranks))
+        return self.mechanism.epsilon_at(self.transition.leaves, self.distances.far(ranks))
 
     def typical_at(self, ranks: IntArray) -> FloatArray:
         """Return (k, r) the typical exposures at these ranks, 1 for the largest.
@@ -325,16 +256,18 @@ class LawSweep:
     @cached_property
     def resolutions(self) -> FloatArray:
         """(k,) 1/β or σ at each ε."""
-        return self.resolutions_at(self.mechanism, self.epsilons)
+        return self._resolutions_at(self.epsilons)
 
-    @staticmethod
-    def resolutions_at(mechanism: ClosedForm, epsilons: FloatArray) -> FloatArray:
-        """Return 1/β or σ at each of ``epsilons``."""
-        return np.array([mechanism.with_constants(epsilon=float(e)).resolution for e in epsilons])
+    def _resolutions_at(self, epsilons: FloatArray) -> FloatArray:
+        each = (self.mechanism.with_constants(epsilon=float(e)) for e in epsilons)
+        return np.array([mechanism.resolution for mechanism in each])
 
     @cached_property
     def one_sidedness(self) -> Pair:
-        """E[ℓ]/E∣ℓ∣ of the farthest and of the median row."""
+        """E[ℓ]/E∣ℓ∣ of the farthest and of the median row.
+
+        From 0 (losses of either sign) to 1 (each model proves the row was in).
+        """
         pair = []
         for apart in (self.distances.largest, self.distances.median):
             law = self.mechanism.loss_law(apart / self.resolutions)
@@ -376,7 +309,7 @@ class LawSweep:
 
     def belief_at(self, distance: float, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
         """Return the typical belief of a row at ``distance``, at each of ``epsilons``."""
-        scales = 1 / self.resolutions_at(self.mechanism, epsilons)
+        scales = 1 / self._resolutions_at(epsilons)
         law = self.mechanism.loss_law(distance * scales)
         if bound.quantile is None:
             return law.expected_belief(bound.prior)
@@ -389,8 +322,7 @@ class LawSweep:
         noise = self.mechanism.unit_noise
         draws = noise.sample(self.models, np.random.default_rng(self.seed))
         # Not by `spawn`, which counts: the same rows are drawn however often this is asked.
-        seed = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, 0))
-        rows = self.ranked_rows(seed)
+        rows = self.ranked_rows(child(self.seed, 0))
         return rows.averages(noise, self.resolutions, draws, workers=self.workers)
 
     # -- figures of each row, in memory ------------------------------------------------------------
@@ -408,7 +340,7 @@ class LawSweep:
     @cached_property
     def critical(self) -> FloatArray:
         """(n,) the ε at which each row leaves its first plateau."""
-        return self.columns_of.critical(self.held.distance + self.held.error_bound)
+        return self.row_columns()["critical_epsilon"]
 
     @cached_property
     def typical(self) -> FloatArray:
@@ -418,7 +350,15 @@ class LawSweep:
 
     def row_columns(self) -> dict[str, FloatArray]:
         """Return every figure of each row in memory, by name."""
-        return self.columns_of(self.held.distance, self.held.error_bound)
+        near = self.held
+        return distance_columns(
+            self.mechanism, self.transition.leaves, near.distance, near.error_bound
+        )
+
+
+def child(seed: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
+    """Return a seed that depends on ``seed`` and ``key`` alone, not on earlier spawned ones."""
+    return np.random.SeedSequence(entropy=seed.entropy, spawn_key=(*seed.spawn_key, *key))
 
 
 def ends_of(low: float, high: float, limit: float) -> list[float]:

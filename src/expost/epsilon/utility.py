@@ -20,6 +20,7 @@ separately.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 import scipy.linalg
@@ -93,8 +94,7 @@ class Utility:
     def leading(self) -> tuple[str, Curve]:
         """The measure by which ε is recommended: accuracy, or R²."""
         name = "r2" if self.accuracy is None else "accuracy"
-        curve = self.curves[name]
-        return name, curve
+        return name, self.curves[name]
 
 
 # -- minimisers ------------------------------------------------------------------------------------
@@ -142,48 +142,32 @@ class _Sums:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _FoldSums:
-    """Compute the sums of one block, at one θ for all folds."""
-
-    loss: Loss
-    theta: FloatArray
-    folds: Folds
-
-    def __call__(self, block: RowBlock) -> _Sums:
-        """Return the sums."""
-        z = predictors(block.X, self.theta, self.loss.outputs)
-        where, scored = self.folds.scored(block)
-        every = [np.flatnonzero(where == fold) for fold in range(self.folds.count)]
-        chosen = [scored[where[scored] == fold] for fold in range(self.folds.count)]
-        found = [(self.loss.at(z[some], block.y[some]), block.X[some]) for some in every]
-        return _Sums(
-            labels=np.array([np.sum(block.y[some]) for some in every]),
-            gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
-            hessian=np.stack([at.curvature_sum(X) for at, X in found]),
-            scored=[[(block.X[some], block.y[some])] for some in chosen],
-        )
+def _fold_sums(loss: Loss, theta: FloatArray, folds: Folds, block: RowBlock) -> _Sums:
+    """Return the sums of one block, at one θ for all folds."""
+    z = predictors(block.X, theta, loss.outputs)
+    where, scored = folds.scored(block)
+    every = [np.flatnonzero(where == fold) for fold in range(folds.count)]
+    chosen = [scored[where[scored] == fold] for fold in range(folds.count)]
+    found = [(loss.at(z[some], block.y[some]), block.X[some]) for some in every]
+    return _Sums(
+        labels=np.array([np.sum(block.y[some]) for some in every]),
+        gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
+        hessian=np.stack([at.curvature_sum(X) for at, X in found]),
+        scored=[[(block.X[some], block.y[some])] for some in chosen],
+    )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _KeptGradients:
-    """Compute (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
-
-    loss: Loss
-    thetas: FloatArray
-    folds: Folds
-
-    def __call__(self, block: RowBlock) -> FloatArray:
-        """Return the sums."""
-        f, q = self.folds.count, self.loss.outputs
-        z = (block.X @ self.thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
-        where = self.folds.where(block)
-        slopes = np.empty((f, q, len(block)))
-        for fold in range(f):
-            own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
-            slopes[fold] = np.where(where == fold, 0.0, self.loss.slope(own, block.y).T)
-        gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
-        return gradients.reshape(self.thetas.shape)
+def _kept_gradients(loss: Loss, thetas: FloatArray, folds: Folds, block: RowBlock) -> FloatArray:
+    """Return (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
+    f, q = folds.count, loss.outputs
+    z = (block.X @ thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
+    where = folds.where(block)
+    slopes = np.empty((f, q, len(block)))
+    for fold in range(f):
+        own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
+        slopes[fold] = np.where(where == fold, 0.0, loss.slope(own, block.y).T)
+    gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
+    return gradients.reshape(thetas.shape)
 
 
 def _without_each(
@@ -193,11 +177,8 @@ def _without_each(
 
     ``start``  the minimiser of all rows.
     """
-    sums: _Sums | None = None
-    for part in objective.map(_FoldSums(loss=objective.loss, theta=start, folds=folds)):
-        sums = part if sums is None else sums.merged(part)
-    assert sums is not None
-    penalty = objective.penalty
+    loss, penalty = objective.loss, objective.penalty
+    sums = reduce(_Sums.merged, objective.map(partial(_fold_sums, loss, start, folds)))
     kept = (objective.count - folds.sizes.sum(axis=0))[:, None]
     curved = (sums.hessian.sum(axis=0) - sums.hessian) / kept[:, :, None] + np.diag(penalty)
     factors = [scipy.linalg.cho_factor(hessian) for hessian in curved]
@@ -213,12 +194,8 @@ def _without_each(
         for fold in np.flatnonzero(moving):
             thetas[fold] -= scipy.linalg.cho_solve(factors[fold], gradient[fold])
         before = size
-        total = np.zeros_like(thetas)
-        for gradients in objective.map(
-            _KeptGradients(loss=objective.loss, thetas=thetas, folds=folds)
-        ):
-            total += gradients
-        gradient = total / kept + penalty * thetas
+        gradients = objective.map(partial(_kept_gradients, loss, thetas, folds))
+        gradient = sum(gradients, np.zeros_like(thetas)) / kept + penalty * thetas
     for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= _FIT)).tolist():
         alone = replace(objective, rows=folds.without(objective.rows, number))
         thetas[number] = minimise(alone, tolerance=_FIT, start=thetas[number]).theta
@@ -245,18 +222,14 @@ def held_out_utility(
 
     def held_out(fold: int) -> HeldOut:
         X, y = (np.concatenate(column) for column in zip(*sums.scored[fold], strict=True))
-        kept = objective.count - int(parts.sizes[:, fold].sum())
+        others = replace(objective, rows=parts.without(objective.rows, fold))
+        sampler = mechanism.with_constants(rows=others.count).sampler(others, thetas[fold])
         return HeldOut(
             exact=thetas[fold],
             X=X,
             y=y,
             known=_known(objective.loss, parts, sums.labels, fold),
-            models=_models(
-                mechanism.with_constants(rows=kept),
-                replace(objective, rows=parts.without(objective.rows, fold)),
-                thetas[fold],
-                draws[fold],
-            ),
+            models=lambda epsilon: sampler.perturbed(epsilon, draws[fold]),
         )
 
     held = map(held_out, range(folds))
@@ -270,20 +243,6 @@ def _known(loss: Loss, folds: Folds, labels: FloatArray, fold: int) -> FloatArra
         return np.array([(labels.sum() - labels[fold]) / kept.sum()])
     odds: FloatArray = np.log(kept)
     return odds if loss.outputs > 1 else np.array([odds[1] - odds[0]])
-
-
-def _models(
-    mechanism: Mechanism,
-    objective: Objective,
-    exact: FloatArray,
-    noise: FloatArray,
-) -> Callable[[float], FloatArray]:
-    """Return a function of ε: the releases (m, q·d) with these draws of unit noise.
-
-    ``exact``  the minimiser of ``objective``, that of the fold's rows.
-    """
-    sampler = mechanism.sampler(objective, exact)
-    return lambda epsilon: sampler.perturbed(epsilon, noise)
 
 
 def _utility_of(
@@ -335,32 +294,24 @@ def _scorers(loss: Loss) -> dict[str, Scorer]:
     """Return the measures that apply: an AUC is of two classes, log loss of a probability."""
     if not loss.is_classification:
         return {"r2": _r2}
-    if loss.outputs > 1:
-        return {"accuracy": _class_accuracy, "log_loss": _log_loss(loss)}
-    scorers: dict[str, Scorer] = {"accuracy": _accuracy, "auc": _auc}
-    if loss.name == "logistic":
-        scorers["log_loss"] = _log_loss(loss)
+    scorers: dict[str, Scorer] = {"accuracy": _accuracy}
+    if loss.outputs == 1:
+        scorers["auc"] = _auc
+    if loss.outputs > 1 or loss.name == "logistic":
+        scorers["log_loss"] = partial(_log_loss, loss)
     return scorers
 
 
-def _accuracy(margins: FloatArray, y: FloatArray) -> FloatArray:
-    share: FloatArray = np.mean((margins > 0) == (y > 0), axis=1)
+def _accuracy(z: FloatArray, y: FloatArray) -> FloatArray:
+    right = (z > 0) == (y > 0) if z.ndim == 2 else np.argmax(z, axis=2) == y
+    share: FloatArray = np.mean(right, axis=1)
     return share
 
 
-def _class_accuracy(z: FloatArray, y: FloatArray) -> FloatArray:
-    share: FloatArray = np.mean(np.argmax(z, axis=2) == y, axis=1)
-    return share
-
-
-def _log_loss(loss: Loss) -> Scorer:
+def _log_loss(loss: Loss, z: FloatArray, y: FloatArray) -> FloatArray:
     """Return the mean of a loss that is −log of a probability, in nats."""
-
-    def mean(z: FloatArray, y: FloatArray) -> FloatArray:
-        value: FloatArray = np.stack([loss.value(model, y) for model in z]).mean(axis=1)
-        return value
-
-    return mean
+    value: FloatArray = np.stack([loss.value(model, y) for model in z]).mean(axis=1)
+    return value
 
 
 def _auc(margins: FloatArray, y: FloatArray) -> FloatArray:

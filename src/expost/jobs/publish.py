@@ -48,7 +48,7 @@ from expost.publishing.compare import (
     compare_parts,
     read_comparison,
 )
-from expost.publishing.publish import PublishRequest, ReleasedRows, describe
+from expost.publishing.publish import PublishRequest, ReleasedRows
 from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
 from expost.report import collect
@@ -223,7 +223,7 @@ class _Work:
         out, table = self.job.out, self.job.out / TABLE
         if self.blocks:
             store = PartStore(folder=table)
-            description = describe(self.request.release)
+            description = self.request.release.mechanism.describe()
             if not store.is_finished:
                 store = self.run.store("comparison")
                 parts = compare_parts(report, self.released, store)

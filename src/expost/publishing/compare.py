@@ -7,8 +7,8 @@ of both, whose order statistics are exact or counted.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part, PartStore
 from expost.files.sealed import plain
-from expost.mechanisms import RowLosses
 from expost.publishing.publish import ReleasedRows
 from expost.publishing.report import PublishedReport
 from expost.results import RowTable
@@ -56,34 +55,6 @@ class ComparisonFigures:
     median_ratio: float
     median_error: float = 0.0
 
-    def summary(self) -> dict[str, Any]:
-        """Return the figures by name, as JSON holds them."""
-        figures = {
-            "rows": self.rows,
-            "failures": self.failures,
-            "fails_with": self.fails_with,
-            "median exposure": self.median_exposure,
-            "largest exposure": self.largest_exposure,
-            "median bound": plain(self.median_bound),
-            "largest bound": plain(self.largest_bound),
-            "median ratio": plain(self.median_ratio),
-        }
-        return figures | ({"median error": self.median_error} if self.median_error else {})
-
-    def lines(self) -> list[str]:
-        """Return a few readable lines."""
-        failed = "no row loses" if not self.failures else f"{self.failures} rows lose"
-        ratio = plain(self.median_ratio)
-        return [
-            f"Beside the exact losses of {self.rows} rows (for the curator only)",
-            f"exact        median {upper_text(self.median_exposure, 3)}, largest"
-            f" {nats(upper_text(self.largest_exposure, 3))}",
-            f"published    median {upper_text(self.median_bound, 3)}, largest"
-            f" {nats(upper_text(self.largest_bound, 3))}; the median ratio is"
-            f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
-            f"failures     {failed} more than the bound says",
-        ]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison(RowTable):
@@ -112,12 +83,34 @@ class Comparison(RowTable):
         return dict(self.held)
 
     def summary(self) -> dict[str, Any]:
-        """Return the aggregates by name."""
-        return self.figures.summary()
+        """Return the figures by name, as JSON holds them."""
+        found = self.figures
+        figures = {
+            "rows": found.rows,
+            "failures": found.failures,
+            "fails_with": found.fails_with,
+            "median exposure": found.median_exposure,
+            "largest exposure": found.largest_exposure,
+            "median bound": plain(found.median_bound),
+            "largest bound": plain(found.largest_bound),
+            "median ratio": plain(found.median_ratio),
+        }
+        return figures | ({"median error": found.median_error} if found.median_error else {})
 
     def lines(self) -> list[str]:
         """Return a few readable lines."""
-        return self.figures.lines()
+        found = self.figures
+        failed = "no row loses" if not found.failures else f"{found.failures} rows lose"
+        ratio = plain(found.median_ratio)
+        return [
+            f"Beside the exact losses of {found.rows} rows (for the curator only)",
+            f"exact        median {upper_text(found.median_exposure, 3)}, largest"
+            f" {nats(upper_text(found.largest_exposure, 3))}",
+            f"published    median {upper_text(found.median_bound, 3)}, largest"
+            f" {nats(upper_text(found.largest_bound, 3))}; the median ratio is"
+            f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
+            f"failures     {failed} more than the bound says",
+        ]
 
     def to_json(self, path: str | Path) -> Path:
         """Write the comparison to a CURATOR-ONLY file.
@@ -145,7 +138,7 @@ def compare(report: PublishedReport, rows: ReleasedRows) -> Comparison:
     keys = {} if held.ids is None else {"id": list(held.ids)}
     digest = _Digest.of(columns["exposure"], columns["bound"], lambda _, values: Sorted(values))
     return Comparison(
-        description=rows.description,
+        description=rows.release.mechanism.describe(),
         figures=digest.figures(report.fails_with),
         held={"row": np.arange(held.count), **keys, **columns},
     )
@@ -161,9 +154,8 @@ def read_comparison(
 ) -> Comparison:
     """Return the comparison whose parts are in ``store``, which is finished."""
     parts = store.parts()
-    maxima = reduce(_larger, engine.map(_MaximaOfPart(store=store), parts))
-    digests = engine.map(_DigestOfPart(store=store, maxima=maxima), parts)
-    digest = reduce(_Digest.merged, digests)
+    maxima = reduce(_larger, engine.map(partial(_read_maxima, store), parts))
+    digest = reduce(_Digest.merged, engine.map(partial(_read_digest, store, maxima), parts))
     return Comparison(description=description, figures=digest.figures(report.fails_with))
 
 
@@ -171,7 +163,7 @@ def read_comparison(
 class _ComparedColumns:
     """Compute the columns of a comparison, and the largest finite exposure and bound."""
 
-    losses: Callable[[RowBlock], RowLosses]
+    losses: Callable[[RowBlock], FloatArray]
     report: PublishedReport
 
     @classmethod
@@ -182,7 +174,7 @@ class _ComparedColumns:
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], dict[str, float]]:
         """Return the columns of the rows of a block, and their maxima."""
-        loss, bounds = self.losses(block).loss, self.report.bounds(block.X, block.y)
+        loss, bounds = self.losses(block), self.report.bounds(block.X, block.y)
         exposure = np.abs(loss)
         columns = {
             "loss": loss,
@@ -253,12 +245,7 @@ class _Digest:
         """Return the digest of the rows of both."""
         for name in ("exposure", "bound", "share"):
             getattr(self, name).merge(getattr(other, name))
-        return _Digest(
-            failures=self.failures + other.failures,
-            exposure=self.exposure,
-            bound=self.bound,
-            share=self.share,
-        )
+        return replace(self, failures=self.failures + other.failures)
 
     def figures(self, fails_with: float) -> ComparisonFigures:
         """Return the aggregates; medians are right to half the error of the statistics."""
@@ -283,33 +270,21 @@ def _middle(statistics: OrderStatistics) -> FloatArray:
     return statistics.at(np.array([(rows + 1) // 2, rows // 2 + 1]))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MaximaOfPart:
-    """Read the maxima that a part stores."""
-
-    store: PartStore
-
-    def __call__(self, part: Part) -> dict[str, float]:
-        """Return the largest finite exposure and bound of its rows."""
-        maxima: dict[str, float] = json.loads(self.store.about(part)[_ABOUT.encode()])
-        return maxima
+def _read_maxima(store: PartStore, part: Part) -> dict[str, float]:
+    """Return the largest finite exposure and bound of the rows of a part, which it stores."""
+    maxima: dict[str, float] = json.loads(store.about(part)[_ABOUT.encode()])
+    return maxima
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DigestOfPart:
-    """Read one part, and count its rows."""
+def _read_digest(store: PartStore, maxima: dict[str, float], part: Part) -> _Digest:
+    """Return the digest of the rows of a part, whose order statistics are counted."""
+    table = store.read(part, ["exposure", "bound"])
+    exposure, bound = (table.column(name).to_numpy() for name in ("exposure", "bound"))
 
-    store: PartStore
-    maxima: dict[str, float]
-
-    def __call__(self, part: Part) -> _Digest:
-        """Return the digest of its rows."""
-        table = self.store.read(part, ["exposure", "bound"])
-        exposure, bound = (table.column(name).to_numpy() for name in ("exposure", "bound"))
-        return _Digest.of(exposure, bound, self._counted)
-
-    def _counted(self, name: str, values: FloatArray) -> OrderStatistics:
+    def counted(name: str, values: FloatArray) -> OrderStatistics:
         if name == "share":
-            # Shares past 2 are not told apart: the median is not among them, or bounds do not hold.
+            # The median is not among shares past 2, or bounds do not hold.
             return Histogram.of(np.minimum(values, 2.0), 2.0)
-        return Histogram.of(values, self.maxima[name])
+        return Histogram.of(values, maxima[name])
+
+    return _Digest.of(exposure, bound, counted)

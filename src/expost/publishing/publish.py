@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from expost import _checks
@@ -18,46 +16,17 @@ from expost.neighbouring.change import Change
 from expost.publishing.report import KINDS, PublishedReport, check_publishable
 from expost.release import Release
 from expost.rows import RowBlock
+from expost.types import FloatArray
 
-__all__ = ["PublishRequest", "ReleasedRows", "describe", "publish"]
+__all__ = ["PublishRequest", "ReleasedRows", "publish"]
 
 
-def publish(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
-    *,
-    kind: str = "data-independent",
-    failure_probability: float = 1e-6,
-    epsilon_gradient: float | None = None,
-    epsilon_hessian: float | None = None,
-    delta: float | None = None,
-) -> PublishedReport:
+def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> PublishedReport:
     """Return a report that bounds the exposure of any row under ``model`` (R&W Alg. 2).
 
-    ``model``       a fitted expost estimator, a released model or the path of its model.json. The
-                    report is of that one release; nothing is drawn again.
-    ``X``, ``y``    the rows it was trained on, in their order. A data-independent report does not
-                    need them; where they are given they are checked.
-    ``kind``        "data-independent": from θ and public constants, nothing is spent. Of models by
-                    objective perturbation also "data-dependent": a noisy gradient and a noisy
-                    Hessian are released beside θ, which spends ``epsilon_gradient`` and
-                    ``epsilon_hessian``, each at ``delta`` (the model's own where it has one), and
-                    a second such report spends them again.
-    ``failure_probability``  ρ. A data-independent bound fails with probability ρ, a data-dependent
-                    one with 3ρ, for a row that was fixed before the noise was drawn.
-
-    Refused are models that hold anything read from their rows, that carry no noise or the noise of
-    a seed, and for a data-dependent report those with too little regularization.
+    Rows are arrays in memory; the options are documented at :func:`expost.publish`.
     """
-    request = PublishRequest.of(
-        model,
-        kind=kind,
-        failure_probability=failure_probability,
-        epsilon_gradient=epsilon_gradient,
-        epsilon_hessian=epsilon_hessian,
-        delta=delta,
-    )
+    request = PublishRequest.of(model, **options)
     if X is None and y is None and request.tangent_mechanism is None:
         return request.report(None)
     if X is None or y is None:
@@ -86,13 +55,13 @@ class PublishRequest:
         cls,
         model: Any,
         *,
-        kind: str,
-        failure_probability: float,
-        epsilon_gradient: float | None,
-        epsilon_hessian: float | None,
-        delta: float | None,
+        kind: str = "data-independent",
+        failure_probability: float = 1e-6,
+        epsilon_gradient: float | None = None,
+        epsilon_hessian: float | None = None,
+        delta: float | None = None,
     ) -> "PublishRequest":
-        """Check the arguments of :func:`publish`."""
+        """Check the arguments of :func:`expost.publish`."""
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
         release = _release(model)
@@ -114,18 +83,13 @@ class PublishRequest:
 
         ``rows``  of the model, where they are at hand; a data-dependent report needs them.
         """
-        if self.tangent_mechanism is None:
-            return PublishedReport(
-                release=self.release, failure_probability=self.failure_probability
-            )
-        assert rows is not None
-        assert rows.tangent is not None
-        return PublishedReport(
-            release=self.release,
-            failure_probability=self.failure_probability,
-            budget=self.tangent_mechanism.budget,
-            released=self.tangent_mechanism.release(rows.tangent),
-        )
+        mechanism, spent = self.tangent_mechanism, dict[str, Any]()
+        if mechanism is not None:
+            assert rows is not None
+            assert rows.tangent is not None
+            spent = {"budget": mechanism.budget, "released": mechanism.release(rows.tangent)}
+        rho = self.failure_probability
+        return PublishedReport(release=self.release, failure_probability=rho, **spent)
 
     def matches(self, report: PublishedReport) -> bool:
         """Return whether a report is one that was requested: of this model, for this budget."""
@@ -143,42 +107,47 @@ class ReleasedRows:
 
     ``tangent``  of the objective at θ, under objective perturbation. It is computed once, for the
                  report and for the losses.
-    ``losses``   computes the losses of the rows of any block.
+    ``losses``   returns the losses of the rows of any block. Where they follow from the
+                 leave-one-out minimisers of rows in memory, all are computed with the first block.
     """
 
     release: Release
     objective: Objective
     tangent: Tangent | None
-    losses: Callable[[RowBlock], RowLosses]
+    losses: Callable[[RowBlock], FloatArray]
 
     @classmethod
     def of(cls, release: Release, objective: Objective) -> "ReleasedRows":
         """Check that ``objective`` has the training rows; refuse rows that cannot be."""
         how, theta = release.mechanism, release.theta
-        losses: Callable[[RowBlock], RowLosses]
-        if objective.rows.is_held:
-            tangent = how.check(objective, theta)
-            losses = _HeldLosses(release=release, objective=objective)
-            if tangent is not None:
-                losses = tangent.detached().block_losses
-        else:
-            found = losses = how.prepare(objective, theta)
-            tangent = found.tangent
+        losses: Callable[[RowBlock], FloatArray]
+        if not objective.rows.is_held:
+            prepared = how.prepare(objective, theta)
+            tangent, losses = prepared.tangent, partial(_row_losses, prepared)
             tangent = None if tangent is None else replace(tangent, objective=objective)
-        return cls(release=release, objective=objective, tangent=tangent, losses=losses)
+            return cls(release=release, objective=objective, tangent=tangent, losses=losses)
+        tangent = how.check(objective, theta)
+        if tangent is not None:
+            losses = partial(_row_losses, tangent.detached().block_losses)
+            return cls(release=release, objective=objective, tangent=tangent, losses=losses)
+
+        @cache
+        def all_losses() -> FloatArray:
+            return how.losses(objective, theta, Change.of(objective.held)).loss
+
+        return cls(
+            release=release,
+            objective=objective,
+            tangent=None,
+            losses=lambda block: all_losses()[block.start : block.start + len(block)],
+        )
 
     @classmethod
     def of_arrays(cls, release: Release, X: Any, y: Any) -> "ReleasedRows":
         """Check rows as the model's features, with their labels."""
-        names = getattr(X, "columns", None)
-        if release.feature_names is not None and names is not None:
-            found = tuple(map(str, np.asarray(names)))
-            if found != release.feature_names:
-                raise InvalidInput(
-                    "X: its columns are not those of the model, in their order; the model was made"
-                    f" with {', '.join(release.feature_names)}."
-                )
-        objective, how = release.objective(X, y), release.mechanism
+        target = find_target(release, None)
+        assert target is not None
+        _, how, objective, _ = target.bind(X, y)
         if objective.count != how.rows:
             raise WrongRows(
                 f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
@@ -186,53 +155,25 @@ class ReleasedRows:
             )
         return cls.of(release, objective)
 
-    @property
-    def description(self) -> str:
-        """The model, in one line."""
-        return describe(self.release)
 
-
-def describe(release: Release) -> str:
-    """Return a released model in one line."""
-    return release.mechanism.describe()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _HeldLosses:
-    """The losses of rows in memory, computed together when the first block is asked for."""
-
-    release: Release
-    objective: Objective
-
-    @cached_property
-    def _all(self) -> RowLosses:
-        change = Change.of(self.objective.held)
-        return self.release.mechanism.losses(self.objective, self.release.theta, change)
-
-    def __call__(self, block: RowBlock) -> RowLosses:
-        """Return the losses of the rows of a block, with their intervals."""
-        here, found = slice(block.start, block.start + len(block)), self._all
-        names = ("loss", "low", "high", "distance", "distance_error")
-        return replace(
-            found, law=None, far_law=None, **{name: getattr(found, name)[here] for name in names}
-        )
+def _row_losses(prepared: Callable[[RowBlock], RowLosses], block: RowBlock) -> FloatArray:
+    """Return the losses of the rows of a block, without their intervals."""
+    return prepared(block).loss
 
 
 def _release(model: Any) -> Release:
-    if isinstance(model, str | Path):
-        return Release.load(model)
     if isinstance(model, Pipeline):
         raise InvalidInput(
             "model: a Pipeline's other steps would not be in the report; transform the rows, and"
             " pass its last step."
         )
-    release = model if isinstance(model, Release) else getattr(model, "release_", None)
-    if not isinstance(release, Release):
+    target = find_target(model, None)
+    if target is None or target.release is None:
         raise InvalidInput(
             f"model: {type(model).__name__} was not released by expost; pass a fitted expost"
             " estimator, its release_, or the path of a model.json."
         )
-    return release
+    return target.release
 
 
 def _budget(

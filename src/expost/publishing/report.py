@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 KINDS = ("data-independent", "data-dependent")
+# The fields of the budget in report.json, beside what was released for it.
+_SPENT = ("delta", "epsilon_gradient", "epsilon_hessian")
 # So many of the constants that were read from the data are named; the rest are counted.
 _NAMED = 4
 
@@ -59,10 +61,10 @@ class Spending:
     """
 
     model: tuple[float, float]
-    gradient: tuple[float, float] | None
-    hessian: tuple[float, float] | None
     sequential: tuple[float, float]
     together: tuple[float, float]
+    gradient: tuple[float, float] | None = None
+    hessian: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -221,7 +223,7 @@ class PublishedReport(Sealed, Displayed):
         """One answer for ``label``, or one for each label where it is left out."""
         x, notes = self.form.features(values)
         release = self.release
-        if _is_clipped(release, x):
+        if release.ball.rows(x[None, :])[1] > 0:
             notes = (
                 *notes,
                 f"The values together lie past the bound of the model (data_norm ="
@@ -264,11 +266,8 @@ class PublishedReport(Sealed, Displayed):
         return Answer(
             label=label,
             audience=self.audience,
-            exposure=float(found.exposure[0]),
-            epsilon_gradient=float(found.epsilon_gradient[0]),
-            epsilon_hessian=float(found.epsilon_hessian[0]),
+            **{name: float(value[0]) for name, value in vars(found).items()},
             delta=0.0 if self.budget is None else self.budget.delta,
-            everything=float(found.everything[0]),
             fails_with=self.fails_with,
             everything_fails_with=self.everything_fails_with,
             notes=notes,
@@ -304,9 +303,7 @@ class PublishedReport(Sealed, Displayed):
         epsilon = how.epsilon if how.worst_case < np.inf else np.inf
         model = (epsilon, how.delta or 0.0)
         if self.tangent is None or self.budget is None:
-            return Spending(
-                model=model, gradient=None, hessian=None, sequential=model, together=model
-            )
+            return Spending(model=model, sequential=model, together=model)
         extra = self.budget
         delta = min(summed_up([model[1], extra.delta, extra.delta]), 1.0)
         added = summed_up([extra.epsilon_gradient, extra.epsilon_hessian])
@@ -327,18 +324,13 @@ class PublishedReport(Sealed, Displayed):
             " exposure, the absolute log ratio of the densities of the released theta with and"
             " without that row, in nats.",
         ]
+        fails = f"The bound fails with probability at most {upper_text(self.fails_with, 3)}"
         if self.exposure_bound.is_uniform:
-            said.append(
-                f"The bound fails with probability at most {upper_text(self.fails_with, 3)}, for"
-                " all rows at"
-                " once."
-            )
+            said.append(f"{fails}, for all rows at once.")
         else:
             said.append(
-                f"The bound fails with probability at most {upper_text(self.fails_with, 3)} for a"
-                " row that was"
-                " fixed before the noise was drawn; it says nothing of a row that was picked after"
-                " looking at theta or at this report."
+                f"{fails} for a row that was fixed before the noise was drawn; it says nothing of a"
+                " row that was picked after looking at theta or at this report."
             )
         if how.delta is None and spent.model[0] < np.inf:
             said.append(
@@ -408,9 +400,7 @@ class PublishedReport(Sealed, Displayed):
         d = self.release.mechanism.dimension
         lower = [plain(self.released.hessian[i, : i + 1]) for i in range(d)]
         return {
-            "delta": self.budget.delta,
-            "epsilon_gradient": self.budget.epsilon_gradient,
-            "epsilon_hessian": self.budget.epsilon_hessian,
+            **{name: getattr(self.budget, name) for name in _SPENT},
             "scales": dict(self.tangent.derived),
             "gradient": plain(self.released.gradient),
             "hessian_lower_triangle": lower,
@@ -432,16 +422,11 @@ class PublishedReport(Sealed, Displayed):
         release, released = Release.from_json(value["model"]), value["released"]
         if released is None:
             return cls(release=release, failure_probability=rho)
-        budget = PublishingBudget(
-            epsilon_gradient=number(released["epsilon_gradient"]),
-            epsilon_hessian=number(released["epsilon_hessian"]),
-            delta=number(released["delta"]),
-            failure_probability=rho,
-        )
+        spent = {name: number(released[name]) for name in _SPENT}
         return cls(
             release=release,
             failure_probability=rho,
-            budget=budget,
+            budget=PublishingBudget(**spent, failure_probability=rho),
             released=NoisyTangent(
                 gradient=np.array([number(entry) for entry in released["gradient"]]),
                 hessian=_symmetric(released["hessian_lower_triangle"], len(release.theta)),
@@ -504,10 +489,6 @@ def check_publishable(release: Release) -> None:
             "theta: lies on the clamp of its grid, which happens once in 1e12 releases and leaves"
             " its cell unbounded; no bound can be published of this model."
         )
-
-
-def _is_clipped(release: Release, x: FloatArray) -> bool:
-    return release.ball.rows(x[None, :])[1] > 0
 
 
 def _symmetric(lower: Any, dimension: int) -> FloatArray:

@@ -12,7 +12,8 @@ import numpy as np
 
 from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.sweep import BeliefBound, LawSweep, Sweep
+from expost.epsilon.sampled import Sweep
+from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.epsilon.utility import Utility
 from expost.errors import InvalidInput
 from expost.groups.exposure import printable

@@ -202,7 +202,7 @@ def byte_source(rng: np.random.Generator | None) -> Callable[[int], bytes]:
     return secrets.token_bytes if rng is None else rng.bytes
 
 
-def simulation_generator(random_state: Any, *, stacklevel: int = 3) -> np.random.Generator | None:
+def simulation_generator(random_state: Any) -> np.random.Generator | None:
     """None for the operating system's randomness, or a seeded generator, which warns."""
     if random_state is None:
         return None
@@ -214,7 +214,7 @@ def simulation_generator(random_state: Any, *, stacklevel: int = 3) -> np.random
         "random_state is set: whoever knows the seed can draw the same choice again, which is not"
         " private; leave it at None for a real release.",
         SeededReleaseWarning,
-        stacklevel=stacklevel,
+        stacklevel=3,
     )
     return rng
 
