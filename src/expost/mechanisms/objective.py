@@ -82,7 +82,7 @@ from expost.mechanisms.calibration import (
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.minimiser import MinimiserLosses, check_count, minimiser_losses
+from expost.mechanisms.minimiser import MinimiserLosses, minimiser_losses
 from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.person_noise import person_delta, person_scale
 from expost.mechanisms.perturbation import Perturbation, share_of
@@ -206,18 +206,6 @@ class ObjectivePerturbation(Perturbation):
         else:
             scale = person_scale(k * left, self.delta, bound, k)
         return Gaussian(scale=scale, dimension=self.dimension)
-
-    @property
-    def unit_noise(self) -> NormLaplace | Gaussian:
-        """b at β = 1 or σ = 1: that of every ε is ``resolution`` times it."""
-        if self.noise == "laplace":
-            return NormLaplace(rate=1.0, dimension=self.dimension)
-        return Gaussian(scale=1.0, dimension=self.dimension)
-
-    @property
-    def resolution(self) -> float:
-        """1/β or σ of b."""
-        return self.law.resolution
 
     @property
     def steepest(self) -> float:
@@ -413,11 +401,11 @@ class ObjectivePerturbation(Perturbation):
             how=self, theta=theta, failure=failure, tangent=tangent, released=released
         )
 
-    def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
+    def check(self, objective: Objective, theta: FloatArray) -> "Tangent":
         """Refuse rows that cannot have made ``theta``; return the tangent at it."""
         from expost.mechanisms.tangent import Tangent
 
-        check_count(self, objective)
+        self.check_count(objective)
         tangent = Tangent.at(self, objective, theta)
         tangent.check_rows()
         return tangent
@@ -443,9 +431,7 @@ class ObjectivePerturbation(Perturbation):
         from expost.mechanisms.publishing import TangentMechanism
 
         if self.loss.outputs > 1:
-            raise InvalidInput(
-                "budget: only models of two classes by objective perturbation take one."
-            )
+            return super().tangent_mechanism(budget, theta)
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":

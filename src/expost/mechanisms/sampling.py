@@ -16,7 +16,7 @@ import scipy.linalg
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise, predictors
 from expost.losses import Loss
-from expost.mechanisms.minimiser import check_count
+from expost.mechanisms.base import Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
@@ -127,29 +127,13 @@ class _GradientSums:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ObjectiveSampler:
+class ObjectiveSampler(Sampler):
     """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
 
-    ``mechanism``  its own ε plays no part.
-    ``objective``  the rows; its penalty is that of each ε.
+    The penalty of ``objective`` is replaced by that of each ε.
     """
 
     mechanism: ObjectivePerturbation
-    objective: Objective
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return self.objective.count
-
-    @property
-    def description(self) -> str:
-        """What would be released, in one line."""
-        return self.mechanism.describe(epsilon=False)
-
-    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` releases; the draws of every ε are multiples of one another."""
-        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
 
     def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
         """The releases with these noises, in units of the resolution at ε."""
@@ -253,9 +237,7 @@ class TangentLosses:
         expected: bool,
     ) -> "TangentLosses":
         """Prepare for the rows of ``objective``, which are checked."""
-        check_count(mechanism, objective)
-        tangent = Tangent.at(mechanism, objective, theta)
-        tangent.check_rows()
+        tangent = mechanism.check(objective, theta)
         sampled, size = None, mechanism.dimension
         if expected and mechanism.is_private and size <= _MOST_COEFFICIENTS:
             sampled = SampledTangents.of(mechanism, objective)
