@@ -32,7 +32,7 @@ from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
 from expost.neighbouring.persons import read_persons
-from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
+from expost.preparing import Facts, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
 from expost.profiles.target import find_target
@@ -293,7 +293,7 @@ def choose_epsilon(
         estimator = estimator_of(job, encoding, epsilon=1.0)
         with engine_of("local") as worker:
             source = table_rows(
-                (table, encoding), ball_of(estimator, encoding), job.label_bound, worker
+                (table, encoding), estimator.ball(encoding.data_norm), job.label_bound, worker
             )
             rows, facts = read_rows(source, hold=True)
             ready = prepared(estimator, rows, source, facts)
