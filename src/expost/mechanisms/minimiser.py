@@ -22,6 +22,7 @@ from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.neighbouring.change import Change
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
+from expost.noise import draw
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
@@ -135,8 +136,7 @@ class MinimiserPerturbation(Perturbation):
             raise InvalidInput("base: its certified gradient must be at most 1e-12.")
         if not self.is_private:
             return base.theta.copy()
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(base.theta + noise)
+        return self.grid.snap(base.theta + draw(self.law, rng))
 
     def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
         """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
@@ -242,7 +242,7 @@ def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neigh
     return replace(
         losses,
         draw=draw,
-        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED))),
+        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED)), len(near)),
     )
 
 

@@ -47,7 +47,7 @@ persons   m rows that leave or enter at once; (ε, δ) is calibrated to k = ``ro
           and k·2Lβ on the noise; rows at right angles reach the first, equal ones the second.
           Gaussian: loss ≤ k·c₁ + F, whatever the angles between the rows, and F has the
           δ_Gauss(ε, kA) of one row of k times the slope: δ(ε) ≤ r·δ_Gauss(ε − k·c₁, kA). The proof,
-          and the chain for the logistic loss, are in :mod:`expost.mechanisms.person_noise`.
+          and the chain for the logistic loss, are in :mod:`expost.mechanisms.calibration`.
 
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
 Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
@@ -77,6 +77,8 @@ from expost.mechanisms.calibration import (
     logistic_passed,
     logistic_rate,
     logistic_scale,
+    person_delta,
+    person_scale,
     softmax_rate,
     softmax_scale,
     softmax_spent,
@@ -84,11 +86,10 @@ from expost.mechanisms.calibration import (
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.minimiser import MinimiserLosses, minimiser_losses
 from expost.mechanisms.output import OutputPerturbation
-from expost.mechanisms.person_noise import person_delta, person_scale
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
-from expost.noise import Gaussian, NormLaplace
+from expost.noise import Gaussian, NormLaplace, draw
 from expost.risk import EpsilonDelta
 from expost.rounding import for_persons
 from expost.types import FloatArray, Neighbouring
@@ -347,8 +348,7 @@ class ObjectivePerturbation(Perturbation):
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
             return objective.minimiser(self.tolerance).theta
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(self.minimiser(objective, noise).theta)
+        return self.grid.snap(self.minimiser(objective, draw(self.law, rng)).theta)
 
     def minimiser(self, objective: Objective, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""

@@ -6,7 +6,7 @@ all models, and as many passes over the rows. A model that does not get there is
 own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from expost.errors import InvalidInput
-from expost.glm import Objective, minimise, predictors
+from expost.glm import Constants, Objective, minimise
 from expost.losses import Loss
 from expost.mechanisms.base import Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -55,12 +55,17 @@ def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
     goal = max(_GRADIENT, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
     base = minimise(objective, tolerance=_GRADIENT).theta
-    factor = scipy.linalg.cho_factor(_hessian(objective, base))
+    hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
+    hessian += np.diag(objective.penalty)
+    factor = scipy.linalg.cho_factor(hessian)
     models = np.tile(base, (len(linear), 1))
     before = np.full(len(models), np.inf)
     moving = np.arange(len(models))
     for _ in range(_STEPS):
-        gradient = _gradients(objective, models[moving]) + linear[moving]
+        at = models[moving]
+        gradient = _mean(objective, _GradientSums(loss=objective.loss, models=at))
+        gradient += at * objective.penalty
+        gradient += linear[moving]
         size = np.linalg.norm(gradient, axis=1)
         # A model that is done, or whose gradient did not shrink by half, takes no more steps.
         going = (size > goal) & (size < 0.5 * before[moving])
@@ -74,35 +79,21 @@ def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray
     return models
 
 
-def _hessian(objective: Objective, theta: FloatArray) -> FloatArray:
-    """Return ∇²J, averaged form."""
-    total = np.zeros((objective.dimension, objective.dimension))
-    for part in objective.map(_CurvatureSum(loss=objective.loss, theta=theta)):
-        total += part
-    hessian: FloatArray = total / objective.count + np.diag(objective.penalty)
-    return hessian
+def _mean(objective: Objective, task: Callable[[RowBlock], FloatArray]) -> FloatArray:
+    """Return the sum that ``task`` forms over all rows, divided by their number."""
+    mean: FloatArray = sum(objective.map(task), start=np.zeros(1)) / objective.count
+    return mean
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CurvatureSum:
     """Σ∇²ℓ of one block."""
 
-    loss: Loss
+    constants: Constants
     theta: FloatArray
 
     def __call__(self, block: RowBlock) -> FloatArray:
-        z = predictors(block.X, self.theta, self.loss.outputs)
-        return self.loss.at(z, block.y).curvature_sum(block.X)
-
-
-def _gradients(objective: Objective, models: FloatArray) -> FloatArray:
-    """Return (m, q·d) ∇J of the unperturbed objective at each model, averaged form."""
-    total = np.zeros_like(models)
-    if len(models):
-        for part in objective.map(_GradientSums(loss=objective.loss, models=models)):
-            total += part
-    gradient: FloatArray = total / objective.count + models * objective.penalty
-    return gradient
+        return self.constants.at(block.X, block.y, self.theta).curvature_sum(block.X)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -208,7 +199,8 @@ def expected_exposures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rng = np.random.default_rng(_SEED)
-    return mean_exposures(drawn_losses(mechanism, objective, change, _MODELS, rng))
+    drawn = drawn_losses(mechanism, objective, change, _MODELS, rng)
+    return mean_exposures(drawn, len(change))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -273,7 +265,8 @@ class SampledTangents:
 
     def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
         """Return E∣loss∣ of the rows of a block, and its standard error."""
-        return mean_exposures(tangent.sampled_block_losses(block) for tangent in self.tangents)
+        losses = (tangent.sampled_block_losses(block) for tangent in self.tangents)
+        return mean_exposures(losses, len(block))
 
 
 def _drawn_tangents(

@@ -196,7 +196,7 @@ class Tangent:
 
     def block_losses(self, block: RowBlock) -> RowLosses:
         """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
-        return self._collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
+        return self.collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
 
     def row_losses(self, change: Change | None = None) -> RowLosses:
         """Return log p(θ ∣ D) − log p(θ ∣ D') of rows that change (None: each leaves).
@@ -206,7 +206,7 @@ class Tangent:
         """
         change = Change.of(self.problem.held) if change is None else change
         loss, error, distance = self._blockwise(self._certified, change)
-        return self._collected((loss, error, distance), change.relation)
+        return self.collected((loss, error, distance), change.relation)
 
     def sampled_losses(self, change: Change | None = None) -> FloatArray:
         """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
@@ -311,34 +311,46 @@ class Tangent:
         loss = part.sign * self.mechanism.law.loss_from(_norm(self.gradient), inner, distance)
         return loss + volume_of(self.leverage.eigenvalues(part), part.sign, part.most)
 
-    def _collected(self, losses: _Losses, relation: Neighbouring) -> RowLosses:
+    def collected(
+        self,
+        losses: _Losses,
+        relation: Neighbouring = Neighbouring.REMOVE,
+        *,
+        rows: int = 1,
+        limit: FloatArray | None = None,
+    ) -> RowLosses:
+        """Return losses with their intervals and what is guaranteed.
+
+        ``rows``   the most that change at once.
+        ``limit``  what pure ε allows each person, where persons have several rows.
+        """
         loss, error, distance = losses
         how = self.mechanism
         if not how.is_private:
             return RowLosses.without_noise(distance, np.zeros(len(distance)), relation)
-        error = self.total_error(loss, error)
+        if how.grid.is_clamped(self.theta):
+            # Its cell is unbounded.
+            error = np.full_like(loss, np.inf)
+        # The half-widths are infinite where nothing is proved.
+        error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
+        worst, passed = how.worst_case_of(rows)
+        if relation is not Neighbouring.REMOVE:
+            passed = how.worst_case_passed_by(relation)
         # Pure ε bounds every loss, whatever the interval says.
-        limit = how.worst_case if how.noise == "laplace" else np.inf
+        most = limit if limit is not None else worst if how.noise == "laplace" else np.inf
         promised = how.covers(relation)
         return RowLosses(
             loss=loss,
-            low=np.maximum(loss - error, -limit),
-            high=np.minimum(loss + error, limit),
+            low=np.maximum(loss - error, -most),
+            high=np.minimum(loss + error, most),
             distance=distance,
             distance_error=np.zeros_like(distance),
             relation=relation,
             law=None,
-            worst_case=how.worst_case if promised else np.inf,
-            worst_case_passed=how.worst_case_passed_by(relation) if promised else 0.0,
-            guarantee=how.guarantee() if promised else None,
+            worst_case=worst if promised else np.inf,
+            worst_case_passed=passed if promised else 0.0,
+            guarantee=how.guarantee(rows) if promised else None,
         )
-
-    def total_error(self, loss: FloatArray, error: FloatArray) -> FloatArray:
-        """Return the half-widths of the intervals, infinite where nothing is proved."""
-        if self.mechanism.grid.is_clamped(self.theta):
-            # Its cell is unbounded.
-            error = np.full_like(loss, np.inf)
-        return np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
 
 
 def _row_volume(
