@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-_SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
+_SHARED = """Each fit spends ``epsilon`` again: a search over k settings and f folds, with its refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
 
     Parameters
@@ -89,7 +89,7 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         the data, under PrivacyLeakWarning.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
-        for simulation: whoever knows it can take the noise off, and it warns."""
+        for simulation: with it the noise can be taken off, and it warns."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -465,7 +465,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
             known = class_set(y, self.classes)
             if len(known) > 2:
                 return class_codes(y, known), known, self.loss_of(len(known)), 0
-        # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
+        # Sorted, in whatever order they were given: scikit-learn's scorers count on it, and would
         # turn an area under the curve round without a word.
         classes = np.sort(two_classes(y, self.classes))
         return signs(y, classes), classes, self.loss_of(2), 0

@@ -159,7 +159,7 @@ class Mechanism(Protocol):
 
     @property
     def regularization(self) -> float:
-        """The Λ that was asked for."""
+        """The requested Λ."""
 
     @property
     def rows(self) -> int:
@@ -190,11 +190,11 @@ class Mechanism(Protocol):
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
+        """Whether ε needed more regularization than was requested."""
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them in model.json."""
+        """What follows from the constants, and is written with them to model.json."""
 
     @property
     def law(self) -> Noise:
@@ -333,7 +333,7 @@ class Registry(Mapping[str, type[Mechanism]]):
     """Mechanisms by their names: those of expost, and those that entry points name.
 
     Entry points are listed when a name is looked up that expost does not have, or when all names
-    are asked for, and loaded when they are looked up. They cannot replace a mechanism of expost.
+    are listed, and loaded when they are looked up. They cannot replace a mechanism of expost.
     """
 
     def __init__(self) -> None:
@@ -363,19 +363,9 @@ class Registry(Mapping[str, type[Mechanism]]):
         return found
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The names of expost's own mechanisms."""
-        return tuple(self._own)
-
-    @property
     def multiclass(self) -> tuple[str, ...]:
         """The names of expost's own mechanisms that take more than two classes."""
         return tuple(name for name, kind in self._own.items() if kind.is_multiclass)
-
-    @property
-    def noises(self) -> tuple[str, ...]:
-        """The names of the noises of expost's own mechanisms."""
-        return tuple(dict.fromkeys(name for kind in self._own.values() for name in kind.noises))
 
     def add(self, kind: type[Mechanism]) -> None:
         """Add a mechanism of expost's own."""

@@ -172,7 +172,7 @@ class ObjectiveBound:
         self, X: FloatArray, y: FloatArray, norms: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(sup ∣f′∣, sup f″) over θ's cell."""
-        # A row's ε follows from this: it must not depend on the rows beside it.
+        # A row's ε follows from this: it must not depend on the other rows.
         loss, z = self.how.loss, row_products(X, self.theta)
         move = norms * self._room(X) + 1e-15 * (1 + np.abs(z))
         # f′ grows with z: its size is largest at an end.

@@ -12,7 +12,7 @@ that point by √Σ∥sⱼ∥², which is the ``distance`` here; what it means f
 
 Gaussian noise only: ℓ ~ N(μ²/2, μ²) with μ² = Σμⱼ², a closed form again. Norm-Laplace losses and
 those of objective perturbation have none; their typical exposures are sampled, the losses of each
-release from its own exact law, or from releases drawn anew. Under norm-Laplace noise with
+release from its own exact law, or from new releases. Under norm-Laplace noise with
 ∥b∥ = r/β, t = β∥s∥ and c the cosine of the angle between b and s,
 
     ℓ = ∥b − s∥β − r = t(t − 2rc) / (√((r − tc)² + t²(1 − c²)) + r),     r ~ Gamma(d, 1).
@@ -129,7 +129,7 @@ def _checked(losses: Sequence[RowLosses]) -> tuple[RowLosses, ...]:
 
 
 def _sum(terms: Sequence[FloatArray], *, towards: float | None) -> FloatArray:
-    """Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is asked for.
+    """Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is given.
 
     An end at ∓∞ says that nothing is known there; a term at the other infinity is proved, and wins
     (the loss itself is finite wherever there is noise).

@@ -34,7 +34,6 @@ __all__ = [
     "MinimiserLosses",
     "MinimiserPerturbation",
     "MinimiserSampler",
-    "minimiser_losses",
 ]
 
 # The probability that a coordinate is clamped.
@@ -84,7 +83,7 @@ class MinimiserPerturbation(Perturbation):
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
         scale = self.resolution if self.is_private else 0.0
         return {"sensitivity": self.sensitivity, "scale": scale}
 
@@ -151,15 +150,45 @@ class MinimiserPerturbation(Perturbation):
         base = objective.minimiser(TOLERANCE)
         self.check_rows(theta, base.theta, base.gradient_bound / self.regularization)
 
-    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
+    def losses(
+        self,
+        objective: Objective,
+        theta: FloatArray,
+        change: Change,
+        *,
+        keep_total_penalty: bool = False,
+    ) -> RowLosses:
         """Return the losses of all rows in memory, from the leave-one-out minimisers."""
-        return minimiser_losses(self, objective, theta, change)
+        self.check_classes()
+        base = objective.minimiser(TOLERANCE)
+        near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
+        self.check_rows(theta, near.base, near.base_error)
+        found = replace(_with_draws(self, self.row_losses(theta, near), near), neighbours=near)
+        persons = change.persons
+        if persons is None or persons.are_rows or not self.is_private:
+            return found
+        worst, passed = self.worst_case_of(persons.largest)
+        return replace(
+            found,
+            worst_case=worst,
+            worst_case_passed=passed,
+            guarantee=self.guarantee(persons.largest),
+        )
 
     def prepare(
-        self, objective: Objective, theta: FloatArray, *, expected: bool = False
+        self,
+        objective: Objective,
+        theta: FloatArray,
+        *,
+        expected: bool = False,
+        keep_total_penalty: bool = False,
     ) -> "MinimiserLosses":
         """Return what the losses of any block follow from; sampling needs no pass of its own."""
-        return MinimiserLosses.of(self, objective, theta)
+        self.check_count(objective)
+        base = objective.minimiser(TOLERANCE)
+        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
+        self.check_rows(theta, base.theta, found.expansion.base_error)
+        return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=found)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "MinimiserSampler":
         """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
@@ -181,53 +210,10 @@ class MinimiserLosses:
 
     tangent: ClassVar[None] = None
 
-    @classmethod
-    def of(
-        cls,
-        mechanism: MinimiserPerturbation,
-        objective: Objective,
-        theta: FloatArray,
-        *,
-        keep_total_penalty: bool = False,
-    ) -> "MinimiserLosses":
-        """Prepare for the rows of ``objective``, which are checked."""
-        mechanism.check_count(objective)
-        base = objective.minimiser(TOLERANCE)
-        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
-        mechanism.check_rows(theta, base.theta, found.expansion.base_error)
-        return cls(mechanism=mechanism, theta=theta, leave_one_out=found)
-
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
         near = self.leave_one_out(block)
         return _with_draws(self.mechanism, self.mechanism.row_losses(self.theta, near), near)
-
-
-def minimiser_losses(
-    mechanism: MinimiserPerturbation,
-    objective: Objective,
-    theta: FloatArray,
-    change: Change,
-    *,
-    keep_total_penalty: bool = False,
-) -> RowLosses:
-    """Return the losses of all rows in memory under noise on the minimiser."""
-    mechanism.check_classes()
-    base = objective.minimiser(TOLERANCE)
-    near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
-    mechanism.check_rows(theta, near.base, near.base_error)
-    found = _with_draws(mechanism, mechanism.row_losses(theta, near), near)
-    found = replace(found, neighbours=near)
-    persons = change.persons
-    if persons is None or persons.are_rows or not mechanism.is_private:
-        return found
-    worst, passed = mechanism.worst_case_of(persons.largest)
-    return replace(
-        found,
-        worst_case=worst,
-        worst_case_passed=passed,
-        guarantee=mechanism.guarantee(persons.largest),
-    )
 
 
 def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neighbours) -> RowLosses:

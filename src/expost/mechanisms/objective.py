@@ -84,7 +84,6 @@ from expost.mechanisms.calibration import (
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.minimiser import MinimiserLosses, minimiser_losses
 from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
@@ -111,7 +110,7 @@ _CLAMPED = 1e-12
 class ObjectivePerturbation(Perturbation):
     """The public constants of one release by objective perturbation.
 
-    ``regularization`` is the Λ that was asked for, ``total_regularization`` what it became.
+    ``regularization`` is the requested Λ, ``total_regularization`` what it became.
     """
 
     noise: str = "gaussian"
@@ -168,13 +167,13 @@ class ObjectivePerturbation(Perturbation):
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
         scale = self.resolution if self.is_private else 0.0
         return {"penalty_sum": self.penalty_sum, "scale": scale}
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
+        """Whether ε needed more regularization than was requested."""
         return self.penalty_sum > self.rows * self.regularization
 
     @property
@@ -375,8 +374,7 @@ class ObjectivePerturbation(Perturbation):
 
         if self._uses_tangent:
             return tangent_losses(self, objective, theta, change)
-        plain = self._without_noise()
-        return minimiser_losses(plain, objective, theta, change, keep_total_penalty=True)
+        return self._without_noise().losses(objective, theta, change, keep_total_penalty=True)
 
     def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
         """Return what the losses of any block follow from; sampled releases take more passes."""
@@ -384,8 +382,7 @@ class ObjectivePerturbation(Perturbation):
 
         if self._uses_tangent:
             return TangentLosses.of(self, objective, theta, expected=expected)
-        plain = self._without_noise()
-        return MinimiserLosses.of(plain, objective, theta, keep_total_penalty=True)
+        return self._without_noise().prepare(objective, theta, keep_total_penalty=True)
 
     def bound(
         self,
@@ -435,7 +432,7 @@ class ObjectivePerturbation(Perturbation):
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
-        """Return releases of these rows at any ε; each minimises anew, so ``exact`` is not used."""
+        """Return releases of these rows at any ε; each has its own minimiser: ``exact`` is unused."""
         from expost.mechanisms.sampling import ObjectiveSampler
 
         return ObjectiveSampler(mechanism=self, objective=objective)

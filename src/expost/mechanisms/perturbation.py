@@ -28,7 +28,7 @@ __all__ = ["Perturbation", "share_of"]
 class Perturbation(ABC):
     """The constants of one release by a perturbation, checked, and what all of them share.
 
-    ``regularization``   Λ, as it was asked for.
+    ``regularization``   the requested Λ.
     ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
@@ -84,7 +84,7 @@ class Perturbation(ABC):
     def check_classes(self) -> None:
         """Refuse a loss of more than two classes if the mechanism does not take it.
 
-        Not where the constants are checked: an automatic Λ is asked for with any loss.
+        Not where the constants are checked: an automatic Λ is computed for any loss.
         """
         if self.loss.outputs > 1 and not self.is_multiclass:
             able = " or ".join(MECHANISMS.multiclass)
@@ -97,12 +97,12 @@ class Perturbation(ABC):
 
     @property
     def total_regularization(self) -> float:
-        """The Λ of the objective that is minimised: the one that was asked for."""
+        """The Λ of the objective that is minimised: the requested one."""
         return self.regularization
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
+        """Whether ε needed more regularization than was requested."""
         return False
 
     @property
@@ -161,7 +161,7 @@ class Perturbation(ABC):
     @property
     @abstractmethod
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
 
     @abstractmethod
     def guarantee(self, rows: int = 1) -> Guarantee:

@@ -202,7 +202,7 @@ class TangentMechanism:
 
     @property
     def derived(self) -> dict[str, float]:
-        """The two scales, which are written beside the constants that they follow from."""
+        """The two scales, which are written with the constants that they follow from."""
         return {"gradient": self.gradient_scale, "hessian": self.hessian_scale}
 
     def check(self) -> None:
@@ -284,7 +284,7 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     assert objective is not None
     room = tangent.mechanism.reach_of_cell + tangent.constants.margin_error(tangent.theta)
     d = tangent.constants.columns
-    # Summed anew: taking the others off H would round more than a sum may.
+    # Summed again: taking the others off H would round more than a sum may.
     hessian = CompensatedSum((d, d))
     for part in objective.map(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
         hessian.add(part)
@@ -322,7 +322,7 @@ class CostTable:
     ε(μ) is the supremum over a of log(Φ(−a) − δ) − log Φ(−μ−a) (the best test is a threshold), each
     of them convex in μ since Φ is log-concave. So is ε, and a chord lies above it: by at most 3e-5
     of it, or of 1e-4 where that is more. The points are the same for all rows, so that the ε of a
-    row does not depend on the rows that are asked for together with it.
+    row does not depend on the rows that are looked up together with it.
     """
 
     points: FloatArray
@@ -353,7 +353,7 @@ def exact_costs(separation: FloatArray, delta: float) -> FloatArray:
 def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
     """How far the computed Σ f″x xᵀ may be from the sum of its terms as they were computed.
 
-    Those are the same for a row whatever rows stand beside it, so that f″ may jump.
+    Those are the same for a row whatever the other rows are, so that f″ may jump.
     """
     return _ROUNDING * rows * loss.curvature_bound
 

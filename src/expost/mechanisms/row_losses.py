@@ -31,7 +31,7 @@ class RowLosses(Displayed):
                         and no closed form; drawn when it is called.
     ``draw``            draw(m, rng): the losses (n,) of all rows in m releases θ ~ p(· ∣ D),
                         one release after the other, where there is no closed form; infinite in
-                        a release that cannot be told.
+                        a release that would have been refused.
     ``guarantee``       what the mechanism promises about these neighbours; None: nothing.
     ``neighbours``      the leave-one-out minimisers of rows in memory, where losses follow from
                         them.

@@ -31,7 +31,6 @@ __all__ = [
     "TangentLosses",
     "drawn_losses",
     "expected_exposures",
-    "losses_at",
     "perturbed_minimisers",
     "tangent_losses",
 ]
@@ -162,7 +161,7 @@ def tangent_losses(
         )
     tangent = Tangent.at(mechanism, objective, theta)
     tangent.check_rows()
-    found = losses_at(tangent, change)
+    found = tangent.row_losses(change) if persons is None else person_losses(tangent, persons)
     if not mechanism.is_private:
         return found
     return replace(
@@ -170,13 +169,6 @@ def tangent_losses(
         sampled=lambda: expected_exposures(mechanism, objective, change),
         draw=lambda size, rng: drawn_losses(mechanism, objective, change, size, rng),
     )
-
-
-def losses_at(tangent: Tangent, change: Change) -> RowLosses:
-    """Return the losses of the rows, or persons, that a change is about."""
-    if change.persons is not None:
-        return person_losses(tangent, change.persons)
-    return tangent.row_losses(change)
 
 
 def drawn_losses(
@@ -208,7 +200,7 @@ class TangentLosses:
     """The losses of the rows of any block under objective perturbation.
 
     ``sampled``  the releases that expected exposures are means over; None where these are not
-                 asked for, without noise, and where they would take too much memory.
+                 needed, without noise, and where they would take too much memory.
     """
 
     tangent: Tangent
