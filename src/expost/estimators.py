@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-_SHARED = """Each fit spends ``epsilon`` again: a search over k settings and f folds, with its refit,
+_SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
 
     Parameters

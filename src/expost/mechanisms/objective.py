@@ -432,7 +432,7 @@ class ObjectivePerturbation(Perturbation):
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
-        """Return releases of these rows at any ε; each has its own minimiser: ``exact`` is unused."""
+        """Return releases of these rows at any ε; ``exact`` is not used."""
         from expost.mechanisms.sampling import ObjectiveSampler
 
         return ObjectiveSampler(mechanism=self, objective=objective)
