@@ -95,16 +95,13 @@ class ExposureBound(Protocol):
     @property
     def failure_probability(self) -> float:
         """With which probability the whole bound fails, for one z fixed beforehand."""
-        ...
 
     @property
     def is_uniform(self) -> bool:
         """Whether it holds for every z at once, also one picked after seeing θ."""
-        ...
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """(m,) the bound for rows of the unit ball (m, d) with labels as the loss takes them."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -208,9 +208,8 @@ class Tangent:
         loss, error, distance = self._blockwise(self._certified, change)
         return self.collected((loss, error, distance), change.relation)
 
-    def sampled_losses(self, change: Change | None = None) -> FloatArray:
+    def sampled_losses(self, change: Change) -> FloatArray:
         """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
-        change = Change.of(self.problem.held) if change is None else change
         (loss,) = self._blockwise(lambda changes: (self._loss(changes),), change)
         return loss
 
@@ -428,9 +427,8 @@ def uncertain_rows(
     """Return whether each predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
     if not isinstance(loss, HuberHinge):
         return np.zeros(len(z), dtype=bool)
-    distance = np.abs(np.abs(1 - y * z) - loss.width)
     slack = norms * (reach + 1e-15 * (1 + np.abs(z)))
-    return np.asarray(distance <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))
+    return np.asarray(loss.knot_distance(z, y) <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))
 
 
 def _norm(vector: FloatArray) -> float:
