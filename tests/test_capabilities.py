@@ -15,7 +15,7 @@ CLASSES = {"OutputPerturbation", "ObjectivePerturbation", "MinimiserPerturbation
 CLASSES |= {"NormLaplace", "Gaussian", "NormLaplaceLaw", "GaussianLaw"}
 # Guarantees that know their noise; risk/ composes them by their laws.
 GUARANTEES = {"NormLaplaceNoise", "GaussianNoise"}
-NAMES = {*MECHANISMS.own, *MECHANISMS.noises}
+NAMES = {*MECHANISMS, *(noise for kind in MECHANISMS.values() for noise in kind.noises)}
 
 
 def sources():

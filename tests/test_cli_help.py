@@ -201,7 +201,7 @@ def test_completion_imports_nothing_heavy():
 
 def test_the_names_that_are_completed_are_those_that_are_taken():
     assert set(options.LOSSES) == set(ESTIMATORS)
-    assert set(options.NOISES) == set(MECHANISMS.noises)
+    assert set(options.NOISES) == {noise for kind in MECHANISMS.values() for noise in kind.noises}
     assert set(options.KINDS) == set(KINDS)
     assert tuple(ATTACKS) == options.ATTACKS
 

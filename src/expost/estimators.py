@@ -6,9 +6,9 @@ else of the data, neither the minimiser nor the noise.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
@@ -40,6 +40,7 @@ from expost.mechanisms.publishing import PublishingBudget, regularization_for_pu
 from expost.neighbouring.persons import read_persons
 from expost.notices import ALONE, warn
 from expost.release import Release
+from expost.rows import HeldRows, Rows, TableRows
 from expost.types import FloatArray
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
+    "objective_over",
 ]
 
 
@@ -87,7 +89,7 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         the data, under PrivacyLeakWarning.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
-        for simulation: whoever knows it can take the noise off, and it warns."""
+        for simulation: with it the noise can be taken off, and it warns."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,12 +113,25 @@ class Prepared:
         return two_classes_only(self.objective)
 
 
+@dataclass(eq=False, repr=False)
 class _PrivateLinearModel(BaseEstimator):
-    """What the three estimators share: the bounds, the minimiser, one release."""
+    """What the three estimators share: the parameters, the bounds, the minimiser, one release."""
 
-    _loss_name: str
-    coef_: FloatArray
-    intercept_: float | FloatArray
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    mechanism: str = "output"
+    noise: str = "laplace"
+    regularization: float | str = 1.0
+    calibration: str = "tight"
+    publishing: PublishingBudget | None = None
+    fit_intercept: bool = True
+    intercept_scaling: float = 0.1
+    rows_per_person: int = 1
+    data_norm: float | None = None
+    random_state: Any = None
+
+    _loss_name: ClassVar[str]
 
     def fit(self, X: Any, y: Any, *, persons: Any = None, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``.
@@ -182,23 +197,57 @@ class _PrivateLinearModel(BaseEstimator):
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         features, names = _checks.matrix(X), self._names()
         read: list[str] = []
-        clipped: list[str] = []
-        target, classes, loss = self._targets(y, read, clipped)
-        ball = self._ball(features, read)
+        target, classes, loss, past = self._targets(y, read)
+        norm = self.data_norm
+        if norm is None:
+            read.append("data_norm (the largest row norm)")
+            norm = UnitBall.largest_norm(features)
+        ball = self.ball(norm)
         rows, longer = ball.rows(features)
+        return self.ready(
+            HeldRows(X=rows, y=target),
+            loss=loss,
+            ball=ball,
+            classes=classes,
+            feature_names=names,
+            read=read,
+            past=past,
+            longer=longer,
+        )
+
+    def ready(
+        self,
+        rows: Rows,
+        *,
+        loss: Loss,
+        ball: UnitBall,
+        classes: NDArray[Any] | None,
+        feature_names: tuple[str, ...] | None,
+        read: list[str],
+        past: int,
+        longer: int,
+    ) -> "Prepared":
+        """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
+
+        ``read``: the bounds that were read from the data.
+        """
+        clipped = []
+        if past:
+            clipped.append(
+                f"{past} labels are past label_bound={loss.label_bound:g} and were clipped to it."
+            )
         if longer:
             clipped.append(
                 f"{longer} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
                 " it; give a larger bound if that is too many."
             )
-        outputs = loss.outputs
-        how = self.how(loss, len(rows), outputs * rows.shape[1])
+        how = self.how(loss, rows.count, loss.outputs * rows.columns)
         return Prepared(
-            objective=_objective(rows, target, loss, how.total_regularization),
+            objective=objective_over(rows, loss, how.total_regularization),
             mechanism=how,
             ball=ball,
             classes=classes,
-            feature_names=names,
+            feature_names=feature_names,
             read_from_data=tuple(read),
             clipped=tuple(clipped),
         )
@@ -213,13 +262,10 @@ class _PrivateLinearModel(BaseEstimator):
             raise InvalidInput(f"X: a column name {_checks.LONE}.")
         return tuple(names)
 
-    def _ball(self, features: FloatArray, read: list[str]) -> UnitBall:
-        norm = self.data_norm
-        if norm is None:
-            read.append("data_norm (the largest row norm)")
-            norm = UnitBall.largest_norm(features)
+    def ball(self, data_norm: float) -> UnitBall:
+        """Return how rows of at most this length come into the unit ball."""
         return UnitBall(
-            data_norm=norm,
+            data_norm=data_norm,
             fit_intercept=self.fit_intercept,
             intercept_scaling=self.intercept_scaling,
         )
@@ -300,7 +346,8 @@ class _PrivateLinearModel(BaseEstimator):
         coef, intercept = release.coefficients
         self.n_features_in_ = coef.shape[-1]
         if release.classes is None:
-            self.coef_, self.intercept_ = coef, intercept
+            self.coef_: FloatArray = coef
+            self.intercept_: float | FloatArray = intercept
         else:
             self.classes_ = release.classes
             self.coef_, self.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
@@ -394,8 +441,11 @@ class _PrivateLinearModel(BaseEstimator):
         return f"{text} fitted: {release!r}{spent}"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     """A classifier of two classes, or of more where :meth:`_takes_more` says so."""
+
+    classes: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -406,9 +456,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         """Whether more than two classes can be fitted."""
         return False
 
-    def _targets(
-        self, y: Any, read: list[str], clipped: list[str]
-    ) -> tuple[FloatArray, NDArray[Any], Loss]:
+    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss, int]:
         if self.classes is None:
             read.append("classes (the label set)")
         with _refusals():
@@ -416,11 +464,11 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         if self._takes_more() and np.size(y if self.classes is None else self.classes) > 2:
             known = class_set(y, self.classes)
             if len(known) > 2:
-                return class_codes(y, known), known, Softmax(classes=len(known))
-        # Sorted, whichever way they were given: scikit-learn's scorers count on it, and would
+                return class_codes(y, known), known, self.loss_of(len(known)), 0
+        # Sorted, in whatever order they were given: scikit-learn's scorers count on it, and would
         # turn an area under the curve round without a word.
         classes = np.sort(two_classes(y, self.classes))
-        return signs(y, classes), classes, self.own_loss()
+        return signs(y, classes), classes, self.loss_of(2), 0
 
     def decision_function(self, X: Any) -> FloatArray:
         """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
@@ -453,40 +501,9 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
 
     _loss_name = "logistic"
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        mechanism: str = "output",
-        noise: str = "laplace",
-        regularization: float | str = 1.0,
-        calibration: str = "tight",
-        publishing: PublishingBudget | None = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 0.1,
-        rows_per_person: int = 1,
-        data_norm: float | None = None,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.noise = noise
-        self.regularization = regularization
-        self.calibration = calibration
-        self.publishing = publishing
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.rows_per_person = rows_per_person
-        self.data_norm = data_norm
-        self.classes = classes
-        self.random_state = random_state
-
-    def own_loss(self) -> Loss:
-        """That of two classes."""
-        return Logistic()
+    def loss_of(self, classes: int) -> Loss:
+        """Return the loss of so many classes."""
+        return Softmax(classes=classes) if classes > 2 else Logistic()
 
     def _takes_more(self) -> bool:
         name = self.mechanism
@@ -507,6 +524,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         return -np.logaddexp(0, np.column_stack([scores, -scores]))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""A linear support vector classifier (Huber-smoothed hinge), released once.
 
@@ -518,49 +536,19 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         reads them from the data, under PrivacyLeakWarning.
     """
 
+    huber_width: float = 0.5
+
     _loss_name = "huber-hinge"
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        mechanism: str = "output",
-        noise: str = "laplace",
-        regularization: float | str = 1.0,
-        calibration: str = "tight",
-        publishing: PublishingBudget | None = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 0.1,
-        rows_per_person: int = 1,
-        data_norm: float | None = None,
-        huber_width: float = 0.5,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.noise = noise
-        self.regularization = regularization
-        self.calibration = calibration
-        self.publishing = publishing
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.rows_per_person = rows_per_person
-        self.data_norm = data_norm
-        self.huber_width = huber_width
-        self.classes = classes
-        self.random_state = random_state
-
-    def own_loss(self) -> Loss:
-        """That of two classes."""
+    def loss_of(self, classes: int) -> Loss:
+        """Return the loss of two classes."""
         width = _checks.positive("huber_width", self.huber_width)
         if not width <= 1:
             raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
         return HuberHinge(width=width)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has one, below)
     __doc__ = f"""Ridge regression, released once under differential privacy.
 
@@ -570,55 +558,25 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         data, under PrivacyLeakWarning.
     """
 
+    label_bound: float | None = None
+
     _loss_name = "squared"
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        mechanism: str = "output",
-        noise: str = "laplace",
-        regularization: float | str = 1.0,
-        calibration: str = "tight",
-        publishing: PublishingBudget | None = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 0.1,
-        rows_per_person: int = 1,
-        data_norm: float | None = None,
-        label_bound: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.noise = noise
-        self.regularization = regularization
-        self.calibration = calibration
-        self.publishing = publishing
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.rows_per_person = rows_per_person
-        self.data_norm = data_norm
-        self.label_bound = label_bound
-        self.random_state = random_state
-
-    def _targets(
-        self, y: Any, read: list[str], clipped: list[str]
-    ) -> tuple[FloatArray, None, Loss]:
+    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, None, Loss, int]:
         target = _checks.vector(y)
-        if self.label_bound is None:
-            read.append("label_bound (the largest label)")
-            # Any positive bound serves labels that are all 0.
-            bound = float(np.max(np.abs(target))) or 1.0
-        else:
-            bound = _checks.positive("label_bound", self.label_bound)
-        beyond = int(np.count_nonzero(np.abs(target) > bound))
-        if beyond:
-            clipped.append(
-                f"{beyond} labels are past label_bound={bound:g} and were clipped to it."
-            )
-        return np.clip(target, -bound, bound), None, Squared(label_bound=bound)
+        size = np.abs(target)
+        loss = self.loss_of(float(np.max(size)), read)
+        bound = loss.label_bound
+        past = int(np.count_nonzero(size > bound))
+        return np.clip(target, -bound, bound), None, loss, past
+
+    def loss_of(self, largest_label: float, read: list[str]) -> Squared:
+        """Return the loss for labels up to this one, which is the bound if none was given."""
+        if self.label_bound is not None:
+            return Squared(label_bound=_checks.positive("label_bound", self.label_bound))
+        read.append("label_bound (the largest label)")
+        # Any positive bound serves labels that are all 0.
+        return Squared(label_bound=largest_label or 1.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
@@ -640,10 +598,12 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 }
 
 
-def _objective(
-    rows: FloatArray, target: FloatArray, loss: Loss, regularization: float
-) -> Objective:
-    return Objective.of(X=rows, y=target, loss=loss, penalty=regularization)
+def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
+    """Return J over rows in memory or of a table, one penalty for all coefficients."""
+    if isinstance(rows, TableRows) and loss.label_bound is not None:
+        rows = rows.with_stream(label_bound=loss.label_bound)
+    penalty = np.full(loss.outputs * rows.columns, regularization)
+    return Objective(rows=rows, loss=loss, penalty=penalty)
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

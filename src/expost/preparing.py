@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from expost import _checks
-from expost.data import Encoding, UnitBall
-from expost.estimators import Estimator, Prepared, PrivateRidge
+from expost.estimators import Estimator, Prepared, PrivateRidge, objective_over
 from expost.files.digest import Content, leaves
 from expost.glm import Objective
-from expost.losses import Logistic, Loss, Softmax, Squared
+from expost.losses import Loss
 from expost.release import Release
 from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
 
-__all__ = ["Facts", "ball_of", "objective_of", "prepared", "read_rows"]
+__all__ = ["Facts", "objective_of", "prepared", "read_rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,68 +152,31 @@ class _Keeper:
         return HeldRows(X=self._X, y=self._y, ids=self._ids, encoded=self._encoded)
 
 
-def ball_of(estimator: Estimator, encoding: Encoding) -> UnitBall:
-    """Return how ``estimator`` brings the encoded rows of a table into the unit ball."""
-    return UnitBall(
-        data_norm=encoding.data_norm,
-        fit_intercept=estimator.fit_intercept,
-        intercept_scaling=estimator.intercept_scaling,
-    )
-
-
 def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
     """Return the rows as ``estimator`` sees them, and how it would release a model.
 
     It spends nothing. ``source`` is the table that the rows come from; its encoding's bounds and
     classes are the estimator's.
     """
-    stream = source.stream
-    names, read, clipped = stream.encoding.target.classes, [], []
-    loss, bound = _loss(estimator, facts, 2 if names is None else len(names))
-    if bound is None and loss.label_bound is not None:
-        read.append("label_bound (the largest label)")
-    if facts.past:
-        clipped.append(
-            f"{facts.past} labels are past label_bound={bound:g} and were clipped to it."
-        )
-    if facts.clipped:
-        clipped.append(
-            f"{facts.clipped} rows are longer than data_norm={stream.ball.data_norm:g} and were"
-            " clipped to it; give a larger bound if that is too many."
-        )
-    mechanism = estimator.how(loss, rows.count, loss.outputs * rows.columns)
-    return Prepared(
-        objective=_objective(rows, loss, mechanism.total_regularization),
-        mechanism=mechanism,
+    stream, read = source.stream, list[str]()
+    names = stream.encoding.target.classes
+    if isinstance(estimator, PrivateRidge):
+        loss: Loss = estimator.loss_of(facts.largest_label, read)
+    else:
+        loss = estimator.loss_of(2 if names is None else len(names))
+    return estimator.ready(
+        rows,
+        loss=loss,
         ball=stream.ball,
         classes=None if names is None else np.array(names),
         feature_names=stream.encoding.feature_names,
-        read_from_data=tuple(read),
-        clipped=tuple(clipped),
+        read=read,
+        past=facts.past,
+        longer=facts.clipped,
     )
 
 
 def objective_of(release: Release, rows: Rows) -> Objective:
     """Return the objective of a released model over its rows."""
     mechanism = release.mechanism
-    return _objective(rows, mechanism.loss, mechanism.total_regularization)
-
-
-def _objective(rows: Rows, loss: Loss, regularization: float) -> Objective:
-    if isinstance(rows, TableRows) and loss.label_bound is not None:
-        rows = rows.with_stream(label_bound=loss.label_bound)
-    penalty = np.full(loss.outputs * rows.columns, regularization)
-    return Objective(rows=rows, loss=loss, penalty=penalty)
-
-
-def _loss(estimator: Estimator, facts: Facts, classes: int) -> tuple[Loss, float | None]:
-    """Return the loss, and the label bound that was given."""
-    if not isinstance(estimator, PrivateRidge):
-        own = estimator.own_loss()
-        many = isinstance(own, Logistic) and classes > 2
-        return Softmax(classes=classes) if many else own, None
-    if estimator.label_bound is None:
-        # Any positive bound serves labels that are all 0.
-        return Squared(label_bound=facts.largest_label or 1.0), None
-    bound = _checks.positive("label_bound", estimator.label_bound)
-    return Squared(label_bound=bound), bound
+    return objective_over(rows, mechanism.loss, mechanism.total_regularization)

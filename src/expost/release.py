@@ -16,18 +16,21 @@ from expost import _checks
 from expost.data import UnitBall
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
-from expost.files.sealed import Sealed, number, plain
-from expost.glm import Minimiser, Objective, two_classes_only
+from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
+from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, signs
 from expost.ledger import Entry
-from expost.losses import HuberHinge, Loss, Softmax, Squared, make_loss
+from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import MECHANISMS, Mechanism
-from expost.mechanisms.base import TOLERANCE
 from expost.results import Displayed
 from expost.rounding import for_persons, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["Release"]
+
+_LOSSES: dict[str, type[Loss]] = {
+    kind.name: kind for kind in (Logistic, HuberHinge, Squared, Softmax)
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,10 +134,6 @@ class Release(Sealed, Displayed):
         penalty = self.mechanism.total_regularization
         return Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
 
-    def minimiser(self, problem: Objective) -> Minimiser:
-        """A(D), to the accuracy that the sensitivity counts on."""
-        return problem.minimiser(TOLERANCE)
-
     def __repr__(self) -> str:
         seeded = ", made with a random_state: not a private release" if self.seeded else ""
         kind, noise = self.mechanism.loss.name, self.mechanism.noise
@@ -151,7 +150,7 @@ class Release(Sealed, Displayed):
         return {
             "theta": plain(self.theta),
             "mechanism": mechanism.to_fields(),
-            "loss": _loss_to_json(mechanism.loss),
+            "loss": {"name": mechanism.loss.name, **to_fields(mechanism.loss)},
             "n": mechanism.rows,
             "regularization": mechanism.regularization,
             "unit_ball": self.ball.to_json(),
@@ -237,24 +236,7 @@ def _label(label: Any) -> str | int | float | bool:
     return found
 
 
-def _loss_to_json(loss: Loss) -> dict[str, Any]:
-    match loss:
-        case HuberHinge(width=width):
-            return {"name": loss.name, "width": width}
-        case Squared(label_bound=bound):
-            return {"name": loss.name, "label_bound": bound}
-        case Softmax(classes=classes):
-            return {"name": loss.name, "classes": classes}
-        case _:
-            return {"name": loss.name}
-
-
-def _loss_from_json(value: dict[str, Any]) -> Loss:
-    if value["name"] == Softmax.name:
-        return Softmax(classes=_checks.whole("loss.classes", value["classes"], least=3))
-    bound = value.get("label_bound")
-    return make_loss(
-        value["name"],
-        label_bound=None if bound is None else number(bound, "loss.label_bound"),
-        width=number(value.get("width", 0.5), "loss.width"),
-    )
+def _loss_from_json(value: Mapping[str, Any]) -> Loss:
+    """Invert what :meth:`Release.content` writes of a loss."""
+    kind = _LOSSES[_checks.one_of("loss", value["name"], tuple(_LOSSES))]
+    return from_fields(kind, {name: field for name, field in value.items() if name != "name"})

@@ -31,7 +31,7 @@ from expost.jobs.streaming import Streaming, is_streamed
 from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
-from expost.preparing import Facts, ball_of, objective_of, prepared, read_rows
+from expost.preparing import Facts, objective_of, prepared, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
 from expost.publishing import publish as publishing
@@ -301,7 +301,7 @@ def choose_epsilon(
         _check_fits(job.streaming, *opened)
         estimator = estimator_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
-            ball = ball_of(estimator, opened[1])
+            ball = estimator.ball(opened[1].data_norm)
             source = table_rows(opened, ball, job.label_bound, worker)
             rows, facts = read_rows(source, hold=True)
             ready = prepared(estimator, rows, source, facts)

@@ -442,8 +442,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("labels not clipped", subject=SQUARED, law="4 clipping")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def targets(self: PrivateRidge, y: Any, read: list[str], clipped: list[str]) -> Any:
-        return np.asarray(y), None, Squared(label_bound=self.label_bound)
+    def targets(self: PrivateRidge, y: Any, read: list[str]) -> Any:
+        return np.asarray(y), None, Squared(label_bound=self.label_bound), 0
 
     patch.setattr(PrivateRidge, "_targets", targets)
     patch.setattr(Release, "targets", lambda self, y, rows: np.asarray(y))

@@ -20,7 +20,7 @@ from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
-from expost.mechanisms.person_noise import chained, person_delta, person_scale
+from expost.mechanisms.calibration import chained, person_delta, person_scale
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 
 MECHANISMS = (OutputPerturbation, ObjectivePerturbation)

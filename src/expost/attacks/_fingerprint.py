@@ -48,7 +48,8 @@ def _parts(value: Any, around: tuple[Any, ...] = ()) -> Any:
         value = [value.func, value.args, value.keywords]
     elif hasattr(value, "state_dict") and not isinstance(value, type):
         value = [type(value), repr(value), dict(value.state_dict())]
-    elif is_dataclass(value) and not isinstance(value, type):
+    # A fitted estimator holds more than its parameters.
+    elif is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "get_params"):
         value = [type(value), {field.name: getattr(value, field.name) for field in fields(value)}]
     if isinstance(value, tuple | list):
         return [_parts(part, around) for part in value]

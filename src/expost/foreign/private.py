@@ -42,6 +42,7 @@ from expost.glm import Objective
 from expost.labels import signs
 from expost.losses import Logistic
 from expost.mechanisms import RowLosses
+from expost.mechanisms.row_losses import finite_only, mean_exposures
 from expost.noise import NormLaplace
 from expost.rounding import nats, upper_text
 from expost.types import FloatArray, Neighbouring
@@ -177,16 +178,8 @@ class PrivateForeign:
         Left out are the draws whose fit would be refused: those without a minimiser, and those
         where it lies so far off that the objective is flat there. Infinite if fewer than two stay.
         """
-        count, total, squares = 0, np.zeros(self.rows), np.zeros(self.rows)
-        for loss in self.drawn_losses(_MODELS, np.random.default_rng(_SEED)):
-            if not np.all(np.isfinite(loss)):
-                continue
-            exposure = np.abs(loss)
-            count, total, squares = count + 1, total + exposure, squares + exposure**2
-        if count < 2:
-            return np.full(self.rows, np.inf), np.full(self.rows, np.inf)
-        mean = total / count
-        return mean, np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1))
+        drawn = self.drawn_losses(_MODELS, np.random.default_rng(_SEED))
+        return mean_exposures(finite_only(drawn), self.rows)
 
 
 def read_private(model: Any, X: Any, y: Any) -> PrivateForeign | None:

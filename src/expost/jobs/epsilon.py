@@ -37,7 +37,7 @@ from expost.jobs.pages import write_summary
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, is_streamed, task_of
 from expost.jobs.table import check_options, estimator_of, noted, opened, table_notices
-from expost.preparing import Facts, ball_of, prepared
+from expost.preparing import Facts, prepared
 from expost.report import Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 from expost.results import row_keys
@@ -145,7 +145,7 @@ class _Work:
         estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
         source = table_rows(
             (self.table, self.encoding),
-            ball_of(estimator, self.encoding),
+            estimator.ball(self.encoding.data_norm),
             self.job.label_bound,
             self.engine,
             self.progress,

@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from expost.data import Encoding
 from expost.epsilon.choice import EpsilonChoice
@@ -67,8 +68,7 @@ def _mechanism(choice: EpsilonChoice) -> Mechanism:
     if isinstance(sweep, LawSweep):
         return sweep.mechanism
     assert isinstance(sweep, SampledSweep)
-    assert isinstance(sweep.mechanism, Sampler)
-    return sweep.mechanism.mechanism
+    return cast(Sampler, sweep.mechanism).mechanism
 
 
 def choices_of(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tuple[Choice, ...]:

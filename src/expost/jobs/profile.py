@@ -53,7 +53,7 @@ from expost.jobs.runs import Run
 from expost.jobs.streaming import is_streamed
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
-from expost.preparing import Facts, ball_of, objective_of, prepared
+from expost.preparing import Facts, objective_of, prepared
 from expost.profiles.digest import FitScores, Terms
 from expost.profiles.parts import (
     RowParts,
@@ -246,7 +246,7 @@ class _Work:
             random_state=job.seed,
             rows_per_person=job.max_rows_per_person or 1,
         )
-        source = self._rows(ball_of(estimator, self.encoding), job.label_bound)
+        source = self._rows(estimator.ball(self.encoding.data_norm), job.label_bound)
         rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
         self.progress.phase("fitting the model")
         ready = prepared(estimator, rows, source, facts)

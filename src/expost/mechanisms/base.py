@@ -18,7 +18,9 @@ Its ``kind`` must be the name of the entry point. Estimators, model.json, ledger
 pages then know it by that name; a line in tests/conformance/subjects.py puts it under every law.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
@@ -73,53 +75,48 @@ class Losses(Protocol):
     @property
     def mechanism(self) -> "Mechanism":
         """The mechanism of the model."""
-        ...
 
     @property
     def tangent(self) -> "Tangent | None":
         """J at θ, from which a data-dependent report draws; None where there is no such report."""
-        ...
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of a block."""
-        ...
 
 
-@runtime_checkable
-class Sampler(Protocol):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sampler(ABC):
     """A mechanism on fixed rows at any ε, for simulation (an epsilon.SampledMechanism).
 
     ``mechanism``  its own ε is not used.
     """
 
-    @property
-    def mechanism(self) -> "Mechanism":
-        """The mechanism, whose own ε is not used."""
-        ...
+    mechanism: "Mechanism"
+    objective: Objective
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        ...
+        return self.objective.count
 
     @property
     def description(self) -> str:
         """What would be released, in one line."""
-        ...
+        return self.mechanism.describe(epsilon=False)
 
     def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
         """Return ``size`` releases; the draws of every ε are multiples of one another."""
-        ...
+        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
 
+    @abstractmethod
     def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε."""
-        ...
 
+    @abstractmethod
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> FloatArray:
         """Return (m, n) the loss of every row in each model, exactly; ``seed`` is not needed."""
-        ...
 
 
 @runtime_checkable
@@ -147,140 +144,112 @@ class Mechanism(Protocol):
     @property
     def epsilon(self) -> float:
         """ε, infinite for a release without noise."""
-        ...
 
     @property
     def delta(self) -> float | None:
         """δ, or None under pure ε."""
-        ...
 
     @property
     def noise(self) -> str:
         """The name of the noise."""
-        ...
 
     @property
     def loss(self) -> Loss:
         """The loss of a row."""
-        ...
 
     @property
     def regularization(self) -> float:
-        """The Λ that was asked for."""
-        ...
+        """The requested Λ."""
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        ...
 
     @property
     def dimension(self) -> int:
         """The number q·d of coefficients."""
-        ...
 
     @property
     def rows_per_person(self) -> int:
         """k: (ε, δ) holds for all rows of a person who has at most k."""
-        ...
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
         """Return a Λ that follows from the other ``constants`` alone."""
-        ...
 
     def check_classes(self) -> None:
         """Refuse a loss of more than two classes if the mechanism does not take it."""
-        ...
 
     @property
     def is_private(self) -> bool:
         """Whether there is any noise."""
-        ...
 
     @property
     def total_regularization(self) -> float:
         """The Λ of the objective that is minimised."""
-        ...
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
-        ...
+        """Whether ε needed more regularization than was requested."""
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them in model.json."""
-        ...
+        """What follows from the constants, and is written with them to model.json."""
 
     @property
     def law(self) -> Noise:
         """The noise b."""
-        ...
 
     @property
     def unit_noise(self) -> Noise:
         """The noise at resolution 1."""
-        ...
 
     @property
     def resolution(self) -> float:
         """The length over which the density of the noise hardly changes; it scales with b."""
-        ...
 
     @property
     def grid(self) -> Grid:
         """The public grid that a released θ lies on."""
-        ...
 
     @property
     def worst_case(self) -> float:
         """The exposure of one row that is guaranteed; infinite where none is."""
-        ...
 
     @property
     def worst_case_passed(self) -> float:
         """The probability with which the exposure of one row may pass ``worst_case``."""
-        ...
 
     @property
     def closed_form(self) -> "ClosedForm | None":
         """The mechanism itself where a row's loss has a closed law in its distance, else None."""
-        ...
 
     def loss_law(self, separation: FloatArray) -> LossLaw | None:
         """Return the law of the losses of rows at ``separation``, or None: it is sampled then."""
-        ...
 
     def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
         """Draw the one θ that is released, from the operating system's randomness.
 
         ``rng`` is for simulation and tests: its seed reveals the noise.
         """
-        ...
 
     def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
         """Return the losses of all rows in memory; refuse rows that cannot have made ``theta``."""
-        ...
 
     def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
         """Return what the losses of any block follow from; refuse rows as :meth:`losses` does.
 
         ``expected``: also the expected exposures of rows, where they are sampled.
         """
-        ...
 
     def guarantee(self, rows: int = 1) -> Guarantee:
         """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
-        ...
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
-        ...
 
     def covers(self, relation: Neighbouring) -> bool:
         """Return whether the guarantee holds for this relation too."""
-        ...
 
     def bound(
         self,
@@ -290,87 +259,69 @@ class Mechanism(Protocol):
         released: "NoisyTangent | None" = None,
     ) -> "ExposureBound":
         """Return the bound of a published report, which needs no row but the reader's own."""
-        ...
 
     def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
         """Refuse rows that cannot have made ``theta``; return J at θ where a report needs it."""
-        ...
 
     def check_report(self) -> None:
         """Refuse if no data-dependent report can be made of this model."""
-        ...
 
     def tangent_mechanism(
         self, budget: "PublishingBudget", theta: FloatArray
     ) -> "TangentMechanism":
         """Return how a data-dependent report of this model releases more, where it has one."""
-        ...
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> Sampler:
         """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
-        ...
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """Return the variance of a coordinate of the noise in the sum of gradients at θ.
 
         ``mean_square_curvature``: tr H²/d of the averaged objective.
         """
-        ...
 
     def with_constants(self, **constants: Any) -> Self:
         """Return the same mechanism with other constants."""
-        ...
 
     def to_fields(self) -> dict[str, Any]:
         """Return the constants as model.json holds them."""
-        ...
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], **constants: Any) -> Self:
         """Invert :meth:`to_fields`; ``constants`` are those that model.json holds elsewhere."""
-        ...
 
     @property
     def title(self) -> str:
         """What is released and how, in a few words."""
-        ...
 
     def describe(self, *, epsilon: bool = True) -> str:
         """Return one line about the release, with its ε or for any."""
-        ...
 
 
 class ClosedForm(Mechanism, Protocol):
     """A mechanism under which a row's loss has a law that depends on its distance alone.
 
-    ``sensitivity``  how far one row can move what the noise is added to.
-    ``separation``   of a row at ``distance``: distance/resolution.
+    The ``separation`` of a row at ``distance`` is distance/resolution.
     """
 
     def __hash__(self) -> int:
         """A mechanism is a value, by which tables of its law are kept."""
-        ...
 
     @property
     def sensitivity(self) -> float:
         """How far one row can move what the noise is added to."""
-        ...
 
     def loss_law(self, separation: FloatArray) -> LossLaw:
         """Return the law of the losses of rows at ``separation``; it is free of ε."""
-        ...
 
     def transition(self, tolerance: float) -> Transition:
         """Return the separations at which a row leaves its first regime and reaches its second."""
-        ...
 
     def epsilon_at(self, separation: float, distance: FloatArray) -> FloatArray:
         """Return the largest ε that leaves rows at ``distance`` at most this ``separation``."""
-        ...
 
     def epsilon_from(self, separation: float, distance: float) -> float:
         """Return the least ε that brings a row at ``distance`` to this ``separation``."""
-        ...
 
 
 # -- the registry ----------------------------------------------------------------------------------
@@ -382,7 +333,7 @@ class Registry(Mapping[str, type[Mechanism]]):
     """Mechanisms by their names: those of expost, and those that entry points name.
 
     Entry points are listed when a name is looked up that expost does not have, or when all names
-    are asked for, and loaded when they are looked up. They cannot replace a mechanism of expost.
+    are listed, and loaded when they are looked up. They cannot replace a mechanism of expost.
     """
 
     def __init__(self) -> None:
@@ -412,19 +363,9 @@ class Registry(Mapping[str, type[Mechanism]]):
         return found
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The names of expost's own mechanisms."""
-        return tuple(self._own)
-
-    @property
     def multiclass(self) -> tuple[str, ...]:
         """The names of expost's own mechanisms that take more than two classes."""
         return tuple(name for name, kind in self._own.items() if kind.is_multiclass)
-
-    @property
-    def noises(self) -> tuple[str, ...]:
-        """The names of the noises of expost's own mechanisms."""
-        return tuple(dict.fromkeys(name for kind in self._own.values() for name in kind.noises))
 
     def add(self, kind: type[Mechanism]) -> None:
         """Add a mechanism of expost's own."""

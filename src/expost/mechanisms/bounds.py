@@ -95,16 +95,13 @@ class ExposureBound(Protocol):
     @property
     def failure_probability(self) -> float:
         """With which probability the whole bound fails, for one z fixed beforehand."""
-        ...
 
     @property
     def is_uniform(self) -> bool:
         """Whether it holds for every z at once, also one picked after seeing θ."""
-        ...
 
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """(m,) the bound for rows of the unit ball (m, d) with labels as the loss takes them."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,6 +126,10 @@ class ObjectiveBound:
         """How far g may move within θ's cell."""
         return self.how.steepest * self.how.reach_of_cell
 
+    def _room(self, X: FloatArray) -> float:
+        """How far predictors may be off, a row of length 1: over θ's cell, and by rounding."""
+        return self.how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
+
     def exposure(self, X: FloatArray, y: FloatArray) -> FloatArray:
         """(m,) volume + noise; of more than two classes ``y`` holds classes from 0 up."""
         bound = np.empty(len(X))
@@ -152,9 +153,8 @@ class ObjectiveBound:
         how, norms = self.how, upper_norms(X)
         found = how.loss.at(predictors(X, self.theta, how.loss.outputs), y)
         assert isinstance(found, SoftmaxDerivatives)
-        room = how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
         # A relative error of p acts like as large a change of its logarithm.
-        growth = np.exp(math.sqrt(2) * norms * room + 4096 * ROUNDOFF)
+        growth = np.exp(math.sqrt(2) * norms * self._room(X) + 4096 * ROUNDOFF)
         length = found.length * growth * norms
         volume = softmax_volume(found, growth * norms**2 / how.penalty_sum)
         if how.noise == "laplace":
@@ -169,10 +169,9 @@ class ObjectiveBound:
         self, X: FloatArray, y: FloatArray, norms: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(sup ∣f′∣, sup f″) over θ's cell."""
-        # A row's ε follows from this: it must not depend on the rows beside it.
+        # A row's ε follows from this: it must not depend on the other rows.
         loss, z = self.how.loss, row_products(X, self.theta)
-        room = self.how.reach_of_cell + gamma(X.shape[1] + 2) * float(np.linalg.norm(self.theta))
-        move = norms * room + 1e-15 * (1 + np.abs(z))
+        move = norms * self._room(X) + 1e-15 * (1 + np.abs(z))
         # f′ grows with z: its size is largest at an end.
         slope = np.maximum(np.abs(loss.slope(z - move, y)), np.abs(loss.slope(z + move, y)))
         return slope * _UP, _largest_curvature(loss, z, y, move)
@@ -255,7 +254,9 @@ class ObjectiveBound:
         if inner is not None:
             near = max(norm - 2 * self._moved, 0.0)
             reach = inner / np.where(norms > 0, norms, 1.0)
-            back = np.where(reach <= near, _shrunk(near, np.minimum(reach, near), step), step)
+            # r − √(r² − 2s·T + s²), below 0 where the step lengthens g.
+            shrunk = -_grown(near, -np.minimum(reach, near), step)
+            back = np.where(reach <= near, shrunk, step)
             bound = np.minimum(bound, np.maximum(_grown(near, reach, step), back))
         return law.rate * bound
 
@@ -366,17 +367,10 @@ def least_norm(law: NormLaplace, tail: float) -> float:
 
 
 def _grown(norm: float, inner: FloatArray | float, step: FloatArray) -> FloatArray:
-    """√(r² + 2s·i + s²) − r for i = ``inner``, without subtracting."""
+    """√(r² + 2s·i + s²) − r for i = ``inner`` ≥ −r, without subtracting."""
     added = step * (step + 2 * inner)
-    total = np.sqrt(norm * norm + added) + norm
+    total = np.sqrt(np.maximum(norm * norm + added, 0.0)) + norm
     return added / np.where(total > 0, total, 1.0)
-
-
-def _shrunk(norm: float, inner: FloatArray, step: FloatArray) -> FloatArray:
-    """r − √(r² − 2s·i + s²), 0 where the step lengthens g; i ≤ r."""
-    taken = np.maximum(step * (2 * inner - step), 0.0)
-    total = np.sqrt(np.maximum(norm * norm - taken, 0.0)) + norm
-    return taken / np.where(total > 0, total, 1.0)
 
 
 def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArray) -> FloatArray:

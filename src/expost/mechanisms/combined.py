@@ -12,7 +12,7 @@ that point by √Σ∥sⱼ∥², which is the ``distance`` here; what it means f
 
 Gaussian noise only: ℓ ~ N(μ²/2, μ²) with μ² = Σμⱼ², a closed form again. Norm-Laplace losses and
 those of objective perturbation have none; their typical exposures are sampled, the losses of each
-release from its own exact law, or from releases drawn anew. Under norm-Laplace noise with
+release from its own exact law, or from new releases. Under norm-Laplace noise with
 ∥b∥ = r/β, t = β∥s∥ and c the cosine of the angle between b and s,
 
     ℓ = ∥b − s∥β − r = t(t − 2rc) / (√((r − tc)² + t²(1 − c²)) + r),     r ~ Gamma(d, 1).
@@ -27,7 +27,7 @@ from scipy.special import log_ndtr, ndtr
 
 from expost._numerics import ROUNDOFF, bracket_root
 from expost.errors import InvalidInput
-from expost.mechanisms.row_losses import RowLosses
+from expost.mechanisms.row_losses import RowLosses, finite_only, mean_exposures
 from expost.noise import GaussianLaw, LossLaw, NormLaplaceLaw
 from expost.risk import Guarantee
 from expost.risk.composition import Composition
@@ -129,7 +129,7 @@ def _checked(losses: Sequence[RowLosses]) -> tuple[RowLosses, ...]:
 
 
 def _sum(terms: Sequence[FloatArray], *, towards: float | None) -> FloatArray:
-    """Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is asked for.
+    """Σ terms, each addition rounded ``towards`` −∞ or +∞ where that is given.
 
     An end at ∓∞ says that nothing is known there; a term at the other infinity is proved, and wins
     (the loss itself is finite wherever there is noise).
@@ -174,17 +174,8 @@ def _typical_exposures(parts: Sequence[RowLosses]) -> tuple[FloatArray, FloatArr
     rows = len(parts[0].loss)
     fitted = any(part.draw is not None for part in parts)
     size = _FITTED if fitted else min(max(_WORK // max(rows, 1), _FITTED), _DRAWN)
-    count, total, squares = 0, np.zeros(rows), np.zeros(rows)
-    for loss in _drawn(parts, size, np.random.default_rng(_SEED)):
-        if not np.all(np.isfinite(loss)):
-            # A release that would have been refused, as in each one's own typical exposures.
-            continue
-        exposure = np.abs(loss)
-        count, total, squares = count + 1, total + exposure, squares + exposure**2
-    if count < 2:
-        return np.full(rows, np.inf), np.full(rows, np.inf)
-    mean = total / count
-    return mean, np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1))
+    drawn = _drawn(parts, size, np.random.default_rng(_SEED))
+    return mean_exposures(finite_only(drawn), rows)
 
 
 def _drawn(parts: Sequence[RowLosses], size: int, rng: np.random.Generator) -> Iterator[FloatArray]:

@@ -39,7 +39,7 @@ from expost.mechanisms.hidden_coin import (
     unseen_interval,
     unseen_mean,
 )
-from expost.mechanisms.row_losses import RowLosses
+from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.noise import GaussianLaw
 from expost.results import Displayed
 from expost.risk import GaussianNoise, Guarantee
@@ -349,12 +349,8 @@ class Transcript(Displayed):
 
     def _sampled(self) -> tuple[FloatArray, FloatArray]:
         """E∣loss∣ and its standard error."""
-        total, squares = np.zeros(self.mechanism.rows), np.zeros(self.mechanism.rows)
-        for loss in self._draw(_RUNS, np.random.default_rng(_SEED)):
-            total += np.abs(loss)
-            squares += loss**2
-        mean = total / _RUNS
-        return mean, np.sqrt(np.maximum(squares / _RUNS - mean**2, 0.0) / (_RUNS - 1))
+        drawn = self._draw(_RUNS, np.random.default_rng(_SEED))
+        return mean_exposures(drawn, self.mechanism.rows)
 
     def _expect(self, adversary: Adversary) -> None:
         if self.adversary is not adversary:

@@ -16,7 +16,6 @@ such a factor in the order of quadratic forms. Rounding moves them by ``slack`` 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import scipy.linalg
@@ -124,45 +123,6 @@ class Hessian:
         return 2 * float(np.sqrt(size * highest / lowest)) * gamma(size + 8)
 
 
-class Leverage(Protocol):
-    """The eigenvalues w of single rows.
-
-    ``spread``  what solves with H add to the spread of w.
-    """
-
-    @property
-    def spread(self) -> float:
-        """What solves with H add to the spread of w."""
-        ...
-
-    def eigenvalues(self, rows: ChangedRows) -> FloatArray:
-        """w (m, q)."""
-        ...
-
-    def slack(self, rows: ChangedRows) -> FloatArray:
-        """(m,) how far rounding may have moved w."""
-        ...
-
-    def after(
-        self, first: ChangedRows, second: ChangedRows, spread: float, leaving_error: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(w, slack, spread) of ``second``, taken with H from which ``first`` has left.
-
-        ``spread`` is that of H, and ``leaving_error`` the error of the first row's volume.
-        """
-        ...
-
-
-def leverage_of(hessian: Hessian, reevaluated: float) -> Leverage:
-    """Return how w is computed: by scalars for one output, by q × q matrices for more.
-
-    ``reevaluated``: log of the factor by which an S may differ where it is computed twice.
-    """
-    if hessian.outputs == 1:
-        return _ScalarLeverage(hessian=hessian)
-    return _MatrixLeverage(hessian=hessian, reevaluated=reevaluated)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _ScalarLeverage:
     """w = f″·∥L⁻¹x∥²: the rounding of L and of solves with it is in the spread."""
@@ -171,17 +131,24 @@ class _ScalarLeverage:
 
     @property
     def spread(self) -> float:
+        """What solves with H add to the spread of w."""
         return self.hessian.factor_spread
 
     def eigenvalues(self, rows: ChangedRows) -> FloatArray:
+        """w (m, 1)."""
         return self._own(rows, self._roots(rows))[:, None]
 
     def slack(self, rows: ChangedRows) -> FloatArray:
+        """(m,) how far rounding may have moved w beyond the spread."""
         return np.zeros(len(rows.X))
 
     def after(
         self, first: ChangedRows, second: ChangedRows, spread: float, leaving_error: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(w, slack, spread) of ``second``, taken with H from which ``first`` has left.
+
+        ``spread`` is that of H, and ``leaving_error`` the error of the first row's volume.
+        """
         left, right = self._roots(first), self._roots(second)
         mixed = np.einsum("ij,ij->j", left, right) ** 2
         gone = _curvature(first) / np.maximum(1 - self._own(first, left), 1e-300)
@@ -206,7 +173,7 @@ def _curvature(rows: ChangedRows) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _MatrixLeverage:
-    """The eigenvalues of RᵀMR for R = √P·Π, with M from products with H⁻¹."""
+    """The same for q > 1: the eigenvalues of RᵀMR for R = √P·Π, with M from products with H⁻¹."""
 
     hessian: Hessian
     reevaluated: float
@@ -285,6 +252,19 @@ class _MatrixLeverage:
         gram -= s * np.sum(s * gram, axis=1, keepdims=True)
         gram -= np.sum(gram * t, axis=2, keepdims=True) * t
         return gram
+
+
+Leverage = _ScalarLeverage | _MatrixLeverage
+
+
+def leverage_of(hessian: Hessian, reevaluated: float) -> Leverage:
+    """Return how w is computed: by scalars for one output, by q × q matrices for more.
+
+    ``reevaluated``: log of the factor by which an S may differ where it is computed twice.
+    """
+    if hessian.outputs == 1:
+        return _ScalarLeverage(hessian=hessian)
+    return _MatrixLeverage(hessian=hessian, reevaluated=reevaluated)
 
 
 def _root(rows: ChangedRows) -> FloatArray:

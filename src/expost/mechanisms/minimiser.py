@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from expost.errors import InvalidInput, WrongRows
+from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective
 from expost.losses import Loss
-from expost.mechanisms.base import IMPLAUSIBLE, TOLERANCE
+from expost.mechanisms.base import TOLERANCE, Sampler
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.perturbation import Perturbation, is_plausible
+from expost.mechanisms.perturbation import Perturbation
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
 from expost.neighbouring.change import Change
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import Neighbours, tight_neighbours
-from expost.noise import Noise
-from expost.risk import Guarantee
+from expost.noise import draw
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
@@ -35,8 +34,6 @@ __all__ = [
     "MinimiserLosses",
     "MinimiserPerturbation",
     "MinimiserSampler",
-    "check_count",
-    "minimiser_losses",
 ]
 
 # The probability that a coordinate is clamped.
@@ -52,8 +49,8 @@ _SEED = 0
 class MinimiserPerturbation(Perturbation):
     """Noise on the minimiser: θ = A(D) + b, on the grid.
 
-    A subclass says what b is (``law``, ``unit_noise``, ``resolution``), what the loss of a row is
-    (:meth:`row_losses`) and what is guaranteed.
+    A subclass says what b is (``law``, and ``unit_noise`` if it is neither norm-Laplace nor
+    Gaussian), what the loss of a row is (:meth:`row_losses`) and what is guaranteed.
     """
 
     @property
@@ -67,31 +64,12 @@ class MinimiserPerturbation(Perturbation):
         """kΔ: how far the rows of one person can move the released centre."""
         return self.rows_per_person * self.sensitivity
 
-    @property
-    @abstractmethod
-    def law(self) -> Noise:
-        """The noise b."""
-
-    @property
-    @abstractmethod
-    def unit_noise(self) -> Noise:
-        """The noise at resolution 1: that of every ε is ``resolution`` times it."""
-
-    @property
-    @abstractmethod
-    def resolution(self) -> float:
-        """The length over which the density of b hardly changes."""
-
     @abstractmethod
     def row_losses(self, theta: FloatArray, neighbours: Neighbours) -> RowLosses:
         """Return log p(θ ∣ D) − log p(θ ∣ D') for every neighbour, with its interval.
 
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
         """
-
-    @abstractmethod
-    def guarantee(self, rows: int = 1) -> Guarantee:
-        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
 
     @abstractmethod
     def bound(
@@ -105,7 +83,7 @@ class MinimiserPerturbation(Perturbation):
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
         scale = self.resolution if self.is_private else 0.0
         return {"sensitivity": self.sensitivity, "scale": scale}
 
@@ -157,40 +135,60 @@ class MinimiserPerturbation(Perturbation):
             raise InvalidInput("base: its certified gradient must be at most 1e-12.")
         if not self.is_private:
             return base.theta.copy()
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(base.theta + noise)
+        return self.grid.snap(base.theta + draw(self.law, rng))
 
     def check_rows(self, theta: FloatArray, base: FloatArray, base_error: float) -> None:
         """Refuse rows that cannot have made ``theta``: a noise outside its own law at 1e-9."""
-        distance = float(np.linalg.norm(theta - base))
-        if not self.is_private:
-            plausible = distance <= base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
-        else:
-            # The noise before rounding is known to half a cell and the error of the base.
-            slack = self.grid.diagonal(self.dimension) / 2 + base_error
-            plausible = is_plausible(self.law, distance, slack)
-        if not plausible:
-            raise WrongRows(
-                "X, y: these rows cannot have made this model (its noise would have a norm of"
-                f" {distance:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows,"
-                " in their order and with their encoding."
-            )
+        # The noise before rounding is known to half a cell and the error of the base.
+        slack = self.grid.diagonal(self.dimension) / 2 + base_error if self.is_private else 0.0
+        without = base_error + 1e-8 * (1 + float(np.linalg.norm(theta)))
+        self.check_noise(float(np.linalg.norm(theta - base)), slack, without=without)
 
     def check(self, objective: Objective, theta: FloatArray) -> None:
         """Refuse rows that cannot have made ``theta``."""
-        check_count(self, objective)
+        self.check_count(objective)
         base = objective.minimiser(TOLERANCE)
         self.check_rows(theta, base.theta, base.gradient_bound / self.regularization)
 
-    def losses(self, objective: Objective, theta: FloatArray, change: Change) -> RowLosses:
+    def losses(
+        self,
+        objective: Objective,
+        theta: FloatArray,
+        change: Change,
+        *,
+        keep_total_penalty: bool = False,
+    ) -> RowLosses:
         """Return the losses of all rows in memory, from the leave-one-out minimisers."""
-        return minimiser_losses(self, objective, theta, change)
+        self.check_classes()
+        base = objective.minimiser(TOLERANCE)
+        near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
+        self.check_rows(theta, near.base, near.base_error)
+        found = replace(_with_draws(self, self.row_losses(theta, near), near), neighbours=near)
+        persons = change.persons
+        if persons is None or persons.are_rows or not self.is_private:
+            return found
+        worst, passed = self.worst_case_of(persons.largest)
+        return replace(
+            found,
+            worst_case=worst,
+            worst_case_passed=passed,
+            guarantee=self.guarantee(persons.largest),
+        )
 
     def prepare(
-        self, objective: Objective, theta: FloatArray, *, expected: bool = False
+        self,
+        objective: Objective,
+        theta: FloatArray,
+        *,
+        expected: bool = False,
+        keep_total_penalty: bool = False,
     ) -> "MinimiserLosses":
         """Return what the losses of any block follow from; sampling needs no pass of its own."""
-        return MinimiserLosses.of(self, objective, theta)
+        self.check_count(objective)
+        base = objective.minimiser(TOLERANCE)
+        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
+        self.check_rows(theta, base.theta, found.expansion.base_error)
+        return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=found)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "MinimiserSampler":
         """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
@@ -212,63 +210,10 @@ class MinimiserLosses:
 
     tangent: ClassVar[None] = None
 
-    @classmethod
-    def of(
-        cls,
-        mechanism: MinimiserPerturbation,
-        objective: Objective,
-        theta: FloatArray,
-        *,
-        keep_total_penalty: bool = False,
-    ) -> "MinimiserLosses":
-        """Prepare for the rows of ``objective``, which are checked."""
-        check_count(mechanism, objective)
-        base = objective.minimiser(TOLERANCE)
-        found = LeaveOneOut.of(objective, base, keep_total_penalty=keep_total_penalty)
-        mechanism.check_rows(theta, base.theta, found.expansion.base_error)
-        return cls(mechanism=mechanism, theta=theta, leave_one_out=found)
-
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
         near = self.leave_one_out(block)
         return _with_draws(self.mechanism, self.mechanism.row_losses(self.theta, near), near)
-
-
-def minimiser_losses(
-    mechanism: MinimiserPerturbation,
-    objective: Objective,
-    theta: FloatArray,
-    change: Change,
-    *,
-    keep_total_penalty: bool = False,
-) -> RowLosses:
-    """Return the losses of all rows in memory under noise on the minimiser."""
-    mechanism.check_classes()
-    base = objective.minimiser(TOLERANCE)
-    near = tight_neighbours(objective, base, change, keep_total_penalty=keep_total_penalty)
-    mechanism.check_rows(theta, near.base, near.base_error)
-    found = _with_draws(mechanism, mechanism.row_losses(theta, near), near)
-    found = replace(found, neighbours=near)
-    persons = change.persons
-    if persons is None or persons.are_rows or not mechanism.is_private:
-        return found
-    worst, passed = mechanism.worst_case_of(persons.largest)
-    return replace(
-        found,
-        worst_case=worst,
-        worst_case_passed=passed,
-        guarantee=mechanism.guarantee(persons.largest),
-    )
-
-
-def check_count(mechanism: Perturbation, objective: Objective) -> None:
-    """Refuse rows of another number than the model was made from."""
-    mechanism.check_classes()
-    if objective.count != mechanism.rows:
-        raise WrongRows(
-            f"the table has {objective.count} rows: the model was made from {mechanism.rows}; pass"
-            " its training rows."
-        )
 
 
 def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neighbours) -> RowLosses:
@@ -283,35 +228,19 @@ def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neigh
     return replace(
         losses,
         draw=draw,
-        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED))),
+        sampled=lambda: mean_exposures(draw(_MODELS, np.random.default_rng(_SEED)), len(near)),
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MinimiserSampler:
+class MinimiserSampler(Sampler):
     """Noise on a minimiser at any ε, through sampled releases and exact losses.
 
-    ``mechanism``  its own ε is not used.
-    ``exact``      the minimiser of ``objective``, where it is known.
+    ``exact``  the minimiser of ``objective``, where it is known.
     """
 
     mechanism: MinimiserPerturbation
-    objective: Objective
     exact: FloatArray | None = None
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return self.objective.count
-
-    @property
-    def description(self) -> str:
-        """What would be released, in one line."""
-        return self.mechanism.describe(epsilon=False)
-
-    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return ``size`` releases; the draws of every ε are multiples of one another."""
-        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
 
     def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε."""

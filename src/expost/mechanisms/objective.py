@@ -47,7 +47,7 @@ persons   m rows that leave or enter at once; (ε, δ) is calibrated to k = ``ro
           and k·2Lβ on the noise; rows at right angles reach the first, equal ones the second.
           Gaussian: loss ≤ k·c₁ + F, whatever the angles between the rows, and F has the
           δ_Gauss(ε, kA) of one row of k times the slope: δ(ε) ≤ r·δ_Gauss(ε − k·c₁, kA). The proof,
-          and the chain for the logistic loss, are in :mod:`expost.mechanisms.person_noise`.
+          and the chain for the logistic loss, are in :mod:`expost.mechanisms.calibration`.
 
 ``calibration="tight"`` raises λ as soon as the determinant's part of ε passes ε/2. "published" is
 Kifer et al. (λ ≥ 2rc/ε, σ² = L²(8 ln(2r/δ) + 4ε)/ε², errata 4 and 5; r = 1 for two classes) and
@@ -77,18 +77,18 @@ from expost.mechanisms.calibration import (
     logistic_passed,
     logistic_rate,
     logistic_scale,
+    person_delta,
+    person_scale,
     softmax_rate,
     softmax_scale,
     softmax_spent,
 )
 from expost.mechanisms.grid import Grid
-from expost.mechanisms.minimiser import MinimiserLosses, check_count, minimiser_losses
 from expost.mechanisms.output import OutputPerturbation
-from expost.mechanisms.person_noise import person_delta, person_scale
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
-from expost.noise import Gaussian, NormLaplace
+from expost.noise import Gaussian, NormLaplace, draw
 from expost.risk import EpsilonDelta
 from expost.rounding import for_persons
 from expost.types import FloatArray, Neighbouring
@@ -110,7 +110,7 @@ _CLAMPED = 1e-12
 class ObjectivePerturbation(Perturbation):
     """The public constants of one release by objective perturbation.
 
-    ``regularization`` is the Λ that was asked for, ``total_regularization`` what it became.
+    ``regularization`` is the requested Λ, ``total_regularization`` what it became.
     """
 
     noise: str = "gaussian"
@@ -167,13 +167,13 @@ class ObjectivePerturbation(Perturbation):
 
     @property
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
         scale = self.resolution if self.is_private else 0.0
         return {"penalty_sum": self.penalty_sum, "scale": scale}
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
+        """Whether ε needed more regularization than was requested."""
         return self.penalty_sum > self.rows * self.regularization
 
     @property
@@ -206,18 +206,6 @@ class ObjectivePerturbation(Perturbation):
         else:
             scale = person_scale(k * left, self.delta, bound, k)
         return Gaussian(scale=scale, dimension=self.dimension)
-
-    @property
-    def unit_noise(self) -> NormLaplace | Gaussian:
-        """b at β = 1 or σ = 1: that of every ε is ``resolution`` times it."""
-        if self.noise == "laplace":
-            return NormLaplace(rate=1.0, dimension=self.dimension)
-        return Gaussian(scale=1.0, dimension=self.dimension)
-
-    @property
-    def resolution(self) -> float:
-        """1/β or σ of b."""
-        return self.law.resolution
 
     @property
     def steepest(self) -> float:
@@ -359,8 +347,7 @@ class ObjectivePerturbation(Perturbation):
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""
         if not self.is_private:
             return objective.minimiser(self.tolerance).theta
-        noise = self.law.sample_secure() if rng is None else self.law.sample(1, rng)[0]
-        return self.grid.snap(self.minimiser(objective, noise).theta)
+        return self.grid.snap(self.minimiser(objective, draw(self.law, rng)).theta)
 
     def minimiser(self, objective: Objective, noise: FloatArray) -> Minimiser:
         """The minimiser of the perturbed objective, ∥∇J∥ ≤ ``tolerance`` in the averaged form."""
@@ -387,8 +374,7 @@ class ObjectivePerturbation(Perturbation):
 
         if self._uses_tangent:
             return tangent_losses(self, objective, theta, change)
-        plain = self._without_noise()
-        return minimiser_losses(plain, objective, theta, change, keep_total_penalty=True)
+        return self._without_noise().losses(objective, theta, change, keep_total_penalty=True)
 
     def prepare(self, objective: Objective, theta: FloatArray, *, expected: bool = False) -> Losses:
         """Return what the losses of any block follow from; sampled releases take more passes."""
@@ -396,8 +382,7 @@ class ObjectivePerturbation(Perturbation):
 
         if self._uses_tangent:
             return TangentLosses.of(self, objective, theta, expected=expected)
-        plain = self._without_noise()
-        return MinimiserLosses.of(plain, objective, theta, keep_total_penalty=True)
+        return self._without_noise().prepare(objective, theta, keep_total_penalty=True)
 
     def bound(
         self,
@@ -413,11 +398,11 @@ class ObjectivePerturbation(Perturbation):
             how=self, theta=theta, failure=failure, tangent=tangent, released=released
         )
 
-    def check(self, objective: Objective, theta: FloatArray) -> "Tangent | None":
+    def check(self, objective: Objective, theta: FloatArray) -> "Tangent":
         """Refuse rows that cannot have made ``theta``; return the tangent at it."""
         from expost.mechanisms.tangent import Tangent
 
-        check_count(self, objective)
+        self.check_count(objective)
         tangent = Tangent.at(self, objective, theta)
         tangent.check_rows()
         return tangent
@@ -443,13 +428,11 @@ class ObjectivePerturbation(Perturbation):
         from expost.mechanisms.publishing import TangentMechanism
 
         if self.loss.outputs > 1:
-            raise InvalidInput(
-                "budget: only models of two classes by objective perturbation take one."
-            )
+            return super().tangent_mechanism(budget, theta)
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
-        """Return releases of these rows at any ε; each minimises anew, so ``exact`` is not used."""
+        """Return releases of these rows at any ε; ``exact`` is not used."""
         from expost.mechanisms.sampling import ObjectiveSampler
 
         return ObjectiveSampler(mechanism=self, objective=objective)

@@ -82,18 +82,6 @@ class OutputPerturbation(MinimiserPerturbation):
         return Gaussian(scale=scale, dimension=self.dimension)
 
     @property
-    def resolution(self) -> float:
-        """1/β or σ."""
-        return self.law.resolution
-
-    @property
-    def unit_noise(self) -> NormLaplace | Gaussian:
-        """The noise at β = 1 or σ = 1: that of every ε is ``resolution`` times it."""
-        if self.noise == "laplace":
-            return NormLaplace(rate=1.0, dimension=self.dimension)
-        return Gaussian(scale=1.0, dimension=self.dimension)
-
-    @property
     def closed_form(self) -> ClosedForm:
         """The mechanism itself: the law of a loss depends on the row's distance alone."""
         return self
@@ -146,7 +134,9 @@ class OutputPerturbation(MinimiserPerturbation):
         For ADD the sign is turned, so that > 0 always is evidence that the row was there.
         """
         if not self.is_private:
-            return self._noiseless(neighbours)
+            return RowLosses.without_noise(
+                neighbours.distance, neighbours.error_bound, neighbours.relation
+            )
         noise = theta - neighbours.base
         norm = float(np.linalg.norm(noise))
         inner = neighbours.shifts.inner(noise)
@@ -240,9 +230,3 @@ class OutputPerturbation(MinimiserPerturbation):
         from expost.mechanisms.bounds import OutputBound
 
         return OutputBound(how=self, theta=theta, failure=failure)
-
-    def _noiseless(self, neighbours: Neighbours) -> RowLosses:
-        """Without noise two points either coincide or prove which they are."""
-        return RowLosses.without_noise(
-            neighbours.distance, neighbours.error_bound, neighbours.relation
-        )

@@ -26,7 +26,7 @@ from expost.mechanisms.row_losses import RowLosses
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.change import chunks, persons_at_once, terms
 from expost.neighbouring.persons import Persons
-from expost.types import FloatArray, IntArray, Neighbouring
+from expost.types import FloatArray, IntArray
 
 __all__ = ["person_losses"]
 
@@ -45,20 +45,7 @@ def person_losses(tangent: Tangent, persons: Persons) -> RowLosses:
             some = chosen[start : start + step]
             found = at_theta.losses(rows[start : start + step])
             loss[some], error[some], distance[some] = found
-    error = tangent.total_error(loss, error)
-    worst, passed = how.worst_case_of(persons.largest)
-    return RowLosses(
-        loss=loss,
-        low=np.maximum(loss - error, -limit),
-        high=np.minimum(loss + error, limit),
-        distance=distance,
-        distance_error=np.zeros_like(distance),
-        relation=Neighbouring.REMOVE,
-        law=None,
-        worst_case=worst,
-        worst_case_passed=passed,
-        guarantee=how.guarantee(persons.largest),
-    )
+    return tangent.collected((loss, error, distance), rows=persons.largest, limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

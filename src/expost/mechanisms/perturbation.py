@@ -8,25 +8,27 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from expost import _checks
-from expost.errors import InvalidInput, ReleaseRefused
+from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.files.sealed import number, plain
+from expost.glm import Objective
 from expost.losses import Loss
 from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm
-from expost.noise import LossLaw, Noise
+from expost.noise import Gaussian, LossLaw, Noise, NormLaplace
+from expost.risk import Guarantee
 from expost.rounding import for_persons, upper_text
 from expost.types import FloatArray, Neighbouring
 
 if TYPE_CHECKING:
     from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 
-__all__ = ["Perturbation", "is_plausible", "share_of"]
+__all__ = ["Perturbation", "share_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Perturbation(ABC):
     """The constants of one release by a perturbation, checked, and what all of them share.
 
-    ``regularization``   Λ, as it was asked for.
+    ``regularization``   the requested Λ.
     ``rows_per_person``  k: (ε, δ) holds for all rows of a person who has at most k.
     """
 
@@ -82,7 +84,7 @@ class Perturbation(ABC):
     def check_classes(self) -> None:
         """Refuse a loss of more than two classes if the mechanism does not take it.
 
-        Not where the constants are checked: an automatic Λ is asked for with any loss.
+        Not where the constants are checked: an automatic Λ is computed for any loss.
         """
         if self.loss.outputs > 1 and not self.is_multiclass:
             able = " or ".join(MECHANISMS.multiclass)
@@ -95,12 +97,12 @@ class Perturbation(ABC):
 
     @property
     def total_regularization(self) -> float:
-        """The Λ of the objective that is minimised: the one that was asked for."""
+        """The Λ of the objective that is minimised: the requested one."""
         return self.regularization
 
     @property
     def is_raised(self) -> bool:
-        """Whether ε needed more regularization than was asked for."""
+        """Whether ε needed more regularization than was requested."""
         return False
 
     @property
@@ -141,12 +143,61 @@ class Perturbation(ABC):
 
     @property
     @abstractmethod
+    def law(self) -> Noise:
+        """The noise b."""
+
+    @property
+    def resolution(self) -> float:
+        """The length over which the density of b hardly changes: 1/β or σ."""
+        return self.law.resolution
+
+    @property
+    def unit_noise(self) -> Noise:
+        """The noise at resolution 1: that of every ε is ``resolution`` times it."""
+        if self.noise == "laplace":
+            return NormLaplace(rate=1.0, dimension=self.dimension)
+        return Gaussian(scale=1.0, dimension=self.dimension)
+
+    @property
+    @abstractmethod
     def derived(self) -> dict[str, float]:
-        """What follows from the constants, and is written beside them."""
+        """What follows from the constants, and is written with them."""
+
+    @abstractmethod
+    def guarantee(self, rows: int = 1) -> Guarantee:
+        """Return what two data sets are guaranteed, one of which lacks ``rows`` rows."""
 
     @abstractmethod
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
+
+    def check_count(self, objective: Objective) -> None:
+        """Refuse rows of another number than the model was made from."""
+        self.check_classes()
+        if objective.count != self.rows:
+            raise WrongRows(
+                f"the table has {objective.count} rows: the model was made from {self.rows}; pass"
+                " its training rows."
+            )
+
+    def check_noise(self, norm: float, slack: float, *, without: float) -> None:
+        """Refuse rows that cannot have made the model: a noise outside its own law at 1e-9.
+
+        ``norm``     of the noise that they imply, which is known to ``slack``.
+        ``without``  what it may be where there is none.
+        """
+        if self.is_private:
+            below, _ = self.law.norm_tails(norm + slack)
+            _, above = self.law.norm_tails(max(norm - slack, 0.0))
+            plausible = float(above) >= IMPLAUSIBLE / 2 and float(below) >= IMPLAUSIBLE / 2
+        else:
+            plausible = norm <= without
+        if not plausible:
+            raise WrongRows(
+                "X, y: these rows cannot have made this model (its noise would have a norm of"
+                f" {norm:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows, in"
+                " their order and with their encoding."
+            )
 
     def with_constants(self, **constants: Any) -> Self:
         """Return the same mechanism with other constants."""
@@ -203,10 +254,3 @@ def share_of(epsilon: float, rows: int, rows_per_person: int) -> float:
     exact = Fraction(epsilon) * rows / rows_per_person
     share = rows * epsilon / rows_per_person
     return share if Fraction(share) >= exact else math.nextafter(share, math.inf)
-
-
-def is_plausible(law: Noise, norm: float, slack: float) -> bool:
-    """Return whether a noise of this norm, known to ``slack``, lies within its law at 1e-9."""
-    below, _ = law.norm_tails(norm + slack)
-    _, above = law.norm_tails(max(norm - slack, 0.0))
-    return float(above) >= IMPLAUSIBLE / 2 and float(below) >= IMPLAUSIBLE / 2

@@ -42,7 +42,7 @@ from expost.mechanisms.base import Mechanism
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
-from expost.noise import Gaussian, goe_largest_eigenvalue_quantile
+from expost.noise import Gaussian, draw, goe_largest_eigenvalue_quantile
 from expost.risk import GaussianNoise
 from expost.rounding import lower_text, upper_text
 from expost.rows import RowBlock
@@ -202,7 +202,7 @@ class TangentMechanism:
 
     @property
     def derived(self) -> dict[str, float]:
-        """The two scales, which are written beside the constants that they follow from."""
+        """The two scales, which are written with the constants that they follow from."""
         return {"gradient": self.gradient_scale, "hessian": self.hessian_scale}
 
     def check(self) -> None:
@@ -214,13 +214,8 @@ class TangentMechanism:
         """Draw ĝ and Ĥ from the operating system's randomness; ``rng`` is for tests."""
         self.check()
         d = self.how.dimension
-        vector = Gaussian(scale=self.gradient_scale, dimension=d)
-        matrix = Gaussian(scale=self.hessian_scale, dimension=d * d)
-        if rng is None:
-            noise, square = vector.sample_secure(), matrix.sample_secure()
-        else:
-            noise, square = vector.sample(1, rng)[0], matrix.sample(1, rng)[0]
-        square = square.reshape(d, d)
+        noise = draw(Gaussian(scale=self.gradient_scale, dimension=d), rng)
+        square = draw(Gaussian(scale=self.hessian_scale, dimension=d * d), rng).reshape(d, d)
         ensemble = (square + square.T) / math.sqrt(2)
         return NoisyTangent(
             gradient=self.gradient_grid.snap(tangent.gradient + noise),
@@ -249,18 +244,21 @@ class TangentMechanism:
         return first, moved / (math.sqrt(2) * self.hessian_scale)
 
     @cached_property
+    def _worst(self) -> tuple[float, float]:
+        """(μ₂, μ₃) of the worst row there can be."""
+        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
+        first, second = self.separations(slope, curvature)
+        return float(first[0]), float(second[0])
+
+    @cached_property
     def costs(self) -> "CostTable":
         """The ε of any row, from its μ: the points depend on public constants and θ alone."""
-        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
-        top = float(np.max(self.separations(slope, curvature))) * _ROOM
-        return CostTable.of(top, self.budget.delta)
+        return CostTable.of(max(self._worst) * _ROOM, self.budget.delta)
 
     @cached_property
     def separation(self) -> float:
         """μ of both releases together, for the worst row there can be."""
-        slope, curvature = np.array([self.slope_bound]), np.array([self.how.loss.curvature_bound])
-        first, second = self.separations(slope, curvature)
-        return float(np.hypot(first, second)[0])
+        return float(np.hypot(*self._worst))
 
     @property
     def guarantee(self) -> GaussianNoise:
@@ -286,7 +284,7 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     assert objective is not None
     room = tangent.mechanism.reach_of_cell + tangent.constants.margin_error(tangent.theta)
     d = tangent.constants.columns
-    # Summed anew: taking the others off H would round more than a sum may.
+    # Summed again: taking the others off H would round more than a sum may.
     hessian = CompensatedSum((d, d))
     for part in objective.map(_FarFromKnots(loss=loss, theta=tangent.theta, room=room)):
         hessian.add(part)
@@ -324,7 +322,7 @@ class CostTable:
     ε(μ) is the supremum over a of log(Φ(−a) − δ) − log Φ(−μ−a) (the best test is a threshold), each
     of them convex in μ since Φ is log-concave. So is ε, and a chord lies above it: by at most 3e-5
     of it, or of 1e-4 where that is more. The points are the same for all rows, so that the ε of a
-    row does not depend on the rows that are asked for together with it.
+    row does not depend on the rows that are looked up together with it.
     """
 
     points: FloatArray
@@ -355,7 +353,7 @@ def exact_costs(separation: FloatArray, delta: float) -> FloatArray:
 def _hessian_sum_rounding(loss: Loss, rows: int) -> float:
     """How far the computed Σ f″x xᵀ may be from the sum of its terms as they were computed.
 
-    Those are the same for a row whatever rows stand beside it, so that f″ may jump.
+    Those are the same for a row whatever the other rows are, so that f″ may jump.
     """
     return _ROUNDING * rows * loss.curvature_bound
 

@@ -11,7 +11,7 @@ from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["RowLosses", "mean_exposures"]
+__all__ = ["RowLosses", "finite_only", "mean_exposures"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -31,7 +31,7 @@ class RowLosses(Displayed):
                         and no closed form; drawn when it is called.
     ``draw``            draw(m, rng): the losses (n,) of all rows in m releases θ ~ p(· ∣ D),
                         one release after the other, where there is no closed form; infinite in
-                        a release that cannot be told.
+                        a release that would have been refused.
     ``guarantee``       what the mechanism promises about these neighbours; None: nothing.
     ``neighbours``      the leave-one-out minimisers of rows in memory, where losses follow from
                         them.
@@ -83,12 +83,22 @@ class RowLosses(Displayed):
         )
 
 
-def mean_exposures(losses: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of ∣loss∣ over releases, one array (n,) each, and its standard error."""
-    count, total, squares = 0, np.zeros(1), np.zeros(1)
+def mean_exposures(losses: Iterable[FloatArray], rows: int) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of ∣loss∣ over releases, each of so many rows, and its standard error.
+
+    Infinite for fewer than two releases.
+    """
+    count, total, squares = 0, np.zeros(rows), np.zeros(rows)
     for loss in losses:
         exposure = np.abs(loss)
         count, total, squares = count + 1, total + exposure, squares + exposure**2
+    if count < 2:
+        return np.full(rows, np.inf), np.full(rows, np.inf)
     mean = total / count
     variance = np.maximum(squares / count - mean**2, 0.0)
     return mean, np.sqrt(variance / (count - 1))
+
+
+def finite_only(losses: Iterable[FloatArray]) -> Iterator[FloatArray]:
+    """Leave out releases that would have been refused: their losses are not finite."""
+    return (loss for loss in losses if np.all(np.isfinite(loss)))

@@ -6,7 +6,7 @@ all models, and as many passes over the rows. A model that does not get there is
 own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,9 +14,9 @@ import numpy as np
 import scipy.linalg
 
 from expost.errors import InvalidInput
-from expost.glm import Objective, minimise, predictors
+from expost.glm import Constants, Objective, minimise
 from expost.losses import Loss
-from expost.mechanisms.minimiser import check_count
+from expost.mechanisms.base import Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
@@ -31,7 +31,6 @@ __all__ = [
     "TangentLosses",
     "drawn_losses",
     "expected_exposures",
-    "losses_at",
     "perturbed_minimisers",
     "tangent_losses",
 ]
@@ -55,12 +54,17 @@ def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
     goal = max(_GRADIENT, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
     base = minimise(objective, tolerance=_GRADIENT).theta
-    factor = scipy.linalg.cho_factor(_hessian(objective, base))
+    hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
+    hessian += np.diag(objective.penalty)
+    factor = scipy.linalg.cho_factor(hessian)
     models = np.tile(base, (len(linear), 1))
     before = np.full(len(models), np.inf)
     moving = np.arange(len(models))
     for _ in range(_STEPS):
-        gradient = _gradients(objective, models[moving]) + linear[moving]
+        at = models[moving]
+        gradient = _mean(objective, _GradientSums(loss=objective.loss, models=at))
+        gradient += at * objective.penalty
+        gradient += linear[moving]
         size = np.linalg.norm(gradient, axis=1)
         # A model that is done, or whose gradient did not shrink by half, takes no more steps.
         going = (size > goal) & (size < 0.5 * before[moving])
@@ -74,35 +78,21 @@ def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray
     return models
 
 
-def _hessian(objective: Objective, theta: FloatArray) -> FloatArray:
-    """Return ∇²J, averaged form."""
-    total = np.zeros((objective.dimension, objective.dimension))
-    for part in objective.map(_CurvatureSum(loss=objective.loss, theta=theta)):
-        total += part
-    hessian: FloatArray = total / objective.count + np.diag(objective.penalty)
-    return hessian
+def _mean(objective: Objective, task: Callable[[RowBlock], FloatArray]) -> FloatArray:
+    """Return the sum that ``task`` forms over all rows, divided by their number."""
+    mean: FloatArray = sum(objective.map(task), start=np.zeros(1)) / objective.count
+    return mean
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CurvatureSum:
     """Σ∇²ℓ of one block."""
 
-    loss: Loss
+    constants: Constants
     theta: FloatArray
 
     def __call__(self, block: RowBlock) -> FloatArray:
-        z = predictors(block.X, self.theta, self.loss.outputs)
-        return self.loss.at(z, block.y).curvature_sum(block.X)
-
-
-def _gradients(objective: Objective, models: FloatArray) -> FloatArray:
-    """Return (m, q·d) ∇J of the unperturbed objective at each model, averaged form."""
-    total = np.zeros_like(models)
-    if len(models):
-        for part in objective.map(_GradientSums(loss=objective.loss, models=models)):
-            total += part
-    gradient: FloatArray = total / objective.count + models * objective.penalty
-    return gradient
+        return self.constants.at(block.X, block.y, self.theta).curvature_sum(block.X)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,29 +117,13 @@ class _GradientSums:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ObjectiveSampler:
+class ObjectiveSampler(Sampler):
     """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
 
-    ``mechanism``  its own ε plays no part.
-    ``objective``  the rows; its penalty is that of each ε.
+    The penalty of ``objective`` is replaced by that of each ε.
     """
 
     mechanism: ObjectivePerturbation
-    objective: Objective
-
-    @property
-    def rows(self) -> int:
-        """The number n of rows."""
-        return self.objective.count
-
-    @property
-    def description(self) -> str:
-        """What would be released, in one line."""
-        return self.mechanism.describe(epsilon=False)
-
-    def sample(self, epsilon: float, size: int, rng: np.random.Generator) -> FloatArray:
-        """``size`` releases; the draws of every ε are multiples of one another."""
-        return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
 
     def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
         """The releases with these noises, in units of the resolution at ε."""
@@ -187,7 +161,7 @@ def tangent_losses(
         )
     tangent = Tangent.at(mechanism, objective, theta)
     tangent.check_rows()
-    found = losses_at(tangent, change)
+    found = tangent.row_losses(change) if persons is None else person_losses(tangent, persons)
     if not mechanism.is_private:
         return found
     return replace(
@@ -195,13 +169,6 @@ def tangent_losses(
         sampled=lambda: expected_exposures(mechanism, objective, change),
         draw=lambda size, rng: drawn_losses(mechanism, objective, change, size, rng),
     )
-
-
-def losses_at(tangent: Tangent, change: Change) -> RowLosses:
-    """Return the losses of the rows, or persons, that a change is about."""
-    if change.persons is not None:
-        return person_losses(tangent, change.persons)
-    return tangent.row_losses(change)
 
 
 def drawn_losses(
@@ -224,7 +191,8 @@ def expected_exposures(
 ) -> tuple[FloatArray, FloatArray]:
     """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
     rng = np.random.default_rng(_SEED)
-    return mean_exposures(drawn_losses(mechanism, objective, change, _MODELS, rng))
+    drawn = drawn_losses(mechanism, objective, change, _MODELS, rng)
+    return mean_exposures(drawn, len(change))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,7 +200,7 @@ class TangentLosses:
     """The losses of the rows of any block under objective perturbation.
 
     ``sampled``  the releases that expected exposures are means over; None where these are not
-                 asked for, without noise, and where they would take too much memory.
+                 needed, without noise, and where they would take too much memory.
     """
 
     tangent: Tangent
@@ -253,9 +221,7 @@ class TangentLosses:
         expected: bool,
     ) -> "TangentLosses":
         """Prepare for the rows of ``objective``, which are checked."""
-        check_count(mechanism, objective)
-        tangent = Tangent.at(mechanism, objective, theta)
-        tangent.check_rows()
+        tangent = mechanism.check(objective, theta)
         sampled, size = None, mechanism.dimension
         if expected and mechanism.is_private and size <= _MOST_COEFFICIENTS:
             sampled = SampledTangents.of(mechanism, objective)
@@ -291,7 +257,8 @@ class SampledTangents:
 
     def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
         """Return E∣loss∣ of the rows of a block, and its standard error."""
-        return mean_exposures(tangent.sampled_block_losses(block) for tangent in self.tangents)
+        losses = (tangent.sampled_block_losses(block) for tangent in self.tangents)
+        return mean_exposures(losses, len(block))
 
 
 def _drawn_tangents(

@@ -31,10 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
-from expost.errors import WrongRows
 from expost.glm import Constants, Objective, predictors
 from expost.losses import Derivatives, HuberHinge, Loss
-from expost.mechanisms.base import IMPLAUSIBLE
 from expost.mechanisms.leverage import (
     ChangedRows,
     Hessian,
@@ -44,7 +42,6 @@ from expost.mechanisms.leverage import (
     volume_of,
 )
 from expost.mechanisms.objective import ObjectivePerturbation
-from expost.mechanisms.perturbation import is_plausible
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
 from expost.rows import RowBlock
@@ -190,25 +187,16 @@ class Tangent:
 
     def check_rows(self) -> None:
         """Refuse rows that cannot have made θ: a noise outside its own law at 1e-9."""
-        how, norm, slack = self.mechanism, _norm(self.gradient), self.gradient_error
-        if not how.is_private:
-            plausible = norm <= slack + 1e-8 * how.steepest
-        elif how.grid.is_clamped(self.theta):
-            plausible = True
-        else:
-            plausible = is_plausible(how.law, norm, slack)
-        if not plausible:
-            raise WrongRows(
-                "X, y: these rows cannot have made this model (its noise would have a norm of"
-                f" {norm:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows, in"
-                " their order and with their encoding."
-            )
+        how, slack = self.mechanism, self.gradient_error
+        if how.is_private and how.grid.is_clamped(self.theta):
+            return
+        how.check_noise(_norm(self.gradient), slack, without=slack + 1e-8 * how.steepest)
 
     # -- rows ------------------------------------------------------------------------------------
 
     def block_losses(self, block: RowBlock) -> RowLosses:
         """Return log p(θ ∣ D) − log p(θ ∣ D₋ᵢ) of the rows of a block, with its interval."""
-        return self._collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
+        return self.collected(self._certified([(1, block.X, block.y)]), Neighbouring.REMOVE)
 
     def row_losses(self, change: Change | None = None) -> RowLosses:
         """Return log p(θ ∣ D) − log p(θ ∣ D') of rows that change (None: each leaves).
@@ -218,11 +206,10 @@ class Tangent:
         """
         change = Change.of(self.problem.held) if change is None else change
         loss, error, distance = self._blockwise(self._certified, change)
-        return self._collected((loss, error, distance), change.relation)
+        return self.collected((loss, error, distance), change.relation)
 
-    def sampled_losses(self, change: Change | None = None) -> FloatArray:
+    def sampled_losses(self, change: Change) -> FloatArray:
         """Return the losses of :meth:`row_losses` without their intervals, for simulation."""
-        change = Change.of(self.problem.held) if change is None else change
         (loss,) = self._blockwise(lambda changes: (self._loss(changes),), change)
         return loss
 
@@ -323,34 +310,46 @@ class Tangent:
         loss = part.sign * self.mechanism.law.loss_from(_norm(self.gradient), inner, distance)
         return loss + volume_of(self.leverage.eigenvalues(part), part.sign, part.most)
 
-    def _collected(self, losses: _Losses, relation: Neighbouring) -> RowLosses:
+    def collected(
+        self,
+        losses: _Losses,
+        relation: Neighbouring = Neighbouring.REMOVE,
+        *,
+        rows: int = 1,
+        limit: FloatArray | None = None,
+    ) -> RowLosses:
+        """Return losses with their intervals and what is guaranteed.
+
+        ``rows``   the most that change at once.
+        ``limit``  what pure ε allows each person, where persons have several rows.
+        """
         loss, error, distance = losses
         how = self.mechanism
         if not how.is_private:
             return RowLosses.without_noise(distance, np.zeros(len(distance)), relation)
-        error = self.total_error(loss, error)
+        if how.grid.is_clamped(self.theta):
+            # Its cell is unbounded.
+            error = np.full_like(loss, np.inf)
+        # The half-widths are infinite where nothing is proved.
+        error = np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
+        worst, passed = how.worst_case_of(rows)
+        if relation is not Neighbouring.REMOVE:
+            passed = how.worst_case_passed_by(relation)
         # Pure ε bounds every loss, whatever the interval says.
-        limit = how.worst_case if how.noise == "laplace" else np.inf
+        most = limit if limit is not None else worst if how.noise == "laplace" else np.inf
         promised = how.covers(relation)
         return RowLosses(
             loss=loss,
-            low=np.maximum(loss - error, -limit),
-            high=np.minimum(loss + error, limit),
+            low=np.maximum(loss - error, -most),
+            high=np.minimum(loss + error, most),
             distance=distance,
             distance_error=np.zeros_like(distance),
             relation=relation,
             law=None,
-            worst_case=how.worst_case if promised else np.inf,
-            worst_case_passed=how.worst_case_passed_by(relation) if promised else 0.0,
-            guarantee=how.guarantee() if promised else None,
+            worst_case=worst if promised else np.inf,
+            worst_case_passed=passed if promised else 0.0,
+            guarantee=how.guarantee(rows) if promised else None,
         )
-
-    def total_error(self, loss: FloatArray, error: FloatArray) -> FloatArray:
-        """Return the half-widths of the intervals, infinite where nothing is proved."""
-        if self.mechanism.grid.is_clamped(self.theta):
-            # Its cell is unbounded.
-            error = np.full_like(loss, np.inf)
-        return np.where(np.isnan(error), np.inf, error) + 8 * ROUNDOFF * np.abs(loss)
 
 
 def _row_volume(
@@ -428,9 +427,8 @@ def uncertain_rows(
     """Return whether each predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
     if not isinstance(loss, HuberHinge):
         return np.zeros(len(z), dtype=bool)
-    distance = np.abs(np.abs(1 - y * z) - loss.width)
     slack = norms * (reach + 1e-15 * (1 + np.abs(z)))
-    return np.asarray(distance <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))
+    return np.asarray(loss.knot_distance(z, y) <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))
 
 
 def _norm(vector: FloatArray) -> float:

@@ -4,7 +4,7 @@
 each answers ``law(distance)`` with a :class:`LossLaw`.
 """
 
-from expost.noise.base import Noise
+from expost.noise.base import Noise, draw
 from expost.noise.coverage import Coverage, empirical_coverage
 from expost.noise.gaussian import Gaussian
 from expost.noise.goe import goe_largest_eigenvalue_quantile
@@ -19,6 +19,7 @@ __all__ = [
     "Noise",
     "NormLaplace",
     "NormLaplaceLaw",
+    "draw",
     "empirical_coverage",
     "goe_largest_eigenvalue_quantile",
 ]

@@ -9,7 +9,7 @@ from expost._numerics import gamma
 from expost.noise.law import LossLaw
 from expost.types import FloatArray
 
-__all__ = ["Noise", "rounding_of"]
+__all__ = ["Noise", "draw", "rounding_of"]
 
 
 @runtime_checkable
@@ -87,6 +87,11 @@ class Noise(Protocol):
 
     def law(self, distance: Any) -> LossLaw:
         """The exact law of the loss of rows with ∥s∥ = ``distance`` (n,)."""
+
+
+def draw(noise: Noise, rng: np.random.Generator | None = None) -> FloatArray:
+    """Return one draw (d,) from the operating system's CSPRNG; ``rng`` is for tests."""
+    return noise.sample_secure() if rng is None else noise.sample(1, rng)[0]
 
 
 def rounding_of(dimension: int) -> float:

@@ -13,6 +13,7 @@ from expost.glm import Objective
 from expost.mechanisms import Mechanism, RowLosses, Tangent
 from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 from expost.neighbouring.change import Change
+from expost.profiles.verb import Target, find_target
 from expost.publishing.report import KINDS, PublishedReport, check_publishable
 from expost.release import Release
 from expost.rows import RowBlock
@@ -145,9 +146,7 @@ class ReleasedRows:
     @classmethod
     def of_arrays(cls, release: Release, X: Any, y: Any) -> "ReleasedRows":
         """Check rows as the model's features, with their labels."""
-        target = find_target(release, None)
-        assert target is not None
-        _, how, objective, _ = target.bind(X, y)
+        objective, how = Target.of(release).objective(X, y), release.mechanism
         if objective.count != how.rows:
             raise WrongRows(
                 f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
