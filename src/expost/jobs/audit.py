@@ -17,7 +17,7 @@ from expost.attacks.targets import EstimatorTarget, target_of
 from expost.audits.audit import audit, audit_arrays
 from expost.audits.result import Audit
 from expost.data import Encoding
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
 from expost.jobs.audit_asked import AuditJob, asked, check_job

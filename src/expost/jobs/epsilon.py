@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from expost.data import Encoding, Table
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.epsilon.choice import TABLE, EpsilonChoice
 from expost.epsilon.choose import Question, choose_for, seeds_of
 from expost.files.atomic import write_bytes

@@ -5,8 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from expost.data import Encoding, Table, UnitBall
-from expost.engine import Engine
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.jobs.runs import Run
 from expost.ledger import Ledger

@@ -20,8 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from expost.data import Encoding, Table, UnitBall
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from expost.data import Encoding, Table
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
