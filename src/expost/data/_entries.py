@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expost.data._kinds import Kind
+from expost.data.sources import Kind
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
@@ -30,6 +30,11 @@ class Mark(Enum):
 
     GIVEN = "given"
     READ = "read from the data"
+
+
+def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
+    """The constants that were read from the data, of (constant, mark)."""
+    return tuple(constant for constant, mark in constants if mark is Mark.READ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +58,10 @@ class NumericEntry:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        said = []
-        if self.mark is Mark.READ:
-            said.append(f"the mean and scale of {self.name!r}")
-        if self.fill_mark is Mark.READ:
-            said.append(f"the median of {self.name!r}")
-        return tuple(said)
+        return _read(
+            (f"the mean and scale of {self.name!r}", self.mark),
+            (f"the median of {self.name!r}", self.fill_mark),
+        )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and 0: no number is unknown."""
@@ -122,12 +125,10 @@ class LevelEntry:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        said = []
-        if self.mark is Mark.READ:
-            said.append(f"the levels of {self.name!r}")
-        if self.missing_mark is Mark.READ:
-            said.append(f"that cells of {self.name!r} are missing")
-        return tuple(said)
+        return _read(
+            (f"the levels of {self.name!r}", self.mark),
+            (f"that cells of {self.name!r} are missing", self.missing_mark),
+        )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and how many cells are no level."""
@@ -178,7 +179,7 @@ class Target:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        return (f"the classes of {self.column!r}",) if self.mark is Mark.READ else ()
+        return _read((f"the classes of {self.column!r}", self.mark))
 
     def encode(self, cells: Any, first_row: int) -> FloatArray:
         """Return the labels (m,): ±1, classes counted from 0, or the numbers."""
@@ -296,11 +297,9 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         name=name,
         mean=finite(f"{where}.mean", fields["mean"]),
         scale=scale,
-        mark=mark(f"{where}.origin", fields.get("origin", Mark.GIVEN.value)),
+        mark=_given(where, fields, "origin"),
         fill=None if fill is None else finite(f"{where}.fill", fill),
-        fill_mark=None
-        if fill is None
-        else mark(f"{where}.fill_origin", fields.get("fill_origin", Mark.GIVEN.value)),
+        fill_mark=None if fill is None else _given(where, fields, "fill_origin"),
     )
 
 
@@ -318,15 +317,17 @@ def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
         raise InvalidInput(f"{where}: missing_level and missing_origin must stand together.")
     if not levels and not missing_level:
         raise InvalidInput(f"{where}.levels: is empty: must name at least one level.")
-    given = Mark.GIVEN.value
     return LevelEntry(
         name=name,
         levels=levels,
-        mark=mark(f"{where}.origin", fields.get("origin", given)),
-        missing_mark=mark(f"{where}.missing_origin", fields.get("missing_origin", given))
-        if missing_level
-        else None,
+        mark=_given(where, fields, "origin"),
+        missing_mark=_given(where, fields, "missing_origin") if missing_level else None,
     )
+
+
+def _given(where: str, fields: Mapping[str, Any], name: str) -> Mark:
+    """The mark called ``name``; what bears none is given."""
+    return mark(f"{where}.{name}", fields.get(name, Mark.GIVEN.value))
 
 
 def members(

@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import copy_context
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -42,9 +42,6 @@ class Engine(Protocol):
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """task(item) for each item, in order."""
 
-    def close(self) -> None:
-        """Give back what was started for it."""
-
 
 def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
     """The engine that a name stands for, as a context.
@@ -61,7 +58,7 @@ def engine_of(name: Any = "local") -> "AbstractContextManager[Engine]":
         return dask_engine(client=name)
     kind, _, rest = str(name).partition(":")
     if kind == "local":
-        return _local_engine(_count(name, rest) if ":" in name else None)
+        return closing(LocalEngine(_count(name, rest) if ":" in name else None))
     if kind in _SCHEMES and rest.startswith("//") and len(rest) > 2:
         host, _, port = rest.removeprefix("//").rpartition(":")
         whole = host and host.startswith("[") == host.endswith("]")
@@ -162,13 +159,3 @@ class LocalEngine:
     def close(self) -> None:
         """Let the threads end."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _local_engine(workers: int | None = None) -> Iterator[LocalEngine]:
-    """A local engine that is closed at the end."""
-    engine = LocalEngine(workers)
-    try:
-        yield engine
-    finally:
-        engine.close()

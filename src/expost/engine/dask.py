@@ -197,10 +197,6 @@ class DaskEngine:
             " this command, again."
         )
 
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._client.close()
-
 
 def _disconnected() -> tuple[type[BaseException], ...]:
     """The errors of a client whose scheduler is gone; those of a connection are OSErrors."""

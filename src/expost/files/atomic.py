@@ -226,11 +226,8 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 def settle(folder: Path) -> None:
     """Bring renames in ``folder`` to the disk: a power cut must not undo what was seen."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with Directory.open(folder) as opened:
+        opened.settle()
 
 
 def _refuse_constant(name: str) -> float:
