@@ -199,7 +199,7 @@ class Sorted(OrderStatistics):
 class Histogram(OrderStatistics):
     """Counts of the values ≥ 0 of a stream in buckets of a piecewise linear logarithm.
 
-    ``top``  a bound on the finite values. Larger ones count, and are not told apart.
+    ``top``  a bound on the finite values. Larger ones are counted together.
 
     Formal guarantees
     -----------------
@@ -385,7 +385,7 @@ class SignedHistogram(OrderStatistics):
         self._lowered.merge(other._lowered)
 
     def _at(self, ranks: IntArray, lowered: _Lookup, raised: _Lookup) -> FloatArray:
-        """Return the values at ``ranks`` from whichever histogram holds them."""
+        """Return the values at ``ranks`` from the histogram that holds them."""
         _check_ranks(ranks, self.count)
         below = self._lowered.count
         negative = ranks <= below

@@ -23,7 +23,7 @@ from expost.errors import InvalidInput
 
 __all__ = ["NUMBER", "Feed", "Origin", "RawColumn", "RawType", "Relation", "absent", "as_double"]
 __all__ += ["check_names", "check_unchanged", "declared", "glob_quoted", "identifier", "is_number"]
-__all__ += ["plain", "string", "typed"]
+__all__ += ["one_type", "plain", "string", "typed"]
 
 _SETTINGS = {
     # Nothing is fetched from the network, and no Python variable is taken for a table.
@@ -329,6 +329,18 @@ def typed(name: str, sql: str, type_: Any) -> RawColumn:
     ):
         kind = "text"
     return RawColumn(name=name, sql=sql, type=kind, described=str(type_), categorical=categorical)
+
+
+@contextmanager
+def one_type(name: str) -> Iterator[None]:
+    """Turn what Arrow raises for the cells of a column into a sentence that names it."""
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"column {name!r}: cannot be read as a column of one type; convert it to numbers or"
+            " text."
+        ) from None
 
 
 def declared(label: str, schema: Any) -> list[RawColumn]:

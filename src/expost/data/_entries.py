@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from expost.data.sources import Kind
 from expost.errors import InvalidInput
@@ -35,6 +36,12 @@ class Mark(Enum):
 def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
     """The constants that were read from the data, of (constant, mark)."""
     return tuple(constant for constant, mark in constants if mark is Mark.READ)
+
+
+def _places(cells: Any, labels: Sequence[str]) -> NDArray[np.int32]:
+    """The index of each cell among ``labels``, −1 for none of them."""
+    found = pc.index_in(cells, value_set=pa.array(labels, type=cells.type))
+    return np.asarray(pc.fill_null(found, -1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +140,7 @@ class LevelEntry:
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and how many cells are no level."""
         del first_row  # every cell has features
-        found = pc.index_in(cells, value_set=pa.array(self.levels, type=cells.type))
-        index = np.asarray(pc.fill_null(found, -1))
+        index = _places(cells, self.levels)
         absent = np.asarray(cells.is_null())
         features = np.zeros((len(index), len(self.levels) + self.missing_level))
         known = np.flatnonzero((index >= 0) & ~absent)
@@ -188,8 +194,7 @@ class Target:
             raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
         if self.classes is None:
             return np.asarray(cells, dtype=np.float64)
-        found = pc.index_in(cells, value_set=pa.array(self.classes, type=cells.type))
-        index = np.asarray(pc.fill_null(found, -1))
+        index = _places(cells, self.classes)
         other = index < 0
         if other.any():
             raise self._fault(first_row + int(other.argmax()), f"is {none_of(self.classes)}")

@@ -31,6 +31,7 @@ from expost.data._duck import (
     declared,
     glob_quoted,
     identifier,
+    one_type,
     plain,
     string,
     typed,
@@ -411,13 +412,10 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
 
 
 def _array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
-    problem = "cannot be read as a column of one type; convert it to numbers or text."
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"column {name!r}: is a masked array; pass a list with None for these.")
-    try:
+    with one_type(name):
         array = pa.array(values, from_pandas=from_pandas)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"column {name!r}: {problem}") from None
-    if not isinstance(array, pa.Array | pa.ChunkedArray):
-        raise InvalidInput(f"column {name!r}: {problem}")
+        if not isinstance(array, pa.Array | pa.ChunkedArray):
+            raise TypeError
     return array

@@ -61,7 +61,7 @@ class Given:
         )
 
     def with_target(self, target: str, classes: Sequence[Any] | None, regression: bool) -> "Given":
-        """The same with the classes that were passed beside it; the two must not disagree."""
+        """The same with the classes that were passed separately; the two must agree."""
         if self.target not in (None, target):
             raise InvalidInput(f"target={target!r}: the given encoding is for {self.target!r}.")
         passed = None if classes is None else _entries.class_labels("classes", classes)

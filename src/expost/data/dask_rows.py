@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost.data._duck import Origin, RawColumn, Relation, check_names, plain, typed
+from expost.data._duck import Origin, RawColumn, Relation, check_names, one_type, plain, typed
 from expost.data._entries import Mark, NumericEntry, Target, class_labels
 from expost.data.encoding import Encoding
 from expost.data.readers import Block, CellReader, spans
@@ -110,14 +110,8 @@ def _array_column(values: Sequence[Any], number: int) -> Any:
 
 def _arrow(name: str, cells: Any, type_: Any) -> Any:
     """Cells of a column; a NaN is missing."""
-    try:
-        array = plain(pa.array(cells, from_pandas=True))
-        array = array.cast(type_)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidInput(
-            f"column {name!r}: cannot be read as a column of one type; convert it to numbers or"
-            " text."
-        ) from None
+    with one_type(name):
+        array = plain(pa.array(cells, from_pandas=True)).cast(type_)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -254,13 +248,8 @@ def _shape(frame: Any) -> tuple[int, list[Any]]:
         cells = frame.iloc[:, number]
         # Any object may stand in such a column.
         cells = cells if cells.dtype == object else cells.iloc[:0]
-        try:
+        with one_type(name):
             types.append(pa.array(cells, from_pandas=True).type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise InvalidInput(
-                f"column {name!r}: cannot be read as a column of one type; convert it to numbers"
-                " or text."
-            ) from None
     return len(frame), types
 
 

@@ -163,7 +163,7 @@ class Table:
         changed = {name: kind for name, kind in kinds.items() if self[name].kind != kind}
         if not changed:
             return self
-        _, columns = _look(self.origin, list(changed), self.missing, changed)
+        _, columns = _scan(self.origin, list(changed), self.missing, changed)
         new = {column.name: column for column in columns}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
@@ -190,7 +190,7 @@ class Table:
         kinds: dict[str, Kind] = {
             column.name: column.kind for column in self.columns if column.kind != "boolean"
         }
-        rows, columns = _look(origin, self.names, self.missing, kinds)
+        rows, columns = _scan(origin, self.names, self.missing, kinds)
         return replace(self, columns=tuple(columns), rows=rows, origin=origin, left_out=(notice,))
 
     def expression(self, name: str) -> str:
@@ -248,7 +248,7 @@ def open_table(
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
     features = [name for name in names if name in set(wanted) and name != id_column]
-    rows, looked = _look(origin, features, tokens, known)
+    rows, looked = _scan(origin, features, tokens, known)
     if rows != origin.rows:
         raise InvalidInput(
             f"{label}: has {origin.rows} rows, of which DuckDB read {rows}; write it again."
@@ -266,34 +266,34 @@ def open_table(
     return table
 
 
-def _look(
+def _scan(
     origin: Origin, names: Sequence[str], missing: tuple[str, ...], kinds: Mapping[str, Kind]
 ) -> tuple[int, list[Column]]:
-    """The number of rows, and each named column after one look at its cells."""
-    looks = [
-        _Look(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
+    """The number of rows, and each named column after one scan of its cells."""
+    scans = [
+        _ColumnScan(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
         for name in names
     ]
     stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])
     aggregates = ["count(one)"]
-    for index, look in enumerate(looks):
-        for stage, expressions in zip(stages, look.stages(index), strict=True):
+    for index, scan in enumerate(scans):
+        for stage, expressions in zip(stages, scan.stages(index), strict=True):
             stage += expressions
-        aggregates += look.aggregates(index)
+        aggregates += scan.aggregates(index)
     rows, *figures = origin.relation.one(aggregates, *stages)
     return int(rows), [
-        look.judge(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
-        for index, look in enumerate(looks)
+        scan.judge(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
+        for index, scan in enumerate(scans)
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Look:
-    """One look at all cells of a column; ``asked`` is its kind where that is known beforehand.
+class _ColumnScan:
+    """One scan of all cells of a column; ``asked`` is its kind where that is known beforehand.
 
-    A look is five aggregates: present (not missing), numbers, low, high and infinite. A column is
-    looked at again only if something about it must be explained: its cells are numbers in part, or
-    past 2⁵³.
+    A scan is five aggregates: present (not missing), numbers, low, high and infinite. A column is
+    read again only if something about it must be explained: its cells are numbers in part, or past
+    2⁵³.
     """
 
     origin: Origin
@@ -314,7 +314,7 @@ class _Look:
 
     @property
     def _family(self) -> Literal["cells", "integer", "float", "plain"]:
-        """How the column is looked at; plain: only its missing cells are counted."""
+        """How the column is scanned; plain: only its missing cells are counted."""
         if self.raw.type in ("integer", "float"):
             as_text = self.asked == "text" or (self.raw.categorical and self.asked is None)
             return "plain" if as_text else "integer" if self.raw.type == "integer" else "float"

@@ -59,7 +59,7 @@ class DaskEngine:
     """
 
     def __init__(self, client: Any, *, mend: Callable[[], Any] | None = None) -> None:
-        """``mend`` starts workers again that nobody else does."""
+        """``mend`` starts lost workers again, where the cluster does not."""
         self._client, self._mend = client, mend
         self._config = require("dask", caller="engine='dask'", extra="dask").config
         distributed = require("distributed", caller="engine='dask'", extra="dask")
@@ -237,7 +237,7 @@ def _is_collection(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Parcel:
-    """Something that the scheduler passes on unopened, and nobody prints: it may hold rows."""
+    """Something that the scheduler passes on unopened and does not print: it may hold rows."""
 
     content: bytes = field(repr=False)
 

@@ -74,13 +74,13 @@ class Desk(Protocol):
         """List a file that is about to appear; raise where that would replace a foreign one."""
 
 
-# The one who lists what this process writes; None where nobody does.
+# The list that this process writes its files into; None without one.
 _DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
 
 
 @contextmanager
 def listed_by(desk: Desk | None) -> Iterator[None]:
-    """Let ``desk``, or nobody, list each file that is written in its folder, before it appears."""
+    """Let ``desk``, unless None, list each file of its folder before it appears."""
     token = _DESK.set(desk)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The tables of an audit as rows of numbers: members, others, and rows of nobody's training.
+"""The tables of an audit as rows of numbers: members, non-members, and a population.
 
 Of a model that exists, its own encoding reads every table. Of an estimator the table of the rows in
 question gives the encoding, and the target may have any number of classes: features are encoded

@@ -1,6 +1,6 @@
 """The pages of a summary, written and read again.
 
-A page is report.html; beside it lie the same as Markdown and the summary itself as JSON, from which
+A page is report.html; its folder also holds it as Markdown and the summary as JSON, from which
 ``expost report`` makes a page of several. All carry the mark of their strictest part in their names
 and modes.
 """
@@ -38,7 +38,7 @@ def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
 
 
 def write_summary(out: Path, summary: Summary) -> Path:
-    """Write the summary beside its page."""
+    """Write the summary into the folder of its page."""
     path = out / summary.audience.file_name("summary", "json")
     return write_bytes(path, summary.audience, render_json(summary).encode())
 

@@ -2,7 +2,7 @@
 
 The report is of the one model that was released; θ is never drawn again. A report is drawn once: it
 is kept in the run's own folder before the ledger lists it, listed before it has its place, and on
-the disk before anything exact is computed beside it. The comparison with the exact losses is a
+the disk before anything exact is computed. The comparison with the exact losses is a
 file, or of rows in blocks a folder of parts that appears whole.
 """
 

@@ -276,7 +276,7 @@ def _columns(job: TableJob, person: str | None) -> list[str] | None:
 
 @contextmanager
 def noted() -> Iterator[Callable[[], list[str]]]:
-    """Turn warnings into notices of the report: at a command line nobody filters them."""
+    """Turn warnings into notices of the report: a command line has no filters for them."""
     # The results say these of themselves, whole.
     elsewhere = (PrivacyLeakWarning, SeededReleaseWarning)
     with collected() as found:

@@ -413,7 +413,7 @@ def held(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[Workspace]:
-    """Let nobody else work here; the lock goes with the process, however it ends."""
+    """Let no other process work here; the lock goes with the process, however it ends."""
     with ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
