@@ -38,7 +38,7 @@ def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
     return tuple(constant for constant, mark in constants if mark is Mark.READ)
 
 
-def _places(cells: Any, labels: Sequence[str]) -> NDArray[np.int32]:
+def _places(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
     """The index of each cell among ``labels``, −1 for none of them."""
     found = pc.index_in(cells, value_set=pa.array(labels, type=cells.type))
     return np.asarray(pc.fill_null(found, -1))
