@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 import expost
 from expost.attacks.arrays import arrays_of, read_arrays
 from expost.errors import InvalidInput
-from expost.jobs.audit_model import named_estimator
+from expost.jobs.audit_rows import named_estimator
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))

@@ -15,7 +15,7 @@ import expost
 from expost.errors import InvalidInput
 from expost.files import atomic
 from expost.jobs import audit as audit_job
-from expost.jobs.audit_model import named_estimator
+from expost.jobs.audit_rows import named_estimator
 from heard import Heard
 from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
 

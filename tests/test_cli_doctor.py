@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from expost.jobs import doctor, requirements
-from expost.jobs.doctor import PREVENTS, Status, checkup
-from expost.jobs.requirements import parse_requirement, satisfies
+from expost.jobs import doctor
+from expost.jobs.doctor import PREVENTS, Status, checkup, parse_requirement, satisfies
 from program import PROGRAM, finished, imported
 
 PYPROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
@@ -143,7 +142,7 @@ def test_what_is_no_requirement_is_none():
     assert parse_requirement(">=2") is None
     assert parse_requirement("") is None
     shaped = parse_requirement('name [one, two] (>=2, <3) ; extra == "x"')
-    assert shaped == requirements.Requirement(name="name", bounds=">=2,<3", extra="x")
+    assert shaped == doctor.Requirement(name="name", bounds=">=2,<3", extra="x")
 
 
 # What is found ---------------------------------------------------------------------------------

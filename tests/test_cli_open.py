@@ -13,8 +13,7 @@ import pytest
 
 from expost.cli.app import app
 from expost.cli.reproduce import reproduce_app
-from expost.jobs.ledger_page import ledger_summary
-from expost.jobs.releases import Line, Listing
+from expost.jobs.releases import Line, Listing, ledger_summary
 from expost.report import parse_json, render_html, render_json, render_markdown
 from expost.reproduce.reproduction import Reproduction
 from expost.types import Audience

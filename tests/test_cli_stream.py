@@ -15,8 +15,8 @@ import streams
 from expost.errors import AlreadyFinished, InvalidInput, WrongRows
 from expost.files.atomic import read_json
 from expost.files.parts import PartStore
-from expost.jobs import facts as facts_module
 from expost.jobs import profile as profile_module
+from expost.jobs import streaming as facts_module
 from expost.jobs.profile import run
 from expost.jobs.runs import running
 from expost.jobs.streaming import Streaming, is_streamed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from expost.jobs.requirements import satisfies
+from expost.jobs.doctor import satisfies
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

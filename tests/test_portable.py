@@ -16,8 +16,7 @@ import pytest
 import expost
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
-from expost.files.directory import Directory
-from expost.files.locks import can_replace_locked, lock
+from expost.files.directory import Directory, can_replace_locked, lock
 from expost.ledger import NAME, Ledger, append
 
 SOURCE = Path(expost.__file__).parent

@@ -25,7 +25,7 @@ from expost.cli.app import app
 from expost.cli.mistakes import sentence
 from expost.cli.pace import SMOOTHING, Moment, Pass, Tracker
 from expost.cli.progress import progress
-from expost.engine.progress import SILENT
+from expost.engine import SILENT
 from expost.errors import InvalidInput
 from expost.jobs import profile as profile_job
 from heard import Heard

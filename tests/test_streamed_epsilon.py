@@ -16,8 +16,7 @@ import pytest
 import expost
 from expost._order import Histogram, Sorted
 from expost.data import Encoding, UnitBall, open_table
-from expost.engine import LocalEngine
-from expost.engine.progress import SILENT
+from expost.engine import SILENT, LocalEngine
 from expost.epsilon import choose as choose_module
 from expost.epsilon import ranked as ranked_module
 from expost.epsilon import utility as utility_module

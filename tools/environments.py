@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "tests"))
-from expost.jobs.requirements import Requirement, parse_requirement  # noqa: E402 (needs the path)
+from expost.jobs.doctor import Requirement, parse_requirement  # noqa: E402 (needs the path)
 
 EVIDENCE = ROOT / "docs" / "evidence" / "environments.json"
 # A few minutes that use every dependency: the complete suite takes a quarter of an hour.

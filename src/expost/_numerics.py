@@ -67,7 +67,7 @@ def row_norms(rows: FloatArray) -> FloatArray:
 
 
 def row_products(rows: FloatArray, vector: FloatArray) -> FloatArray:
-    """x·v of every row by the same additions, whatever rows stand beside it.
+    """x·v of every row by the same additions, whatever the other rows are.
 
     A product by BLAS adds up the last rows of a block in an order of their own, so that removing
     one row would change the last digit of another's: too much where a sum's sensitivity is to be

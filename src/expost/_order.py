@@ -18,7 +18,7 @@ block, and the counts of two streams add up to those of both.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "OrderStatistics",
     "SignedHistogram",
     "Sorted",
+    "median",
     "rank_numbers",
     "ranking",
     "share_ranks",
@@ -44,6 +45,9 @@ _SHIFT = 52 - _MANTISSA
 _OCTAVES = 40
 # The least top that a histogram is made with, for values that are all 0.
 _LEAST_TOP = 1e-200
+# The shifts of the four digits of sixteen bits, and the sign bit.
+_DIGITS = (48, 32, 16, 0)
+_SIGN = np.uint64(1) << np.uint64(63)
 _Lookup = Callable[[IntArray], FloatArray]
 
 
@@ -195,7 +199,7 @@ class Sorted(OrderStatistics):
 class Histogram(OrderStatistics):
     """Counts of the values ≥ 0 of a stream in buckets of a piecewise linear logarithm.
 
-    ``top``  a bound on the finite values. Larger ones count, and are not told apart.
+    ``top``  a bound on the finite values. Larger ones are counted together.
 
     Formal guarantees
     -----------------
@@ -381,7 +385,7 @@ class SignedHistogram(OrderStatistics):
         self._lowered.merge(other._lowered)
 
     def _at(self, ranks: IntArray, lowered: _Lookup, raised: _Lookup) -> FloatArray:
-        """Return the values at ``ranks`` from whichever histogram holds them."""
+        """Return the values at ``ranks`` from the histogram that holds them."""
         _check_ranks(ranks, self.count)
         below = self._lowered.count
         negative = ranks <= below
@@ -402,3 +406,49 @@ def _least_positive(values: FloatArray) -> float:
 
 def _buckets(values: FloatArray) -> NDArray[Any]:
     return np.ascontiguousarray(values).view(np.int64) >> _SHIFT
+
+
+# -- the exact median, in passes ------------------------------------------------------------------
+
+
+def median(passes: Callable[[], Iterable[FloatArray]]) -> float:
+    """Return the exact median of more numbers than memory holds: four passes, a table of counts.
+
+    The middle of the numbers of every pass, or the mean of the two in the middle. ``passes`` gives
+    the same numbers, in blocks, each time that it is called; at least one.
+
+    The bits of a float64, turned round for negative numbers, are integers in the same order. A pass
+    counts by the next sixteen of them those numbers that agree in the bits that are known already;
+    the rank that is sought says which sixteen bits come next.
+    """
+    count = sum(len(block) for block in passes())
+    lower = _number_at(passes, (count - 1) // 2)
+    upper = lower if count % 2 else _number_at(passes, count // 2)
+    # Halved first: the sum of two may overflow.
+    return lower if lower == upper else 0.5 * lower + 0.5 * upper
+
+
+def _number_at(passes: Callable[[], Iterable[FloatArray]], rank: int) -> float:
+    """The number that ``rank`` others are not above."""
+    known = np.uint64(0)
+    for shift in _DIGITS:
+        counts = np.zeros(2**16, dtype=np.int64)
+        for block in passes():
+            keys = _keys(block)
+            if shift < 48:
+                above = np.uint64(shift + 16)
+                keys = keys[keys >> above == known >> above]
+            digits = (keys >> np.uint64(shift)) & np.uint64(0xFFFF)
+            counts += np.bincount(digits.astype(np.int64), minlength=2**16)
+        digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
+        rank -= int(counts[:digit].sum())
+        known |= np.uint64(digit) << np.uint64(shift)
+    bits = known ^ _SIGN if known & _SIGN else ~known
+    return float(np.array([bits]).view(np.float64)[0])
+
+
+def _keys(numbers: FloatArray) -> NDArray[np.uint64]:
+    """Integers in the order of ``numbers``; −0 is the 0 that it equals."""
+    bits = (numbers + 0.0).view(np.uint64)
+    keys: NDArray[np.uint64] = np.where(bits & _SIGN, ~bits, bits ^ _SIGN)
+    return keys

@@ -86,7 +86,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class SeededReleaseWarning(UserWarning):
-    """A release drew its noise from a seed: whoever knows the seed can take it off again."""
+    """A release drew its noise from a seed: the seed is enough to remove it again."""
 
 
 class PrecisionWarning(UserWarning):
@@ -110,7 +110,7 @@ class ClippedRowsWarning(UserWarning):
 
 
 class BudgetWarning(UserWarning):
-    """An estimator was copied to be fitted again: every fit spends its epsilon anew."""
+    """An estimator was copied to be fitted again: every fit spends its epsilon again."""
 
 
 def require(module: str, *, caller: str, extra: str) -> ModuleType:

@@ -16,44 +16,21 @@ __all__ = ["class_codes", "class_set", "signs", "two_classes"]
 
 def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
     """The two classes, second one positive: those given, or those read from the labels."""
-    values = _vector(labels)
     try:
-        found = np.unique(values)
+        known = found = np.unique(_vector(labels))
     except TypeError:
         raise InvalidInput("y holds labels of different types: use one type for both.") from None
-    if classes is None:
-        known = found
-    else:
+    if classes is not None:
         known = _checks.array(classes, "classes")
         if known.shape != (2,) or known[0] == known[1]:
             raise InvalidInput(f"classes={classes!r}: must name two different labels.")
-        if not np.all(np.isin(found, known)):
-            raise InvalidInput(
-                f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
-            )
-    if not all(map(_checks.is_text, known.tolist())):
-        raise InvalidInput(f"classes: one of the labels {_checks.LONE}.")
-    if len(known) == 1 or len(found) == 1:
-        raise InvalidInput(
-            "y holds one class only: a classifier needs rows of two classes to be fitted."
-        )
+    _check_classes(found, known, given=classes is not None)
     if len(known) != 2:
         raise InvalidInput(
             f"y holds {len(known)} classes: exactly two are needed here; Only binary"
             " classification is supported. Fit one class against the rest."
         )
     return known
-
-
-def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
-    """−1 for the first class, +1 for the second."""
-    values = _vector(labels)
-    positive = values == classes[1]
-    if not np.all(positive | (values == classes[0])):
-        raise InvalidInput(
-            f"y holds labels beside {classes.tolist()!r}: every label must be one of them."
-        )
-    return np.where(positive, 1.0, -1.0)
 
 
 def class_set(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
@@ -63,24 +40,33 @@ def class_set(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]
         known = found if classes is None else np.unique(_checks.array(classes, "classes"))
     except TypeError:
         raise InvalidInput("y holds labels of different types: use one type for all.") from None
-    if classes is not None:
-        if np.ndim(classes) != 1 or len(known) != len(classes):
-            raise InvalidInput(f"classes={classes!r}: must name labels that all differ.")
-        if not np.all(np.isin(found, known)):
-            raise InvalidInput(
-                f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
-            )
+    if classes is not None and (np.ndim(classes) != 1 or len(known) != len(classes)):
+        raise InvalidInput(f"classes={classes!r}: must name labels that all differ.")
+    _check_classes(found, known, given=classes is not None)
+    return known
+
+
+def _check_classes(found: NDArray[Any], known: NDArray[Any], *, given: bool) -> None:
+    """Every label that was ``found`` is known, can be written, and is not the only one."""
+    if given and not np.all(np.isin(found, known)):
+        raise InvalidInput(
+            f"y holds labels beside classes={known.tolist()!r}: each must be one of them."
+        )
     if not all(map(_checks.is_text, known.tolist())):
         raise InvalidInput(f"classes: one of the labels {_checks.LONE}.")
     if len(found) == 1:
         raise InvalidInput(
             "y holds one class only: a classifier needs rows of two classes to be fitted."
         )
-    return known
+
+
+def signs(labels: Any, classes: NDArray[Any]) -> FloatArray:
+    """−1 for the first class, +1 for the second."""
+    return np.where(class_codes(labels, classes) == 1, 1.0, -1.0)
 
 
 def class_codes(labels: Any, classes: NDArray[Any]) -> FloatArray:
-    """The place of each label among the sorted ``classes``."""
+    """The index of each label among the ``classes``."""
     values = _vector(labels)
     codes = np.full(len(values), np.nan)
     for code, label in enumerate(classes):

@@ -31,7 +31,7 @@ from expost import _checks
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import listed_by, read_json, settle, write_json
 from expost.files.digest import content_of
-from expost.files.locks import can_replace_locked, lock
+from expost.files.directory import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
 from expost.results import Displayed
 from expost.risk import Guarantee

@@ -26,8 +26,7 @@ from expost.data.encoding import Encoded, Encoding
 from expost.data.readers import Reader, reader_of
 from expost.data.sources import Table
 from expost.data.unit_ball import UnitBall
-from expost.engine import Engine
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.files.digest import LEAF
 from expost.files.parts import Part, PartStore

@@ -22,12 +22,11 @@ from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
 from expost.glm import Objective
 from expost.jobs import epsilon
-from expost.jobs.epsilon_asked import QUESTION
-from expost.jobs.facts import table_rows
+from expost.jobs.epsilon import QUESTION
 from expost.jobs.output import check_place
 from expost.jobs.profile import run_opened
 from expost.jobs.profile_asked import ProfileJob, opened_for
-from expost.jobs.streaming import Streaming, is_streamed
+from expost.jobs.streaming import Streaming, is_streamed, table_rows
 from expost.jobs.table import check_options, estimator_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from expost._order import median
 from expost.data import open_table, sources
-from expost.data._median import median
 from expost.errors import InvalidInput
 
 NUMBERS = {

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from expost.data import _duck, _sql, open_table
-from expost.data._kinds import _LONGEST
+from expost.data import _duck, open_table
 from expost.data.readers import reader_of
+from expost.data.sources import _LONGEST
 from expost.errors import InvalidInput
 
 
@@ -88,12 +88,12 @@ def test_the_fast_number_test_is_the_regular_expression():
     tokens = [token for token in tokens if token == token.strip()]
     relation = _duck.Relation(label="t", clause="source", arrow=pa.table({"c0": tokens}))
     fast = relation.batches(
-        [f"coalesce({_sql.is_number('c0', 'w')}, false)"],
+        [f"coalesce({_duck.is_number('c0', 'w')}, false)"],
         ["c0", "TRY_CAST(c0 AS DOUBLE) AS w"],
         size=10_000,
     )
     answers = np.concatenate([b.column(0).to_numpy(zero_copy_only=False) for b in fast])
-    number = re.compile(_sql.NUMBER)
+    number = re.compile(_duck.NUMBER)
     expected = [bool(number.fullmatch(t)) and np.isfinite(float(t)) for t in tokens]
     assert answers.tolist() == expected
     assert 100 < sum(expected) < len(tokens) - 100

@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from expost.engine import LocalEngine, engine_of
 from expost.engine import dask as dask_module
-from expost.engine._machine import check_machines, check_versions, machine, versions
-from expost.engine._threads import one_blas_thread
+from expost.engine.base import one_blas_thread
+from expost.engine.dask import check_machines, check_versions, machine, versions
 from expost.errors import ExpostError, InvalidInput, WrongRows
 
 
@@ -322,9 +322,8 @@ def test_a_worker_that_comes_later_is_looked_at_too():
 
 
 def test_the_version_of_the_workers_is_asked(two_workers, monkeypatch):
-    from expost.engine import _machine
 
-    monkeypatch.setattr(_machine, "versions", lambda: {"expost": "9.9"})
+    monkeypatch.setattr(dask_module, "versions", lambda: {"expost": "9.9"})
     with pytest.raises(InvalidInput, match=re.escape("expost 0.1.0, and here it is 9.9")):
         dask_module.DaskEngine(two_workers._client)
 

@@ -20,7 +20,7 @@ import expost
 from expost.cli.main import main
 from expost.engine import dask as dask_module
 from expost.engine import engine_of
-from expost.engine._machine import machine, versions
+from expost.engine.dask import machine, versions
 from expost.errors import ExpostError, InvalidInput
 from program import people, text
 

@@ -82,9 +82,9 @@ def ledger_command(
 def _page(
     found: "releases.Listing", paths: list[Path], folder: Path, *, force: bool
 ) -> dict[str, Path]:
-    from expost.jobs.ledger_page import ledger_summary
     from expost.jobs.output import made_now
     from expost.jobs.pages import store_page
+    from expost.jobs.releases import ledger_summary
     from expost.jobs.workspace import held
 
     source = ", ".join(path.name for path in paths)

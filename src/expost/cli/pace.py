@@ -101,7 +101,7 @@ def _unheard(moment: Moment) -> None:
 
 
 class Tracker:
-    """A :class:`~expost.engine.progress.Progress` that knows where the job is.
+    """A :class:`~expost.engine.Progress` that knows where the job is.
 
     ``phases``    how many are expected; should there be more, the count follows them.
     ``on_phase``  is told when one begins.

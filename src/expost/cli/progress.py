@@ -30,7 +30,7 @@ from expost.cli.mistakes import (
     sentence,
 )
 from expost.cli.pace import Moment, Tracker
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Progress
 
 __all__ = ["progress"]
 

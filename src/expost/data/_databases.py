@@ -6,88 +6,122 @@ twice, without a set of all keys. Messages of a database quote cells and address
 replaced, never passed on.
 """
 
+import re
+import sqlite3
+import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expost.data._duck import Relation
-from expost.data._postgres import PostgresSnapshot
-from expost.data._query import Query
-from expost.data._raw import Origin, RawColumn
-from expost.data._snapshot import Snapshot, wrapped
-from expost.data._sqlite import SqliteSnapshot
-from expost.errors import InvalidInput
+from expost.data._duck import (
+    Origin,
+    RawColumn,
+    RawType,
+    Relation,
+    absent,
+    check_names,
+    identifier,
+    typed,
+)
+from expost.data._query import SQLITE_MARK, Query
+from expost.errors import InvalidInput, require
 
-__all__ = ["DatabaseFeed", "database"]
-
-
-def database(query: Query) -> Origin:
-    """The rows of a query, in the order of its key."""
-    snapshot: Snapshot = (
-        PostgresSnapshot(query) if query.kind == "postgresql" else SqliteSnapshot(query)
-    )
-    columns = tuple(
-        RawColumn(name=column.name, sql=f"c{index}", type=column.type, described=column.described)
-        for index, column in enumerate(snapshot.columns)
-    )
-    feed = DatabaseFeed(query=query, snapshot=snapshot)
-    return Origin(
-        relation=Relation(label=query.label, clause="source", arrow=feed),
-        columns=columns,
-        rows=snapshot.rows,
-        key=query.key,
-    )
+__all__ = ["database"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DatabaseFeed:
-    """Passes over a snapshot."""
+@dataclass(frozen=True, kw_only=True)
+class _Selected:
+    """A column of a query: the SQL of its cell, and the Arrow type that the cell arrives in."""
 
-    query: Query
-    snapshot: Snapshot
+    name: str
+    sql: str
+    type: RawType
+    described: str
+    arrow: Any = field(repr=False)
 
-    def schema(self, names: Sequence[str]) -> Any:
-        """The columns asked for, and the key last."""
-        fields = [
-            (name, self.snapshot.columns[self._place(name)].arrow) for name in self._of(names)
-        ]
-        return pa.schema([*fields, ("key", self.snapshot.columns[self._key].arrow)])
 
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """The rows in the order of the key, which is checked."""
-        chosen = [*map(self._place, self._of(names)), self._key]
-        cells = [self.snapshot.columns[place].sql for place in chosen]
-        sql = wrapped(self.query, cells, f"ORDER BY {self.snapshot.order}")
-        check = _Increasing(f"{self.query.label}, id column {self.query.key!r}")
-        for batch in self.snapshot.run(sql, self.schema(names)):
+class _Snapshot(ABC):
+    """The rows of one query, the same in every pass."""
+
+    columns: tuple[_Selected, ...]
+    rows: int
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    @property
+    @abstractmethod
+    def order(self) -> str:
+        """The SQL that the rows are ordered by: the key, as its bytes or as a whole number."""
+
+    @abstractmethod
+    def run(self, sql: str, schema: Any) -> Iterator[Any]:
+        """Arrow record batches of a SELECT; raises :class:`InvalidInput`."""
+
+    @property
+    def key(self) -> _Selected:
+        """The column that the rows are ordered by."""
+        return next(column for column in self.columns if column.name == self._query.key)
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The Arrow types of the columns; None for those that cannot be sent."""
+        return tuple(None if column.type == "other" else column.arrow for column in self.columns)
+
+    def batches(self, places: Sequence[int]) -> Iterator[Any]:
+        """The rows in the order of the key, which is checked and comes last."""
+        query = self._query
+        chosen = [*(self.columns[place] for place in places), self.key]
+        sql = _wrapped(query, [column.sql for column in chosen], f"ORDER BY {self.order}")
+        schema = pa.schema([(f"c{place}", column.arrow) for place, column in enumerate(chosen)])
+        check = _Increasing(f"{query.label}, id column {query.key!r}")
+        for batch in self.run(sql, schema):
             try:
                 batch.validate(full=True)
             except pa.ArrowException:
                 raise InvalidInput(
-                    f"{self.query.label}: sent text that is not UTF-8; convert it in the query."
+                    f"{query.label}: sent text that is not UTF-8; convert it in the query."
                 ) from None
-            check.see(batch.column(batch.num_columns - 1))
+            check.see(batch.column(len(places)))
             yield batch
 
-    @cached_property
-    def _key(self) -> int:
-        return [column.name for column in self.snapshot.columns].index(str(self.query.key))
 
-    def _of(self, names: Sequence[str]) -> list[str]:
-        """Those of ``names`` that are columns and can be sent."""
-        columns = self.snapshot.columns
-        return [
-            name
-            for name in names
-            if self._place(name) < len(columns) and columns[self._place(name)].type != "other"
-        ]
+def _wrapped(query: Query, expressions: Sequence[str], end: str = "") -> str:
+    """``expressions`` over the rows of ``query``; a comment at its end ends with the line."""
+    return f"SELECT {', '.join(expressions)} FROM (\n{query.statement}\n) AS q {end}".rstrip()
 
-    def _place(self, name: str) -> int:
-        return int(name.removeprefix("c"))
+
+def _cell(name: str) -> str:
+    """The cell of a column of :func:`_wrapped`."""
+    return f"q.{identifier(name)}"
+
+
+def _check_columns(query: Query, names: Sequence[str]) -> None:
+    """Names are fit to be used, and the key is one of them."""
+    check_names(query.label, names)
+    if query.key not in names:
+        raise absent(str(query.key), query.label, names)
+
+
+def database(query: Query) -> Origin:
+    """The rows of a query, in the order of its key."""
+    snapshot: _Snapshot = _Postgres(query) if query.kind == "postgresql" else _Sqlite(query)
+    columns = tuple(
+        RawColumn(name=column.name, sql=f"c{index}", type=column.type, described=column.described)
+        for index, column in enumerate(snapshot.columns)
+    )
+    return Origin(
+        relation=Relation(label=query.label, clause="source", arrow=snapshot),
+        columns=columns,
+        rows=snapshot.rows,
+        key=query.key,
+    )
 
 
 class _Increasing:
@@ -112,16 +146,314 @@ class _Increasing:
             if place >= 0:
                 row = self._seen + place + (1 if self._last is not None else 2)
                 raise InvalidInput(
-                    f"{self._label}, row {row}: {_fault(before[place], after[place])}"
+                    f"{self._label}, row {row}: {_order_fault(before[place], after[place])}"
                 )
         self._seen += len(keys) - (self._last is not None and len(keys) > 0)
         self._last = keys.slice(len(keys) - 1) if len(keys) else self._last
 
 
-def _fault(before: Any, after: Any) -> str:
+def _order_fault(before: Any, after: Any) -> str:
     if before.equals(after):
         return (
             "repeats the id of another row: it must be different in each; name another column, or"
             " mend the query."
         )
     return "is out of order without the spaces around it; trim it in the query."
+
+
+# -- PostgreSQL -----------------------------------------------------------------------------------
+
+_BATCH_BYTES = str(2**20)
+_TYPE = b"POSTGRESQL:type"
+# By their SQLSTATE, the longest that fits; the server's own words may quote a cell.
+_STATES = {
+    "22": "a cell could not be computed or converted",
+    "25006": "the query writes; it must only read",
+    "0A000": "the query does what a read-only SELECT cannot",
+    "42501": "the user may not read these rows",
+    "42601": "the query is not one SELECT that the server understands",
+    "42703": "the query names a column that does not exist",
+    "42P01": "the query names a table that does not exist",
+    "42883": "the query names a function that does not exist",
+    "42": "the server does not understand the query",
+    "53": "the server has too few resources",
+    "57": "the server ended the connection or the query",
+    "08": "the connection was lost",
+}
+_LOST = r"terminating|closed the connection|no connection|receive data|no COPY in progress"
+_CONNECTING = {
+    r"password authentication failed": "the user or the password is wrong",
+    r"no password supplied": "needs a password: set PGPASSWORD, or write it into ~/.pgpass",
+    r"role .* does not exist": "has no such user",
+    r"database .* does not exist": "has no such database",
+    r"no pg_hba.conf entry": "does not let this user in from here",
+    r"too many|remaining connection slots": "has no connection left; try again later",
+    r"invalid": "its address holds a part that is not understood",
+}
+
+
+class _Postgres(_Snapshot):
+    """PostgreSQL: one snapshot, held by an open transaction; every pass has its own connection.
+
+    A connection can send one result at a time, and a pass may begin before another has ended; so
+    the transaction that is opened first exports its snapshot (pg_export_snapshot), and the passes,
+    in transactions that are REPEATABLE READ and READ ONLY too, take it over. The rows travel as a
+    binary COPY, batch by batch.
+    """
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        self._dbapi = require("adbc_driver_postgresql.dbapi", caller="PostgreSQL", extra="postgres")
+        holder = self._connect()
+        # Closed with the last table that reads from it.
+        self._close = weakref.finalize(self, holder.close)
+        try:
+            self._begin(holder)
+        except BaseException:
+            # Not when the error is forgotten: an open transaction keeps locks.
+            self._close()
+            raise
+
+    def _begin(self, holder: Any) -> None:
+        query = self._query
+        with self._worded(), holder.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # It waits, idle, for as long as the passes take.
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            cursor.execute("SELECT pg_export_snapshot()")
+            self._name = str(cursor.fetchone()[0])
+            schema = cursor.adbc_execute_schema(_wrapped(query, ["*"]))
+            _check_columns(query, schema.names)
+            self.columns = tuple(map(self._selected, schema))
+            cursor.execute(_wrapped(query, ["count(*)"]))
+            self.rows = int(cursor.fetchone()[0])
+
+    def _selected(self, field: Any) -> _Selected:
+        """A column; ``numeric`` is sent as text unless it is cast, keys of other types as text."""
+        name, sql = field.name, _cell(field.name)
+        described = (field.metadata or {}).get(_TYPE, b"").decode() or str(field.type)
+        if described == "numeric" and name != self._query.key:
+            sql, arrow = f"{sql}::double precision", pa.float64()
+        else:
+            arrow = field.type
+        column = typed(name, sql, arrow)
+        kind = "other" if described == "money" else column.type
+        if name == self._query.key and kind not in ("integer", "text"):
+            sql, arrow, kind = f"{sql}::text", pa.string(), "text"
+        elif kind == "text":
+            sql, arrow = f"{sql}::text", pa.string()
+        return _Selected(name=name, sql=sql, type=kind, described=described, arrow=arrow)
+
+    @property
+    def order(self) -> str:
+        """Whole numbers by their size, all else by its bytes, whatever the server's language."""
+        key = self.key
+        # A UUID's bytes are in the order of its text, and its index can be used.
+        plain = key.type == "integer" or key.described == "uuid"
+        return _cell(key.name) if plain else f'({key.sql}) COLLATE "C"'
+
+    def run(self, sql: str, schema: Any) -> Iterator[Any]:
+        """The batches of a SELECT, on a connection that ends with them."""
+        with self._worded(), self._connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._name}'")
+            cursor.adbc_statement.set_options(
+                **{"adbc.postgresql.batch_size_hint_bytes": _BATCH_BYTES}
+            )
+            cursor.execute(sql)
+            for batch in cursor.fetch_record_batch():
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def _connect(self) -> Any:
+        try:
+            connection = self._dbapi.connect(self._query.url)
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL client_encoding = 'UTF8'")
+        except self._dbapi.Error as error:
+            raise InvalidInput(f"{self._query.name}: {_not_connected(error)}.") from None
+        return connection
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        """Say what went wrong in our own words."""
+        try:
+            yield
+        except (self._dbapi.Error, pa.ArrowException, OSError) as error:
+            raise InvalidInput(f"{self._query.label}: {_reason(error)}.") from None
+
+
+def _not_connected(error: Exception) -> str:
+    for sign, reason in _CONNECTING.items():
+        if re.search(sign, str(error)):
+            return reason
+    return "cannot be reached; start the server, or mend the address"
+
+
+def _reason(error: Exception) -> str:
+    state = getattr(error, "sqlstate", None) or ""
+    for length in (5, 2):
+        if state[:length] in _STATES:
+            return f"{_STATES[state[:length]]} (SQLSTATE {state})"
+    if state:
+        return f"the server refused the query (SQLSTATE {state})"
+    # What breaks off in mid-stream has words only.
+    if re.search(_LOST, str(error)):
+        return "the connection was lost before the last row; start again"
+    return "the server could not compute every row; mend the query"
+
+
+# -- SQLite ---------------------------------------------------------------------------------------
+
+_FETCH = 2**12
+_EXACT = 2**53
+_CLASSES = ("integer", "real", "text", "blob")
+_REASONS = {
+    "no such table": "the query names a table that does not exist",
+    "no such column": "the query names a column that does not exist",
+    "no such function": "the query names a function that does not exist",
+    "syntax error": "the query is not one SELECT that SQLite understands",
+    "incomplete input": "the query is not one SELECT that SQLite understands",
+    "locked": "another program is writing to the database; try again",
+    "decode": "a text is not UTF-8; convert it in the query",
+    "malformed": "is damaged; restore it from a copy",
+    "not a database": "is not an SQLite database",
+    "readonly": "the query writes; it must only read",
+}
+
+
+class _Sqlite(_Snapshot):
+    """SQLite: one read transaction on one read-only connection, for all passes.
+
+    A cell of SQLite has a class of its own, whatever its column declares. A column whose cells are
+    all of one class, or all numbers, has that type; one of several classes is text that is looked
+    at as the cells of a CSV file are.
+    """
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        _check_file(query)
+        with self._worded():
+            address = f"file:{quote(str(query.path.absolute()))}?mode=ro"
+            # One connection for the threads that pull from it: SQLite makes them wait in turn.
+            self._connection = sqlite3.connect(
+                address, uri=True, isolation_level=None, check_same_thread=False
+            )
+            self._close = weakref.finalize(self, self._connection.close)
+            self._connection.execute("PRAGMA query_only = 1")
+            # Rows are sorted in memory if no index orders them, never in a file.
+            self._connection.execute("PRAGMA temp_store = memory")
+            self._connection.execute("BEGIN")
+            found = self._connection.execute(_wrapped(query, ["*"], "LIMIT 0")).description
+            names = [str(entry[0]) for entry in found]
+            _check_columns(query, names)
+            self.rows, self.columns = self._looked(names)
+
+    @property
+    def order(self) -> str:
+        """The key, a text by its bytes."""
+        return f"{_cell(str(self._query.key))} COLLATE BINARY"
+
+    def run(self, sql: str, schema: Any) -> Iterator[Any]:
+        """The batches of a SELECT."""
+        with self._worded():
+            cursor = self._connection.execute(sql)
+            try:
+                while rows := cursor.fetchmany(_FETCH):
+                    arrays = [
+                        pa.array(_converted(cells, field), type=field.type)
+                        for cells, field in zip(zip(*rows, strict=True), schema, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            finally:
+                cursor.close()
+
+    def _looked(self, names: Sequence[str]) -> tuple[int, tuple[_Selected, ...]]:
+        """The number of rows, and every column after one look at the classes of its cells."""
+        counts = ["count(*)"]
+        for name in names:
+            kind = f"typeof({_cell(name)})"
+            counts += [f"coalesce(sum({kind} = '{each}'), 0)" for each in _CLASSES]
+            counts.append(
+                f"coalesce(sum({kind} = 'integer'"
+                f" AND {_cell(name)} NOT BETWEEN -{_EXACT} AND {_EXACT}), 0)"
+            )
+        # Few columns at a time: SQLite limits the columns of a result.
+        found: list[int] = []
+        for start in range(0, len(counts), 1_000):
+            part = counts[start : start + 1_000]
+            found += self._connection.execute(_wrapped(self._query, part)).fetchone()
+        width = len(_CLASSES) + 1
+        columns = [
+            self._selected(name, *found[1 + width * place : 1 + width * (place + 1)])
+            for place, name in enumerate(names)
+        ]
+        return found[0], tuple(columns)
+
+    def _selected(
+        self, name: str, integers: int, reals: int, texts: int, blobs: int, long: int
+    ) -> _Selected:
+        kinds: dict[RawType, Any] = {
+            "integer": pa.int64(),
+            "float": pa.float64(),
+            "other": pa.binary(),
+        }
+        kind: RawType = "text"
+        if blobs:
+            kind = "other"
+        elif texts:
+            kind = "mixed" if integers or reals else "text"
+        elif reals:
+            # An integer that float64 rounds would not be noticed among its numbers.
+            kind = "mixed" if long else "float"
+        elif integers:
+            kind = "integer"
+        if name == self._query.key and kind not in ("integer", "text"):
+            raise InvalidInput(
+                f"{self._query.label}, id column {name!r}: holds cells of several types, or no"
+                " integers and no text: must be all integers or all text; cast it in the query."
+            )
+        return _Selected(
+            name=name,
+            sql=_cell(name),
+            type=kind,
+            described="blob" if blobs else kind,
+            arrow=kinds.get(kind, pa.string()),
+        )
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        """Say what went wrong in our own words: SQLite's may quote a cell."""
+        try:
+            yield
+        except (sqlite3.Error, sqlite3.Warning, pa.ArrowException, UnicodeError) as error:
+            words = str(error)
+            reason = next(
+                (reason for sign, reason in _REASONS.items() if sign in words),
+                f"could not be read to its end ({type(error).__name__})",
+            )
+            raise InvalidInput(f"{self._query.label}: {reason}.") from None
+
+
+def _check_file(query: Query) -> None:
+    try:
+        with query.path.open("rb") as file:
+            mark = file.read(len(SQLITE_MARK))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "is not a file name"
+        raise InvalidInput(f"{query.name}: cannot be read ({reason}).") from None
+    if mark != SQLITE_MARK:
+        raise InvalidInput(f"{query.name}: is not an SQLite database.")
+
+
+def _converted(cells: Sequence[Any], field: Any) -> Sequence[Any]:
+    """Cells of any class as text, where that is what the column holds."""
+    return [_text(each) for each in cells] if pa.types.is_string(field.type) else cells
+
+
+def _text(value: Any) -> str | None:
+    """A number as it is written in a CSV file, a whole one without its point."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        value = int(value)
+    return repr(value)

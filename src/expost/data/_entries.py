@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from expost.data._kinds import Kind
+from expost.data.sources import Kind
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
@@ -30,6 +31,17 @@ class Mark(Enum):
 
     GIVEN = "given"
     READ = "read from the data"
+
+
+def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
+    """The constants that were read from the data, of (constant, mark)."""
+    return tuple(constant for constant, mark in constants if mark is Mark.READ)
+
+
+def _places(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
+    """The index of each cell among ``labels``, −1 for none of them."""
+    found = pc.index_in(cells, value_set=pa.array(labels, type=cells.type))
+    return np.asarray(pc.fill_null(found, -1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +65,10 @@ class NumericEntry:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        said = []
-        if self.mark is Mark.READ:
-            said.append(f"the mean and scale of {self.name!r}")
-        if self.fill_mark is Mark.READ:
-            said.append(f"the median of {self.name!r}")
-        return tuple(said)
+        return _read(
+            (f"the mean and scale of {self.name!r}", self.mark),
+            (f"the median of {self.name!r}", self.fill_mark),
+        )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and 0: no number is unknown."""
@@ -122,18 +132,15 @@ class LevelEntry:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        said = []
-        if self.mark is Mark.READ:
-            said.append(f"the levels of {self.name!r}")
-        if self.missing_mark is Mark.READ:
-            said.append(f"that cells of {self.name!r} are missing")
-        return tuple(said)
+        return _read(
+            (f"the levels of {self.name!r}", self.mark),
+            (f"that cells of {self.name!r} are missing", self.missing_mark),
+        )
 
     def encode(self, cells: Any, first_row: int) -> tuple[FloatArray, int]:
         """The features (m, width) of the cells, and how many cells are no level."""
         del first_row  # every cell has features
-        found = pc.index_in(cells, value_set=pa.array(self.levels, type=cells.type))
-        index = np.asarray(pc.fill_null(found, -1))
+        index = _places(cells, self.levels)
         absent = np.asarray(cells.is_null())
         features = np.zeros((len(index), len(self.levels) + self.missing_level))
         known = np.flatnonzero((index >= 0) & ~absent)
@@ -178,7 +185,7 @@ class Target:
     @property
     def read_from_data(self) -> tuple[str, ...]:
         """What of it was read from the data, for a sentence."""
-        return (f"the classes of {self.column!r}",) if self.mark is Mark.READ else ()
+        return _read((f"the classes of {self.column!r}", self.mark))
 
     def encode(self, cells: Any, first_row: int) -> FloatArray:
         """Return the labels (m,): ±1, classes counted from 0, or the numbers."""
@@ -187,8 +194,7 @@ class Target:
             raise self._fault(first_row + int(absent.argmax()), "is missing: every row needs one")
         if self.classes is None:
             return np.asarray(cells, dtype=np.float64)
-        found = pc.index_in(cells, value_set=pa.array(self.classes, type=cells.type))
-        index = np.asarray(pc.fill_null(found, -1))
+        index = _places(cells, self.classes)
         other = index < 0
         if other.any():
             raise self._fault(first_row + int(other.argmax()), f"is {none_of(self.classes)}")
@@ -296,11 +302,9 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         name=name,
         mean=finite(f"{where}.mean", fields["mean"]),
         scale=scale,
-        mark=mark(f"{where}.origin", fields.get("origin", Mark.GIVEN.value)),
+        mark=_given(where, fields, "origin"),
         fill=None if fill is None else finite(f"{where}.fill", fill),
-        fill_mark=None
-        if fill is None
-        else mark(f"{where}.fill_origin", fields.get("fill_origin", Mark.GIVEN.value)),
+        fill_mark=None if fill is None else _given(where, fields, "fill_origin"),
     )
 
 
@@ -318,15 +322,17 @@ def _level_entry(name: str, where: str, value: Any, strict: bool) -> LevelEntry:
         raise InvalidInput(f"{where}: missing_level and missing_origin must stand together.")
     if not levels and not missing_level:
         raise InvalidInput(f"{where}.levels: is empty: must name at least one level.")
-    given = Mark.GIVEN.value
     return LevelEntry(
         name=name,
         levels=levels,
-        mark=mark(f"{where}.origin", fields.get("origin", given)),
-        missing_mark=mark(f"{where}.missing_origin", fields.get("missing_origin", given))
-        if missing_level
-        else None,
+        mark=_given(where, fields, "origin"),
+        missing_mark=_given(where, fields, "missing_origin") if missing_level else None,
     )
+
+
+def _given(where: str, fields: Mapping[str, Any], name: str) -> Mark:
+    """The mark called ``name``; what bears none is given."""
+    return mark(f"{where}.{name}", fields.get(name, Mark.GIVEN.value))
 
 
 def members(

@@ -7,8 +7,9 @@ are text until all of them have been looked at (``expost.data.sources``).
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,21 +17,35 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.ipc
 import pyarrow.parquet
 
-from expost.data._arrow_feeds import DatasetFeed, IpcFeed, ipc_shape
 from expost.data._csv import LONGEST_RECORD, CsvShape, read_shape
 from expost.data._databases import database
-from expost.data._duck import Relation, glob_quoted, identifier, string
+from expost.data._duck import (
+    Origin,
+    RawColumn,
+    Relation,
+    Stamp,
+    check_names,
+    declared,
+    glob_quoted,
+    identifier,
+    one_type,
+    plain,
+    string,
+    typed,
+)
 from expost.data._query import Query
-from expost.data._raw import Origin, RawColumn, check_names, declared, plain, typed
 from expost.errors import InvalidInput
 
-__all__ = ["files_of", "raw"]
+__all__ = ["files_of", "raw", "reading_arrow"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ARROW = b"ARROW1"
+# Rows of a dataset that are read at a time.
+_FETCH = 2**14
 # What Hive writes for a null.
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NUMBER = re.compile(r"[+-]?[0-9.]*[0-9][0-9.]*([eE][+-]?[0-9]+)?")
@@ -95,7 +110,7 @@ def _folder(folder: Path) -> Origin:
         )
     for path in paths:
         if not _starts_with(path, _PARQUET):
-            raise InvalidInput(f"{path}: is not a whole Parquet file; write or copy it again.")
+            raise _broken(path, "Parquet")
     cells = [_partition(path.relative_to(folder).parts[:-1]) for path in paths]
     for path, found in zip(paths, cells, strict=True):
         if list(found) != list(cells[0]):
@@ -159,7 +174,24 @@ def _label(paths: Sequence[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} … {paths[-1]}"
 
 
-def _stamps(paths: Sequence[Path]) -> tuple[tuple[Path, int, int], ...]:
+def _broken(path: Path, kind: str) -> InvalidInput:
+    return InvalidInput(f"{path}: is not a whole {kind} file; write or copy it again.")
+
+
+@contextmanager
+def reading_arrow(path: Path, kind: str) -> Iterator[None]:
+    """Turn what Arrow raises for a damaged file into a sentence that names it."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (FileNotFoundError, PermissionError) as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+    except (pa.ArrowException, OSError, ValueError):
+        raise _broken(path, kind) from None
+
+
+def _stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
     return tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
 
 
@@ -213,14 +245,9 @@ def _parquet(
     stamps = _stamps(paths)
     schemas, rows = [], 0
     for path in paths:
-        try:
-            with pa.parquet.ParquetFile(path) as file:
-                schemas.append(file.schema_arrow)
-                rows += file.metadata.num_rows
-        except (pa.ArrowException, OSError, ValueError):
-            raise InvalidInput(
-                f"{path}: is not a whole Parquet file; write or copy it again."
-            ) from None
+        with reading_arrow(path, "Parquet"), pa.parquet.ParquetFile(path) as file:
+            schemas.append(file.schema_arrow)
+            rows += file.metadata.num_rows
     _check_schemas(paths, schemas)
     label = label or _label(paths)
     columns = declared(label, schemas[0])
@@ -253,40 +280,80 @@ def _check_schemas(paths: Sequence[Path], schemas: Sequence[Any]) -> None:
             )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ArrowFeed:
+    """Arrow record batches of files or of a dataset, in order."""
+
+    types: tuple[Any, ...]
+    batches: Callable[[Sequence[int]], Iterator[Any]]
+
+
+def _checked(batch: Any) -> Any:
+    """A batch checked in every cell, since a file may hold anything, in types that DuckDB scans."""
+    batch.validate(full=True)
+    return pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), names=batch.schema.names)
+
+
+def _arrow_origin(
+    label: str,
+    schema: Any,
+    rows: int,
+    batches: Callable[[Sequence[int]], Iterator[Any]],
+    files: tuple[Stamp, ...] = (),
+) -> Origin:
+    columns = tuple(declared(label, schema))
+    check_names(label, [column.name for column in columns])
+    types = tuple(
+        None if column.type == "other" else plain(pa.array([], field.type)).type
+        for column, field in zip(columns, schema, strict=True)
+    )
+    feed = _ArrowFeed(types=types, batches=batches)
+    relation = Relation(label=label, clause="source", arrow=feed, files=files)
+    return Origin(relation=relation, columns=columns, rows=rows)
+
+
 def _arrow_files(paths: Sequence[Path]) -> Origin:
     stamps = _stamps(paths)
-    shapes = [ipc_shape(path) for path in paths]
-    schema = shapes[0][0]
-    _check_schemas(paths, [found for found, _ in shapes])
-    label = _label(paths)
-    columns, types = _declared(label, schema)
-    feed = IpcFeed(paths=tuple(paths), types=types)
-    relation = Relation(label=label, clause="source", arrow=feed, files=stamps)
-    return Origin(relation=relation, columns=columns, rows=sum(rows for _, rows in shapes))
+    schemas, rows = [], 0
+    for path in paths:
+        with reading_arrow(path, "Arrow"), pa.memory_map(str(path)) as file:
+            schemas.append(pa.ipc.open_file(file).schema)
+            rows += sum(batch.num_rows for batch in _ipc_batches(file, ()))
+    _check_schemas(paths, schemas)
+
+    def batches(places: Sequence[int]) -> Iterator[Any]:
+        for path in paths:
+            with reading_arrow(path, "Arrow"), pa.memory_map(str(path)) as file:
+                yield from map(_checked, _ipc_batches(file, places))
+
+    return _arrow_origin(_label(paths), schemas[0], rows, batches, stamps)
+
+
+def _ipc_batches(file: Any, places: Sequence[int]) -> Iterator[Any]:
+    """The batches of an Arrow IPC (Feather) file; none of its columns would mean every one."""
+    options = pa.ipc.IpcReadOptions(included_fields=list(places) or [0])
+    reader = pa.ipc.open_file(file, options=options)
+    return map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _dataset(source: Any) -> Origin:
     label = "the dataset"
-    columns, types = _declared(label, source.schema)
     try:
         rows = source.count_rows()
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidInput(f"{label}: cannot be read; check its files.") from None
-    feed = DatasetFeed(dataset=source, types=types)
-    return Origin(
-        relation=Relation(label=label, clause="source", arrow=feed), columns=columns, rows=rows
-    )
 
+    def batches(places: Sequence[int]) -> Iterator[Any]:
+        names = [source.schema.names[place] for place in places]
+        try:
+            for batch in source.to_batches(
+                columns=names, batch_size=_FETCH, batch_readahead=2, fragment_readahead=1
+            ):
+                yield _checked(batch)
+        except (pa.ArrowException, OSError, ValueError):
+            raise InvalidInput(f"{label}: could not be read to its end; check its files.") from None
 
-def _declared(label: str, schema: Any) -> tuple[tuple[RawColumn, ...], tuple[Any, ...]]:
-    """The raw columns of a schema, and their types; none for those that cannot be used."""
-    columns = tuple(declared(label, schema))
-    check_names(label, [column.name for column in columns])
-    types = tuple(
-        None if column.type == "other" else field.type
-        for column, field in zip(columns, schema, strict=True)
-    )
-    return columns, types
+    return _arrow_origin(label, source.schema, rows, batches)
 
 
 def _in_memory(source: Any) -> Origin:
@@ -345,13 +412,10 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
 
 
 def _array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
-    problem = "cannot be read as a column of one type; convert it to numbers or text."
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"column {name!r}: is a masked array; pass a list with None for these.")
-    try:
+    with one_type(name):
         array = pa.array(values, from_pandas=from_pandas)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"column {name!r}: {problem}") from None
-    if not isinstance(array, pa.Array | pa.ChunkedArray):
-        raise InvalidInput(f"column {name!r}: {problem}")
+        if not isinstance(array, pa.Array | pa.ChunkedArray):
+            raise TypeError
     return array

@@ -1,6 +1,6 @@
 """What of an encoding is given, and the reading of the rest from the data."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +9,10 @@ import numpy as np
 from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.sources import Column, Kind, Table
-from expost.data.unit_ball import UnitBall
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.notices import warn
-from expost.types import FloatArray
 
-__all__ = ["Columns", "Given", "read_columns", "read_target"]
+__all__ = ["Given", "check_classes", "check_rows", "read_columns", "read_target", "warn_of_leak"]
 
 # One-hot features of one column; a name or a number read as text has one a row.
 _MOST_LEVELS = 1_000
@@ -63,7 +61,7 @@ class Given:
         )
 
     def with_target(self, target: str, classes: Sequence[Any] | None, regression: bool) -> "Given":
-        """The same with the classes that were passed beside it; the two must not disagree."""
+        """The same with the classes that were passed separately; the two must agree."""
         if self.target not in (None, target):
             raise InvalidInput(f"target={target!r}: the given encoding is for {self.target!r}.")
         passed = None if classes is None else _entries.class_labels("classes", classes)
@@ -75,16 +73,10 @@ class Given:
         return replace(self, classes=both)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """The entries of all feature columns, and the columns left out."""
-
-    entries: tuple[Entry, ...]
-    dropped: tuple[tuple[str, Mark], ...]
-
-
-def read_columns(table: Table, target: str, given: Given) -> Columns:
-    """An entry for each column of ``table`` but the target: given, or read from the data."""
+def read_columns(
+    table: Table, target: str, given: Given
+) -> tuple[list[Entry], list[tuple[str, Mark]]]:
+    """The entries of all columns but the target, given or read from the data, and those dropped."""
     check_rows(table)
     _check_names(table, target, given)
     kinds: dict[str, Kind] = {name: entry.kind for name, entry in given.entries.items()}
@@ -118,7 +110,7 @@ def read_columns(table: Table, target: str, given: Given) -> Columns:
         raise InvalidInput(
             f"{table.label}: has no feature columns: at least one beside the target must vary."
         )
-    return Columns(entries=tuple(entries), dropped=tuple(dropped))
+    return entries, dropped
 
 
 def _check_names(table: Table, target: str, given: Given) -> None:
@@ -264,11 +256,6 @@ def _natural(level: str) -> tuple[float, str]:
         return float(level), level
     except ValueError:
         return np.inf, level
-
-
-def largest_norm(blocks: Iterable[FloatArray]) -> float:
-    """The largest row norm over blocks of features."""
-    return max(UnitBall.largest_norm(X) for X in blocks)
 
 
 def warn_of_leak(read: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Tables of a Dask cluster, frames and pairs of arrays, whose rows stay where they are.
 
-A collection is partitions that nobody has computed yet. Blocks of rows have a size of their own,
+A collection is partitions that are not computed yet. Blocks of rows have a size of their own,
 so each is cut out of one partition or several, on the cluster; what this process has is the
 recipe. Only to open a frame (kinds, levels, medians) its rows are read here, a partition at a
 time, as those of a file would be.
@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expost.data._duck import Relation
+from expost.data._duck import Origin, RawColumn, Relation, check_names, one_type, plain, typed
 from expost.data._entries import Mark, NumericEntry, Target, class_labels
-from expost.data._raw import Origin, RawColumn, check_names, plain, typed
 from expost.data.encoding import Encoding
-from expost.data.readers import Block, spans, typed_cells
+from expost.data.readers import Block, CellReader, spans
 from expost.data.sources import Column, Table
 from expost.data.unit_ball import UnitBall
 from expost.engine.dask import computing
@@ -29,7 +28,6 @@ from expost.errors import InvalidInput, require
 
 __all__ = ["DaskFeed", "DaskReader", "array_encoding", "array_table", "frame_origin"]
 
-_FETCH = 2**14
 _NOTHING = "nothing"
 _START = b"start"
 _TARGET = "y"
@@ -112,14 +110,8 @@ def _array_column(values: Sequence[Any], number: int) -> Any:
 
 def _arrow(name: str, cells: Any, type_: Any) -> Any:
     """Cells of a column; a NaN is missing."""
-    try:
-        array = plain(pa.array(cells, from_pandas=True))
-        array = array.cast(type_)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidInput(
-            f"column {name!r}: cannot be read as a column of one type; convert it to numbers or"
-            " text."
-        ) from None
+    with one_type(name):
+        array = plain(pa.array(cells, from_pandas=True)).cast(type_)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -159,31 +151,24 @@ def _value(recipe: Any, holder: Any, **options: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DaskFeed:
-    """The partitions one after another, for who must see all rows here."""
+    """The partitions one after another, to see all rows here."""
 
     parts: _Parts
 
-    def schema(self, names: Sequence[str]) -> Any:
-        """The columns asked for."""
-        known = [(f"c{number}", self.parts.types[number]) for number in self._places(names)]
-        return pa.schema(known or [(_NOTHING, pa.null())])
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The Arrow types of the columns; None for those that cannot be used."""
+        return self.parts.types
 
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+    def batches(self, places: Sequence[int]) -> Iterator[Any]:
         """The rows of each partition."""
-        schema, places = self.schema(names), self._places(names)
         for number, length in enumerate(self.parts.lengths):
             recipe = self.parts.cut(number, places, 0, length)
-            table = _value(recipe, self.parts.holder).cast(schema)
-            yield from table.to_batches(max_chunksize=_FETCH)
-
-    def _places(self, names: Sequence[str]) -> list[int]:
-        found = {int(name.removeprefix("c")) for name in names}
-        types = self.parts.types
-        return sorted(n for n in found if n < len(types) and types[n] is not None)
+            yield from _value(recipe, self.parts.holder).to_batches()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DaskReader:
+class DaskReader(CellReader):
     """Blocks of a collection, each cut out where its rows are.
 
     An item is a recipe for the rows of a few blocks, the same ones for all partitions; items that
@@ -191,29 +176,7 @@ class DaskReader:
     elsewhere the rows of an item are there already.
     """
 
-    label: str
-    names: tuple[tuple[str, str], ...]
-    expressions: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: int
-    size: int
     parts: _Parts | None = field(repr=False)
-
-    travels = True
-
-    @classmethod
-    def of(cls, table: Table, columns: Sequence[str], size: int) -> "DaskReader":
-        """The reader of a table that was opened from a collection."""
-        origin = table.origin
-        return cls(
-            label=table.label,
-            names=tuple((name, origin[name].sql) for name in columns),
-            expressions=tuple(table.expression(name) for name in columns),
-            columns=tuple(columns),
-            rows=table.rows,
-            size=size,
-            parts=origin.relation.arrow.parts,
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "parts": None}
@@ -237,17 +200,14 @@ class DaskReader:
             yield dask.delayed(_joined, pure=True)(span.start, *cuts)
 
     def blocks(self, item: Any) -> Iterator[Block]:
-        """The blocks of an item; computed here, if nobody has."""
+        """The blocks of an item; computed here, if the cluster has not."""
         table = item
         if not isinstance(table, pa.Table):
             holder = None if self.parts is None else self.parts.holder
             table = _value(item, holder, scheduler="synchronous")
         start = int(table.schema.metadata[_START])
         for low in range(0, table.num_rows, self.size):
-            part = table.slice(low, self.size)
-            cells = typed_cells(self.label, part, self.names, self.expressions)
-            batch = pa.RecordBatch.from_arrays(cells, names=list(self.columns))
-            yield Block(start=start + low, batch=batch)
+            yield self.block(start + low, table.slice(low, self.size))
 
 
 def frame_origin(frame: Any) -> Origin:
@@ -288,13 +248,8 @@ def _shape(frame: Any) -> tuple[int, list[Any]]:
         cells = frame.iloc[:, number]
         # Any object may stand in such a column.
         cells = cells if cells.dtype == object else cells.iloc[:0]
-        try:
+        with one_type(name):
             types.append(pa.array(cells, from_pandas=True).type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise InvalidInput(
-                f"column {name!r}: cannot be read as a column of one type; convert it to numbers"
-                " or text."
-            ) from None
     return len(frame), types
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from expost.data import _entries, _reading
 from expost.data._entries import Entry, Mark, Target
 from expost.data.sources import Kind, Table, open_table
+from expost.data.unit_ball import UnitBall
 from expost.errors import InvalidInput
 from expost.files import atomic
 from expost.types import Audience, FloatArray
@@ -145,19 +146,19 @@ class Encoding:
             return given
         part = _reading.Given.from_json({} if given is None else given)
         part = part.with_target(target, classes, regression)
-        columns = _reading.read_columns(table, target, part)
+        entries, dropped = _reading.read_columns(table, target, part)
         goal = _reading.read_target(table, target, part, regression=regression)
         encoding = cls(
-            entries=columns.entries,
+            entries=tuple(entries),
             target=goal,
             data_norm=1.0 if part.data_norm is None else part.data_norm,
             data_norm_mark=Mark.READ if part.data_norm is None else Mark.GIVEN,
             missing=table.missing,
-            dropped=columns.dropped,
+            dropped=tuple(dropped),
         )
         if part.data_norm is None:
-            rows = (block.X for block in encoding.blocks(table))
-            encoding = replace(encoding, data_norm=_reading.largest_norm(rows))
+            norm = max(UnitBall.largest_norm(block.X) for block in encoding.blocks(table))
+            encoding = replace(encoding, data_norm=norm)
         _reading.warn_of_leak(encoding.read_from_data)
         return encoding
 

@@ -10,27 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.parquet
 
-from expost.data._duck import Relation
-from expost.data._raw import plain
-from expost.data._sql import as_double
+from expost.data._duck import Relation, Stamp, as_double, check_unchanged, plain
+from expost.data._origins import reading_arrow
 from expost.data.sources import Table, in_blocks
 from expost.errors import InvalidInput
 
-__all__ = [
-    "Block",
-    "HandedReader",
-    "ParquetReader",
-    "Reader",
-    "TableReader",
-    "reader_of",
-    "typed_cells",
-]
+__all__ = ["Block", "CellReader", "HandedReader", "ParquetReader", "Reader", "TableReader"]
+__all__ += ["reader_of", "spans"]
 
 # Rows that are decoded at a time.
 _FETCH = 2**14
@@ -59,10 +50,6 @@ class Reader(Protocol):
     def size(self) -> int:
         """How many a block has, but for the last."""
 
-    @property
-    def travels(self) -> bool:
-        """Whether items hold no rows, so that whoever gets one reads its own."""
-
     def items(self) -> Iterator[Any]:
         """What there is to read, in order."""
 
@@ -77,8 +64,6 @@ class TableReader:
     table: Table
     columns: tuple[str, ...]
     size: int
-
-    travels = False
 
     @property
     def rows(self) -> int:
@@ -97,7 +82,7 @@ class TableReader:
         yield item
 
     def __reduce__(self) -> tuple[type["HandedReader"], tuple[int, int]]:
-        """Elsewhere it is handed blocks: neither rows nor the way to them travel with it."""
+        """Pickle as a reader that receives blocks and cannot read the table."""
         return HandedReader, (self.rows, self.size)
 
 
@@ -108,10 +93,8 @@ class HandedReader:
     rows: int
     size: int
 
-    travels = False
-
     def items(self) -> Iterator[Block]:
-        """There are none here."""
+        """Raise: a process that receives blocks has none to hand out."""
         raise InvalidInput("a table that is read from its beginning is read by one process only.")
 
     def blocks(self, item: Block) -> Iterator[Block]:
@@ -135,42 +118,79 @@ def spans(rows: int, size: int) -> Iterator[Span]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetReader:
-    """Parquet files, entered anywhere.
+class CellReader:
+    """A reader whose items hold no rows; each block becomes typed cells as a whole table's would.
 
-    ``files``        in their order, with size and time of change.
-    ``partitions``   (column, its cell in each file), for columns that the folders' names hold.
     ``names``        the columns to decode, and what they are called in ``expressions``.
     ``expressions``  the typed cells, one for each of ``columns``.
     """
 
     label: str
-    files: tuple[tuple[Path, int, int], ...]
     names: tuple[tuple[str, str], ...]
     expressions: tuple[str, ...]
     columns: tuple[str, ...]
     rows: int
     size: int
-    partitions: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
 
-    travels = True
+    @classmethod
+    def of(cls, table: Table, columns: Sequence[str], size: int, **source: Any) -> Self:
+        """The reader of some columns of a table; ``source`` says where its rows are."""
+        return cls(
+            label=table.label,
+            names=tuple((name, table.origin[name].sql) for name in columns),
+            expressions=tuple(table.expression(name) for name in columns),
+            columns=tuple(columns),
+            rows=table.rows,
+            size=size,
+            **source,
+        )
+
+    def block(self, start: int, raw: Any) -> Block:
+        """The block of the raw cells of some rows; plain numbers are taken as they are."""
+        shorts = [short for _, short in self.names]
+        cells = {
+            number: raw.column(short).cast(pa.float64()).combine_chunks()
+            for number, short in enumerate(shorts)
+            if self.expressions[number] == as_double(short) and raw.column(short).type in _EXACT
+        }
+        others = [number for number in range(len(shorts)) if number not in cells]
+        if others:
+            held = raw.select([shorts[number] for number in others])
+            relation = Relation(label=self.label, clause="source", arrow=held)
+            wanted = [self.expressions[number] for number in others]
+            found = pa.Table.from_batches(relation.batches(wanted, size=max(raw.num_rows, 1)))
+            for number, column in zip(others, found.combine_chunks().columns, strict=True):
+                cells[number] = column.combine_chunks()
+        arrays = [_one(cells[number]) for number in range(len(shorts))]
+        return Block(
+            start=start, batch=pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetReader(CellReader):
+    """Parquet files, entered anywhere.
+
+    ``files``       in their order, with size and time of change.
+    ``partitions``  (column, its cell in each file), for columns that the folders' names hold.
+    """
+
+    files: tuple[Stamp, ...]
+    partitions: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
 
     def items(self) -> Iterator[Span]:
         """Ranges of a few blocks."""
         return spans(self.rows, self.size)
 
     def blocks(self, item: Span) -> Iterator[Block]:
-        """The blocks of a range; each becomes typed cells as a whole table's would."""
+        """The blocks of a range."""
         start = item.start
-        for table in self._raw(item):
-            cells = typed_cells(self.label, table, self.names, self.expressions)
-            batch = pa.RecordBatch.from_arrays(cells, names=list(self.columns))
-            yield Block(start=start, batch=batch)
-            start += batch.num_rows
-
-    def _raw(self, item: Span) -> Iterator[Any]:
-        """Undecoded cells of the range, in tables of one block each."""
-        return map(self._renamed, in_blocks(self._batches(item), self.size))
+        for batches in in_blocks(self._batches(item), self.size):
+            raw = pa.Table.from_batches(batches)
+            arrays = {short: plain(raw.column(name)) for name, short in self.names}
+            block = self.block(start, pa.table(arrays))
+            yield block
+            start += block.batch.num_rows
 
     def _batches(self, item: Span) -> Iterator[Any]:
         """Record batches that hold just the rows of the range."""
@@ -208,47 +228,11 @@ class ParquetReader:
 
     @contextmanager
     def _open(self, number: int) -> Iterator[Any]:
-        path, size, changed = self.files[number]
-        try:
-            status = path.stat()
-            if (status.st_size, status.st_mtime_ns) != (size, changed):
-                raise InvalidInput(f"{path}: changed while it was being read; start again.")
-            with pa.parquet.ParquetFile(path) as file:
-                yield file
-        except InvalidInput:
-            raise
-        except (FileNotFoundError, PermissionError) as error:
-            raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+        check_unchanged(self.files[number])
+        path = self.files[number][0]
         # A page is decoded when it is read, and may be damaged where the rest is whole.
-        except (pa.ArrowException, OSError, ValueError):
-            raise InvalidInput(
-                f"{path}: is not a whole Parquet file; write or copy it again."
-            ) from None
-
-    def _renamed(self, batches: Sequence[Any]) -> Any:
-        table = pa.Table.from_batches(batches)
-        arrays = {short: plain(table.column(name)) for name, short in self.names}
-        return pa.table(arrays)
-
-
-def typed_cells(
-    label: str, table: Any, names: Sequence[tuple[str, str]], expressions: Sequence[str]
-) -> list[Any]:
-    """The typed cells of a block, column by column; plain numbers are taken as they are."""
-    cells = {
-        number: table.column(short).cast(pa.float64()).combine_chunks()
-        for number, (_, short) in enumerate(names)
-        if expressions[number] == as_double(short) and table.column(short).type in _EXACT
-    }
-    others = [number for number in range(len(names)) if number not in cells]
-    if others:
-        wanted = [expressions[number] for number in others]
-        held = table.select([names[number][1] for number in others])
-        relation = Relation(label=label, clause="source", arrow=held)
-        found = pa.Table.from_batches(relation.batches(wanted, size=max(table.num_rows, 1)))
-        for number, column in zip(others, found.combine_chunks().columns, strict=True):
-            cells[number] = column.combine_chunks()
-    return [_one(cells[number]) for number in range(len(names))]
+        with reading_arrow(path, "Parquet"), pa.parquet.ParquetFile(path) as file:
+            yield file
 
 
 def _one(column: Any) -> Any:
@@ -271,17 +255,9 @@ def reader_of(table: Table, columns: Sequence[str], size: int) -> Reader:
 
     origin = table.origin
     if isinstance(origin.relation.arrow, DaskFeed):
-        return DaskReader.of(table, columns, size)
+        return DaskReader.of(table, columns, size, parts=origin.relation.arrow.parts)
     if not origin.parquet:
         return TableReader(table=table, columns=tuple(columns), size=size)
-    needed = {name: origin[name].sql for name in columns}
-    return ParquetReader(
-        label=table.label,
-        files=origin.relation.files,
-        names=tuple(needed.items()),
-        expressions=tuple(table.expression(name) for name in columns),
-        columns=tuple(columns),
-        rows=table.rows,
-        size=size,
-        partitions=origin.partitions,
+    return ParquetReader.of(
+        table, columns, size, files=origin.relation.files, partitions=origin.partitions
     )

@@ -17,29 +17,53 @@ No cell is repaired or shown. ``table.notices`` says what a person may not have 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from expost import _checks
-from expost.data import _sql
+from expost._order import median
 from expost.data._csv import DELIMITERS
-from expost.data._duck import Relation
-from expost.data._kinds import Column, ColumnSummary, Kind
-from expost.data._median import median
+from expost.data._duck import Origin, RawColumn, Relation, absent, is_number
 from expost.data._origins import raw
 from expost.data._query import query_of
-from expost.data._raw import Origin, absent
 from expost.errors import InvalidInput
 from expost.types import IntArray
 
 __all__ = ["Column", "Kind", "Table", "in_blocks", "open_table"]
+
+Kind = Literal["numeric", "text", "boolean"]
+
+# Squares and products of two entries must not overflow (as in _validate).
+_LARGEST = 1e150
+_LONGEST = 2**53
+_NOT_FINITE = "[+-]?(nan|inf|infinity)"
+# Tokens that commonly mean "missing"; others are never shown, they may be somebody's.
+_USUAL_TOKENS = frozenset(
+    {"", "?", "-", "--", ".", "*", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing"}
+)
 
 # Rows that are fetched at a time; a block of another size is put together from these.
 _FETCH = 2**14
 _AGGREGATES = 5
 # Cells that may be held at once, to tell keys apart or to find a median.
 _HELD = 2**22
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table: its kind, how many of its cells are missing, and its range.
+
+    ``low`` and ``high`` are of a numeric column's cells that are not missing (0 if there are
+    none); ``notice`` says what a person may not have meant, or is empty.
+    """
+
+    name: str
+    kind: Kind
+    missing: int
+    low: float = field(default=0.0, repr=False)
+    high: float = field(default=0.0, repr=False)
+    notice: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +163,7 @@ class Table:
         changed = {name: kind for name, kind in kinds.items() if self[name].kind != kind}
         if not changed:
             return self
-        _, columns = _look(self.origin, list(changed), self.missing, changed)
+        _, columns = _scan(self.origin, list(changed), self.missing, changed)
         new = {column.name: column for column in columns}
         return replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
@@ -166,15 +190,15 @@ class Table:
         kinds: dict[str, Kind] = {
             column.name: column.kind for column in self.columns if column.kind != "boolean"
         }
-        rows, columns = _look(origin, self.names, self.missing, kinds)
+        rows, columns = _scan(origin, self.names, self.missing, kinds)
         return replace(self, columns=tuple(columns), rows=rows, origin=origin, left_out=(notice,))
 
     def expression(self, name: str) -> str:
         """The cell of a column as SQL, typed as the table reads it."""
         if name == self.id_column:
-            return _sql.text(self.origin[name], self.missing)
+            return self.origin[name].text(self.missing)
         kind = self[name].kind  # first: it says so if there is no such column
-        return _sql.typed(self.origin[name], kind, self.missing)
+        return self.origin[name].typed(kind, self.missing)
 
 
 def open_table(
@@ -224,7 +248,7 @@ def open_table(
     if origin.rows == 0:
         raise InvalidInput(f"{label}: has no rows: must have at least one.")
     features = [name for name in names if name in set(wanted) and name != id_column]
-    rows, looked = _look(origin, features, tokens, known)
+    rows, looked = _scan(origin, features, tokens, known)
     if rows != origin.rows:
         raise InvalidInput(
             f"{label}: has {origin.rows} rows, of which DuckDB read {rows}; write it again."
@@ -242,25 +266,187 @@ def open_table(
     return table
 
 
-def _look(
+def _scan(
     origin: Origin, names: Sequence[str], missing: tuple[str, ...], kinds: Mapping[str, Kind]
 ) -> tuple[int, list[Column]]:
-    """The number of rows, and each named column after one look at its cells."""
-    looks = [
-        ColumnSummary(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
+    """The number of rows, and each named column after one scan of its cells."""
+    scans = [
+        _ColumnScan(origin=origin, raw=origin[name], missing=missing, asked=kinds.get(name))
         for name in names
     ]
     stages: tuple[list[str], ...] = (["1 AS one"], ["one"], ["one"])
     aggregates = ["count(one)"]
-    for index, look in enumerate(looks):
-        for stage, expressions in zip(stages, look.stages(index), strict=True):
+    for index, scan in enumerate(scans):
+        for stage, expressions in zip(stages, scan.stages(index), strict=True):
             stage += expressions
-        aggregates += look.aggregates(index)
+        aggregates += scan.aggregates(index)
     rows, *figures = origin.relation.one(aggregates, *stages)
     return int(rows), [
-        look.judge(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
-        for index, look in enumerate(looks)
+        scan.judge(int(rows), figures[_AGGREGATES * index : _AGGREGATES * (index + 1)])
+        for index, scan in enumerate(scans)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ColumnScan:
+    """One scan of all cells of a column; ``asked`` is its kind where that is known beforehand.
+
+    A scan is five aggregates: present (not missing), numbers, low, high and infinite. A column is
+    read again only if something about it must be explained: its cells are numbers in part, or past
+    2⁵³.
+    """
+
+    origin: Origin
+    raw: RawColumn
+    missing: tuple[str, ...]
+    asked: Kind | None
+
+    def __post_init__(self) -> None:
+        declared = "text" if self.raw.categorical else self.raw.type
+        if declared == "other":
+            self.raw.text(())  # raises: the type cannot be used
+        possible = ("boolean" if declared == "boolean" else "numeric", "text")
+        if self.asked is not None and self.asked not in possible:
+            raise InvalidInput(
+                f"column {self.raw.name!r}: is of type {self.raw.described}: cannot be read as"
+                f" {self.asked}; must be one of {', '.join(possible)}."
+            )
+
+    @property
+    def _family(self) -> Literal["cells", "integer", "float", "plain"]:
+        """How the column is scanned; plain: only its missing cells are counted."""
+        if self.raw.type in ("integer", "float"):
+            as_text = self.asked == "text" or (self.raw.categorical and self.asked is None)
+            return "plain" if as_text else "integer" if self.raw.type == "integer" else "float"
+        guessed = self.raw.type in ("cell", "mixed") and self.asked is None
+        return "cells" if guessed or self.asked == "numeric" else "plain"
+
+    def stages(self, index: int) -> tuple[list[str], list[str], list[str]]:
+        """Expressions over the relation, and twice over those before.
+
+        At the end t is the cell, w its value as a DOUBLE if it has one, v that value if it is a
+        finite number; each name ends in ``index``.
+        """
+        t, w, v = f"t{index}", f"w{index}", f"v{index}"
+        cell = f"{self.raw.text(self.missing)} AS {t}"
+        match self._family:
+            case "cells":
+                value, test = f"TRY_CAST({t} AS DOUBLE)", is_number(t, w)
+            case "plain":
+                value, test = "CAST(NULL AS DOUBLE)", "false"
+            case "integer" | "float":
+                number = f"{self.raw.number(self.missing)} AS {w}"
+                finite = f"CASE WHEN isfinite({w}) THEN {w} END AS {v}"
+                return [f"{self.raw.sql} AS {t}", number], [t, w], [t, w, finite]
+        return [cell], [t, f"{value} AS {w}"], [t, w, f"CASE WHEN {test} THEN {w} END AS {v}"]
+
+    def aggregates(self, index: int) -> list[str]:
+        """The five aggregates over the last stage."""
+        t, w, v = f"t{index}", f"w{index}", f"v{index}"
+        present = w if self._family in ("integer", "float") else t
+        return [
+            f"count({present})",
+            f"count({v})",
+            f"min({v})",
+            f"max({v})",
+            f"count(CASE WHEN isinf({w}) THEN 1 END)",
+        ]
+
+    def judge(self, rows: int, figures: Sequence[Any]) -> Column:
+        """The column that the five ``figures`` show, or :class:`InvalidInput`."""
+        present, numbers, infinite = int(figures[0]), int(figures[1]), int(figures[4])
+        low, high = (0.0 if figure is None else float(figure) for figure in figures[2:4])
+        name, missing = self.raw.name, rows - present
+        match self._family:
+            case "plain":
+                boolean = self.raw.type == "boolean" and self.asked != "text"
+                kind: Kind = "boolean" if boolean and not self.raw.categorical else "text"
+                return Column(name=name, kind=kind, missing=missing)
+            case "cells":
+                if numbers < present or (present == 0 and self.asked is None):
+                    notice = self._explain(present, numbers, infinite)
+                    return Column(name=name, kind="text", missing=missing, notice=notice)
+            case "integer" | "float":
+                if infinite:
+                    raise self._fault("isinf({w})", "is infinite: must be finite; drop or fill it")
+                if numbers < present:
+                    raise self._fault(
+                        "isnan({w})",
+                        "is NaN: a missing cell must be null (None; .fill_nan(None) in polars)",
+                    )
+        self._check_size(low, high)
+        return Column(name=name, kind="numeric", missing=missing, low=low, high=high)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.origin.relation.label}, column {self.raw.name!r}"
+
+    def _check_size(self, low: float, high: float) -> None:
+        """Integers are exact in float64, and squares do not overflow."""
+        largest = max(-low, high)
+        if largest >= _LONGEST and self._family != "float":
+            whole = "t0" if self._family == "integer" else "TRY_CAST(t0 AS HUGEINT)"
+            # A float written out, 1e20 or 12345678901234567890.5, is what it says.
+            shape = "true" if self._family == "integer" else "regexp_full_match(t0, '[+-]?[0-9]+')"
+            past = f"coalesce({whole} > {_LONGEST} OR {whole} < -{_LONGEST}, true)"
+            condition = f"abs(v0) >= {_LONGEST} AND {shape} AND {past}"
+            if self._first_row(condition) is not None:
+                raise self._fault(
+                    condition,
+                    "is an integer past 2**53, which float64 cannot tell from its neighbours;"
+                    " rescale the column, leave it out, or name it as the id column",
+                )
+        if not largest <= _LARGEST:
+            raise self._fault(
+                f"abs({{v}}) > {_LARGEST}",
+                f"is too large: must be at most {_LARGEST:g} in magnitude; rescale the column",
+            )
+
+    def _explain(self, present: int, numbers: int, infinite: int) -> str:
+        """The notice of a column that is numeric in part; raises where it should be throughout."""
+        if numbers == 0 and infinite == 0 and self.asked is None:
+            return ""
+        words, overflow, first, last = self.origin.relation.one(
+            [
+                f"count(CASE WHEN regexp_full_match(lower(t0), '{_NOT_FINITE}') THEN 1 END)",
+                "count(CASE WHEN isinf(w0) AND regexp_matches(t0, '[0-9]') THEN 1 END)",
+                "min(CASE WHEN v0 IS NULL THEN t0 END)",
+                "max(CASE WHEN v0 IS NULL THEN t0 END)",
+            ],
+            *self.stages(0),
+        )
+        if numbers == 0 and overflow == 0 and self.asked is None:
+            return ""
+        others = present - numbers
+        not_number = "{t} IS NOT NULL AND {v} IS NULL"
+        if others == words + overflow:
+            what = "is not a finite number" if words else "is too large for float64"
+            raise self._fault(
+                not_number,
+                f"{what}: every number must be; rescale the column, or declare the cell missing"
+                " (missing=…)",
+            )
+        token = first if first == last and str(first).lower() in _USUAL_TOKENS else None
+        hint = "" if token is None else f"; if {token!r} means missing, declare it so (missing=…)"
+        if self.asked == "numeric":
+            raise self._fault(
+                not_number,
+                f"is not a number ({others} of {present} cells are not), and the column was"
+                f" declared numeric{hint}",
+            )
+        return (
+            f"column {self.raw.name!r}: {others} of {present} cells are not numbers, so it is read"
+            f" as text{hint}."
+        )
+
+    def _fault(self, condition: str, what: str) -> InvalidInput:
+        """The error about the first row where ``condition`` on {t}, {w} and {v} holds."""
+        row = self._first_row(condition.format(t="t0", w="w0", v="v0"))
+        at = "" if row is None else f", row {row}"
+        return InvalidInput(f"{self._where}{at}: {what}.")
+
+    def _first_row(self, condition: str) -> int | None:
+        return self.origin.relation.first_row(condition, *self.stages(0))
 
 
 def _present(block: Any) -> Any:
@@ -270,7 +456,7 @@ def _present(block: Any) -> Any:
 
 def _check_ids(table: Table, name: str, *, repeat: bool) -> None:
     """Every row has an id, and no two rows have the same; or not all of them, if ids repeat."""
-    relation, cell = table.origin.relation, _sql.text(table.origin[name], table.missing)
+    relation, cell = table.origin.relation, table.origin[name].text(table.missing)
     # The key of a database is compared with the one before whenever it is read.
     ordered = name == table.origin.key and not repeat
     (present,) = relation.one(["count(id)"], [f"{cell} AS id"])

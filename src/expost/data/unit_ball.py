@@ -17,7 +17,7 @@ usual 1 − (d + 4)u serves x/∥x∥ alone; a constant column and a clipping te
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -127,16 +127,12 @@ class UnitBall:
 
     def to_json(self) -> dict[str, Any]:
         """The three constants, as JSON values."""
-        return {
-            "data_norm": self.data_norm,
-            "fit_intercept": self.fit_intercept,
-            "intercept_scaling": self.intercept_scaling,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Any) -> "UnitBall":
         """The map that :meth:`to_json` wrote; anything else is refused."""
-        names = {"data_norm", "fit_intercept", "intercept_scaling"}
+        names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
             raise InvalidInput(
                 f"unit_ball: must be an object of exactly {', '.join(sorted(names))}."

@@ -6,18 +6,22 @@ same blocks, so that the result is the same bit for bit.
 
 import errno
 import pickle
+import platform
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from expost.engine._machine import PACKAGES, check_machines, check_versions, machine
-from expost.engine._threads import one_blas_thread
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from expost.engine.base import one_blas_thread
 from expost.engine.processes import available
 from expost.errors import ExpostError, InvalidInput, require
 
@@ -28,7 +32,7 @@ Result = TypeVar("Result")
 # Items that are handed out for each thread of the cluster; a scheduler is far away.
 _AHEAD = 4
 # A scheduler gives an item up when several workers (`allowed-failures`, commonly four) were lost
-# while they had it, were it to blame or not. So often it is handed out anew.
+# while they had it, were it to blame or not. So often it is handed out again.
 _ROUNDS = 3
 # Seconds to wait for a scheduler and its workers at the start; between looks whether any worker is
 # left; and for one to come back.
@@ -38,6 +42,9 @@ _UNREACHED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDI
 # The scheduler keeps what it is sent, so that it can be done again; scattered data, of which Dask
 # would not warn, is lost with its worker.
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
+
+# What reads the rows and computes with them.
+_PACKAGES = ("expost", "numpy", "scipy", "pyarrow", "duckdb")
 
 
 class DaskEngine:
@@ -52,7 +59,7 @@ class DaskEngine:
     """
 
     def __init__(self, client: Any, *, mend: Callable[[], Any] | None = None) -> None:
-        """``mend`` starts workers again that nobody else does."""
+        """``mend`` starts lost workers again, where the cluster does not."""
         self._client, self._mend = client, mend
         self._config = require("dask", caller="engine='dask'", extra="dask").config
         distributed = require("distributed", caller="engine='dask'", extra="dask")
@@ -67,7 +74,7 @@ class DaskEngine:
         except _disconnected():
             raise self._lost() from None
         with self._asking():
-            found = client.get_versions(packages=list(PACKAGES))
+            found = client.get_versions(packages=list(_PACKAGES))
         there = {"the scheduler": found["scheduler"]["packages"]}
         there |= {name: about["packages"] for name, about in found["workers"].items()}
         check_versions(there)
@@ -96,7 +103,7 @@ class DaskEngine:
             while waiting:
                 yield self._result(shared, *waiting.popleft())
         finally:
-            # A task may have failed, or whoever asked have stopped asking.
+            # A task may have failed, or the caller have stopped.
             if waiting and self._client.status == "running":
                 with suppress(*_disconnected()):
                     self._client.cancel([future for _, future in waiting])
@@ -190,10 +197,6 @@ class DaskEngine:
             " this command, again."
         )
 
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._client.close()
-
 
 def _disconnected() -> tuple[type[BaseException], ...]:
     """The errors of a client whose scheduler is gone; those of a connection are OSErrors."""
@@ -234,7 +237,7 @@ def _is_collection(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Parcel:
-    """Something that the scheduler passes on unopened, and nobody prints: it may hold rows."""
+    """Something that the scheduler passes on unopened and does not print: it may hold rows."""
 
     content: bytes = field(repr=False)
 
@@ -337,3 +340,63 @@ def _started(workers: int, opened: ExitStack) -> tuple[Any, Callable[[], Any]]:
     client = distributed.Client(cluster, set_as_default=False)
     opened.callback(client.close)
     return client, lambda: cluster.scale(workers)
+
+
+# -- what the last bits of a result depend on besides the rows: versions, processor, BLAS ---------
+
+
+@cache
+def versions() -> dict[str, str | None]:
+    """The version of each of the packages, here."""
+    found: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+@cache
+def machine() -> tuple[str, ...]:
+    """The packages here, the processor as NumPy sees it, and the kernels that BLAS chose."""
+    import scipy.linalg  # brings a BLAS of its own
+
+    del scipy
+    found = {
+        f"{library['internal_api']} {library['version']} for {library.get('architecture', 'any')}"
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    }
+    vectors = np.show_config(mode="dicts")["SIMD Extensions"]
+    known = (*vectors.get("baseline", ()), *vectors.get("found", ()))
+    packages = (f"{name} {number}" for name, number in versions().items())
+    return (*packages, platform.machine(), f"NumPy for {', '.join(known)}", *sorted(found))
+
+
+def check_versions(workers: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Raise unless every worker has the packages that are here."""
+    for address, found in workers.items():
+        for package, here in versions().items():
+            there = found.get(package)
+            if there != here:
+                raise InvalidInput(
+                    f"engine: {address} has {package} {there or '(not installed)'}, and here it is"
+                    f" {here}: the same rows would give other bytes there; install the same version"
+                    " in both."
+                )
+
+
+def check_machines(workers: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What all the workers have in common, where they compute alike; else raise."""
+    kinds = {kind: address for address, kind in workers.items()}
+    (first, one), *others = kinds.items()
+    if others:
+        other, two = others[0]
+        differing = sorted({*first} ^ {*other})
+        raise InvalidInput(
+            f"engine: {one} and {two} compute differently ({'; '.join(differing)}), so that the"
+            " result would depend on who gets which rows; install the same on all and take one kind"
+            " of processor, or set OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES alike for all."
+        )
+    return first

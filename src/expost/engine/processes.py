@@ -130,7 +130,7 @@ _work: Callable[[Any], Any] | None = None
 
 def _start(content: bytes) -> None:
     global _work
-    # Whoever stops the work stops the parent, which stops its workers.
+    # Ctrl-C stops the parent, which stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
     _work = pickle.loads(content)

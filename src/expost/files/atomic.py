@@ -74,13 +74,13 @@ class Desk(Protocol):
         """List a file that is about to appear; raise where that would replace a foreign one."""
 
 
-# The one who lists what this process writes; None where nobody does.
+# The list that this process writes its files into; None without one.
 _DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
 
 
 @contextmanager
 def listed_by(desk: Desk | None) -> Iterator[None]:
-    """Let ``desk``, or nobody, list each file that is written in its folder, before it appears."""
+    """Let ``desk``, unless None, list each file of its folder before it appears."""
     token = _DESK.set(desk)
     try:
         yield
@@ -226,11 +226,8 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 def settle(folder: Path) -> None:
     """Bring renames in ``folder`` to the disk: a power cut must not undo what was seen."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with Directory.open(folder) as opened:
+        opened.settle()
 
 
 def _refuse_constant(name: str) -> float:

@@ -3,9 +3,9 @@
 leaf     BLAKE2b of ``LEAF`` consecutive rows and of their labels;
 content  BLAKE2b of the shape, the labels' names and all leaves, in order.
 
-Whoever has blocks that begin at multiples of ``LEAF`` rows makes their leaves wherever the rows
-are, and only these travel. It is not salted: a ledger keys it with its own salt, and shows only
-that.
+A process that has blocks which begin at multiples of ``LEAF`` rows makes their leaves where the
+rows are, and only these travel. The digest is not salted: a ledger keys it with its own salt, and
+shows only that.
 """
 
 import hashlib

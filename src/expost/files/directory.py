@@ -3,6 +3,12 @@
 The names of entries are resolved by the system relative to an open folder (``dir_fd``), and folders
 below it are opened with ``O_NOFOLLOW``: a link that somebody puts there between a check and its use
 changes nothing. On systems without these (Windows) every name is checked to be no link before use.
+
+Locks are those of open files, which the system releases when a process dies. ``filelock`` takes
+them, on Linux, macOS and Windows. Only its descriptor lock is used: :class:`filelock.FileLock`
+opens the file by its path, which an attacker may replace by a link to another file, and without
+native locks it falls back to a file whose presence is the lock, which stays when a process is
+killed.
 """
 
 import errno
@@ -15,7 +21,7 @@ from typing import Any
 
 from expost.errors import InvalidInput
 
-__all__ = ["RUN", "Directory", "is_own", "kind_of", "parent_of"]
+__all__ = ["RUN", "Directory", "can_replace_locked", "is_own", "kind_of", "lock", "parent_of"]
 
 # The folder in which a run keeps its work; no link in it, or to it, is ever followed.
 RUN = ".expost-run"
@@ -25,6 +31,8 @@ _NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER: int = getattr(os, "O_DIRECTORY", 0)
 # Windows translates line ends unless it is told not to.
 _BYTES: int = getattr(os, "O_BINARY", 0)
+# Seconds between two attempts to lock; a ledger is held for about 10 milliseconds.
+_PAUSE = 0.005
 
 
 def kind_of(status: os.stat_result) -> str:
@@ -195,3 +203,38 @@ def parent_of(path: Path) -> Iterator[Directory]:
         yield held
     finally:
         held.close()
+
+
+def lock(handle: int, *, wait: bool) -> bool:
+    """Lock the open file ``handle`` for this process alone.
+
+    The lock ends when the descriptor is closed, which the caller does, or its process dies.
+
+    Parameters
+    ----------
+    handle
+        The descriptor of a file that is open for writing.
+    wait
+        Whether to wait until another process has released its lock.
+
+    Returns
+    -------
+    bool
+        Whether the file is locked; False only if another process holds it and ``wait`` is false.
+
+    Raises
+    ------
+    OSError
+        If the system, or the file system, has no locks.
+    """
+    # Imported here: it is needed late, and warns where the system has no locks.
+    from filelock import lock_descriptor
+
+    return lock_descriptor(handle, blocking=wait, poll_interval=_PAUSE)
+
+
+def can_replace_locked() -> bool:
+    """Return whether a file can be replaced while it is locked, which Windows does not allow."""
+    from filelock import has_fcntl
+
+    return has_fcntl

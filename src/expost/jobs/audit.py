@@ -5,29 +5,36 @@ or not at all; references that are finished are kept for ``--resume``.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from expost import _checks
 from expost.attacks.arrays import read_arrays
+from expost.attacks.catalogue import ATTACKS
 from expost.attacks.targets import EstimatorTarget, target_of
 from expost.audits.audit import audit, audit_arrays
 from expost.audits.result import Audit
-from expost.data import Encoding
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
-from expost.jobs.audit_asked import AuditJob, asked, check_job
-from expost.jobs.audit_model import named_estimator
-from expost.jobs.audit_rows import EstimatorReader, ModelReader, Part, Reader, group_columns
-from expost.jobs.output import writing
+from expost.jobs.audit_rows import (
+    EstimatorReader,
+    ModelReader,
+    Part,
+    Reader,
+    group_columns,
+    named_estimator,
+)
+from expost.jobs.output import check_place, writing
 from expost.jobs.pages import write_summary
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, task_of
-from expost.jobs.table import MISSING, noted
+from expost.jobs.table import MISSING, model_encoding, noted
 from expost.jobs.workspace import Workspace
 from expost.release import Release
 from expost.report import (
@@ -45,6 +52,47 @@ __all__ = ["AuditJob", "Outcome", "phases", "run"]
 
 # How often `run` reports a phase, beside the one of references.
 _PHASES = 4
+_DEFAULTS = {name: p.default for name, p in inspect.signature(audit).parameters.items()}
+# The options that a file of answers has settled.
+_OF_TABLES = (
+    *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
+    *("references", "workers"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditJob:
+    """A model of a table and what is asked of the attacks; None where a default stands.
+
+    One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
+    ``arrays`` (a file of answers that were computed elsewhere) is what is attacked.
+    ``source``   the rows that it was trained on; of an estimator without ``holdout`` the pool, of
+                 which coins take half.
+    ``coins``    state that independent fair coins chose the members.
+    """
+
+    out: Path
+    name: str
+    source: Any = None
+    target: str | None = None
+    model: Path | None = None
+    estimator: str | None = None
+    arrays: Path | None = None
+    holdout: Any = None
+    population: Any = None
+    id_column: str | None = None
+    groups: tuple[str, ...] = ()
+    drop: tuple[str, ...] | None = None
+    missing: tuple[str, ...] | None = None
+    references: int | None = None
+    attacks: tuple[str, ...] | None = None
+    delta: float | None = None
+    confidence: float | None = None
+    coins: bool = False
+    seed: int | None = None
+    workers: int | None = None
+    resume: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +139,13 @@ def _attacked(
     # The run that is resumed has the same seed.
     seed = int(begun.salt, 16) % 2**32 if job.seed is None else job.seed
     progress.phase("reading the answers" if job.arrays is not None else "reading the tables")
-    found = _Answers.of(job, seed) if job.arrays is not None else _Rows.of(job, seed)
-    result = found.attacked(begun, progress)
+    attacked = _attack_rows if job.arrays is None else _attack_answers
+    result, notices = attacked(job, seed, begun, progress)
     progress.phase("collecting the report")
     summary = collect(
         result,
         choices=_choices(job, seed),
-        notices=(*found.notices, *notes()),
+        notices=(*notices, *notes()),
         source=job.name,
         made=begun.made,
     )
@@ -106,109 +154,142 @@ def _attacked(
     return Outcome(audit=result, summary=summary, files=files)
 
 
+# -- the options ---------------------------------------------------------------------------------
+
+
+def asked(job: AuditJob, name: str) -> Any:
+    """An option as it was given, or the default of :func:`expost.audit`."""
+    given = getattr(job, name)
+    return _DEFAULTS[name] if given is None else given
+
+
+def check_job(job: AuditJob) -> None:
+    """Refuse what no table can make right."""
+    given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
+    if len(given) != 1:
+        raise InvalidInput(
+            "--model, --estimator, --arrays: name exactly one; it says what is attacked."
+        )
+    if _checks.whole("references", asked(job, "references"), least=0) == 1:
+        raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
+    _checks.probability("delta", asked(job, "delta"))
+    _checks.probability("confidence", asked(job, "confidence"))
+    for name in job.attacks or ():
+        _checks.one_of("attack", name, tuple(ATTACKS))
+    if job.seed is not None:
+        _checks.whole("seed", job.seed, least=0)
+    if job.workers is not None and job.workers != -1:
+        _checks.whole("workers", job.workers, least=1)
+    _check_sources(job)
+    check_place(job.out, resume=job.resume, force=job.force)
+
+
+def _check_sources(job: AuditJob) -> None:
+    """Which options go together."""
+    if job.arrays is not None:
+        for name in _OF_TABLES:
+            if getattr(job, name) not in (None, ()):
+                raise InvalidInput(
+                    f"{_option(name)}: a file of --arrays holds all that is attacked; leave"
+                    f" {_option(name)} out."
+                )
+        return
+    if job.source is None or job.target is None:
+        raise InvalidInput(
+            "DATA, --target: name the table that the model is of, and the column to predict."
+        )
+    if job.model is not None:
+        for name in ("drop", "missing"):
+            if getattr(job, name) is not None:
+                raise InvalidInput(f"--{name}: the model has its own; leave --{name} out.")
+        if job.holdout is None:
+            raise InvalidInput(
+                "--holdout: a model that exists is attacked with rows that it was not trained on"
+                " beside its own; name a table of such rows."
+            )
+    if job.coins and job.holdout is None:
+        raise InvalidInput("--coins: are tossed here where there is no --holdout; leave it out.")
+
+
+def _option(name: str) -> str:
+    names = {"source": "DATA", "id_column": "--id", "groups": "--group"}
+    return names.get(name, f"--{name}")
+
+
 # -- what is attacked ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Answers:
-    """Answers of a model that nobody asks again."""
-
-    job: AuditJob
-    seed: int
-    content: Any
-    notices: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, job: AuditJob, seed: int) -> "_Answers":
-        assert job.arrays is not None
-        content = read_arrays(job.arrays)
-        if content.member is None:
-            raise InvalidInput(
-                f"{job.arrays}: does not say who was a member; add 'member', 1 or 0 for each row."
-            )
-        return cls(job=job, seed=seed, content=content)
-
-    def attacked(self, begun: Run, progress: Progress) -> Audit:
-        progress.phase("attacking")
-        return audit_arrays(
-            self.content,
-            attacks=self.job.attacks,
-            coins=self.job.coins,
-            delta=asked(self.job, "delta"),
-            confidence=asked(self.job, "confidence"),
-            random_state=self.seed,
+def _attack_answers(
+    job: AuditJob, seed: int, begun: Run, progress: Progress
+) -> tuple[Audit, Sequence[str]]:
+    """Attack the answers of a model that is not asked again; return the result, and notices."""
+    del begun  # nothing is worth keeping
+    assert job.arrays is not None
+    content = read_arrays(job.arrays)
+    if content.member is None:
+        raise InvalidInput(
+            f"{job.arrays}: does not say who was a member; add 'member', 1 or 0 for each row."
         )
+    progress.phase("attacking")
+    result = audit_arrays(
+        content,
+        attacks=job.attacks,
+        coins=job.coins,
+        delta=asked(job, "delta"),
+        confidence=asked(job, "confidence"),
+        random_state=seed,
+    )
+    return result, ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Rows, and the model or what makes one."""
+def _attack_rows(
+    job: AuditJob, seed: int, begun: Run, progress: Progress
+) -> tuple[Audit, Sequence[str]]:
+    """Attack a model of rows, or what makes one; return the result, and notices."""
+    model = job.model if job.estimator is None else named_estimator(job.estimator)
+    reader = _reader(job)
+    members = reader.read(job.source)
+    others = None if job.holdout is None else reader.read(job.holdout)
+    outside = None if job.population is None else reader.read(job.population, keyed=False)
+    if others is not None:
+        _check_apart(members, others)
+        if job.estimator is not None:
+            model = _fitted(model, members, seed)
+    sources = [job.source] if job.holdout is None else [job.source, job.holdout]
+    groups = group_columns(job.groups, sources, reader.missing)
+    references = asked(job, "references")
+    progress.phase(f"training {references} reference models" if references else "attacking")
+    keys = [*(members.ids or ()), *((others.ids or ()) if others is not None else ())]
+    result = audit(
+        model,
+        members.X,
+        members.labels,
+        None if others is None else others.X,
+        None if others is None else others.labels,
+        population=None if outside is None else (outside.X, outside.labels),
+        attacks=job.attacks,
+        references=references,
+        groups=groups,
+        ids=keys or None,
+        coins=job.coins,
+        delta=asked(job, "delta"),
+        confidence=asked(job, "confidence"),
+        random_state=seed,
+        workers=job.workers,
+        checkpoint=begun.workspace.make_step("references") if references else None,
+        progress=_Trained(progress, rows=_count(members) + _count(others)),
+    )
+    return result, _notices(members, others, outside)
 
-    job: AuditJob
-    seed: int
-    model: Any
-    members: Part
-    others: Part | None
-    population: Part | None
-    groups: dict[str, Any]
 
-    @classmethod
-    def of(cls, job: AuditJob, seed: int) -> "_Rows":
-        model = job.model if job.estimator is None else named_estimator(job.estimator)
-        reader = _reader(job)
-        members = reader.read(job.source)
-        others = None if job.holdout is None else reader.read(job.holdout)
-        population = None if job.population is None else reader.read(job.population, keyed=False)
-        if others is not None:
-            _check_apart(members, others)
-            if job.estimator is not None:
-                model = _fitted(model, members, seed)
-        missing = _missing(reader)
-        sources = [job.source] if job.holdout is None else [job.source, job.holdout]
-        return cls(
-            job=job,
-            seed=seed,
-            model=model,
-            members=members,
-            others=others,
-            population=population,
-            groups=group_columns(job.groups, sources, missing),
-        )
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        parts = (self.members, self.others, self.population)
-        told = [notice for part in parts if part is not None for notice in part.notices]
-        if self.others is not None and self.others.ids is None:
-            told += _alike("--holdout", self.others, self.members)
-        if self.population is not None:
-            told += _alike("--population", self.population, self.members)
-        return tuple(dict.fromkeys(told))
-
-    def attacked(self, begun: Run, progress: Progress) -> Audit:
-        job, members, others, outside = self.job, self.members, self.others, self.population
-        references = asked(job, "references")
-        progress.phase(f"training {references} reference models" if references else "attacking")
-        keys = [*(members.ids or ()), *((others.ids or ()) if others is not None else ())]
-        return audit(
-            self.model,
-            members.X,
-            members.labels,
-            None if others is None else others.X,
-            None if others is None else others.labels,
-            population=None if outside is None else (outside.X, outside.labels),
-            attacks=job.attacks,
-            references=references,
-            groups=self.groups,
-            ids=keys or None,
-            coins=job.coins,
-            delta=asked(job, "delta"),
-            confidence=asked(job, "confidence"),
-            random_state=self.seed,
-            workers=job.workers,
-            checkpoint=begun.workspace.make_step("references") if references else None,
-            progress=_Trained(progress, rows=_count(members) + _count(others)),
-        )
+def _notices(members: Part, others: Part | None, outside: Part | None) -> Sequence[str]:
+    parts = (members, others, outside)
+    notices = [notice for part in parts if part is not None for notice in part.notices]
+    if others is not None and others.ids is None:
+        notices += _alike("--holdout", others, members)
+    if outside is not None:
+        notices += _alike("--population", outside, members)
+    return [*dict.fromkeys(notices)]
 
 
 def _count(part: Part | None) -> int:
@@ -244,15 +325,8 @@ def _reader(job: AuditJob) -> Reader:
             missing=job.missing,
         )
     release = Release.load(job.model)
-    if release.encoding is None:
-        raise InvalidInput(
-            f"{job.model}: was not made from a table; audit it in Python with expost.audit."
-        )
-    encoding = Encoding.from_json(release.encoding)
-    if encoding.target.column != job.target:
-        raise InvalidInput(
-            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
-        )
+    remedy = "audit it in Python with expost.audit"
+    encoding = model_encoding(release, job.model, job.target, remedy=remedy)
     return ModelReader(encoding=encoding, id_column=job.id_column)
 
 
@@ -263,10 +337,6 @@ def _fitted(estimator: Any, members: Part, seed: int) -> Any:
     )
     assert isinstance(target, EstimatorTarget)
     return target.estimator
-
-
-def _missing(reader: Reader) -> tuple[str, ...]:
-    return reader.encoding.missing if isinstance(reader, ModelReader) else reader.missing
 
 
 def _check_apart(members: Part, others: Part) -> None:
@@ -359,22 +429,18 @@ def _write(workspace: Workspace, result: Audit, summary: Summary) -> dict[str, P
     if part.scatter:
         pages["exposure"] = ("exposure", "png", _drawn(ExposureDisplay.from_part(part)))
     files: dict[str, Path] = {}
-    with writing(out, "free some space, or name another folder"):
-        try:
-            written = result.to_json(out / "audit.json")
-            assert isinstance(written, Path)
-            files["audit"] = written
-            files["rows"] = result.to_parquet(out / "audit.parquet")
-            path = out / Audience.REVIEW.file_name("figures", "json")
-            files["figures"] = write_json(path, Audience.REVIEW, _aggregate(result))
-            for name, (stem, suffix, content) in pages.items():
-                path = out / mark.file_name(stem, suffix)
-                files[name] = write_bytes(path, mark, content)
-            files["summary"] = write_summary(out, summary)
-            workspace.remove_results(keep=files.values())
-        except BaseException:
-            workspace.remove([*workspace.written])
-            raise
+    with writing(out, "free some space, or name another folder"), workspace.all_or_none():
+        written = result.to_json(out / "audit.json")
+        assert isinstance(written, Path)
+        files["audit"] = written
+        files["rows"] = result.to_parquet(out / "audit.parquet")
+        path = out / Audience.REVIEW.file_name("figures", "json")
+        files["figures"] = write_json(path, Audience.REVIEW, _aggregate(result))
+        for name, (stem, suffix, content) in pages.items():
+            path = out / mark.file_name(stem, suffix)
+            files[name] = write_bytes(path, mark, content)
+        files["summary"] = write_summary(out, summary)
+        workspace.remove_results(keep=files.values())
     return files
 
 

@@ -1,12 +1,21 @@
-"""The tables of an audit as rows of numbers: members, others, and rows of nobody's training.
+"""The tables of an audit as rows of numbers: members, non-members, and a population.
 
 Of a model that exists, its own encoding reads every table. Of an estimator the table of the rows in
 question gives the encoding, and the target may have any number of classes: features are encoded
 without it, beside a column of zeros in its place.
+
+An estimator is named by a class that can be imported, and its parameters:
+
+    sklearn.ensemble.RandomForestClassifier
+    sklearn.linear_model.LogisticRegression:C=10,solver=liblinear
+
+Parameters are Python literals; a bare word is a text. Nothing is evaluated but literals.
 """
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,10 +24,11 @@ from numpy.typing import NDArray
 
 from expost.data import Encoding, Table, open_table
 from expost.errors import InvalidInput
-from expost.jobs.table import MISSING
+from expost.groups.columns import printable
+from expost.jobs.table import MISSING, unknown_notices
 from expost.types import FloatArray
 
-__all__ = ["EstimatorReader", "ModelReader", "Part", "Reader", "group_columns"]
+__all__ = ["EstimatorReader", "ModelReader", "Part", "Reader", "group_columns", "named_estimator"]
 
 # In place of a target of many classes; a column of this name would be in the way.
 _NO_TARGET = "expost: no target"
@@ -41,8 +51,13 @@ class ModelReader:
     encoding: Encoding
     id_column: str | None
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The tokens of a missing cell."""
+        return self.encoding.missing
+
     def read(self, source: Any, *, keyed: bool = True) -> Part:
-        """The rows; without keys where nobody asks for them."""
+        """The rows; without keys unless ``keyed``."""
         table = self.encoding.open(source, id_column=self.id_column if keyed else None)
         encoded = self.encoding.encode_table(table)
         goal = self.encoding.target
@@ -51,7 +66,7 @@ class ModelReader:
             X=encoded.X,
             labels=labels,
             ids=None if encoded.ids is None else list(encoded.ids),
-            notices=(*table.notices, *_unknown(encoded.unknown)),
+            notices=(*table.notices, *unknown_notices(encoded.unknown)),
         )
 
 
@@ -93,7 +108,7 @@ class EstimatorReader:
         return cls(target=target, id_column=id_column, missing=tokens, encoding=encoding)
 
     def read(self, source: Any, *, keyed: bool = True) -> Part:
-        """The rows; without keys where nobody asks for them."""
+        """The rows; without keys unless ``keyed``."""
         kinds: dict[str, Any] = {entry.name: entry.kind for entry in self.encoding.entries}
         table = open_table(
             source,
@@ -104,7 +119,7 @@ class EstimatorReader:
         )
         whole, labels, ids = _split(table, self.target)
         encoded = self.encoding.encode_table(self.encoding.open(whole))
-        notices = (*self.encoding.notices, *table.notices, *_unknown(encoded.unknown))
+        notices = (*self.encoding.notices, *table.notices, *unknown_notices(encoded.unknown))
         return Part(X=encoded.X, labels=labels, ids=ids, notices=notices)
 
 
@@ -133,13 +148,6 @@ def _split(table: Table, target: str) -> tuple[Any, NDArray[Any], list[Any] | No
     return features.append_column(_NO_TARGET, zeros), labels, ids
 
 
-def _unknown(counts: Any) -> tuple[str, ...]:
-    return tuple(
-        f"column {name!r}: {count} cells hold no level of the encoding and count as none."
-        for name, count in counts.items()
-    )
-
-
 def group_columns(
     names: Sequence[str], sources: Sequence[Any], missing: Sequence[str]
 ) -> dict[str, Any]:
@@ -158,3 +166,93 @@ def _stacked(parts: list[Any]) -> Any:
         # What is a number in one table and a text in another is a text.
         parts = [part.cast(pa.string()) for part in parts]
     return pa.concat_arrays(parts)
+
+
+# -- the estimator that a person named -----------------------------------------------------------
+
+
+def named_estimator(text: str) -> Any:
+    """The estimator, not fitted; anything without ``fit`` and ``predict_proba`` is refused."""
+    path, colon, parameters = text.partition(":")
+    name = f"--estimator {printable(text)!r}"
+    model = _imported(path, name)
+    settings = _parameters(parameters, name) if colon else {}
+    try:
+        estimator = model(**settings)
+    # Whatever a class of somebody else's raises: it is the user's parameter that is wrong.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{name}: {model.__name__} does not take these parameters ({printable(error, 200)})."
+        ) from None
+    for method in ("fit", "predict_proba", "get_params"):
+        if not hasattr(estimator, method):
+            hint = "; pass probability=True" if "probability" in _settings(estimator) else ""
+            raise InvalidInput(
+                f"{name}: has no {method}: an audit needs a class of scikit-learn's interface that"
+                f" gives probabilities{hint}."
+            )
+    return estimator
+
+
+def _settings(estimator: Any) -> Any:
+    return estimator.get_params() if hasattr(estimator, "get_params") else {}
+
+
+def _imported(path: str, name: str) -> type:
+    """The class at a dotted path."""
+    module, dot, attribute = path.rpartition(".")
+    if not dot or not all(part.isidentifier() for part in path.split(".")):
+        raise InvalidInput(
+            f"{name}: must be a class with its module, as sklearn.ensemble.RandomForestClassifier."
+        )
+    try:
+        found = getattr(import_module(module), attribute)
+    except ImportError:
+        raise InvalidInput(
+            f"{name}: the module {module!r} cannot be imported; install it, or put its folder on"
+            " PYTHONPATH."
+        ) from None
+    except AttributeError:
+        raise InvalidInput(f"{name}: {module!r} has no {attribute!r}.") from None
+    # A module of the user's runs when it is imported, and may raise anything.
+    except Exception as error:  # noqa: BLE001 (see above)
+        raise InvalidInput(
+            f"{name}: the module {module!r} raises {type(error).__name__} when it is imported;"
+            " mend it."
+        ) from None
+    if not isinstance(found, type):
+        raise InvalidInput(f"{name}: is no class; name one that is fitted by fit(X, y).")
+    if not hasattr(found, "fit"):
+        # Before there is an instance: to make one of subprocess.Popen is to run a program.
+        raise InvalidInput(
+            f"{name}: has no fit: an audit needs a class of scikit-learn's interface that gives"
+            " probabilities."
+        )
+    return found
+
+
+def _parameters(text: str, name: str) -> dict[str, Any]:
+    """``a=1,b=sqrt,c=(10, 5)`` as a dict."""
+    remedy = "must be param=value with commas between, as n_estimators=50,max_features=sqrt"
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InvalidInput(f"{name}: {remedy}.") from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        raise InvalidInput(f"{name}: {remedy}.")
+    found: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise InvalidInput(f"{name}: {remedy}.")
+        if keyword.arg in found:
+            raise InvalidInput(f"{name}: gives {keyword.arg!r} twice; give it once.")
+        if isinstance(keyword.value, ast.Name):
+            found[keyword.arg] = keyword.value.id
+            continue
+        try:
+            found[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            raise InvalidInput(
+                f"{name}: the value of {keyword.arg!r} is no literal; put a text in quotes."
+            ) from None
+    return found

@@ -1,12 +1,16 @@
 """``expost doctor``: what is installed, what is missing and prevents what, what the machine can do.
 
 Packages are imported in a process of their own, for one that is broken may take its process down
-with it. Nothing but the standard library is imported here.
+with it. Nothing but the standard library is imported here, since anything else may be what is
+broken. The bounds of versions stand in pyproject.toml alone; here they are read from the installed
+metadata. Of markers only ``extra == '…'`` is understood, which is all that our metadata has (a test
+sees to that).
 """
 
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import subprocess
@@ -14,16 +18,17 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from expost.files.locks import can_replace_locked, lock
-from expost.jobs.requirements import Requirement, parse_requirement, satisfies
+from expost.files.directory import can_replace_locked, lock
 
-__all__ = ["PREVENTS", "Checkup", "Finding", "Status", "checkup"]
+__all__ = ["PREVENTS", "Checkup", "Finding", "Requirement", "Status", "checkup"]
+__all__ += ["parse_requirement", "satisfies"]
 
 _NEEDED, _EXTRAS, _MACHINE = "Needed", "Extras", "This machine"
 
@@ -48,6 +53,14 @@ _MODULES = {
 # Seconds that imports may take, cold and all together.
 _PATIENCE = 180.0
 _LONGEST = 200
+
+# A requirement of the metadata, and the parts of a version.
+_SHAPE = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([^\s,]+)")
+# A release is followed by nothing, or by what comes after it; 2.0rc1 and 2.0.dev3 come before 2.0.
+_RELEASE = re.compile(r"v?(?:\d+!)?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
+_BEFORE = re.compile(r"[._-]?(?:a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?\d*", re.IGNORECASE)
 
 # Says for each module that it is being tried, then what came of it, on a stream that no module can
 # write to.
@@ -100,15 +113,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The same for a program."""
-        return {
-            "group": self.group,
-            "name": self.name,
-            "status": self.status.value,
-            "needed": self.needed,
-            "version": self.version,
-            "asked": self.asked,
-            "detail": self.detail,
-        }
+        return asdict(self) | {"status": self.status.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +171,79 @@ class Checkup:
 def checkup() -> Checkup:
     """Check everything; no finding raises."""
     return Checkup(findings=(*_installed(), *_machine()))
+
+
+# -- requirements and versions -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """A distribution that is asked for; ``bounds`` as ">=2.0", ``extra`` None where always."""
+
+    name: str
+    bounds: str
+    extra: str | None
+
+
+def parse_requirement(text: str) -> Requirement | None:
+    """One ``Requires-Dist`` of the metadata; None if it is none."""
+    shaped = _SHAPE.fullmatch(text)
+    if shaped is None:
+        return None
+    name, bounds, marker = shaped.groups()
+    extra = _EXTRA.search(marker or "")
+    return Requirement(
+        name=name, bounds=bounds.replace(" ", ""), extra=None if extra is None else extra[1]
+    )
+
+
+def satisfies(version: str, bounds: str) -> bool:
+    """Whether ``version`` keeps all of ``bounds``; a version that cannot be read keeps none."""
+    return all(_keeps(version, sign, bound) for sign, bound in _BOUND.findall(bounds))
+
+
+def _keeps(version: str, sign: str, bound: str) -> bool:
+    wildcard = bound.endswith(".*")
+    have, want = _parsed(version), _parsed(bound.removesuffix(".*"))
+    if have is None or want is None:
+        return False
+    begins_so = _begins(have[0], want[0] if wildcard else want[0][:-1])
+    match sign:
+        case "==":
+            return begins_so if wildcard else _compared(have, want) == 0
+        case "!=":
+            return not begins_so if wildcard else _compared(have, want) != 0
+        case "~=":
+            return _compared(have, want) >= 0 and begins_so
+        case ">=":
+            return _compared(have, want) >= 0
+        case "<=":
+            return _compared(have, want) <= 0
+        case ">":
+            return _compared(have, want) > 0
+        case _:
+            return _compared(have, want) < 0
+
+
+def _parsed(text: str) -> tuple[list[int], bool] | None:
+    """The numbers of a release, and whether it is one (and not what came before it)."""
+    found = _RELEASE.fullmatch(text.strip())
+    if found is None:
+        return None
+    return [int(part) for part in found[1].split(".")], _BEFORE.match(found[2]) is None
+
+
+def _compared(have: tuple[list[int], bool], want: tuple[list[int], bool]) -> int:
+    """−1, 0 or 1; 2.0 and 2.0.0 are the same, and rc1 and rc2 count as the same."""
+    for left, right in zip_longest(have[0], want[0], fillvalue=0):
+        if left != right:
+            return 1 if left > right else -1
+    return have[1] - want[1]
+
+
+def _begins(have: Sequence[int], want: Sequence[int]) -> bool:
+    padded = [*have, *[0] * len(want)]
+    return padded[: len(want)] == list(want)
 
 
 # -- packages --------------------------------------------------------------------------------------

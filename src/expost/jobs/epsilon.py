@@ -7,48 +7,91 @@ made again; everything else follows from them, from a few passes over the rows, 
 the run keeps.
 """
 
-import hashlib
+import inspect
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from expost.data import Encoding, Table
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
+from expost.data import Encoding
+from expost.engine import SILENT, Progress
 from expost.epsilon.choice import TABLE, EpsilonChoice
-from expost.epsilon.choose import Question, choose_for, seeds_of
+from expost.epsilon.choose import Question, choose_epsilon, choose_for, seeds_of
+from expost.epsilon.sampled import SampledSweep
+from expost.epsilon.sweep import LawSweep
 from expost.files.atomic import write_bytes
 from expost.files.parts import PartStore
-from expost.jobs.epsilon_asked import (
-    QUESTION,
-    EpsilonJob,
-    Outcome,
-    choices_of,
-    command_of,
-    leaks_of,
-)
-from expost.jobs.facts import known_rows, table_rows
-from expost.jobs.output import check_place, writing
+from expost.jobs.output import CONTINUE, NOTHING_LEFT, check_place, writing
 from expost.jobs.pages import write_summary
-from expost.jobs.runs import Run, running
-from expost.jobs.streaming import inputs_of, is_streamed, task_of
-from expost.jobs.table import check_options, estimator_of, noted, opened, table_notices
+from expost.jobs.streaming import TableWork
+from expost.jobs.table import (
+    Chosen,
+    TableJob,
+    check_options,
+    estimator_of,
+    noted,
+    opened,
+    table_notices,
+)
+from expost.mechanisms import Mechanism
+from expost.mechanisms.base import Sampler
 from expost.preparing import Facts, prepared
-from expost.report import Summary, collect, render_html
+from expost.report import Choice, Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 from expost.results import row_keys
+from expost.rounding import lower_text
 from expost.rows import HeldRows
 
-__all__ = ["PHASES", "EpsilonJob", "Outcome", "run"]
+__all__ = ["PHASES", "QUESTION", "EpsilonJob", "Outcome", "question_of", "run"]
 
 # How often `run` reports a phase.
 PHASES = 4
-_CONTINUE = "progress was saved: free some space, and continue with --resume"
-_NOTHING = "nothing is left of this run; free some space, or name another folder"
+# Bounds that are named in one notice; encoding.json lists all of them.
+_NAMED = 6
+# The options that go to `choose_epsilon` as they are, under the names that they have there.
+QUESTION = (
+    "epsilons",
+    "models",
+    "tolerance",
+    "rows",
+    "max_belief",
+    "prior",
+    "quantile",
+    "utility",
+    "folds",
+)
+_DEFAULTS = {name: p.default for name, p in inspect.signature(choose_epsilon).parameters.items()}
+# What they are called in the report.
+_NAMES = {"epsilons": "values of epsilon", "rows": "share of rows", "utility": "least utility"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonJob(TableJob):
+    """A table, and what is asked about ε; None where the default of ``choose_epsilon`` stands."""
+
+    epsilons: tuple[float, ...] | None = None
+    models: int | None = None
+    tolerance: float | None = None
+    rows: float | None = None
+    max_belief: float | None = None
+    prior: float | None = None
+    quantile: float | None = None
+    utility: float | None = None
+    folds: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it; ``command`` is what to type next, or None."""
+
+    choice: EpsilonChoice
+    summary: Summary
+    command: tuple[str, ...] | None
+    files: dict[str, Path]
 
 
 def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
@@ -58,68 +101,35 @@ def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
         check_place(job.out, resume=job.streaming.resume, force=job.force)
         question = question_of(job)
         progress.phase("reading the table")
-        table, encoding = opened(job)
-        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
-        given = None if job.encoding is None else job.encoding.read_bytes()
-        more = {
-            "encoding": None if given is None else hashlib.sha256(given).hexdigest(),
-            "rows": table.rows,
-        }
-        with (
-            running(
-                job.out,
-                task_of("epsilon", job, more),
-                resume=job.streaming.resume,
-                force=job.force,
-                blocks=blocks,
-                inputs=inputs_of(job),
-            ) as begun,
-            engine_of(job.streaming.engine or "local") as engine,
-        ):
-            work = _Work(
-                job=job,
-                run=begun,
-                blocks=blocks,
-                engine=engine,
-                progress=progress,
-                table=table,
-                encoding=encoding,
-            )
-            return work.done(question, notes)
+        with _Work.begun("epsilon", job, opened(job), notes, progress) as work:
+            return work.done(question)
 
 
 def question_of(job: EpsilonJob) -> Question:
-    """Return what is asked, checked; the defaults that nobody changed are those of the verb."""
+    """Return the question, checked; defaults are those of the verb."""
     return Question.of(
         **{name: getattr(job, name) for name in QUESTION if getattr(job, name) is not None}
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Work:
+class _Work(TableWork):
     """One run, from the table to the page."""
 
     job: EpsilonJob
-    run: Run
-    blocks: bool
-    engine: Engine
-    progress: Progress
-    table: Table
-    encoding: Encoding
 
-    def done(self, question: Question, notes: Callable[[], list[str]]) -> Outcome:
+    def done(self, question: Question) -> Outcome:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
         store = self._store() if self.blocks else None
         choice, facts = self._choice(question, store)
         progress.phase("collecting the report")
-        command = command_of(job, choice)
+        command = _command(job, choice)
         reading = table_notices(self.table, self.encoding, facts.unknown)
         summary = collect(
             choice,
             command=None if command is None else shlex.join(command),
-            choices=choices_of(job, self.encoding, choice),
-            notices=(*leaks_of(self.encoding), *reading, *notes()),
+            choices=_choices(job, self.encoding, choice),
+            notices=(*_leaks(self.encoding), *reading, *self.notes()),
             source=job.name,
             made=self.run.made,
         )
@@ -131,7 +141,7 @@ class _Work:
     def _store(self) -> PartStore:
         """Return where the parts are; a table that has appeared is checked once more."""
         workspace = self.run.workspace
-        with writing(self.job.out, _CONTINUE):
+        with writing(self.job.out, CONTINUE):
             if self.run.kept("begun", bool) is None:
                 # What is there belongs to an earlier run, and would be read as this one's.
                 workspace.remove_results()
@@ -143,18 +153,12 @@ class _Work:
     def _choice(self, question: Question, store: PartStore | None) -> tuple[EpsilonChoice, Facts]:
         # The ε of the estimator matters for an automatic Λ alone.
         estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
-        source = table_rows(
-            (self.table, self.encoding),
-            estimator.ball(self.encoding.data_norm),
-            self.job.label_bound,
-            self.engine,
-            self.progress,
-        )
-        rows, facts = known_rows(self.run, self.table, source, hold=store is None)
+        ball = estimator.ball(self.encoding.data_norm)
+        source, rows, facts = self.known_rows(ball, self.job.label_bound)
         self.progress.phase("following every row over epsilon, and models on held-out rows")
         ready = prepared(estimator, rows, source, facts)
         ids = rows.ids if isinstance(rows, HeldRows) else None
-        with writing(self.job.out, _CONTINUE):
+        with writing(self.job.out, CONTINUE):
             choice = choose_for(
                 ready,
                 question,
@@ -175,17 +179,14 @@ class _Work:
         """Name the remedy if the disk is full; a run without parts that fails leaves nothing."""
         workspace = self.run.workspace
         if self.blocks:
-            with writing(self.job.out, _CONTINUE):
+            with writing(self.job.out, CONTINUE):
                 yield
             return
-        with writing(self.job.out, _NOTHING):
+        with writing(self.job.out, NOTHING_LEFT):
             # What an earlier run left, a table in parts above all, would stand in the way.
             workspace.remove_results()
-            try:
+            with workspace.all_or_none():
                 yield
-            except BaseException:
-                workspace.remove([*workspace.written])
-                raise
 
     def _write(
         self, choice: EpsilonChoice, summary: Summary, store: PartStore | None
@@ -211,3 +212,82 @@ class _Work:
             store.finish(choice.parts, {"model": choice.description, "unit": "row"})
             files["table"] = self.run.workspace.place(store, TABLE).folder
         return files
+
+
+# -- what is reported ----------------------------------------------------------------------------
+
+
+def _mechanism(choice: EpsilonChoice) -> Mechanism:
+    sweep = choice.sweep
+    if isinstance(sweep, LawSweep):
+        return sweep.mechanism
+    assert isinstance(sweep, SampledSweep)
+    return cast(Sampler, sweep.mechanism).mechanism
+
+
+def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tuple[Choice, ...]:
+    """Every constant that shaped the answer, and where it came from."""
+    how = _mechanism(choice)
+    chosen = Chosen(job=job, encoding=encoding)
+    scaling = _DEFAULTS["intercept_scaling"]
+    asked = [
+        chosen.choice(_NAMES.get(name, name), _value(job, name), getattr(job, name))
+        for name in QUESTION
+    ]
+    seed = "drawn anew" if job.seed is None else str(job.seed)
+    return (
+        *chosen.target(how),
+        *chosen.model(how, intercept=f"{scaling:g} in each row", remark=", that of epsilon = 1"),
+        *asked,
+        chosen.choice("seed", seed, job.seed),
+        *chosen.table(),
+    )
+
+
+def _value(job: EpsilonJob, name: str) -> str:
+    given = getattr(job, name)
+    value = _DEFAULTS[name] if given is None else given
+    if name == "epsilons":
+        return "25 around the transition" if value is None else ", ".join(f"{e:g}" for e in value)
+    words = {"quantile": "none, the mean is bounded", "utility": "none"}
+    return words[name] if value is None else f"{value:g}"
+
+
+def _leaks(encoding: Encoding) -> tuple[str, ...]:
+    """Which bounds were read from the data."""
+    read = encoding.read_from_data
+    if not read:
+        return ()
+    file = encoding.audience.file_name("encoding", "json")
+    more = f" and {len(read) - _NAMED} more, which {file} lists" if len(read) > _NAMED else ""
+    return (f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}.",)
+
+
+def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
+    """The command that releases and profiles a model at the recommended ε.
+
+    Never with the seed: that was for the simulation, and a seeded release is not private.
+    """
+    if choice.recommended is None or not isinstance(job.source, str):
+        return None
+    how = _mechanism(choice)
+    options: list[tuple[str, object]] = [
+        ("target", job.target),
+        ("id", job.id_column),
+        *(("drop", name) for name in job.drop or ()),
+        *(("missing", token) for token in job.missing or ()),
+        ("encoding", job.encoding),
+        ("data-norm", job.data_norm),
+        ("classes", None if job.classes is None else ",".join(job.classes)),
+        ("label-bound", job.label_bound),
+        ("epsilon", lower_text(choice.recommended, 3)),
+        ("mechanism", job.mechanism),
+        ("noise", job.noise),
+        ("delta", job.delta),
+        ("loss", job.loss),
+        # Every digit: ε was chosen for this very Λ.
+        ("regularization", how.regularization),
+        ("out", job.out / "profile"),
+    ]
+    parts = [part for name, value in options if value is not None for part in (f"--{name}", value)]
+    return ("expost", "profile", job.source, *map(str, parts))

@@ -1,18 +1,41 @@
-"""How the jobs list what they release, and what a ledger tells of a model that exists."""
+"""What jobs release: drawn once, and entered in the ledger before it appears.
+
+When all of model.json is on the disk, its checksum is kept; then the ledger lists it; then it
+appears. A run that is resumed has model.json, or the whole draft of it; where neither is left of a
+model that a ledger lists for this run, it ends with an error.
+"""
 
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from expost.errors import ExpostError, InvalidInput
-from expost.files.atomic import is_same_file
-from expost.jobs.output import RELEASES, RESULTS
-from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
+from expost.files.atomic import (
+    adopt,
+    drafts,
+    is_same_file,
+    read_json,
+    settle,
+    write_bytes,
+    write_json,
+)
+from expost.files.directory import RUN
+from expost.jobs.output import CONTINUE, RELEASES, RESULTS, begun, writing
+from expost.jobs.runs import Run, identity_of, kept_in, read_state
+from expost.jobs.workspace import DRAFTS
+from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path, now
+from expost.publishing.report import PublishedReport
+from expost.release import Release
 from expost.rounding import at_most
 
-__all__ = ["Lister", "check_ledgers", "ledgers_for", "model_notices", "together"]
+__all__ = ["MODEL", "Drawn", "Lister", "check_ledgers", "copy_model", "drawn_before", "drawn_in"]
+__all__ += ["ledgers_for", "listed_for", "model_notices", "store_drawn", "store_model", "together"]
 
+MODEL = "model.json"
+_NOT_RELEASED = "nothing was released; free some space, or name another folder"
 # Names that no ledger may have in the folder of the results.
 GUARDED = frozenset({*RESULTS, *RELEASES})
 
@@ -20,8 +43,8 @@ GUARDED = frozenset({*RESULTS, *RELEASES})
 def ledgers_for(folder: Path, given: Path | None) -> tuple[Path, ...]:
     """The ledgers that list a release: the one that was named, and the folder's own.
 
-    A folder's own ledger is kept up beside one that was named, if it is there: whoever finds it
-    beside model.json must not take it for whole when it is not.
+    A folder's own ledger, if it is there, is kept up together with one that was named: a reader who
+    finds it next to model.json must not take it for whole when it is not.
     """
     own = folder / NAME
     if given is None:
@@ -64,42 +87,47 @@ def _usable(path: Path) -> Ledger:
         ) from None
 
 
-class Lister:
-    """Lists one release in several ledgers; to be called before the release can be seen.
+def listed_for(ledgers: Sequence[Path], identity: str, kind: str) -> dict[str, Path]:
+    """Return the releases of a ``kind`` that ledgers list for a run, each with its ledger."""
+    return {
+        release: path
+        for path in ledgers
+        if path.exists()
+        for release in Ledger.load(path).of_run(identity, kind)
+    }
 
+
+@dataclass(kw_only=True)
+class Lister:
+    """Lists one release in several ledgers; to be called when all of it is on the disk, and before
+    it appears, so that no crash leaves a release that is not listed.
+
+    ``release``  a model, or a report of the released ``model``, which is listed with it.
+    ``path``     the file that holds it.
     ``digest``   of the rows under a ledger's own salt.
-    ``entries``  makes the lines, given that digest.
+    ``notices``  what the first ledger says now.
     """
 
-    def __init__(
-        self,
-        ledgers: Sequence[Path],
-        digest: Callable[[Ledger], str],
-        entries: Callable[[str], Sequence[Entry]],
-    ) -> None:
-        self.ledgers = tuple(ledgers)
-        self._digest = digest
-        self._entries = entries
-        self._notices: tuple[str, ...] = ()
+    release: Release | PublishedReport
+    path: Path
+    ledgers: tuple[Path, ...]
+    digest: Callable[[Ledger], str]
+    run: Run
+    model: Path | None = None
+    notices: tuple[str, ...] = field(default=(), init=False)
 
     def __call__(self) -> None:
         """Append to every ledger."""
         for place, path in enumerate(self.ledgers):
-            data = ""
-
-            def listed(ledger: Ledger) -> Sequence[Entry]:
-                nonlocal data
-                data = self._digest(ledger)
-                return self._entries(data)
-
-            ledger = append(path, listed)
+            ledger = append(path, lambda ledger: self._entries(self.digest(ledger)))
             if place == 0:
-                self._notices = together(ledger, path, data)
+                self.notices = together(ledger, path, self.digest(ledger))
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the first ledger says now."""
-        return self._notices
+    def _entries(self, data: str) -> Sequence[Entry]:
+        written = self.release.to_json()
+        lines = self.release.entries(written, name=str(self.path), made=now(), data=data)
+        own = [replace(line, run=self.run.identity) for line in lines]
+        return own if self.model is None else (*entries_of(self.model, data=data), own[-1])
 
 
 def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
@@ -131,7 +159,7 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
 def model_notices(
     model: Path, given: Path | None, digest: Callable[[Ledger], str] | None
 ) -> tuple[str, ...]:
-    """What a ledger tells of a model that exists: the one that was named, or the one beside it.
+    """What a ledger tells of a model that exists: the one that was named, or that of its folder.
 
     ``digest`` is that of the rows under a ledger's own salt, where there are rows.
     """
@@ -163,3 +191,135 @@ def model_notices(
         " order, or other cells.",
         *together(ledger, path, entry.data),
     )
+
+
+# -- model.json ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A model that a run has drawn.
+
+    ``place``              the file that holds it: model.json, or a draft of it.
+    ``reading``, ``fitting``  the notices of the process that drew it.
+    """
+
+    release: Release
+    place: Path
+    reading: tuple[str, ...]
+    fitting: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    sha256: str
+    reading: tuple[str, ...] = ()
+    fitting: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> "_Kept":
+        lines = {name: tuple(value[name]) for name in ("reading", "fitting")}
+        if not all(isinstance(line, str) for name in lines for line in lines[name]):
+            raise TypeError
+        if set(value) != {"sha256", "reading", "fitting"} or not isinstance(value["sha256"], str):
+            raise TypeError
+        return cls(sha256=value["sha256"], **lines)
+
+
+def drawn_before(out: Path, ledger: Path | None) -> Drawn | None:
+    """Return the model that the unfinished run in ``out`` has drawn, if it has."""
+    if not begun(out):
+        return None
+    return _drawn(out, read_state(out)["salt"], ledgers_for(out, ledger))
+
+
+def drawn_in(run: Run, ledger: Path | None) -> Drawn | None:
+    """Return the model that this run has drawn, if it has."""
+    return _drawn(run.out, run.salt, ledgers_for(run.out, ledger))
+
+
+def _drawn(out: Path, salt: str, ledgers: Sequence[Path]) -> Drawn | None:
+    kept = kept_in(out, salt, "model", _Kept.parse)
+    listed = listed_for(ledgers, identity_of(salt), "model")
+    if kept is None or (listed and kept.sha256 not in listed):
+        if not listed:
+            return None
+        # The ledger is believed, not the folder: what it lists was released.
+        kept = _Kept(sha256=next(iter(listed)))
+    path = out / MODEL
+    for place in (path, *drafts(path, out / RUN / DRAFTS)):
+        if not place.is_symlink() and place.exists() and _is_model(place, kept.sha256):
+            return Drawn(
+                release=Release.load(place),
+                place=place,
+                reading=kept.reading,
+                fitting=kept.fitting,
+            )
+    if listed:
+        raise InvalidInput(
+            f"out={str(out)!r}: this run has drawn a model, which {listed[kept.sha256]} lists and"
+            " which is gone; it is not drawn a second time: restore model.json, or release another"
+            " one with --force, which spends its epsilon again."
+        )
+    return None
+
+
+def _is_model(path: Path, checksum: str) -> bool:
+    try:
+        value = read_json(path)
+        return isinstance(value, dict) and Release.from_json(value).to_json()["sha256"] == checksum
+    except ExpostError:
+        return False
+
+
+def store_model(
+    run: Run,
+    release: Release,
+    lister: Lister,
+    *,
+    reading: Sequence[str],
+    fitting: Sequence[str],
+) -> None:
+    """Store a model that was drawn, before anything is computed from it."""
+    path, value = run.out / MODEL, release.to_json()
+    kept = _Kept(sha256=value["sha256"], reading=tuple(reading), fitting=tuple(fitting))
+
+    def before() -> None:
+        run.keep("model", asdict(kept))
+        try:
+            lister()
+        except Exception:
+            # What cannot be listed is not released.
+            run.forget("model")
+            raise
+
+    with writing(run.out, _NOT_RELEASED):
+        # Results of an earlier run belong to another model.
+        run.workspace.remove_results()
+        write_json(path, release.audience, value, before=before)
+        settle(run.out)
+
+
+def store_drawn(run: Run, drawn: Drawn, lister: Lister) -> None:
+    """List the model that this run has drawn, and let it appear, where that is still to be done."""
+    path = run.out / MODEL
+    with writing(run.out, CONTINUE):
+        if drawn.place == path:
+            lister()
+        else:
+            run.workspace.remove_results()
+            adopt(path, drawn.release.audience, drawn.place, before=lister)
+            settle(run.out)
+
+
+def copy_model(run: Run, release: Release, given: Path | None) -> None:
+    """Store the model that was given, once its rows are known to be the right ones."""
+    path = run.out / MODEL
+    if run.kept("copied", bool) is None:
+        content = None if given is None else given.read_bytes()
+        run.workspace.remove_results()
+        if content is None:
+            write_json(path, release.audience, release.to_json())
+        elif given is not None and not is_same_file(given, path):
+            write_bytes(path, release.audience, content)
+        run.keep("copied", True)

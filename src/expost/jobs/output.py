@@ -12,7 +12,9 @@ from expost.files.directory import RUN
 from expost.types import Audience
 
 __all__ = [
+    "CONTINUE",
     "MANIFEST",
+    "NOTHING_LEFT",
     "RELEASES",
     "RESULTS",
     "STATE",
@@ -28,6 +30,9 @@ __all__ = [
 
 # The list of files that expost wrote there, and the file that makes a run unfinished.
 MANIFEST, STATE = Audience.FAIL.file_name(".expost-manifest", "json"), "state.json"
+# The remedies where the disk is full: of a run that can be resumed, and of one that cannot.
+CONTINUE = "progress was saved: free some space, and continue with --resume"
+NOTHING_LEFT = "nothing is left of this run; free some space, or name another folder"
 # What was drawn: it may be replaced by another run, and is never removed.
 RELEASES = ("model.json", "report.json")
 _STEMS = (

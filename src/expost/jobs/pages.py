@@ -1,6 +1,6 @@
 """The pages of a summary, written and read again.
 
-A page is report.html; beside it lie the same as Markdown and the summary itself as JSON, from which
+A page is report.html; its folder also holds it as Markdown and the summary as JSON, from which
 ``expost report`` makes a page of several. All carry the mark of their strictest part in their names
 and modes.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
-from expost.jobs.output import writing
+from expost.jobs.output import NOTHING_LEFT, writing
 from expost.jobs.workspace import Workspace
 from expost.report import Summary, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
@@ -27,7 +27,6 @@ SUMMARIES = tuple(
 )
 # A summary of a hundred thousand rows takes 10 MB.
 _LARGEST = 200_000_000
-_REMEDY = "nothing is left of this run; free some space, or name another folder"
 
 
 def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
@@ -39,7 +38,7 @@ def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
 
 
 def write_summary(out: Path, summary: Summary) -> Path:
-    """Write the summary beside its page."""
+    """Write the summary into the folder of its page."""
     path = out / summary.audience.file_name("summary", "json")
     return write_bytes(path, summary.audience, render_json(summary).encode())
 
@@ -50,7 +49,7 @@ def store_page(
     *,
     alone: bool = True,
     readers: Audience | None = None,
-    remedy: str = _REMEDY,
+    remedy: str = NOTHING_LEFT,
 ) -> dict[str, Path]:
     """Write the page, its Markdown and its JSON: all of them whole, or none.
 
@@ -65,15 +64,11 @@ def store_page(
         "summary": (mark.file_name("summary", "json"), render_json(summary)),
     }
     files: dict[str, Path] = {}
-    with writing(out, remedy):
-        try:
-            for name, (file, content) in contents.items():
-                files[name] = write_bytes(out / file, readers, content.encode())
-            if alone:
-                workspace.remove_results(keep=files.values())
-        except BaseException:
-            workspace.remove([*workspace.written])
-            raise
+    with writing(out, remedy), workspace.all_or_none():
+        for name, (file, content) in contents.items():
+            files[name] = write_bytes(out / file, readers, content.encode())
+        if alone:
+            workspace.remove_results(keep=files.values())
     return files
 
 

@@ -5,7 +5,7 @@ and what is finished is not made again:
 
 facts    what one pass finds out about the rows;
 model    θ, drawn once: model.json is on the disk before anything is computed from it, and the
-         ledger lists it before it can be seen (:mod:`expost.jobs.model_file`);
+         ledger lists it before it can be seen (:mod:`expost.jobs.ledger`);
 losses   of rows in blocks: parts with one line for each row;
 profile  the same with ranks, in a folder that appears whole beside the page.
 
@@ -19,25 +19,26 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from expost.data import Encoding, Table, UnitBall
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
+from expost.data import Encoding, Table
+from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
 from expost.files.parts import Part
 from expost.glm import Objective
 from expost.groups.exposure import Explanation, Grouping
-from expost.jobs.facts import known_rows, salted, table_rows
-from expost.jobs.ledger import check_ledgers, ledgers_for, model_notices
-from expost.jobs.model_file import (
+from expost.jobs.ledger import (
     MODEL,
+    Lister,
+    check_ledgers,
     copy_model,
     drawn_before,
     drawn_in,
+    ledgers_for,
+    model_notices,
     store_drawn,
     store_model,
 )
-from expost.jobs.output import check_place, writing
+from expost.jobs.output import CONTINUE, check_place, writing
 from expost.jobs.pages import write_summary
 from expost.jobs.profile_asked import (
     Outcome,
@@ -45,12 +46,9 @@ from expost.jobs.profile_asked import (
     check_asked,
     choices_of,
     completed,
-    lister_of,
     opened_for,
-    running_profile,
 )
-from expost.jobs.runs import Run
-from expost.jobs.streaming import is_streamed
+from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
 from expost.preparing import Facts, objective_of, prepared
@@ -68,7 +66,7 @@ from expost.profiles.verb import Target, profile_of_table
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
 from expost.report.rows import MOST_ROWS
-from expost.rows import RowBlock, TableRows
+from expost.rows import RowBlock
 from expost.types import Audience, FloatArray
 
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
@@ -80,7 +78,6 @@ _MOST_LEVELS = 50
 # Columns that are read in one pass over the table.
 _COLUMNS_A_PASS = 16
 _TABLE = Audience.FAIL.file_name("profile", "parquet")
-_CONTINUE = "progress was saved: free some space, and continue with --resume"
 _NOTHING_RELEASED = "nothing was released; free some space, or name another folder"
 
 
@@ -109,18 +106,18 @@ def run_opened(
             f"--person {job.person_column!r}: the rows of a person cannot be brought together in"
             " blocks; leave --engine and --resume out, and let --memory hold all rows."
         )
-    engine = "local" if job.streaming.engine is None else job.streaming.engine
-    with running_profile(job, given, table, blocks=blocks) as begun, engine_of(engine) as worker:
-        work = _Work(
-            job=job,
-            run=begun,
-            blocks=blocks,
-            engine=worker,
-            progress=progress,
-            table=table,
-            encoding=encoding,
-            notes=notes,
-        )
+    keeps = job.keeps_model
+    with _Work.begun(
+        "profile",
+        job,
+        opened,
+        notes,
+        progress,
+        more={"model": None if given is None else given.to_json()["sha256"]},
+        lost=job.lost,
+        inputs=[path for path in inputs_of(job) if not (keeps and path == job.model)],
+        releases=() if keeps else (MODEL,),
+    ) as work:
         return work.done(given)
 
 
@@ -158,18 +155,10 @@ class _Model:
         return Target.of(self.release)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Work:
+class _Work(TableWork):
     """One run, from the table to the page."""
 
     job: ProfileJob
-    run: Run
-    blocks: bool
-    engine: Engine
-    progress: Progress
-    table: Table
-    encoding: Encoding
-    notes: Callable[[], list[str]]
 
     def done(self, given: Release | None) -> Outcome:
         """Take every step that has not been taken."""
@@ -184,15 +173,11 @@ class _Work:
         files = {"model": job.out / MODEL}
         if model.ledger is not None:
             files["ledger"] = model.ledger
-        with writing(job.out, _CONTINUE):
+        with writing(job.out, CONTINUE):
             files |= self._write(result, summary)
         return Outcome(release=model.release, profile=result, summary=summary, files=files)
 
     # -- the model -----------------------------------------------------------------------------
-
-    def _rows(self, ball: UnitBall, label_bound: float | None) -> TableRows:
-        opened = self.table, self.encoding
-        return table_rows(opened, ball, label_bound, self.engine, self.progress)
 
     def _model(self, given: Release | None) -> _Model:
         if given is not None:
@@ -214,7 +199,7 @@ class _Work:
             return self._draw()
         objective, facts = self._objective(drawn.release)
         self.progress.phase("fitting the model")
-        lister = lister_of(self.job, drawn.release, salted(facts), self.run)
+        lister = self._lister(drawn.release, facts)
         store_drawn(self.run, drawn, lister)
         return _Model(
             release=drawn.release,
@@ -228,11 +213,18 @@ class _Work:
     def _reading(self, facts: Facts) -> tuple[str, ...]:
         return table_notices(self.table, self.encoding, facts.unknown)
 
+    def _lister(self, release: Release, facts: Facts) -> Lister:
+        return Lister(
+            release=release,
+            path=self.job.out / MODEL,
+            ledgers=ledgers_for(self.job.out, self.job.ledger),
+            digest=salted(facts),
+            run=self.run,
+        )
+
     def _objective(self, release: Release) -> tuple[Objective, Facts]:
         """Return the rows as the objective of a model that exists sees them."""
-        loss = release.mechanism.loss
-        source = self._rows(release.ball, loss.label_bound)
-        rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
+        _, rows, facts = self.known_rows(release.ball, release.mechanism.loss.label_bound)
         return objective_of(release, rows), facts
 
     def _draw(self) -> _Model:
@@ -246,13 +238,13 @@ class _Work:
             random_state=job.seed,
             rows_per_person=job.max_rows_per_person or 1,
         )
-        source = self._rows(estimator.ball(self.encoding.data_norm), job.label_bound)
-        rows, facts = known_rows(self.run, self.table, source, hold=not self.blocks)
+        ball = estimator.ball(self.encoding.data_norm)
+        source, rows, facts = self.known_rows(ball, job.label_bound)
         self.progress.phase("fitting the model")
         ready = prepared(estimator, rows, source, facts)
         release = completed(estimator.release(ready), self.encoding)
         reading = self._reading(facts)
-        fitting, lister = self.notes(), lister_of(job, release, salted(facts), self.run)
+        fitting, lister = self.notes(), self._lister(release, facts)
         store_model(self.run, release, lister, reading=reading, fitting=fitting)
         return _Model(
             release=Release.load(job.out / MODEL),
@@ -284,7 +276,7 @@ class _Work:
 
     def _in_blocks(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
         """Profile rows that are read in blocks, into parts."""
-        with writing(self.job.out, _CONTINUE):
+        with writing(self.job.out, CONTINUE):
             parts = self._losses(model)
             if given is not None:
                 copy_model(self.run, given, self.job.model)

@@ -1,8 +1,5 @@
-"""What ``expost profile`` is asked, and what every way of doing it shares."""
+"""The options of ``expost profile``: checked, the table that they open, where choices come from."""
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,21 +9,19 @@ from expost import _checks
 from expost.data import Encoding, Table
 from expost.errors import InvalidInput
 from expost.files.atomic import is_same_file
-from expost.jobs.choices import Chosen
-from expost.jobs.ledger import Lister, ledgers_for
-from expost.jobs.model_file import MODEL
-from expost.jobs.runs import Run, running
-from expost.jobs.streaming import inputs_of, is_streamed, task_of
+from expost.jobs.ledger import MODEL
+from expost.jobs.streaming import is_streamed
 from expost.jobs.table import (
     OF_AN_ENCODING,
+    Chosen,
     TableJob,
     check_no_feature,
     check_options,
     key_options,
+    model_encoding,
     opened,
     refuse_fixed,
 )
-from expost.ledger import Entry, Ledger, now
 from expost.neighbouring.persons import read_persons
 from expost.profiles.profile import Profile
 from expost.release import Release
@@ -38,9 +33,7 @@ __all__ = [
     "check_asked",
     "choices_of",
     "completed",
-    "lister_of",
     "opened_for",
-    "running_profile",
 ]
 
 # The options that a model has settled, beside those of its encoding.
@@ -116,15 +109,8 @@ def opened_for(job: ProfileJob, release: Release | None) -> tuple[Table, Encodin
     """The table, as the model reads it if there is one; no row is held."""
     if release is None:
         return opened(job, job.person_column, lambda table: limited(job, table, None))
-    if release.encoding is None:
-        raise InvalidInput(
-            f"{job.model}: was not made from a table; profile it in Python with expost.profile."
-        )
-    encoding = Encoding.from_json(release.encoding)
-    if encoding.target.column != job.target:
-        raise InvalidInput(
-            f"target={job.target!r}: the model predicts {encoding.target.column!r}; name that."
-        )
+    remedy = "profile it in Python with expost.profile"
+    encoding = model_encoding(release, job.model, job.target, remedy=remedy)
     check_no_feature(job.person_column, encoding, "model")
     table = encoding.open(job.source, **key_options(job.id_column, job.person_column))
     return limited(job, table, release), encoding
@@ -168,44 +154,6 @@ def completed(release: Release, encoding: Encoding) -> Release:
         feature_names=encoding.feature_names,
         read_from_data=(*encoding.read_from_data, *release.read_from_data),
     )
-
-
-@contextmanager
-def running_profile(
-    job: ProfileJob, given: Release | None, table: Table, *, blocks: bool
-) -> Iterator[Run]:
-    """Run the job; ``given`` is the model to profile, if none is to be drawn."""
-    encoding = None if job.encoding is None else job.encoding.read_bytes()
-    more = {
-        "model": None if given is None else given.to_json()["sha256"],
-        "encoding": None if encoding is None else hashlib.sha256(encoding).hexdigest(),
-        "rows": table.rows,
-    }
-    with running(
-        job.out,
-        task_of("profile", job, more),
-        resume=job.streaming.resume,
-        force=job.force,
-        blocks=blocks,
-        lost=job.lost,
-        inputs=[path for path in inputs_of(job) if not (job.keeps_model and path == job.model)],
-        releases=() if job.keeps_model else (MODEL,),
-    ) as begun:
-        yield begun
-
-
-def lister_of(
-    job: ProfileJob, release: Release, digest: Callable[[Ledger], str], run: Run
-) -> Lister:
-    """Lists the release; to be called when all of it is on the disk, and before it appears, so
-    that no crash leaves a release that is not listed."""
-    path, written = job.out / MODEL, release.to_json()
-
-    def entries(data: str) -> tuple[Entry, ...]:
-        lines = release.entries(written, name=str(path), made=now(), data=data)
-        return tuple(replace(line, run=run.identity) for line in lines)
-
-    return Lister(ledgers_for(job.out, job.ledger), digest, entries)
 
 
 def choices_of(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Choice, ...]:

@@ -2,43 +2,30 @@
 
 The report is of the one model that was released; θ is never drawn again. A report is drawn once: it
 is kept in the run's own folder before the ledger lists it, listed before it has its place, and on
-the disk before anything exact is computed beside it. The comparison with the exact losses is a
+the disk before anything exact is computed. The comparison with the exact losses is a
 file, or of rows in blocks a folder of parts that appears whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from expost.data import Encoding, Table
-from expost.engine import Engine, engine_of
-from expost.engine.progress import SILENT, Progress
-from expost.errors import InvalidInput
+from expost.engine import SILENT, Progress
+from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
 from expost.groups.columns import printable
-from expost.jobs.facts import known_rows, salted, table_rows
-from expost.jobs.ledger import check_ledgers, model_notices
-from expost.jobs.output import check_place, made_now, writing
+from expost.jobs.ledger import Lister, check_ledgers, ledgers_for, listed_for, model_notices
+from expost.jobs.output import CONTINUE, check_place, made_now, writing
 from expost.jobs.pages import named_source, store_page
-from expost.jobs.publish_asked import (
-    REPORT,
-    Outcome,
-    PublishJob,
-    drawn_report,
-    earlier,
-    keep_report,
-    ledgers_of,
-    lister_of,
-    opened_for,
-    request_of,
-    store_report_page,
-)
-from expost.jobs.runs import Run, running
-from expost.jobs.streaming import inputs_of, is_streamed, task_of
-from expost.jobs.table import noted, table_notices
+from expost.jobs.runs import Run
+from expost.jobs.streaming import AS_USUAL, Streaming, TableWork, running_job, salted
+from expost.jobs.table import model_encoding, noted, table_notices
 from expost.jobs.workspace import Workspace
 from expost.preparing import Facts, objective_of
 from expost.publishing.compare import (
@@ -56,24 +43,64 @@ from expost.rounding import nats, percent_at_most, upper_text
 from expost.rows import Rows
 from expost.types import Audience
 
-__all__ = [
-    "PHASES",
-    "Outcome",
-    "PublishJob",
-    "answer_lines",
-    "answers_json",
-    "look_up",
-    "outcome_lines",
-    "run",
-    "store_answers",
-]
+__all__ = ["PHASES", "Outcome", "PublishJob", "answer_lines", "answers_json", "look_up"]
+__all__ += ["outcome_lines", "run", "store_answers"]
 
 # How often `run` reports a phase.
 PHASES = 3
 _LONGEST_NOTICE = 400
 _NOT_PUBLISHED = "nothing was published; free some space, or name another folder"
-_CONTINUE = "progress was saved: free some space, and continue with --resume"
 _NO_COMPARISON = "report.json is there, and holds; free some space for the comparison"
+# The figures of an answer that a program gets, by their names.
+_FIGURES = (
+    *("label", "exposure", "belief", "epsilon_gradient", "epsilon_hessian", "delta"),
+    *("everything", "belief_in_everything", "fails_with", "everything_fails_with"),
+)
+REPORT = "report.json"
+# The results of an earlier report that a new one replaces; those of a profile stay.
+_OF_A_REPORT = (
+    *(Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")),
+    *("report.html", "report.md", "summary.json"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishJob:
+    """A released model, and what its report may spend; the table of its rows where it is needed.
+
+    ``ledger`` lists what the report spends; None: the one in the folder of the model.
+    """
+
+    model: Path
+    out: Path
+    source: Any = None
+    target: str | None = None
+    id_column: str | None = None
+    kind: str = "data-independent"
+    epsilon_gradient: float | None = None
+    epsilon_hessian: float | None = None
+    delta: float | None = None
+    failure_probability: float = 1e-6
+    ledger: Path | None = None
+    force: bool = False
+    streaming: Streaming = AS_USUAL
+
+    lost = " (a report.json in it is then lost, but what it spent is not)"
+
+    @property
+    def ledgers(self) -> tuple[Path, ...]:
+        """Those of the data set, which the model's is: a report elsewhere spends of it too."""
+        return ledgers_for(self.model.parent, self.ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    report: PublishedReport
+    comparison: Comparison | None
+    files: dict[str, Path]
+    notices: tuple[str, ...]
 
 
 def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
@@ -81,50 +108,55 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
     with noted() as notes:
         check_place(job.out, resume=job.streaming.resume, force=job.force, lost=job.lost)
         if job.kind == "data-dependent":
-            check_ledgers(ledgers_of(job), job.out)
+            check_ledgers(job.ledgers, job.out)
         progress.phase("reading the table")
         release = Release.load(job.model)
         if job.kind != "data-dependent":
             # A ledger that is named and not there is a mistake, to be reported before any work.
             model_notices(job.model, job.ledger, None)
-        request, opened = request_of(job, release), opened_for(job, release)
-        blocks = opened is not None and is_streamed(
-            job.streaming, job.out, opened[0].rows, len(opened[1].feature_names)
-        )
-        more = {
-            "model": release.to_json()["sha256"],
-            "rows": None if opened is None else opened[0].rows,
-        }
-        with running(
-            job.out,
-            task_of("publish", job, more),
-            resume=job.streaming.resume,
-            force=job.force,
-            blocks=blocks,
-            lost=job.lost,
-            inputs=inputs_of(job),
-            releases=(REPORT,),
-        ) as begun:
-            if opened is None:
-                report, files, notices = _Publication(job, request, begun).report(None, progress)
-                return Outcome(
-                    report=report,
-                    comparison=None,
-                    files=files | store_report_page(job, report, begun),
-                    notices=(*notices, *notes()),
-                )
-            with engine_of(job.streaming.engine or "local") as engine:
-                work = _Work(
-                    job=job,
-                    request=request,
-                    table=opened[0],
-                    encoding=opened[1],
-                    blocks=blocks,
-                    engine=engine,
-                    run=begun,
-                    progress=progress,
-                )
-                return work.done(notes)
+        request, opened = _request(job, release), _opened(job, release)
+        more: dict[str, Any] = {"model": release.to_json()["sha256"]}
+        options: dict[str, Any] = {"lost": job.lost, "releases": (REPORT,)}
+        if opened is not None:
+            with _Work.begun(
+                "publish", job, opened, notes, progress, more=more, request=request, **options
+            ) as work:
+                return work.done()
+        more["rows"] = None
+        with running_job("publish", job, blocks=False, more=more, **options) as begun:
+            report, files, notices = _Publication(job, request, begun).report(None, progress)
+            return Outcome(
+                report=report,
+                comparison=None,
+                files=files | _store_page(job, report, begun),
+                notices=(*notices, *notes()),
+            )
+
+
+def _request(job: PublishJob, release: Release) -> PublishRequest:
+    """Return the request for the report; what does not depend on the rows is checked."""
+    return PublishRequest.of(
+        release,
+        kind=job.kind,
+        failure_probability=job.failure_probability,
+        epsilon_gradient=job.epsilon_gradient,
+        epsilon_hessian=job.epsilon_hessian,
+        delta=job.delta,
+    )
+
+
+def _opened(job: PublishJob, release: Release) -> tuple[Table, Encoding] | None:
+    """The table as the model reads it, where one is given; no row is held."""
+    if job.source is None:
+        if job.kind == "data-dependent":
+            raise InvalidInput(
+                "DATA: a data-dependent report needs the table that the model was made from; name"
+                " it, with its --target."
+            )
+        return None
+    remedy = "publish it in Python with expost.publish, or without a table"
+    encoding = model_encoding(release, job.model, job.target, remedy=remedy)
+    return encoding.open(job.source, id_column=job.id_column), encoding
 
 
 @dataclass(frozen=True)
@@ -144,15 +176,17 @@ class _Publication:
         """
         job, request, remedy = self.job, self.request, _NOT_PUBLISHED
         if rows is not None and rows.blocks:
-            remedy = _CONTINUE
+            remedy = CONTINUE
         notices, digest = tuple[str, ...](), None if rows is None else salted(rows.facts)
-        report = drawn_report(job, self.run, request)
+        report = self._drawn()
         if report is None:
             # The rows are found to be the right ones before anything of an earlier run is removed.
             report = request.report(None if rows is None else rows.released)
-            notices = earlier(job, request.release)
+            notices = _earlier(job, request.release)
             with writing(job.out, remedy):
-                keep_report(self.run, report)
+                # What belongs to an earlier report goes.
+                self.run.workspace.remove(_OF_A_REPORT)
+                self.run.keep("report", report.to_json())
         progress.phase("writing the report")
         files = {"report": job.out / REPORT}
         with writing(job.out, remedy):
@@ -161,51 +195,98 @@ class _Publication:
                 listed = model_notices(job.model, job.ledger, digest)
             else:
                 # Again after a crash: the process that was killed may have reached one of two.
-                lister = lister_of(job, report, digest, self.run)
+                lister = Lister(
+                    release=report,
+                    path=job.out / REPORT,
+                    ledgers=job.ledgers,
+                    digest=digest,
+                    run=self.run,
+                    model=job.model,
+                )
                 write_json(files["report"], report.audience, report.to_json(), before=lister)
                 listed, files["ledger"] = lister.notices, lister.ledgers[0]
         return report, files, (*notices, *listed)
 
+    def _drawn(self) -> PublishedReport | None:
+        """Return the report that this run has drawn, if it has; no second one is drawn."""
+        job, run = self.job, self.run
+        report = run.kept("report", PublishedReport.from_json)
+        listed = listed_for(job.ledgers, run.identity, "report")
+        if listed and (report is None or report.to_json()["sha256"] not in listed):
+            # The ledger is believed, not the folder: what it lists was released.
+            (path, *_) = listed.values()
+            raise InvalidInput(
+                f"out={str(job.out)!r}: this run has drawn a report, which {path} lists and which"
+                " is gone; it is not drawn a second time: draw another one with --force, which"
+                " spends its epsilon again."
+            )
+        if report is not None and not self.request.matches(report):
+            raise InvalidInput(
+                f"out={str(job.out)!r}: the report that this run drew is not the one that is asked"
+                " for; name another folder."
+            )
+        return report
+
+
+def _earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
+    """What a report of the same model that is written over has spent."""
+    path = job.out / REPORT
+    if not path.exists():
+        return ()
+    try:
+        before = PublishedReport.load(path)
+    except ExpostError:
+        return ()
+    spent = before.budget
+    if spent is None or not np.array_equal(before.release.theta, release.theta):
+        return ()
+    return (
+        "The report.json that was written over had spent epsilon"
+        f" {upper_text(spent.epsilon_gradient)} + {upper_text(spent.epsilon_hessian)} (delta"
+        f" {upper_text(spent.delta)} each) of"
+        " the same rows: that stays spent, and counts beside what this one spends.",
+    )
+
+
+def _store_page(job: PublishJob, report: PublishedReport, run: Run) -> dict[str, Path]:
+    """A page about report.json, for everybody who may have that: nothing of the table is on it."""
+    source = named_source(job.model, report.audience, usual="model.json", what="a released model")
+    summary = collect(report, source=source, made=run.made)
+    remedy = "report.json is there, and holds; free some space for its page"
+    files = store_page(run.workspace, summary, alone=False, remedy=remedy)
+    return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Work:
+class _Work(TableWork):
     """The steps of a run with a table; each finds what an earlier process finished of it."""
 
     job: PublishJob
     request: PublishRequest
-    table: Table
-    encoding: Encoding
-    blocks: bool
-    engine: Engine
-    run: Run
-    progress: Progress
 
-    def done(self, notes: Callable[[], list[str]]) -> Outcome:
+    def done(self) -> Outcome:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
         _ = self.facts
         publication = _Publication(job, self.request, self.run)
         report, files, notices = publication.report(self, progress)
-        files |= store_report_page(job, report, self.run)
+        files |= _store_page(job, report, self.run)
         progress.phase("comparing it with the exact losses")
-        with writing(job.out, _CONTINUE if self.blocks else _NO_COMPARISON):
+        with writing(job.out, CONTINUE if self.blocks else _NO_COMPARISON):
             comparison, compared = self._compared(report)
         reading = table_notices(self.table, self.encoding, self.facts.unknown)
         return Outcome(
             report=report,
             comparison=comparison,
             files=files | compared,
-            notices=(*notices, *reading, *notes()),
+            notices=(*notices, *reading, *self.notes()),
         )
 
     @cached_property
     def _known(self) -> tuple[Rows, Facts]:
         release = self.request.release
-        loss = release.mechanism.loss
-        bound = loss.label_bound
-        opened = self.table, self.encoding
-        source = table_rows(opened, release.ball, bound, self.engine, self.progress)
-        return known_rows(self.run, self.table, source, hold=not self.blocks)
+        _, rows, facts = self.known_rows(release.ball, release.mechanism.loss.label_bound)
+        return rows, facts
 
     @property
     def facts(self) -> Facts:
@@ -351,19 +432,7 @@ def answers_json(report: PublishedReport, answers: Sequence[Answer]) -> dict[str
         "kind": report.kind,
         "holds_for_all_rows_at_once": report.exposure_bound.is_uniform,
         "answers": [
-            {
-                "label": answer.label,
-                "exposure": answer.exposure,
-                "belief": answer.belief,
-                "epsilon_gradient": answer.epsilon_gradient,
-                "epsilon_hessian": answer.epsilon_hessian,
-                "delta": answer.delta,
-                "everything": answer.everything,
-                "belief_in_everything": answer.belief_in_everything,
-                "fails_with": answer.fails_with,
-                "everything_fails_with": answer.everything_fails_with,
-                "notes": list(answer.notes),
-            }
+            {name: getattr(answer, name) for name in _FIGURES} | {"notes": list(answer.notes)}
             for answer in answers
         ],
     }

@@ -11,21 +11,29 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.atomic import read_json
 from expost.groups.columns import printable
+from expost.jobs.output import RELEASES
 from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path
+from expost.report import Summary
+from expost.report.ledger_part import LedgerPart, ListedRelease
+from expost.report.parts import Headline, one_line
+from expost.report.risk_part import added_up, added_up_heading
+from expost.report.wording import count, symbols, upper
 from expost.risk import Guarantee
 from expost.risk.composition import CompositionComparison, compare_compositions
 from expost.risk.wording import belief_sentence
 from expost.rounding import at_most, for_persons, summed_up, upper_text
 
-__all__ = ["Line", "Listing", "add", "listing"]
+__all__ = ["Line", "Listing", "add", "ledger_summary", "listing"]
 
 # The δ at which everything is told, unless the releases' own come to more.
 _DELTA = 1e-5
-# What a folder of results may hold.
-_RELEASES = ("model.json", "report.json")
 _ANY_LEDGER = Ledger.FORMAT.partition("/")[0] + "/"
 _LONGEST_NAME = 60
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ADVICE = (
+    "Every further release of these rows adds to this: look here before you make one, and list with"
+    " --add what was released elsewhere."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +79,7 @@ class Listing:
 
     def lines(self) -> list[str]:
         """The table, the sums, and what they mean."""
-        count = len(self.releases)
-        lines = [_counted(count, "release"), "", *_table(self.releases), ""]
+        lines = [_counted(len(self.releases), "release"), "", *_table(self.releases), ""]
         if self.comparison is not None:
             lines += [*self.comparison.lines(), ""]
         return [*lines, *self.sentences()]
@@ -199,7 +206,7 @@ def _found(path: Path) -> list[tuple[Entry, Path | None]]:
         return _marked(entries_of(path), beside if beside.exists() else None)
     ledger = path / NAME
     listed = [(entry, ledger) for entry in Ledger.load(ledger).entries] if ledger.exists() else []
-    files = [path / name for name in _RELEASES if (path / name).exists()]
+    files = [path / name for name in RELEASES if (path / name).exists()]
     if not listed and not files and not ledger.exists():
         raise InvalidInput(
             f"{path}: holds neither a ledger nor a model.json or report.json; name the folder of a"
@@ -254,3 +261,50 @@ def _letter(place: int) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+def ledger_summary(
+    found: Listing, *, source: str | None = None, made: str | None = None
+) -> Summary:
+    """What a page shows of these releases."""
+    belief, *others = (symbols(one_line(sentence)) for sentence in found.sentences())
+    part = LedgerPart(
+        model="",
+        headline=Headline(epsilon=_spent(found), exposed=belief, advice=_ADVICE),
+        notices=tuple(others),
+        source=None if source is None else one_line(source),
+        made=made,
+        releases=tuple(_release(line) for line in found.releases),
+        ways=tuple(added_up(found.comparison)),
+        ways_heading=added_up_heading(found.comparison),
+    )
+    return Summary.of({"ledger": part})
+
+
+def _spent(found: Listing) -> str:
+    total = len(found.releases)
+    releases = "One release is" if total == 1 else f"{count(total)} releases are"
+    if found.comparison is None:
+        return f"{releases} known, and together they promise nothing."
+    least = found.comparison.row("pld")
+    at = f" at δ = {upper(found.delta)}" if found.delta > 0 else ""
+    epsilon = "∞" if least.epsilon == math.inf else upper(least.epsilon)
+    spent = "it spends" if total == 1 else "together they spend"
+    return f"{releases} known, and {spent} ε = {epsilon}{at}."
+
+
+def _release(line: Line) -> ListedRelease:
+    entry = line.entry
+    return ListedRelease(
+        listed=None if line.ledger is None else one_line(entry.made[:16].replace("T", " ")),
+        release=one_line(entry.release[:8]),
+        what=one_line(entry.description),
+        epsilon=entry.epsilon if entry.is_promised else math.inf,
+        delta=entry.delta,
+        rows=entry.rows,
+        data=one_line(line.rows),
+        file=one_line(entry.name),
+    )

@@ -72,9 +72,7 @@ def _stored(workspace: Workspace, summary: Summary) -> dict[str, Path]:
     """Write the page: figures of a file may be of the right types, and none that can be shown."""
     try:
         return store_page(workspace, summary)
-    except ExpostError:
-        raise
-    except OSError:
+    except (ExpostError, OSError):
         raise
     # Templates and charts raise errors of their own.
     except Exception as error:  # noqa: BLE001 (see above)

@@ -32,8 +32,7 @@ from expost.jobs.output import (
     nothing_to_resume,
     writing,
 )
-from expost.jobs.workspace import DRAFTS, Workspace, held
-from expost.types import Audience
+from expost.jobs.workspace import Workspace, held
 
 __all__ = ["Run", "identity_of", "kept_in", "read_state", "running"]
 
@@ -67,14 +66,9 @@ class Run:
         """By which a ledger knows the releases of this run."""
         return identity_of(self.salt)
 
-    @property
-    def drafts(self) -> Path:
-        """Where files are written before they appear."""
-        return self.folder / DRAFTS
-
-    def store(self, name: str, audience: Audience = Audience.FAIL) -> PartStore:
+    def store(self, name: str) -> PartStore:
         """Return the finished parts of one step."""
-        return PartStore(folder=self.workspace.make_step(name), audience=audience)
+        return PartStore(folder=self.workspace.make_step(name))
 
     def check_rows(self, parts: Mapping[int, Part], rows: int) -> None:
         """Refuse parts that do not hold a line for each row."""
@@ -165,7 +159,9 @@ def running(
     ) as workspace:
         run = _resumed(workspace, task) if resume and begun(out) else None
         if run is None and resume and workspace.finished_task == digest:
-            raise _finished(out)
+            raise AlreadyFinished(
+                f"out={str(out)!r}: this run is finished; there is nothing to resume."
+            )
         if run is None and resume and holds_anything(out) and not force:
             raise nothing_to_resume(out)
         try:
@@ -192,10 +188,6 @@ def _is_unreadable(error: BaseException) -> bool:
     """Whether an error is what a part that somebody changed leads to."""
     kinds = (AttributeError, LookupError, TypeError, ValueError)
     return isinstance(error, (*kinds, pa.ArrowException)) and not isinstance(error, ExpostError)
-
-
-def _finished(out: Path) -> AlreadyFinished:
-    return AlreadyFinished(f"out={str(out)!r}: this run is finished; there is nothing to resume.")
 
 
 def _new(workspace: Workspace, task: Mapping[str, Any], blocks: bool) -> Run:

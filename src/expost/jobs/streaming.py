@@ -1,20 +1,29 @@
-"""Whether a job works on its rows in blocks, and what its results depend on."""
+"""The rows of a job: in memory or in blocks, what is known of them, what results depend on.
+
+One pass finds out the facts about the rows; a resumed run must find the same.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from expost.data import Query, files_of
+from expost.data import Encoding, Query, Table, UnitBall, files_of
+from expost.engine import SILENT, Engine, Progress, engine_of
+from expost.errors import InvalidInput
 from expost.jobs.output import begun
-from expost.jobs.runs import read_state
+from expost.jobs.runs import Run, read_state, running
+from expost.ledger import Ledger
+from expost.preparing import Facts, read_rows
 from expost.report.parts import installed
+from expost.rows import Rows, RowStream, RowSummary, TableRows
 
-__all__ = ["AS_USUAL", "Streaming", "available_memory", "inputs_of", "is_streamed", "task_of"]
+__all__ = ["AS_USUAL", "Streaming", "TableWork", "available_memory", "inputs_of", "is_streamed"]
+__all__ += ["running_job", "salted", "table_rows", "task_of"]
 
 # How often a row in memory is held, about: as it was read, in the unit ball, its shift, …
 _COPIES = 5
@@ -78,6 +87,8 @@ def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     """
     names = [field.name for field in fields(job) if field.name not in _HOW]
     options = {name: _plain(getattr(job, name)) for name in names}
+    if "encoding" in names:
+        more = {**more, "encoding": None if job.encoding is None else _checksum(job.encoding)}
     # Of a database the rows are compared: its file changes when it is read.
     tables = [getattr(job, name) for name in _TABLES if name in names]
     paths = [path for table in tables if not isinstance(table, Query) for path in files_of(table)]
@@ -95,6 +106,10 @@ def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _plain(value: Any) -> Any:
     """Return an option as it may be kept: of a query neither its address nor its text."""
     if isinstance(value, Query):
@@ -102,3 +117,154 @@ def _plain(value: Any) -> Any:
         return [value.name, digest, value.key]
     plain = value is None or isinstance(value, bool | int | float | str | Path | tuple)
     return value if plain else type(value).__name__
+
+
+def running_job(
+    command: str,
+    job: Any,
+    *,
+    blocks: bool,
+    more: Mapping[str, Any],
+    lost: str = "",
+    inputs: Iterable[Path] | None = None,
+    releases: Sequence[str] = (),
+) -> AbstractContextManager[Run]:
+    """Run a job of rows (:func:`~expost.jobs.runs.running`); ``more`` as in :func:`task_of`."""
+    return running(
+        job.out,
+        task_of(command, job, more),
+        resume=job.streaming.resume,
+        force=job.force,
+        blocks=blocks,
+        lost=lost,
+        inputs=inputs_of(job) if inputs is None else inputs,
+        releases=releases,
+    )
+
+
+# -- the rows of a table -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableWork:
+    """One run over the rows of a table, in memory or in ``blocks``; commands add their steps.
+
+    ``notes``  returns the warnings so far, which are notices of the report.
+    """
+
+    job: Any
+    run: Run
+    blocks: bool
+    engine: Engine
+    progress: Progress
+    table: Table
+    encoding: Encoding
+    notes: Callable[[], list[str]]
+
+    @classmethod
+    @contextmanager
+    def begun(
+        cls,
+        command: str,
+        job: Any,
+        opened: tuple[Table, Encoding],
+        notes: Callable[[], list[str]],
+        progress: Progress,
+        *,
+        more: Mapping[str, Any] | None = None,
+        lost: str = "",
+        inputs: Iterable[Path] | None = None,
+        releases: Sequence[str] = (),
+        **fields: Any,
+    ) -> Iterator[Self]:
+        """Run a job of an open table; ``fields`` are those that a command adds.
+
+        The other options are those of :func:`running_job`.
+        """
+        table, encoding = opened
+        blocks = is_streamed(job.streaming, job.out, table.rows, len(encoding.feature_names))
+        more = {**(more or {}), "rows": table.rows}
+        name = "local" if job.streaming.engine is None else job.streaming.engine
+        with (
+            running_job(
+                command,
+                job,
+                blocks=blocks,
+                more=more,
+                lost=lost,
+                inputs=inputs,
+                releases=releases,
+            ) as run,
+            engine_of(name) as engine,
+        ):
+            yield cls(
+                job=job,
+                run=run,
+                blocks=blocks,
+                engine=engine,
+                progress=progress,
+                table=table,
+                encoding=encoding,
+                notes=notes,
+                **fields,
+            )
+
+    def known_rows(
+        self, ball: UnitBall, label_bound: float | None
+    ) -> tuple[TableRows, Rows, Facts]:
+        """Return the rows as they are read, the rows, in memory unless in blocks, and their facts.
+
+        Files cannot have changed unnoticed; the rows of other sources are compared with those that
+        the run began with.
+        """
+        opened, hold = (self.table, self.encoding), not self.blocks
+        source = table_rows(opened, ball, label_bound, self.engine, self.progress)
+        kept = self.run.kept("facts", _facts_from)
+        if kept is not None and not hold and self.table.origin.relation.files:
+            return source, replace(source, summary=kept.summary), kept
+        rows, facts = read_rows(source, hold=hold)
+        if kept is None:
+            self.run.keep("facts", _facts_to(facts))
+        elif kept != facts:
+            raise InvalidInput(
+                f"{self.table.label}: its rows are not those that the run was begun with; name"
+                " another folder."
+            )
+        return source, rows, facts
+
+
+def table_rows(
+    opened: tuple[Table, Encoding],
+    ball: UnitBall,
+    label_bound: float | None,
+    engine: Engine,
+    progress: Progress = SILENT,
+) -> TableRows:
+    """Return the rows of an open table as a model sees them."""
+    table, encoding = opened
+    stream = RowStream.of(table, encoding, ball, label_bound=label_bound)
+    return TableRows(stream=stream, engine=engine, progress=progress)
+
+
+def salted(facts: Facts) -> Callable[[Ledger], str]:
+    """Return how a ledger identifies the rows."""
+    return lambda ledger: ledger.salted(facts.content)
+
+
+def _facts_to(facts: Facts) -> dict[str, Any]:
+    return {**asdict(facts), "unknown": dict(facts.unknown), "content": facts.content.hex()}
+
+
+def _facts_from(kept: Any) -> Facts:
+    content, summary = bytes.fromhex(kept["content"]), RowSummary(**kept["summary"])
+    classes = tuple(kept["classes"])
+    facts = Facts(**{**kept, "classes": classes, "content": content, "summary": summary})
+    counts = (facts.rows, *classes, facts.past, facts.clipped, *facts.unknown.values())
+    sizes = (facts.largest_label, summary.longest, summary.label_size, summary.common_norm)
+    if not (
+        all(isinstance(count, int) and count >= 0 for count in counts)
+        and all(isinstance(size, float | int) and size >= 0 for size in sizes)
+        and len(content) == len(_facts_to(facts)["content"]) // 2 > 0
+    ):
+        raise ValueError
+    return facts

@@ -1,39 +1,39 @@
-"""What a person asks of a table, and the table as the jobs work with it."""
+"""What a job of a table is asked, the table as it is opened, and the constants that were chosen."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from expost import _checks
-from expost.data import Encoded, Encoding, LevelEntry, Table, open_table
+from expost.data import Encoding, LevelEntry, Mark, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
-from expost.ledger import Ledger
-from expost.losses import make_loss
-from expost.mechanisms import MECHANISMS
+from expost.losses import Squared, make_loss
+from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import DEFAULT
 from expost.notices import collected
+from expost.release import Release
+from expost.report import Choice, Origin
 
 __all__ = [
     "MISSING",
     "OF_AN_ENCODING",
-    "Rows",
+    "Chosen",
     "TableJob",
     "check_no_feature",
     "check_options",
     "estimator_of",
     "key_options",
+    "model_encoding",
     "noted",
     "opened",
     "refuse_fixed",
     "table_notices",
+    "unknown_notices",
 ]
 
 # The tokens of a missing cell, unless others are given.
@@ -44,7 +44,7 @@ OF_AN_ENCODING = ("data_norm", "drop", "missing")
 
 @dataclass(frozen=True, kw_only=True)
 class TableJob:
-    """What every job is asked; None where the default stands or the data decides."""
+    """The options of every job; None where the default stands or the data decides."""
 
     source: Any
     target: str
@@ -67,42 +67,6 @@ class TableJob:
     streaming: Streaming = AS_USUAL
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """A table that was read, and its rows as numbers."""
-
-    table: Table
-    encoding: Encoding
-    encoded: Encoded
-
-    @cached_property
-    def labels(self) -> Any:
-        """Labels as a model knows them: class names, or numbers."""
-        y, classes = self.encoded.y, self.encoding.target.classes
-        return y if classes is None else np.where(y > 0, classes[1], classes[0])
-
-    @property
-    def ids(self) -> list[Any] | None:
-        """The rows' keys, or None."""
-        return None if self.encoded.ids is None else list(self.encoded.ids)
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What a person may not have meant, a sentence each."""
-        return table_notices(self.table, self.encoding, self.encoded.unknown)
-
-    def digest(self, ledger: Ledger) -> str:
-        """What a ledger knows these rows by."""
-        return ledger.digest(self.encoded.X, self.labels)
-
-    @property
-    def bounds(self) -> dict[str, Any]:
-        """The bounds that the encoding gives an estimator."""
-        classes = self.encoding.target.classes
-        bounds: dict[str, Any] = {"data_norm": self.encoding.data_norm}
-        return bounds if classes is None else {**bounds, "classes": classes}
-
-
 def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
     """What a person may not have meant by a table; ``unknown``: cells of no level, by column."""
     keys = (
@@ -111,11 +75,15 @@ def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) 
         for entry in encoding.entries
         if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, table.rows / 2)
     )
-    cells = (
+    return (*encoding.notices, *table.notices, *keys, *unknown_notices(unknown))
+
+
+def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
+    """How many cells of a column are of no level, a sentence each."""
+    return tuple(
         f"column {name!r}: {count} cells hold no level of the encoding and count as none."
         for name, count in unknown.items()
     )
-    return (*encoding.notices, *table.notices, *keys, *cells)
 
 
 def check_options(job: TableJob, epsilon: float | None = None) -> None:
@@ -243,6 +211,23 @@ def opened(
     return table, _sorted(Encoding.read(table, given=given, **options))
 
 
+def model_encoding(
+    release: Release, model: Path | None, target: str | None, *, remedy: str
+) -> Encoding:
+    """Return the encoding of a model, which must be of a table and predict ``target``.
+
+    ``remedy``  what to do with a model that was not made from a table.
+    """
+    if release.encoding is None:
+        raise InvalidInput(f"{model}: was not made from a table; {remedy}.")
+    encoding = Encoding.from_json(release.encoding)
+    if target not in (None, encoding.target.column):
+        raise InvalidInput(
+            f"target={target!r}: the model predicts {encoding.target.column!r}; name that."
+        )
+    return encoding
+
+
 def _sorted(encoding: Encoding) -> Encoding:
     """The same with sorted classes, as the estimators have them: θ and y must mean the same."""
     classes = encoding.target.classes
@@ -291,10 +276,77 @@ def _columns(job: TableJob, person: str | None) -> list[str] | None:
 
 @contextmanager
 def noted() -> Iterator[Callable[[], list[str]]]:
-    """Turn warnings into notices of the report: at a command line nobody filters them."""
+    """Turn warnings into notices of the report: a command line has no filters for them."""
     # The results say these of themselves, whole.
     elsewhere = (PrivacyLeakWarning, SeededReleaseWarning)
     with collected() as found:
         yield lambda: [
             message for category, message in found if not issubclass(category, elsewhere)
         ]
+
+
+# -- every constant that shaped a result, and where it came from --------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What was chosen for a job.
+
+    ``settled`` is where all of it comes from, if a model that exists has settled it.
+    """
+
+    job: TableJob
+    encoding: Encoding
+    settled: Origin | None = None
+
+    def choice(
+        self, name: str, value: str, asked: object, otherwise: Origin = Origin.DEFAULT
+    ) -> Choice:
+        """One choice: given if it was ``asked`` for, else from where ``otherwise`` says."""
+        origin = Origin.GIVEN if asked is not None else otherwise
+        return Choice(name=name, value=value, origin=self.settled or origin)
+
+    def target(self, how: Mechanism) -> tuple[Choice, ...]:
+        """What is predicted, and what is known of it."""
+        job, goal = self.job, self.encoding.target
+        column = self.choice("target", goal.column, job.target)
+        if isinstance(how.loss, Squared):
+            bound = f"{how.loss.label_bound:.6g}"
+            return column, self.choice("label_bound", bound, job.label_bound, Origin.READ)
+        classes = ", ".join(goal.classes or ())
+        return column, self.choice("classes", classes, _given(goal.mark), Origin.READ)
+
+    def model(self, how: Mechanism, *, intercept: str, remark: str = "") -> tuple[Choice, ...]:
+        """How it is predicted; ``remark`` goes with a Λ that was not given."""
+        job = self.job
+        asked = None if job.regularization == "auto" else job.regularization
+        penalty = f"{how.regularization:.6g}{remark if asked is None else ''}"
+        norm, mark = f"{self.encoding.data_norm:.6g}", self.encoding.data_norm_mark
+        choices = [
+            self.choice("mechanism", f"{how.kind} perturbation", job.mechanism),
+            self.choice("noise", how.noise, job.noise),
+            self.choice("loss", how.loss.name, job.loss),
+            self.choice("regularization", penalty, asked, Origin.RULE),
+            self.choice("data_norm", norm, _given(mark), Origin.READ),
+            self.choice("intercept", intercept, None),
+            self.choice("rows", str(how.rows), None, Origin.READ),
+        ]
+        if how.delta is not None:
+            choices.insert(1, self.choice("delta", f"{how.delta:g}", job.delta))
+        return tuple(choices)
+
+    def table(self) -> tuple[Choice, ...]:
+        """How the table was read."""
+        job, tokens = self.job, self.encoding.missing
+        missing = None if tokens == MISSING else tokens
+        text = ", ".join(map(repr, tokens)) or "none"
+        choices = [self.choice("missing cells", text, missing)]
+        if job.drop:
+            choices.append(self.choice("dropped columns", ", ".join(map(repr, job.drop)), job.drop))
+        if job.encoding is not None:
+            choices.append(self.choice("encoding", job.encoding.name, job.encoding))
+        return tuple(choices)
+
+
+def _given(mark: Mark) -> bool | None:
+    return True if mark is Mark.GIVEN else None

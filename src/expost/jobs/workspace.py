@@ -24,8 +24,7 @@ from typing import Any
 
 from expost.errors import InvalidInput
 from expost.files.atomic import drafts, listed_by, read_json, settle, write_json
-from expost.files.directory import RUN, Directory, is_own, kind_of
-from expost.files.locks import lock
+from expost.files.directory import RUN, Directory, is_own, kind_of, lock
 from expost.files.parts import MANIFEST as PARTS
 from expost.files.parts import PartStore, check_store, holds_its_parts, remove_store
 from expost.jobs.output import MANIFEST, RESULTS, STATE, check_page_folder, check_place
@@ -136,6 +135,15 @@ class Workspace:
         """Remove the results of an earlier run, which among new ones would be read as theirs."""
         kept = {path.name for path in keep}
         self.remove([name for name in self._files if name not in kept])
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Remove what was written, where not all of it could be."""
+        try:
+            yield
+        except BaseException:
+            self.remove([*self.written])
+            raise
 
     def place(self, store: PartStore, name: str) -> PartStore:
         """Let a finished store appear in the folder, at once or not."""
@@ -405,7 +413,7 @@ def held(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[Workspace]:
-    """Let nobody else work here; the lock goes with the process, however it ends."""
+    """Let no other process work here; the lock goes with the process, however it ends."""
     with ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from expost._order import OrderStatistics, ranking
-from expost.engine import Engine
-from expost.engine.progress import SILENT, Progress
+from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective

@@ -268,10 +268,11 @@ class RowIdentifiability(RowTable):
         """TV = E_P[(1 − e^(−ℓ))₊], θ ~ P; the releases of ADD are drawn without the row, from Q."""
         assert self.losses.draw is not None
         sign = -1.0 if self.losses.relation is Neighbouring.ADD else 1.0
-        mean, error = mean_exposures(
+        drawn = (
             -np.expm1(-np.maximum(known(sign * loss, np.inf), 0.0))
             for loss in self.losses.draw(_MODELS, np.random.default_rng(_SEED))
         )
+        mean, error = mean_exposures(drawn, len(self.losses.loss))
         return _Advantages(mean, mean, error)
 
     @cached_property
