@@ -313,7 +313,7 @@ def test_one_profile_whatever_the_source_of_the_rows(both):
     assert (held.is_held, blocks.is_held) == (True, False)
     mine, theirs = (profile.figures for profile in both)
     exact = ("count", "rows", "relation", "noiseless", "worst_case", "past_promise", "inside")
-    for name in (*exact, "worst_case_passed", "rows_past_promise", "past_posterior", "top"):
+    for name in (*exact, "worst_case_passed", "proved_past", "past_posterior", "top"):
         assert getattr(mine, name) == getattr(theirs, name), name
     for name in ("largest", "least_exposure", "outer"):
         assert getattr(theirs, name) == pytest.approx(getattr(mine, name), rel=1e-6), name

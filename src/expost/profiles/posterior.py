@@ -301,6 +301,11 @@ class RowIdentifiability(RowTable):
         """The id of a row, or its index."""
         return row if self.ids is None else self.ids[row]
 
+    @property
+    def lowest_loss(self) -> float:
+        """The least lower end of a loss's interval."""
+        return self.digest.least.lowest
+
     def __repr__(self) -> str:
         units = f"{len(self)} {self.unit}s"
         return f"RowIdentifiability({units}, prior={self.prior:g}, {self.description})"
@@ -310,7 +315,7 @@ class RowIdentifiability(RowTable):
 
     def lines(self) -> list[str]:
         """A few readable lines; no row's values, but keys and posteriors: curator only."""
-        surest, least = self.digest.highest.largest, self.digest.least.lowest
+        surest, least = self.digest.highest.largest, self.lowest_loss
         either = max(self._log_odds(surest), -self._log_odds(least))
         return [
             f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",

@@ -64,8 +64,8 @@ class ProfileFigures:
     ``outer``           the largest upper end.
     ``width``           the widest certified interval of a loss; ∞ where a row has none, and 0
                         without noise.
-    ``past_promise``    how many exposures pass the worst case; ``rows_past_promise`` are proved to
-                        pass one that was promised without exception.
+    ``past_promise``, ``proved_past``  how many exposures pass the worst case, and provably;
+                        ``rows_past_promise`` provably pass one promised without exception.
     ``past_posterior``  of how many an undecided attacker may be more certain than ``POSTERIOR``.
     ``inside``          of how many the loss is > 0.
     ``top``             the keys of the most exposed, as they are shown.
@@ -89,6 +89,7 @@ class ProfileFigures:
     outer: float
     width: float
     past_promise: int
+    proved_past: int
     rows_past_promise: int
     past_posterior: int
     inside: int
@@ -473,7 +474,10 @@ class Profile(RowTable):
     def figures(self) -> ProfileFigures:
         """The aggregate figures of all rows."""
         digest, terms = self.digest, self.terms
-        counted = ("least_exposure", "outer", "past_promise", "past_posterior", "inside")
+        counted = (
+            *("least_exposure", "outer", "past_promise", "proved_past"),
+            *("past_posterior", "inside"),
+        )
         guaranteed = ("relation", "noiseless", "worst_case", "worst_case_passed")
         top = self.most(5, ()).column("id" if self.keyed else self.unit)
         return ProfileFigures(
@@ -582,7 +586,7 @@ class Profile(RowTable):
                 "precision": digest.half_width,
                 "unproved": digest.unproved,
                 "past_promise": figures.past_promise,
-                "proved_past": digest.proved_past,
+                "proved_past": figures.proved_past,
                 "past_posterior": figures.past_posterior,
                 "evidence_in": figures.inside / figures.count,
             },

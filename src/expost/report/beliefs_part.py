@@ -215,7 +215,7 @@ def collect_beliefs(
     context = context or Context()
     losses, prior, digest = found.losses, float(logit(found.prior)), found.digest
     surest, doubted = _row(digest.surest, prior), _row(digest.least, prior)
-    either = max(prior + digest.highest.largest, -(prior + digest.least.lowest))
+    either = max(prior + digest.highest.largest, -(prior + found.lowest_loss))
     worst = _worst(found, prior)
     # Without a law it is sampled, which needs every row.
     is_sampled = losses.law is None and (losses.draw is not None or not found.is_held)
