@@ -395,11 +395,7 @@ class _PrivateLinearModel(BaseEstimator):
         }
         own = set(how.options) & set(cls._get_param_names())
         parameters |= {name: getattr(how, name) for name in own}
-        match how.loss:
-            case HuberHinge(width=width):
-                parameters["huber_width"] = width
-            case Squared(label_bound=bound):
-                parameters["label_bound"] = bound
+        parameters |= {name: getattr(how.loss, field) for name, field in cls._of_loss.items()}
         if release.classes is not None:
             parameters["classes"] = tuple(release.classes.tolist())
         # A bound that was read from the data was not given: another fit must warn again.
@@ -539,6 +535,7 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
     huber_width: float = 0.5
 
     _loss_name = "huber-hinge"
+    _of_loss: ClassVar[dict[str, str]] = {"huber_width": "width"}
 
     def loss_of(self, classes: int) -> Loss:
         """Return the loss of two classes."""
@@ -561,6 +558,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
     label_bound: float | None = None
 
     _loss_name = "squared"
+    _of_loss: ClassVar[dict[str, str]] = {"label_bound": "label_bound"}
 
     def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, None, Loss, int]:
         target = _checks.vector(y)
@@ -592,9 +590,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
 Estimator = PrivateLogisticRegression | PrivateLinearSVC | PrivateRidge
 # By the name of their loss.
 ESTIMATORS: dict[str, type[Estimator]] = {
-    "logistic": PrivateLogisticRegression,
-    "huber-hinge": PrivateLinearSVC,
-    "squared": PrivateRidge,
+    kind._loss_name: kind for kind in (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
 }
 
 

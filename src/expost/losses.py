@@ -40,6 +40,7 @@ from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
 __all__ = [
+    "LOSSES",
     "Derivatives",
     "HuberHinge",
     "Logistic",
@@ -147,6 +148,7 @@ class Loss(Protocol):
     ``curvature_bound``   sup f″, of q outputs the largest eigenvalue of ∇²f.
     ``third_ratio``       the least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist.
     ``is_classification`` whether y is ±1 or a class.
+    ``is_likelihood``     whether f is −log of the probability of y, so that its mean is a log loss.
     ``determinant``       (r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0, and r·c the
                           largest trace of ∇²f.
     ``curvature_rounding``  log of the factor by which the computed ∇²f may differ from that of the
@@ -166,6 +168,11 @@ class Loss(Protocol):
     @property
     def is_classification(self) -> bool:
         """Whether labels are ±1 or classes."""
+        ...
+
+    @property
+    def is_likelihood(self) -> bool:
+        """Whether f is −log of the probability of a class."""
         ...
 
     @property
@@ -271,6 +278,7 @@ class Logistic(_Scalar):
 
     name: ClassVar[str] = "logistic"
     is_classification: ClassVar[bool] = True
+    is_likelihood: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
     third_ratio: ClassVar[float | None] = 1.0
@@ -334,6 +342,7 @@ class HuberHinge(_Scalar):
 
     name: ClassVar[str] = "huber-hinge"
     is_classification: ClassVar[bool] = True
+    is_likelihood: ClassVar[bool] = False
     label_bound: ClassVar[float | None] = None
     third_ratio: ClassVar[float | None] = None
 
@@ -405,6 +414,7 @@ class Squared(_Scalar):
 
     name: ClassVar[str] = "squared"
     is_classification: ClassVar[bool] = False
+    is_likelihood: ClassVar[bool] = False
     curvature_bound: ClassVar[float] = 1.0
     third_ratio: ClassVar[float | None] = 0.0
 
@@ -552,6 +562,7 @@ class Softmax:
 
     name: ClassVar[str] = "softmax"
     is_classification: ClassVar[bool] = True
+    is_likelihood: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.5
     third_ratio: ClassVar[float | None] = math.sqrt(2)
@@ -633,6 +644,12 @@ class Softmax:
         return min(
             math.sqrt(2) / regularization, math.sqrt(2 * math.log(self.classes) / regularization)
         )
+
+
+# By their names, which model.json has too. A new loss is a line here.
+LOSSES: dict[str, type[Loss]] = {
+    kind.name: kind for kind in (Logistic, HuberHinge, Squared, Softmax)
+}
 
 
 def make_loss(name: str | Loss, *, label_bound: float | None = None, width: float = 0.5) -> Loss:

@@ -20,17 +20,13 @@ from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
 from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, signs
 from expost.ledger import Entry
-from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
+from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.results import Displayed
 from expost.rounding import for_persons, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["Release"]
-
-_LOSSES: dict[str, type[Loss]] = {
-    kind.name: kind for kind in (Logistic, HuberHinge, Squared, Softmax)
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,5 +234,5 @@ def _label(label: Any) -> str | int | float | bool:
 
 def _loss_from_json(value: Mapping[str, Any]) -> Loss:
     """Invert what :meth:`Release.content` writes of a loss."""
-    kind = _LOSSES[_checks.one_of("loss", value["name"], tuple(_LOSSES))]
+    kind = LOSSES[_checks.one_of("loss", value["name"], tuple(LOSSES))]
     return from_fields(kind, {name: field for name, field in value.items() if name != "name"})

@@ -297,7 +297,7 @@ def _scorers(loss: Loss) -> dict[str, Scorer]:
     scorers: dict[str, Scorer] = {"accuracy": _accuracy}
     if loss.outputs == 1:
         scorers["auc"] = _auc
-    if loss.outputs > 1 or loss.name == "logistic":
+    if loss.is_likelihood:
         scorers["log_loss"] = partial(_log_loss, loss)
     return scorers
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import RegressorMixin
+
 from expost import _checks
 from expost.data import Encoding, LevelEntry, Mark, Table, open_table
 from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
-from expost.losses import Squared, make_loss
+from expost.losses import make_loss
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import DEFAULT
 from expost.notices import collected
@@ -89,7 +91,7 @@ def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
 def check_options(job: TableJob, epsilon: float | None = None) -> None:
     """Refuse what no table can make right, before one is read."""
     name = _checks.one_of("loss", job.loss or "logistic", tuple(ESTIMATORS))
-    if name != "squared" and job.label_bound is not None:
+    if job.label_bound is not None and not is_regression(job):
         raise InvalidInput(
             f"label_bound={job.label_bound!r}: only the squared loss takes one; leave it out, or"
             " take loss='squared'."
@@ -113,6 +115,11 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
         _checks.positive("data_norm", job.data_norm)
     if job.seed is not None:
         _checks.whole("seed", job.seed, least=0)
+
+
+def is_regression(job: TableJob) -> bool:
+    """Return whether the target is a number that is predicted, not a class."""
+    return issubclass(ESTIMATORS[job.loss or "logistic"], RegressorMixin)
 
 
 def mechanism_of(job: TableJob, encoding: Encoding) -> str:
@@ -185,7 +192,7 @@ def opened(
     options: dict[str, Any] = {
         "target": job.target,
         "classes": job.classes,
-        "regression": job.loss == "squared",
+        "regression": is_regression(job),
     }
     keys = key_options(job.id_column, person)
     given = None if job.encoding is None else read_json(job.encoding)
@@ -310,7 +317,7 @@ class Chosen:
         """What is predicted, and what is known of it."""
         job, goal = self.job, self.encoding.target
         column = self.choice("target", goal.column, job.target)
-        if isinstance(how.loss, Squared):
+        if how.loss.label_bound is not None:
             bound = f"{how.loss.label_bound:.6g}"
             return column, self.choice("label_bound", bound, job.label_bound, Origin.READ)
         classes = ", ".join(goal.classes or ())
