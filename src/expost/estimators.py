@@ -132,6 +132,8 @@ class _PrivateLinearModel(BaseEstimator):
     random_state: Any = None
 
     _loss_name: ClassVar[str]
+    # Parameters that are fields of the loss, with the names of these fields.
+    _of_loss: ClassVar[dict[str, str]] = {}
 
     def fit(self, X: Any, y: Any, *, persons: Any = None, **unsupported: Any) -> Self:
         """Release one model of these rows, at a cost of ``epsilon``.
