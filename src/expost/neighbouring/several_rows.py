@@ -310,8 +310,8 @@ class _Replacement(_Operator):
 
 
 def _few(count: int, expansion: Expansion) -> Iterator[slice]:
-    """Yield places of replacements whose rows fit in a core's cache (512 KiB)."""
-    return row_blocks(count, 8 * expansion.columns)
+    """Yield places of replacements whose rows fit in a core's cache (256 KiB)."""
+    return row_blocks(count, 16 * expansion.columns)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
