@@ -141,17 +141,7 @@ class ScalarDerivatives:
 
 
 class Loss(Protocol):
-    """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0.
-
-    ``outputs``           q, the number of linear predictors of a row.
-    ``curvature_bound``   sup f″, of q outputs the largest eigenvalue of ∇²f.
-    ``third_ratio``       the least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist.
-    ``is_classification`` whether y is ±1 or a class.
-    ``determinant``       (r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0, and r·c the
-                          largest trace of ∇²f.
-    ``curvature_rounding``  log of the factor by which the computed ∇²f may differ from that of the
-                          predictors that were given.
-    """
+    """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0."""
 
     @property
     def name(self) -> str:
@@ -180,17 +170,17 @@ class Loss(Protocol):
 
     @property
     def third_ratio(self) -> float | None:
-        """Least M with ∣f‴∣ ≤ M f″, or None."""
+        """The least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist."""
         ...
 
     @property
     def determinant(self) -> tuple[int, float]:
-        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t)."""
+        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0; r·c the largest trace."""
         ...
 
     @property
     def curvature_rounding(self) -> float:
-        """log of the factor by which rounding may change ∇²f."""
+        """log of the factor by which ∇²f as computed may differ from that of the predictors."""
         ...
 
     def value(self, z: Array, y: Array) -> Array:
@@ -270,7 +260,6 @@ class Logistic(_Scalar):
     """
 
     name: ClassVar[str] = "logistic"
-    is_classification: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
     third_ratio: ClassVar[float | None] = 1.0
@@ -333,7 +322,6 @@ class HuberHinge(_Scalar):
     width: float = 0.5
 
     name: ClassVar[str] = "huber-hinge"
-    is_classification: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     third_ratio: ClassVar[float | None] = None
 
