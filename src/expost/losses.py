@@ -142,18 +142,7 @@ class ScalarDerivatives:
 
 
 class Loss(Protocol):
-    """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0.
-
-    ``outputs``           q, the number of linear predictors of a row.
-    ``curvature_bound``   sup f″, of q outputs the largest eigenvalue of ∇²f.
-    ``third_ratio``       the least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist.
-    ``is_classification`` whether y is ±1 or a class.
-    ``is_likelihood``     whether f is −log of the probability of y, so that its mean is a log loss.
-    ``determinant``       (r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0, and r·c the
-                          largest trace of ∇²f.
-    ``curvature_rounding``  log of the factor by which the computed ∇²f may differ from that of the
-                          predictors that were given.
-    """
+    """What every loss offers, and the law they share: f convex, f′ its derivative, f″ ≥ 0."""
 
     @property
     def name(self) -> str:
@@ -172,7 +161,7 @@ class Loss(Protocol):
 
     @property
     def is_likelihood(self) -> bool:
-        """Whether f is −log of the probability of a class."""
+        """Whether f is −log of the probability of y, so that its mean is a log loss."""
         ...
 
     @property
@@ -187,17 +176,17 @@ class Loss(Protocol):
 
     @property
     def third_ratio(self) -> float | None:
-        """Least M with ∣f‴∣ ≤ M f″, or None."""
+        """The least M with ∣f‴∣ ≤ M·f″ everywhere, or None where f‴ does not exist."""
         ...
 
     @property
     def determinant(self) -> tuple[int, float]:
-        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t)."""
+        """(r, c) with log det(I + t·∇²f) ≤ r·log(1 + c·t) for all t ≥ 0; r·c the largest trace."""
         ...
 
     @property
     def curvature_rounding(self) -> float:
-        """log of the factor by which rounding may change ∇²f."""
+        """log of the factor by which ∇²f as computed may differ from that of the predictors."""
         ...
 
     def value(self, z: Array, y: Array) -> Array:
@@ -277,7 +266,6 @@ class Logistic(_Scalar):
     """
 
     name: ClassVar[str] = "logistic"
-    is_classification: ClassVar[bool] = True
     is_likelihood: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
@@ -341,7 +329,6 @@ class HuberHinge(_Scalar):
     width: float = 0.5
 
     name: ClassVar[str] = "huber-hinge"
-    is_classification: ClassVar[bool] = True
     is_likelihood: ClassVar[bool] = False
     label_bound: ClassVar[float | None] = None
     third_ratio: ClassVar[float | None] = None

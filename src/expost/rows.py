@@ -94,13 +94,7 @@ class RowBlock:
 
 
 class Rows(Protocol):
-    """n rows in one fixed order.
-
-    ``is_held``      whether the rows are arrays in memory (:class:`HeldRows`).
-    ``longest``      the largest row norm, rounded up.
-    ``common_norm``  a length that (about) thirty-one rows of thirty-two do not exceed.
-    ``label_size``   the largest ∣y∣.
-    """
+    """n rows in one fixed order; ``is_held``: whether they are arrays in memory."""
 
     is_held: ClassVar[bool]
 

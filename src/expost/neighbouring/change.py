@@ -1,7 +1,8 @@
 """Which rows leave the data and which enter, for each neighbouring data set."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -64,13 +65,18 @@ class EvaluatedRows:
     def take(self, index: slice | IntArray) -> "EvaluatedRows":
         """Return some of the rows; an index (p, k) gives arrays with these two axes in front."""
         return EvaluatedRows(
-            X=self.X[index],
-            y=self.y[index],
-            norms=self.norms[index],
-            norm_squares=self.norm_squares[index],
-            z=self.z[index],
-            slope=self.slope[index],
-            curvature=self.curvature[index],
+            **{part.name: getattr(self, part.name)[index] for part in fields(self)}
+        )
+
+    def pairs(self) -> "EvaluatedRows":
+        """Return consecutive rows in pairs: views with the axes (p, 2) in front."""
+        return EvaluatedRows(
+            **{
+                part.name: getattr(self, part.name).reshape(
+                    -1, 2, *getattr(self, part.name).shape[1:]
+                )
+                for part in fields(self)
+            }
         )
 
     @property
@@ -105,9 +111,11 @@ def terms(rows: IntArray, columns: int) -> float:
 class ChangedGroup:
     """p neighbouring data sets that change k rows each.
 
-    ``where``  (p,) their places among all neighbours.
-    ``rows``   all rows that may change; ``index`` (p, k) those of each neighbour among them.
-    ``signs``  (k,) −1 for a row that leaves, +1 for one that enters.
+    ``where``      (p,) their places among all neighbours.
+    ``rows``       all rows that may change, or (p, k) those of each neighbour if they replace
+                   each other.
+    ``index``      (p, ·) the rows of D that leave (or the rows that enter, if none leaves).
+    ``signs``      (k,) −1 for a row that leaves, +1 for one that enters.
     """
 
     where: IntArray
@@ -115,31 +123,52 @@ class ChangedGroup:
     index: IntArray
     signs: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.where)
+
+    @property
+    def size(self) -> int:
+        """How many rows each neighbour changes."""
+        return len(self.signs)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a row leaves and one enters."""
+        return self.size > int(self.index.shape[1])
+
     @property
     def sigma(self) -> FloatArray:
         """(k,) +1 for a row that leaves, −1 for one that enters."""
         return -self.signs
 
     @property
-    def enters(self) -> bool:
-        """Whether rows enter."""
-        return bool(np.any(self.signs > 0))
-
-    @property
     def roundings(self) -> float:
         """How many roundings a sum over one neighbour's rows meets."""
-        return terms(self.index, self.rows.X.shape[1])
+        return terms(self.index, self.rows.X.shape[-1]) + self.is_replaced
+
+    @cached_property
+    def gathered(self) -> EvaluatedRows:
+        """The changed rows of each neighbour, (p, k)."""
+        return self.rows if self.is_replaced else self.rows.take(self.index)
 
     def chunks(self) -> Iterator[tuple[EvaluatedRows, FloatArray]]:
         """Yield a few changed rows of each neighbour at a time, and −sign of each."""
         done = 0
-        for part in chunks(self.index, self.rows.X.shape[1]):
-            yield self.rows.take(part), self.sigma[done : done + part.shape[1]]
+        for part in chunks(self.index, self.rows.X.shape[-1]):
+            if part.shape == self.index.shape:
+                yield self.gathered, self.sigma
+            else:
+                yield self.rows.take(part), self.sigma[done : done + part.shape[1]]
             done += part.shape[1]
 
     def take(self, index: IntArray | slice) -> "ChangedGroup":
         """Return some of the neighbours."""
-        return replace(self, where=self.where[index], index=self.index[index])
+        return replace(
+            self,
+            where=self.where[index],
+            index=self.index[index],
+            rows=self.rows.take(index) if self.is_replaced else self.rows,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -211,14 +240,17 @@ class Change:
         return count - (self.leaving is not None) * leaving + (self.entering is not None)
 
     def changed_rows(self, theta: FloatArray, loss: Loss) -> EvaluatedRows:
-        """Return all rows that may change, evaluated at ``theta``: first those that leave."""
+        """Return all rows that may change, evaluated at ``theta``.
+
+        Of a replacement the row that leaves and the one that enters are consecutive.
+        """
         blocks = [block for block in (self.leaving, self.entering) if block is not None]
         if len(blocks) == 1:
             return EvaluatedRows.of(blocks[0], theta, loss)
         both = RowBlock(
-            X=np.concatenate([block.X for block in blocks]),
-            y=np.concatenate([block.y for block in blocks]),
-            norms=np.concatenate([block.norms for block in blocks]),
+            X=np.stack([block.X for block in blocks], axis=1).reshape(-1, len(theta)),
+            y=np.stack([block.y for block in blocks], axis=1).ravel(),
+            norms=np.stack([block.norms for block in blocks], axis=1).ravel(),
         )
         return EvaluatedRows.of(both, theta, loss)
 
@@ -229,11 +261,14 @@ class Change:
                 signs = np.full(index.shape[1], -1.0)
                 yield ChangedGroup(where=where, rows=rows, index=index, signs=signs)
             return
-        where = np.arange(len(self))
-        index, signs = where[:, None], np.array([-1.0 if self.entering is None else 1.0])
-        if self.relation is Neighbouring.REPLACE:
-            index, signs = np.column_stack([where, len(self) + where]), np.array([-1.0, 1.0])
-        yield ChangedGroup(where=where, rows=rows, index=index, signs=signs)
+        where, is_replaced = np.arange(len(self)), self.relation is Neighbouring.REPLACE
+        sign = -1.0 if self.entering is None else 1.0
+        yield ChangedGroup(
+            where=where,
+            rows=rows.pairs() if is_replaced else rows,
+            index=where[:, None],
+            signs=np.array([-1.0, 1.0] if is_replaced else [sign]),
+        )
 
 
 def entering_rows(

@@ -10,7 +10,7 @@ and after, k = (m₀p − m p')∘Â, w = sign·f″/m and L = Σ f″ x xᵀ ov
     δ       = a₀ + Σ s·B⁻¹x,    a₀ = B⁻¹k/m
 
 One vector and one scalar a changed row: the scalars solve s = −sign·f′/m − w(x·δ), a system as
-large as the number of changed rows. :mod:`expost.neighbouring.newton` has one of them
+large as the number of changed rows. :mod:`expost.neighbouring.one_row` has one of them
 (Sherman–Morrison), :mod:`expost.neighbouring.several_rows` any number.
 """
 

@@ -20,7 +20,6 @@ from expost.neighbouring.refine import (
     LOOSE,
     Refinement,
     is_refinable,
-    loose_rows,
     refine,
     refinement_for,
     within_sphere,
@@ -78,15 +77,15 @@ class LeaveOneOut:
         """Return the certified minimisers without each row of ``block``."""
         expansion = self.expansion
         rows = EvaluatedRows.of(block, expansion.base.theta, expansion.loss)
-        near = OneRow.of(expansion, rows, refinement=self.refinement)
-        shifts, distance, error = refine(near, LOOSE)
+        near, steps = OneRow.of(expansion, rows, refinement=self.refinement)
+        steps = refine(near, steps, LOOSE)
         return Neighbours(
             base=expansion.base.theta,
             base_error=expansion.base_error,
-            distance=distance,
-            error_bound=within_sphere(near, distance, error),
+            distance=steps.distance,
+            error_bound=within_sphere(near, steps),
             method="exact",
-            shifts=shifts,
+            shifts=steps.shifts,
             change=Change(leaving=block),
         )
 
@@ -100,5 +99,5 @@ class _FirstSteps:
     def __call__(self, block: RowBlock) -> tuple[int, float]:
         """Take the steps."""
         near = self.leave_one_out(block)
-        loose = loose_rows(near.distance, near.error_bound, LOOSE)
-        return len(loose), float(np.max(energy_norms(self.leave_one_out.expansion, near.shift)))
+        loose = int(np.count_nonzero(~(near.error_bound <= LOOSE * near.distance)))
+        return loose, float(np.max(energy_norms(self.leave_one_out.expansion, near.shift)))

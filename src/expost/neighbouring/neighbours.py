@@ -9,21 +9,21 @@ retrain     brute force, one minimisation a row; the reference of the tests.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import joblib
 import numpy as np
 
-from expost import _checks
+from expost import _checks, notices
 from expost._numerics import ROUNDOFF
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
 from expost.losses import HuberHinge, Loss, Squared, make_loss
-from expost.neighbouring.change import Change
-from expost.neighbouring.expansion import curvature_of, expand
+from expost.neighbouring.change import Change, ChangedGroup, EvaluatedRows
+from expost.neighbouring.expansion import Expansion, curvature_of, expand
 from expost.neighbouring.knots import energy_norms
 from expost.neighbouring.one_row import OneRow
 from expost.neighbouring.persons import Persons, read_persons
@@ -31,18 +31,16 @@ from expost.neighbouring.refine import (
     LOOSE,
     Neighbourhood,
     Refinement,
-    loose_rows,
     refine,
     refinement_for,
-    warn_of_loose,
     within_sphere,
 )
 from expost.neighbouring.several_rows import SeveralRows
-from expost.neighbouring.shifts import Shifts
+from expost.neighbouring.shifts import Shifts, Steps
 from expost.neighbouring.worst_case import curvature_ratio, worst_case_error, worst_case_shifts
 from expost.results import Displayed
 from expost.rounding import upper_text
-from expost.types import Audience, FloatArray, IntArray, Neighbouring
+from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["METHODS", "Neighbours", "neighbours", "neighbours_of", "tight_neighbours"]
 
@@ -107,7 +105,10 @@ class Neighbours(Displayed):
     @cached_property
     def worst_case(self) -> Shifts:
         """A_wc − A of every neighbour (LeBlond Eq. 5): a step that takes the Hessian for ΛI."""
-        return worst_case_shifts(self.objective, self.base, self.change, self.keep_total_penalty)
+        rows = self.change.changed_rows(self.base, self.objective.loss)
+        return worst_case_shifts(
+            self.objective, self.base, self.change, rows, self.keep_total_penalty
+        )
 
     @property
     def shift(self) -> FloatArray:
@@ -247,31 +248,33 @@ def neighbours_of(
             raise InvalidInput(f"tolerance={tolerance!r}: only method='exact' takes one.")
     goal = None if method != "exact" else tolerance or _TOLERANCE
     change = Change.of(objective.held) if change is None else change
-    groups = list(_groups(objective, base, change, keep_total_penalty, goal))
+    rows = change.changed_rows(base.theta, objective.loss)
+    parts = list(_expansions(objective, base, change, rows, keep_total_penalty))
     if method == "worst-case":
-        shifts = worst_case_shifts(objective, base.theta, change, keep_total_penalty)
+        shifts = worst_case_shifts(objective, base.theta, change, rows, keep_total_penalty)
         distance, error = shifts.norms(), np.empty(len(change))
-        for group in groups:
+        for group, expansion in parts:
             some = distance[group.where]
-            error[group.where] = worst_case_error(objective, change, group.near, some)
+            error[group.where] = worst_case_error(objective, change, expansion, group, some)
     elif method == "retrain":
         shift, error = _retrain(objective, base, change, keep_total_penalty)
         shifts, distance = Shifts.dense(shift), np.linalg.norm(shift, axis=1)
-    elif len(groups) == 1:
-        shifts, distance, error = groups[0].shifts, groups[0].distance, groups[0].error
     else:
-        shift = np.empty((len(change), objective.columns))
-        distance, error = np.empty((2, len(change)))
-        for group in groups:
-            shift[group.where] = group.shifts.all()
-            distance[group.where], error[group.where] = group.distance, group.error
-        shifts = Shifts.dense(shift)
+        steps = _steps(objective, change, parts, goal)
+        shifts, distance, error = steps.shifts, steps.distance, steps.error
     error[np.isnan(error)] = np.inf
     if warn and goal is not None:
-        warn_of_loose(distance, error, goal, stacklevel=4)
+        missed = len(Steps(shifts=shifts, distance=distance, error=error).loose(goal))
+        if missed:
+            notices.warn(
+                f"{missed} of {len(distance)} shifts have an error bound above {goal:.1g} of their"
+                " distance, which float64 does not improve; their error_bound says by how much.",
+                PrecisionWarning,
+                stacklevel=3,
+            )
     return Neighbours(
         base=base.theta,
-        base_error=min(group.base_error for group in groups),
+        base_error=min(expansion.base_error for _, expansion in parts),
         distance=distance,
         error_bound=error,
         method=method,
@@ -301,68 +304,68 @@ def tight_neighbours(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Group:
-    """Neighbours that change as many rows each, with their shifts.
-
-    ``where``  their places among all neighbours.
-    """
-
-    where: IntArray | slice
-    near: Neighbourhood
-    base_error: float
-    shifts: Shifts
-    distance: FloatArray
-    error: FloatArray
-
-
-def _groups(
+def _expansions(
     objective: Objective,
     base: Minimiser,
     change: Change,
+    rows: EvaluatedRows,
     keep_total_penalty: bool,
-    tolerance: float | None,
-) -> Iterator[_Group]:
+) -> Iterator[tuple[ChangedGroup, Expansion]]:
     """Yield the neighbours by the number of rows that they change; one pass serves them all.
 
     Each number of rows has its own expansion, since the rows that are left are averaged over.
-    ``tolerance``: the share of a distance that an error may be without being refined.
     """
-    curved, theta = curvature_of(objective, base), base.theta
-    rows = change.changed_rows(theta, objective.loss)
-    refinement: Refinement | None = None
+    curved = curvature_of(objective, base)
     for group in change.groups(rows):
         leaving = int(np.count_nonzero(group.signs < 0))
-        expansion = expand(
-            curved,
-            leaving=leaving,
-            entering=len(group.signs) - leaving,
-            changed=None if change.entering is None else rows,
-            keep_total_penalty=keep_total_penalty,
+        yield (
+            group,
+            expand(
+                curved,
+                leaving=leaving,
+                entering=len(group.signs) - leaving,
+                changed=None if change.entering is None else rows,
+                keep_total_penalty=keep_total_penalty,
+            ),
         )
+
+
+def _steps(
+    objective: Objective,
+    change: Change,
+    parts: list[tuple[ChangedGroup, Expansion]],
+    tolerance: float | None,
+) -> Steps:
+    """Return a Newton step to each neighbour.
+
+    ``tolerance``: the share of a distance that an error may be without being refined.
+    """
+    refinement: Refinement | None = None
+    done = []
+    for group, expansion in parts:
         near: Neighbourhood
         if change.is_one_row:
-            near = OneRow.of(expansion, rows, objective=objective)
+            near, steps = OneRow.of(expansion, group.rows, objective=objective)
         else:
-            near = SeveralRows.of(expansion, group, objective)
-        shifts, distance, error = near.shifts, near.distance, near.error
-        if tolerance is not None and len(loose_rows(distance, error, tolerance)):
+            near, steps = SeveralRows.of(expansion, group, objective)
+        if tolerance is not None and len(steps.loose(tolerance)):
             if refinement is None:
-                refinement = _refinement(objective, change, near, tolerance)
+                refinement = _refinement(objective, change, expansion, steps, tolerance)
             near = near.refined_by(refinement)
-            shifts, distance, error = refine(near, tolerance)
-        yield _Group(
-            where=group.where,
-            near=near,
-            base_error=expansion.base_error,
-            shifts=shifts,
-            distance=distance,
-            error=within_sphere(near, distance, error),
-        )
+            steps = refine(near, steps, tolerance)
+        done.append(replace(steps, error=within_sphere(near, steps)))
+    if len(done) == 1:
+        return done[0]
+    shift = np.empty((len(change), objective.columns))
+    distance, error = np.empty((2, len(change)))
+    for (group, _), steps in zip(parts, done, strict=True):
+        shift[group.where] = steps.shifts.all()
+        distance[group.where], error[group.where] = steps.distance, steps.error
+    return Steps(shifts=Shifts.dense(shift), distance=distance, error=error)
 
 
 def _refinement(
-    objective: Objective, change: Change, near: Neighbourhood, tolerance: float
+    objective: Objective, change: Change, expansion: Expansion, steps: Steps, tolerance: float
 ) -> Refinement:
     """Return what the loose steps are refined by.
 
@@ -373,9 +376,9 @@ def _refinement(
         return Refinement()
     reach = 0.0
     if is_kinked:
-        loose = loose_rows(near.distance, near.error, tolerance)
-        reach = _FARTHER * float(np.max(energy_norms(near.expansion, near.shifts.all()[loose])))
-    return refinement_for(objective, near.expansion, reach)
+        loose = steps.shifts.all()[steps.loose(tolerance)]
+        reach = _FARTHER * float(np.max(energy_norms(expansion, loose)))
+    return refinement_for(objective, expansion, reach)
 
 
 def _retrain(

@@ -24,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._numerics import gamma, row_blocks, row_norms, solve_small
-from expost.errors import PrecisionWarning
 from expost.glm import Objective
 from expost.losses import HuberHinge, Logistic
 from expost.neighbouring.certificate import endpoint_error
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.knots import KinkRows
-from expost.neighbouring.shifts import Shifts
-from expost.notices import warn
+from expost.neighbouring.shifts import Shifts, Steps
 from expost.rows import RowBlock
 from expost.types import FloatArray, IntArray
 
@@ -39,16 +37,13 @@ __all__ = [
     "LOOSE",
     "Neighbourhood",
     "Refinement",
-    "StepBlock",
     "hessian_at",
     "increment_error",
     "increments",
     "is_refinable",
-    "loose_rows",
     "moved_by_kinks",
     "refine",
     "refinement_for",
-    "warn_of_loose",
     "within_sphere",
 ]
 
@@ -116,19 +111,38 @@ class _ThirdMoments:
         return tensor
 
 
-class StepBlock(ABC):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Neighbourhood(ABC):
     """Some neighbours of one expansion, p of them, as the ladder sees them.
 
     H' and F̃ are those of each neighbour; vectors and right-hand sides are (p, d).
+
+    ``refinement``  what steps to them are refined by.
+    ``objective``   J over rows in memory, for passes that serve single neighbours; None: the rows
+                    are elsewhere.
     """
 
     expansion: Expansion
-    refinement: Refinement
+    refinement: Refinement = field(default_factory=Refinement)
+    objective: Objective | None = None
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Entries that are held for each neighbour."""
 
     @property
     @abstractmethod
     def weight(self) -> FloatArray:
         """(p,) Σ f″∥x∥²/m over the changed rows."""
+
+    @abstractmethod
+    def take(self, index: IntArray) -> "Neighbourhood":
+        """Return some of the neighbours."""
+
+    @abstractmethod
+    def pull_bound(self, index: IntArray) -> tuple[FloatArray, FloatArray | float]:
+        """Return ∥F̃(Â)∥ of some neighbours from above, and a bound on the error of F̃(Â)."""
 
     @abstractmethod
     def solve(self, right: FloatArray) -> FloatArray:
@@ -152,17 +166,10 @@ class StepBlock(ABC):
 
     @abstractmethod
     def hessian(self, shift: FloatArray) -> FloatArray:
-        """Return (d, d) the Hessian at Â + δ of the one neighbour that the block consists of."""
-
-    def curvature_lower_bound(
-        self, shift: FloatArray, error: FloatArray
-    ) -> FloatArray | float | None:
-        """Return a curvature that is sure within ``error`` of Â + δ, if one is known."""
-        kinks = self.refinement.kinks
-        return None if kinks is None else kinks.curvature_lower_bound(self.expansion, shift, error)
+        """Return (d, d) the Hessian at Â + δ of the only neighbour."""
 
     @abstractmethod
-    def error(
+    def shift_error(
         self,
         length: FloatArray,
         remainder: FloatArray,
@@ -179,115 +186,57 @@ class StepBlock(ABC):
         inferred from Â.
         """
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Neighbourhood(ABC):
-    """Neighbours of one expansion, with one Newton step to each.
-
-    ``shifts``, ``distance``, ``error``  of the Newton steps.
-    ``refinement``  what they are refined by.
-    ``objective``   J over rows in memory, for passes that serve single neighbours; None: the rows
-                    are elsewhere.
-    """
-
-    expansion: Expansion
-    shifts: Shifts
-    distance: FloatArray
-    error: FloatArray
-    refinement: Refinement = field(default_factory=Refinement)
-    objective: Objective | None = None
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Entries that a block holds for each neighbour."""
-
-    @abstractmethod
-    def take(self, index: IntArray) -> StepBlock:
-        """Return some of the neighbours."""
-
-    @abstractmethod
-    def pull_bound(self, index: IntArray) -> tuple[FloatArray, FloatArray | float]:
-        """Return ∥F̃(Â)∥ of some neighbours from above, and a bound on the error of F̃(Â)."""
-
     def refined_by(self, refinement: Refinement) -> "Neighbourhood":
         """Return the same neighbours with what they are refined by."""
         expansion = refinement.with_known_curvature(self.expansion)
         return replace(self, refinement=refinement, expansion=expansion)
 
 
-@dataclass(kw_only=True, eq=False)
-class _Shifts:
-    """Shifts (p, d), their lengths and errors, which the rungs of the ladder improve."""
-
-    shift: FloatArray
-    distance: FloatArray
-    error: FloatArray
-
-    def loose(self, tolerance: float) -> IntArray:
-        """Return the neighbours whose error is more than that share of their distance."""
-        return loose_rows(self.distance, self.error, tolerance)
-
-    def keep_better(self, index: IntArray, candidate: FloatArray, bound: FloatArray) -> None:
-        """Take each candidate whose bound is the better one."""
-        better = bound < self.error[index]
-        chosen = index[better]
-        self.shift[chosen] = candidate[better]
-        self.distance[chosen] = row_norms(candidate[better])
-        self.error[chosen] = bound[better]
-
-
-def loose_rows(distance: FloatArray, error: FloatArray, tolerance: float) -> IntArray:
-    """Return the neighbours whose error is more than that share of their distance."""
-    return np.flatnonzero(~(error <= tolerance * distance))
-
-
-def warn_of_loose(
-    distance: FloatArray, error: FloatArray, tolerance: float, *, stacklevel: int
-) -> None:
-    """Warn of shifts that stayed above the tolerance, with their number."""
-    missed = loose_rows(distance, error, tolerance)
-    if len(missed):
-        warn(
-            f"{len(missed)} of {len(distance)} shifts have an error bound above {tolerance:.1g} of"
-            " their distance, which float64 does not improve; their error_bound says by how much.",
-            PrecisionWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def refine(near: Neighbourhood, tolerance: float) -> tuple[Shifts, FloatArray, FloatArray]:
-    """Return the shifts, their lengths and errors, each brought below the tolerance if it can be.
+def refine(near: Neighbourhood, steps: Steps, tolerance: float) -> Steps:
+    """Return the steps, each brought below the tolerance if it can be.
 
     Only the neighbours that are above it are worked on.
     """
-    index = loose_rows(near.distance, near.error, tolerance)
+    index = steps.loose(tolerance)
     tensor, kinks = near.refinement.tensor, near.refinement.kinks
     if not len(index) or (tensor is None and kinks is None and near.objective is None):
-        return near.shifts, near.distance, near.error
-    found = _Shifts(shift=near.shifts.all(), distance=near.distance.copy(), error=near.error.copy())
+        return steps
+    best = Steps(
+        shifts=Shifts.dense(steps.shifts.all()),
+        distance=steps.distance.copy(),
+        error=steps.error.copy(),
+    )
     if tensor is not None:
-        _third_order(near, tensor, index, found)
-        index = found.loose(tolerance)
+        _third_order(near, tensor, index, best)
+        index = best.loose(tolerance)
     if len(index) and (kinks is not None or near.objective is not None):
-        _frozen_newton(near, index, found, tolerance)
+        _frozen_newton(near, index, best, tolerance)
     if near.objective is not None:
-        index = found.loose(tolerance)
+        index = best.loose(tolerance)
         if near.expansion.loss.third_ratio is None:
-            index = _promising(near, index, found, tolerance)
+            index = _promising(near, index, best, tolerance)
         for row in index:
-            _own_newton(near, int(row), found, tolerance)
-    return Shifts.dense(found.shift), found.distance, found.error
+            _own_newton(near, int(row), best, tolerance)
+    return best
 
 
-def within_sphere(near: Neighbourhood, distance: FloatArray, error: FloatArray) -> FloatArray:
-    """Return ``error`` where it is a number, and never more than what the sphere proves.
+def _keep_better(best: Steps, index: IntArray, candidate: FloatArray, bound: FloatArray) -> None:
+    """Take each candidate (a shift for each of ``index``) whose bound is the better one."""
+    better = bound < best.error[index]
+    chosen = index[better]
+    best.shifts.X[chosen] = candidate[better]
+    best.distance[chosen] = row_norms(candidate[better])
+    best.error[chosen] = bound[better]
+
+
+def within_sphere(near: Neighbourhood, steps: Steps) -> FloatArray:
+    """Return the errors where they are numbers, and never more than what the sphere proves.
 
     Strong convexity alone gives ∥A' − A∥ ≤ ∥F̃(Â)∥/Λ, so that a shift of length ∥δ∥ errs by at most
     ∥δ∥ + ∥F̃(Â)∥/Λ.
     """
     # What is not a number proves nothing.
-    error = np.where(np.isnan(error), np.inf, error)
+    distance, error = steps.distance, np.where(np.isnan(steps.error), np.inf, steps.error)
     poor = np.flatnonzero(error > distance)
     floor = near.expansion.floor
     if len(poor) and floor > 0:
@@ -297,7 +246,7 @@ def within_sphere(near: Neighbourhood, distance: FloatArray, error: FloatArray) 
     return error
 
 
-def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, found: _Shifts) -> None:
+def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, best: Steps) -> None:
     """Add δ₂ = −½ H'⁻¹ Σ f‴ x (x·δ₁)²/m, with its certificate (logistic: ∣f⁗∣ ≤ f″).
 
     With q(v) = vᵀTv the residual that δ = δ₁ + δ₂ leaves is at most
@@ -310,7 +259,7 @@ def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, found
     for some in row_blocks(len(index), d * d):
         chosen = index[some]
         block = near.take(chosen)
-        first = found.shift[chosen]
+        first = best.shifts.X[chosen]
         outer = (first[:, :, None] * first[:, None, :]).reshape(len(chosen), d * d)
         right = -0.5 * (outer @ tensor.T + block.third_derivative_sum(first))
         second = block.solve(right)
@@ -328,8 +277,8 @@ def _third_order(near: Neighbourhood, tensor: FloatArray, index: IntArray, found
         remainder = (remainder + left) * (1 + 1e-9) + rounding * float(np.trace(expansion.third))
         steepest = float(np.linalg.norm(expansion.hessian)) + block.weight
         remainder += gamma(4 * d + changed) * steepest * np.linalg.norm(second, axis=1)
-        bound = block.error(length, remainder, np.exp(-travelled))
-        found.keep_better(chosen, both, np.where(np.isnan(bound), np.inf, bound))
+        bound = block.shift_error(length, remainder, np.exp(-travelled))
+        _keep_better(best, chosen, both, np.where(np.isnan(bound), np.inf, bound))
 
 
 def increments(
@@ -388,19 +337,19 @@ def increment_error(objective: Objective, expansion: Expansion, length: FloatArr
 
 def _certify(
     expansion: Expansion,
-    block: StepBlock,
+    block: Neighbourhood,
     shift: FloatArray,
     residual: FloatArray,
     lowest: float | None = None,
 ) -> FloatArray:
     """Return the error for measured residuals; ``lowest`` is a curvature measured at Â + δ."""
-    length = np.linalg.norm(shift, axis=1)
+    length, kinks = np.linalg.norm(shift, axis=1), block.refinement.kinks
     decay = np.exp(-expansion.spread * length) if lowest is None else np.ones(len(length))
     with np.errstate(over="ignore", invalid="ignore"):
-        bound = block.error(length, residual, decay, measured=True, lowest=lowest)
-        known = block.curvature_lower_bound(shift, bound)
-        if known is not None:
-            bound = block.error(length, residual, decay, measured=True, lowest=known)
+        bound = block.shift_error(length, residual, decay, measured=True, lowest=lowest)
+        if kinks is not None:
+            known = kinks.curvature_lower_bound(expansion, shift, bound)
+            bound = block.shift_error(length, residual, decay, measured=True, lowest=known)
     return np.where(np.isnan(bound), np.inf, bound)
 
 
@@ -410,18 +359,18 @@ def _together(near: Neighbourhood, index: IntArray) -> list[IntArray]:
     return [index[start : start + size] for start in range(0, len(index), size)]
 
 
-def _frozen_newton(near: Neighbourhood, index: IntArray, found: _Shifts, tolerance: float) -> None:
+def _frozen_newton(near: Neighbourhood, index: IntArray, best: Steps, tolerance: float) -> None:
     """Take steps with H'(Â), which contract while τ is well below 1, until a row is tight."""
     for chosen in _together(near, index):
-        current = found.shift[chosen]
+        current = best.shifts.X[chosen]
         before = np.full(len(chosen), np.inf)
         for _ in range(12):
             block = near.take(chosen)
             gradient, rounding = block.gradient(current)
             size = np.linalg.norm(gradient, axis=1)
             bound = _certify(near.expansion, block, current, size + rounding)
-            found.keep_better(chosen, current, bound)
-            loose = ~(found.error[chosen] <= tolerance * found.distance[chosen])
+            _keep_better(best, chosen, current, bound)
+            loose = ~(best.error[chosen] <= tolerance * best.distance[chosen])
             going = loose & (size < 0.5 * before)
             if not np.any(going):
                 break
@@ -429,7 +378,7 @@ def _frozen_newton(near: Neighbourhood, index: IntArray, found: _Shifts, toleran
             chosen, current, before = chosen[going], moved[going], size[going]
 
 
-def _promising(near: Neighbourhood, index: IntArray, found: _Shifts, tolerance: float) -> IntArray:
+def _promising(near: Neighbourhood, index: IntArray, best: Steps, tolerance: float) -> IntArray:
     """Return the neighbours whose certificate would be met if rounding were all that is left.
 
     For a loss with kinks: no step reduces what the residual of the base costs, and none finds more
@@ -438,13 +387,13 @@ def _promising(near: Neighbourhood, index: IntArray, found: _Shifts, tolerance: 
     kept = [index[:0]]
     for chosen in _together(near, index):
         block = near.take(chosen)
-        _, rounding = block.gradient(found.shift[chosen])
-        bound = _certify(near.expansion, block, found.shift[chosen], rounding)
-        kept.append(chosen[bound <= tolerance * found.distance[chosen]])
+        _, rounding = block.gradient(best.shifts.X[chosen])
+        bound = _certify(near.expansion, block, best.shifts.X[chosen], rounding)
+        kept.append(chosen[bound <= tolerance * best.distance[chosen]])
     return np.concatenate(kept)
 
 
-def _own_newton(near: Neighbourhood, row: int, found: _Shifts, tolerance: float) -> None:
+def _own_newton(near: Neighbourhood, row: int, best: Steps, tolerance: float) -> None:
     """Take damped Newton steps on F̃ with the Hessian where it stands.
 
     They are sure to converge, and cost O(nd²) each.
@@ -452,15 +401,15 @@ def _own_newton(near: Neighbourhood, row: int, found: _Shifts, tolerance: float)
     assert near.objective is not None
     expansion, chosen = near.expansion, np.array([row])
     block = near.take(chosen)
-    current = found.shift[chosen]
+    current = best.shifts.X[chosen]
     gradient, rounding = block.gradient(current)
     for _ in range(60):
         size = float(np.linalg.norm(gradient))
         hessian = block.hessian(current)
         lowest = _lowest(near.objective, expansion, hessian, expansion.base.theta + current[0])
         bound = _certify(expansion, block, current, np.array([size]) + rounding, lowest)
-        found.keep_better(chosen, current, bound)
-        is_tight = found.error[row] <= tolerance * found.distance[row]
+        _keep_better(best, chosen, current, bound)
+        is_tight = best.error[row] <= tolerance * best.distance[row]
         if is_tight or size <= float(rounding[0]) / 8:
             return
         direction = solve_small(hessian[None], gradient)[0]

@@ -1,13 +1,13 @@
-"""A(D') − A(D) of every neighbour, held as a few numbers each and formed when asked for."""
+"""A(D') − A(D) of every neighbour: held as a few numbers each, with lengths and errors."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from expost._numerics import row_blocks, row_norms
-from expost.types import FloatArray
+from expost.types import FloatArray, IntArray
 
-__all__ = ["Shifts"]
+__all__ = ["Shifts", "Steps"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -69,3 +69,16 @@ class Shifts:
         for where in row_blocks(*self.shape):
             result[where] = row_norms(self.block(where))
         return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps:
+    """Shifts to some neighbours, their lengths ``distance``, and a bound on each one's error."""
+
+    shifts: Shifts
+    distance: FloatArray
+    error: FloatArray
+
+    def loose(self, tolerance: float) -> IntArray:
+        """Return the neighbours whose error is more than that share of their distance."""
+        return np.flatnonzero(~(self.error <= tolerance * self.distance))

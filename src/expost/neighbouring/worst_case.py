@@ -9,8 +9,10 @@ import numpy as np
 from expost._numerics import gamma
 from expost.glm import Objective
 from expost.neighbouring.certificate import endpoint_error
-from expost.neighbouring.change import Change, persons_at_once
-from expost.neighbouring.refine import Neighbourhood
+from expost.neighbouring.change import Change, ChangedGroup, EvaluatedRows, persons_at_once
+from expost.neighbouring.expansion import Expansion
+from expost.neighbouring.one_row import pull_error
+from expost.neighbouring.several_rows import pull_errors
 from expost.neighbouring.shifts import Shifts
 from expost.rows import RowBlock
 from expost.types import FloatArray
@@ -19,13 +21,19 @@ __all__ = ["curvature_ratio", "worst_case_error", "worst_case_shifts"]
 
 
 def worst_case_shifts(
-    objective: Objective, theta: FloatArray, change: Change, keep_total_penalty: bool = False
+    objective: Objective,
+    theta: FloatArray,
+    change: Change,
+    rows: EvaluatedRows,
+    keep_total_penalty: bool = False,
 ) -> Shifts:
-    """Return A_wc − A = (k − Σ sign·f′x)/(m p') of every neighbour; NaN if penalties differ."""
+    """Return A_wc − A = (k − Σ sign·f′x)/(m p') of every neighbour; NaN if penalties differ.
+
+    ``rows`` are the changed rows at ``theta``.
+    """
     n, penalty = objective.count, float(objective.penalty[0])
     if not (penalty > 0 and np.all(objective.penalty == penalty)):
         penalty = np.nan
-    rows = change.changed_rows(theta, objective.loss)
     if change.is_one_row:
         m = change.rows_after(n)
         pull = objective.penalty * (0 if keep_total_penalty else n - m) * theta / m
@@ -42,8 +50,8 @@ def worst_case_shifts(
         m = n + int(group.signs.sum())
         after = penalty * (n / m) if keep_total_penalty else penalty
         factor = penalty * (0 if keep_total_penalty else n - m) / m / after
-        step = persons_at_once(group.index.shape[1] * objective.columns)
-        for start in range(0, len(group.index), step):
+        step = persons_at_once(group.size * objective.columns)
+        for start in range(0, len(group), step):
             some = group.take(slice(start, start + step))
             shift[some.where] = factor * theta
             for part, sigma in some.chunks():
@@ -53,15 +61,18 @@ def worst_case_shifts(
 
 
 def worst_case_error(
-    objective: Objective, change: Change, near: Neighbourhood, distance: FloatArray
+    objective: Objective,
+    change: Change,
+    expansion: Expansion,
+    group: ChangedGroup,
+    distance: FloatArray,
 ) -> FloatArray:
-    """Return a bound on ∥A(D') − A_wc∥ of some neighbours whose A_wc is ``distance`` away."""
-    expansion, index = near.expansion, np.arange(len(distance))
+    """Return a bound on ∥A(D') − A_wc∥ of neighbours whose A_wc is ``distance`` away."""
     kappa = curvature_ratio(objective, change, expansion.rows_after)
-    _, uncertain = near.pull_bound(index)
     error = distance / (1 + kappa) * (1 + 1e-9)
     if change.is_one_row:
-        return error + endpoint_error(expansion, uncertain)
+        return error + endpoint_error(expansion, pull_error(expansion))
+    uncertain = pull_errors(expansion, group)
     # The error of the pull moves the centre and its distance; both are rounded sums.
     changed = expansion.leaving + expansion.entering
     rounding = gamma(objective.columns + changed + 64) * 8
