@@ -66,7 +66,7 @@ class Entry:
     ``epsilon``, ``delta``  what was asked for; ``guarantee`` is what is promised, which may be
                         less (∞: nothing) and is never more.
     ``dimension``, ``rows``  d and n.
-    ``seeded``          whether its noise can be taken off by whoever knows the seed.
+    ``seeded``          whether its noise came from a seed, so that it can be taken off.
     ``read_from_data``  how many of its bounds were read from the data, which no ε counts.
     ``data``            the salted digest of its rows, or None where they were not at hand.
     ``run``             identifies the run that made it; None where that is not known.

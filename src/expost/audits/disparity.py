@@ -71,7 +71,7 @@ class Disparity(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Aggregates need a review; a group of a few rows is as good as those."""
+        """Aggregates need a review; a group of a few rows is treated as those are."""
         small = any(min(one.members, one.others) < FEW for one in self.groups)
         return Audience.FAIL if small else Audience.REVIEW
 

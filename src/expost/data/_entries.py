@@ -22,7 +22,7 @@ from expost.types import FloatArray
 
 __all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_json", "label"]
 
-# A column of more labels is hardly one of classes.
+# A column of more labels is unlikely to hold classes.
 MOST_CLASSES = 100
 
 

@@ -89,7 +89,7 @@ class _Table(Displayed):
 
     @property
     def audience(self) -> Audience:
-        """Aggregates need a review; a group of a few rows (persons) is as good as those."""
+        """Aggregates need a review; a group of a few rows (persons) reveals them."""
         small = any(group.members < _FEW for group in self.groups)
         return Audience.FAIL if small else Audience.REVIEW
 

@@ -449,7 +449,7 @@ def _drawn(display: RocDisplay | ExposureDisplay) -> bytes:
 
 
 def _aggregate(result: Audit) -> dict[str, Any]:
-    """The figures without rows; a group of a few rows is as good as those."""
+    """The figures without rows; a group of a few rows is treated as those are."""
     content = result.aggregate()
     if any(table.audience is Audience.FAIL for table in result.disparity):
         content |= {"audience": Audience.FAIL.value, "meaning": Audience.FAIL.meaning}

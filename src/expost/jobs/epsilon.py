@@ -234,7 +234,7 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
         chosen.choice(_NAMES.get(name, name), _value(job, name), getattr(job, name))
         for name in QUESTION
     ]
-    seed = "drawn anew" if job.seed is None else str(job.seed)
+    seed = "drawn for this run" if job.seed is None else str(job.seed)
     return (
         *chosen.target(how),
         *chosen.model(how, intercept=f"{scaling:g} in each row", remark=", that of epsilon = 1"),

@@ -159,7 +159,7 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
 def model_notices(
     model: Path, given: Path | None, digest: Callable[[Ledger], str] | None
 ) -> tuple[str, ...]:
-    """What a ledger tells of a model that exists: the one that was named, or that of its folder.
+    """What a ledger says about a model that exists: the one that was named, or that of its folder.
 
     ``digest`` is that of the rows under a ledger's own salt, where there are rows.
     """

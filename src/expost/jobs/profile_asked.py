@@ -50,7 +50,7 @@ class ProfileJob(TableJob):
     ``person_column``        identifies the person of each row; persons are profiled, not rows.
     ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
     ``cap_rows``             whether rows beyond that number are left out; else they are refused.
-    ``ledger``               lists the release, or tells of the model; None: the one in its folder.
+    ``ledger``               lists the release, or names the model; None: the one in its folder.
     """
 
     epsilon: float | None = None

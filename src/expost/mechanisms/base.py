@@ -206,7 +206,7 @@ class Mechanism(Protocol):
 
     @property
     def resolution(self) -> float:
-        """The length over which the density of the noise hardly changes; it scales with b."""
+        """The length over which the density of the noise is nearly constant; it scales with b."""
 
     @property
     def grid(self) -> Grid:

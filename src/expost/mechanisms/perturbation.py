@@ -148,7 +148,7 @@ class Perturbation(ABC):
 
     @property
     def resolution(self) -> float:
-        """The length over which the density of b hardly changes: 1/β or σ."""
+        """The length over which the density of b is nearly constant: 1/β or σ."""
         return self.law.resolution
 
     @property

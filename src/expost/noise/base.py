@@ -32,7 +32,7 @@ class Noise(Protocol):
 
     @property
     def resolution(self) -> float:
-        """1/β or σ: the length over which the density hardly changes."""
+        """1/β or σ: the length over which the density is nearly constant."""
 
     @property
     def mean_square(self) -> float:
