@@ -10,9 +10,9 @@ from expost._numerics import gamma
 from expost.glm import Objective
 from expost.neighbouring.certificate import endpoint_error
 from expost.neighbouring.change import Change, ChangedGroup, EvaluatedRows, persons_at_once
+from expost.neighbouring.changed_hessian import pull_errors
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.one_row import pull_error
-from expost.neighbouring.several_rows import pull_errors
 from expost.neighbouring.shifts import Shifts
 from expost.rows import RowBlock
 from expost.types import FloatArray
