@@ -50,7 +50,6 @@ NO_RESULTS = {
     "DefenceRow": "a line of a table",
     "Entry": "a line of a ledger",
     "Figure": "a line of an identifiability",
-    "Minimiser": "a point that must not leave the mechanism",
     "RowBounds": "the arrays behind `PublishedReport.bound`",
     "Persons": "rows",
     "References": "what an attack is given",
