@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _checks
 from expost.data import UnitBall
+from expost.data.unit_ball import default_intercept, default_norm
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
@@ -35,7 +36,7 @@ from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, class_set, signs, two_classes
 from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import MECHANISMS, Mechanism
-from expost.mechanisms.base import DEFAULT
+from expost.mechanisms.base import default_delta, default_mechanism, default_noise
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.neighbouring.persons import read_persons
 from expost.notices import ALONE, warn
@@ -61,16 +62,19 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
     ----------
     epsilon : float, default=1.0
         The privacy budget of this one fit; ``inf`` gives the exact minimiser.
-    delta : float, default=None
-        Needed by Gaussian noise, refused by norm-Laplace noise, which is pure.
-    mechanism : {"output", "objective"}, default="output"
-        How the model is released: A(D) + b, or the minimiser of J(θ) + b·θ/n.
-    noise : {"laplace", "gaussian"}, default="laplace"
-        The density of b: ∝ exp(−β∥b∥), or normal.
-    regularization : float, "auto" or "for-publishing", default=1.0
-        Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d and epsilon alone. Objective
-        perturbation raises it where epsilon needs more, and says so. "for-publishing": the least
-        that epsilon and ``publishing`` need.
+    delta : float or "auto", default="auto"
+        Of Gaussian noise: min(10⁻⁶, 1/(10n)), rounded down to a power of ten. Norm-Laplace noise is
+        pure and takes none; 0 asks for it.
+    mechanism : {"objective", "output"} or "auto", default="auto"
+        How the model is released: the minimiser of J(θ) + b·θ/n, or A(D) + b. "auto" is the first
+        one, or the second for a loss whose gradient is not bounded.
+    noise : {"gaussian", "laplace"} or "auto", default="auto"
+        The density of b: normal, or ∝ exp(−β∥b∥). "auto" is normal, or the other where ``delta`` is
+        0 or where there are at most 3 coefficients.
+    regularization : float, "auto" or "for-publishing", default="auto"
+        Λ of J(θ) = (1/n) Σ ℓ + (Λ/2)∥θ∥²; "auto" chooses it from n, d, epsilon and delta alone.
+        Objective perturbation raises it where epsilon needs more, and says so. "for-publishing":
+        the least that epsilon and ``publishing`` need.
     calibration : {"tight", "published"}, default="tight"
         Of objective perturbation: the tightest that is proved here, or that of Kifer et al. (2012)
         and Chaudhuri et al. (2011).
@@ -79,14 +83,15 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         of this model. A regularization too small for it is refused before anything is spent.
     fit_intercept : bool, default=True
         Whether a constant feature is added.
-    intercept_scaling : float, default=0.1
-        The length, inside the unit ball, of that constant feature.
+    intercept_scaling : float or "auto", default="auto"
+        The length, inside the unit ball, of that constant feature: 1/√(p + 1) of p columns.
     rows_per_person : int, default=1
         A bound, known without the data, on the number of rows of a person: epsilon and delta hold
         for all rows of a person together. ``fit(X, y, persons=…)`` refuses rows that pass it.
-    data_norm : float, default=None
-        A bound on ∥x∥ known without the data; longer rows are clipped to it. None reads it from
-        the data, under PrivacyLeakWarning.
+    data_norm : float or "auto", default="auto"
+        Rows longer than this are clipped to it, also when the model predicts. "auto" is √p/2 of p
+        columns, which is meant for columns of mean 0 and scale 1: most rows are then clipped, and
+        keep their direction.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
         for simulation: with it the noise can be taken off, and it warns."""
@@ -118,17 +123,17 @@ class _PrivateLinearModel(BaseEstimator):
     """What the three estimators share: the parameters, the bounds, the minimiser, one release."""
 
     epsilon: float = 1.0
-    delta: float | None = None
+    delta: float | str | None = "auto"
     _: KW_ONLY
-    mechanism: str = "output"
-    noise: str = "laplace"
-    regularization: float | str = 1.0
+    mechanism: str = "auto"
+    noise: str = "auto"
+    regularization: float | str = "auto"
     calibration: str = "tight"
     publishing: PublishingBudget | None = None
     fit_intercept: bool = True
-    intercept_scaling: float = 0.1
+    intercept_scaling: float | str = "auto"
     rows_per_person: int = 1
-    data_norm: float | None = None
+    data_norm: float | str = "auto"
     random_state: Any = None
 
     _loss_name: ClassVar[str]
@@ -161,7 +166,7 @@ class _PrivateLinearModel(BaseEstimator):
         if how.is_private and not how.worst_case < np.inf:
             warn(
                 f"the {how.loss.name} loss has an unbounded gradient: {how.kind} perturbation"
-                f" promises no epsilon for it; take mechanism={DEFAULT!r} for a promise.",
+                f" promises no epsilon for it; take mechanism='output' for a promise.",
                 NoPromiseWarning,
                 stacklevel=3,
             )
@@ -192,7 +197,7 @@ class _PrivateLinearModel(BaseEstimator):
 
     def prepared(self, X: Any, y: Any) -> "Prepared":
         """The rows as the objective sees them, and how they would be released; spends nothing."""
-        _checks.one_of("mechanism", self.mechanism, tuple(MECHANISMS))
+        _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
         with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
@@ -200,11 +205,7 @@ class _PrivateLinearModel(BaseEstimator):
         features, names = _checks.matrix(X), self._names()
         read: list[str] = []
         target, classes, loss, past = self._targets(y, read)
-        norm = self.data_norm
-        if norm is None:
-            read.append("data_norm (the largest row norm)")
-            norm = UnitBall.largest_norm(features)
-        ball = self.ball(norm)
+        ball = self.ball(features.shape[1])
         rows, longer = ball.rows(features)
         return self.ready(
             HeldRows(X=rows, y=target),
@@ -264,21 +265,30 @@ class _PrivateLinearModel(BaseEstimator):
             raise InvalidInput(f"X: a column name {_checks.LONE}.")
         return tuple(names)
 
-    def ball(self, data_norm: float) -> UnitBall:
-        """Return how rows of at most this length come into the unit ball."""
+    def ball(self, columns: int) -> UnitBall:
+        """Return how rows of so many columns (of the table, not of X) come into the unit ball."""
+        scaling = default_intercept(columns)
         return UnitBall(
-            data_norm=data_norm,
+            data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
             fit_intercept=self.fit_intercept,
-            intercept_scaling=self.intercept_scaling,
+            intercept_scaling=_or_rule("intercept_scaling", self.intercept_scaling, scaling),
         )
+
+    def _kind(self, loss: Loss) -> type[Mechanism]:
+        """Return the class of mechanisms that is asked for, or the default of the loss."""
+        name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
+        return MECHANISMS[name]
 
     def how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
         """How a model of so many rows and coefficients would be released."""
-        delta = self.delta
+        kind = self._kind(loss)
+        noise = self.noise
+        if noise == "auto":
+            noise = default_noise(kind, dimension, self.delta)
         budget: dict[str, Any] = {
             "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
-            "delta": None if delta is None else _checks.probability("delta", delta),
-            "noise": self.noise,
+            "delta": self._delta(kind, noise, rows),
+            "noise": noise,
             "loss": loss,
             "rows": rows,
             "dimension": dimension,
@@ -294,7 +304,6 @@ class _PrivateLinearModel(BaseEstimator):
                 "publishing: a data-dependent report is for persons with one row; leave it out, or"
                 " take rows_per_person=1."
             )
-        kind = MECHANISMS[self.mechanism]
         budget |= {name: getattr(self, name) for name in kind.options if hasattr(self, name)}
         if publishing is not None and regularization == "for-publishing":
             regularization = regularization_for_publishing(publishing, **budget)
@@ -302,10 +311,18 @@ class _PrivateLinearModel(BaseEstimator):
             _checks.one_of("regularization", regularization, ("auto", "for-publishing"))
             regularization = kind.automatic_regularization(**budget)
         budget["regularization"] = _checks.positive("regularization", regularization)
-        how = MECHANISMS.create(self.mechanism, **budget)
+        how = MECHANISMS.create(kind.kind, **budget)
         if publishing is not None:
             publishing.check_penalty(how)
         return how
+
+    def _delta(self, kind: type[Mechanism], noise: str, rows: int) -> float | None:
+        """Return δ: what was given, the default of so many rows, or None for a pure noise."""
+        delta = self.delta
+        if isinstance(delta, str):
+            _checks.one_of("delta", delta, ("auto",))
+            return default_delta(rows) if kind.noises.get(noise) else None
+        return None if delta is None or delta == 0 else _checks.probability("delta", delta)
 
     def _publishing(self) -> PublishingBudget | None:
         """What the report of this model is to spend, where there is to be one."""
@@ -319,7 +336,7 @@ class _PrivateLinearModel(BaseEstimator):
             return None
         if not isinstance(publishing, PublishingBudget):
             raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
-        if not MECHANISMS[self.mechanism].has_report:
+        if self.mechanism != "auto" and not MECHANISMS[self.mechanism].has_report:
             raise InvalidInput(
                 "publishing: only objective perturbation has a data-dependent report; take"
                 " mechanism='objective', or leave it out."
@@ -360,9 +377,7 @@ class _PrivateLinearModel(BaseEstimator):
         X = _plain(X, "X")
         with _refusals(X=X):
             X = validate_data(self, X, reset=False, dtype="numeric")
-        coef, intercept = self.release_.coefficients
-        scores: FloatArray = _checks.matrix(X, min_rows=1) @ coef.T + intercept
-        return scores
+        return self.release_.scores(_checks.matrix(X, min_rows=1))
 
     def save(self, path: str | Path) -> Path:
         """Write model.json: θ and public constants, no pickle."""
@@ -504,7 +519,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         return Softmax(classes=classes) if classes > 2 else Logistic()
 
     def _takes_more(self) -> bool:
-        name = self.mechanism
+        name = default_mechanism(Logistic()) if self.mechanism == "auto" else self.mechanism
         return isinstance(name, str) and name in MECHANISMS and MECHANISMS[name].is_multiclass
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -602,6 +617,14 @@ def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
         rows = rows.with_stream(label_bound=loss.label_bound)
     penalty = np.full(loss.outputs * rows.columns, regularization)
     return Objective(rows=rows, loss=loss, penalty=penalty)
+
+
+def _or_rule(name: str, value: float | str, rule: float) -> float:
+    """Return ``value``, or what the rule says where it is "auto"."""
+    if not isinstance(value, str):
+        return value
+    _checks.one_of(name, value, ("auto",))
+    return rule
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

@@ -165,6 +165,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def has_bounded_slope(self) -> bool:
+        """Whether ∥∇f∥ is bounded whatever the predictors are."""
+        ...
+
+    @property
     def label_bound(self) -> float | None:
         """Y with ∣y∣ ≤ Y of a regression; None for classes."""
         ...
@@ -267,6 +272,7 @@ class Logistic(_Scalar):
 
     name: ClassVar[str] = "logistic"
     is_likelihood: ClassVar[bool] = True
+    has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
     third_ratio: ClassVar[float | None] = 1.0
@@ -330,6 +336,7 @@ class HuberHinge(_Scalar):
 
     name: ClassVar[str] = "huber-hinge"
     is_likelihood: ClassVar[bool] = False
+    has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     third_ratio: ClassVar[float | None] = None
 
@@ -402,6 +409,7 @@ class Squared(_Scalar):
     name: ClassVar[str] = "squared"
     is_classification: ClassVar[bool] = False
     is_likelihood: ClassVar[bool] = False
+    has_bounded_slope: ClassVar[bool] = False
     curvature_bound: ClassVar[float] = 1.0
     third_ratio: ClassVar[float | None] = 0.0
 
@@ -550,6 +558,7 @@ class Softmax:
     name: ClassVar[str] = "softmax"
     is_classification: ClassVar[bool] = True
     is_likelihood: ClassVar[bool] = True
+    has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.5
     third_ratio: ClassVar[float | None] = math.sqrt(2)

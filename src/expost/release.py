@@ -17,7 +17,7 @@ from expost.data import UnitBall
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
-from expost.glm import Objective, two_classes_only
+from expost.glm import Objective, predictors, two_classes_only
 from expost.labels import class_codes, signs
 from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
@@ -101,6 +101,14 @@ class Release(Sealed, Displayed):
             return self.ball.coefficients(self.theta)
         each = [self.ball.coefficients(theta) for theta in self.theta.reshape(loss.classes, -1)]
         return np.array([coef for coef, _ in each]), np.array([intercept for _, intercept in each])
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the predictors of rows, which are clipped as the training rows were: (n,), (n, K).
+
+        For a row that is not clipped they are x·coef + intercept.
+        """
+        rows, _ = self.ball.rows(X)
+        return predictors(rows, self.theta, self.mechanism.loss.outputs)
 
     def targets(self, y: Any, rows: int) -> FloatArray:
         """Labels as the loss takes them: ±1, the class from 0 up, or clipped to the label bound."""

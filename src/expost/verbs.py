@@ -8,13 +8,12 @@ does not fit into memory is processed in blocks, and its results are written to 
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from expost.data import Encoding, Mark, Table
+from expost.data import Encoding, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.engine import Engine, engine_of
 from expost.epsilon import choose
@@ -300,7 +299,7 @@ def choose_epsilon(
         _check_fits(job.streaming, *opened)
         estimator = estimator_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
-            ball = estimator.ball(opened[1].data_norm)
+            ball = estimator.ball(len(opened[1].entries))
             source = table_rows(opened, ball, job.label_bound, worker)
             rows, facts = read_rows(source, hold=True)
             ready = prepared(estimator, rows, source, facts)
@@ -443,6 +442,4 @@ def _arrays(X: Any, y: Any, release: Release) -> tuple[Table, Encoding]:
             f"X has {X.shape[1]} columns, and the model {width - release.ball.fit_intercept}; pass"
             " its training rows."
         )
-    if any(entry.startswith("data_norm") for entry in release.read_from_data):
-        encoding = replace(encoding, data_norm_mark=Mark.READ)
     return table, encoding

@@ -26,11 +26,16 @@ __all__ = ["Entry", "LevelEntry", "Mark", "NumericEntry", "Target", "entry_from_
 MOST_CLASSES = 100
 
 
+# Standard deviations from the mean at which a number is cut unless an encoding says otherwise.
+CUT = 2.0
+
+
 class Mark(Enum):
-    """Where a constant comes from."""
+    """Where a constant comes from: a person, the data, or a rule that knows public facts alone."""
 
     GIVEN = "given"
     READ = "read from the data"
+    RULE = "rule"
 
 
 def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
@@ -46,12 +51,16 @@ def _places(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class NumericEntry:
-    """x ↦ (x − mean)/scale; a missing x counts as ``fill`` and sets a second, 0/1 feature."""
+    """x ↦ (x − mean)/scale, cut to [−cut, cut] unless ``cut`` is None.
+
+    A missing x counts as ``fill`` and sets a second, 0/1 feature.
+    """
 
     name: str
     mean: float
     scale: float
     mark: Mark
+    cut: float | None = CUT
     fill: float | None = None
     fill_mark: Mark | None = None
 
@@ -87,6 +96,8 @@ class NumericEntry:
                 f"column {self.name!r}, row {first_row + int(wild.argmax())}: overflows when"
                 " divided by the column's scale; give a larger scale."
             )
+        if self.cut is not None:
+            standard = np.clip(standard, -self.cut, self.cut)
         if self.fill is None:
             return standard[:, None], 0
         return np.column_stack([standard, np.asarray(cells.is_null(), dtype=np.float64)]), 0
@@ -97,6 +108,7 @@ class NumericEntry:
             "kind": "numeric",
             "mean": self.mean,
             "scale": self.scale,
+            "cut": self.cut,
             "origin": self.mark.value,
         }
         if self.fill is not None and self.fill_mark is not None:
@@ -287,14 +299,17 @@ def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
 
 
 def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEntry:
-    required = ("kind", "mean", "scale", "origin") if strict else ("mean", "scale")
-    optional = ("kind", "origin", "fill", "fill_origin")
+    required = ("kind", "mean", "scale", "cut", "origin") if strict else ("mean", "scale")
+    optional = ("kind", "origin", "cut", "fill", "fill_origin")
     fields = members(where, value, required=required, optional=optional)
     if fields.get("kind", "numeric") != "numeric":
         raise InvalidInput(f"{where}.kind: must be 'numeric' beside a mean and a scale.")
     scale = finite(f"{where}.scale", fields["scale"])
     if not scale > 0:
         raise InvalidInput(f"{where}.scale={scale!r}: must be > 0.")
+    cut = fields.get("cut", CUT)
+    if cut is not None and not finite(f"{where}.cut", cut) > 0:
+        raise InvalidInput(f"{where}.cut={cut!r}: must be > 0, or null for none.")
     fill = fields.get("fill")
     if strict and ("fill" in fields) != ("fill_origin" in fields):
         raise InvalidInput(f"{where}: fill and fill_origin must stand together.")
@@ -303,6 +318,7 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         mean=finite(f"{where}.mean", fields["mean"]),
         scale=scale,
         mark=_given(where, fields, "origin"),
+        cut=None if cut is None else float(cut),
         fill=None if fill is None else finite(f"{where}.fill", fill),
         fill_mark=None if fill is None else _given(where, fields, "fill_origin"),
     )

@@ -4,9 +4,12 @@
     encoding = Encoding.read(table, target="income")
     encoded  = encoding.encode_table(table)        # X (n, d), y (n,), ids
 
-Numeric columns are standardised, (x − mean)/scale; all others are one 0/1 feature a level. A
-missing cell is the median with an indicator, or a level of its own. Constant columns are left out.
-The division into the unit ball is :class:`~expost.data.unit_ball.UnitBall`'s, by ``data_norm``.
+Numeric columns are standardised, (x − mean)/scale, and cut at ±2; all others are one 0/1 feature a
+level. A missing cell is the median with an indicator, or a level of its own. Constant columns are
+left out. The division into the unit ball is :class:`~expost.data.unit_ball.UnitBall`'s, by
+``data_norm``: √p/2 of p columns unless it is given. A standardised number, or the 0/1 features of
+one column together, have a mean square of about 1, so that √p is the length of a typical row. At
+half of it nearly every row is clipped, and keeps its direction, which is what a linear model uses.
 
 Preprocessing is a public constant: removing a row changes none of it. What was read from the data
 is marked so and is not private; :meth:`Encoding.read` says it in a ``PrivacyLeakWarning``.
@@ -23,7 +26,7 @@ from numpy.typing import NDArray
 from expost.data import _entries, _reading
 from expost.data._entries import Entry, Mark, Target
 from expost.data.sources import Kind, Table, open_table
-from expost.data.unit_ball import UnitBall
+from expost.data.unit_ball import default_norm
 from expost.errors import InvalidInput
 from expost.files import atomic
 from expost.types import Audience, FloatArray
@@ -31,7 +34,7 @@ from expost.types import Audience, FloatArray
 __all__ = ["Encoded", "Encoding"]
 
 _FORMAT = "expost encoding"
-_VERSION = 1
+_VERSION = 2
 # Entries of X that are made at a time.
 _BLOCK_ENTRIES = 2**20
 
@@ -151,14 +154,11 @@ class Encoding:
         encoding = cls(
             entries=tuple(entries),
             target=goal,
-            data_norm=1.0 if part.data_norm is None else part.data_norm,
-            data_norm_mark=Mark.READ if part.data_norm is None else Mark.GIVEN,
+            data_norm=default_norm(len(entries)) if part.data_norm is None else part.data_norm,
+            data_norm_mark=Mark.RULE if part.data_norm is None else Mark.GIVEN,
             missing=table.missing,
             dropped=tuple(dropped),
         )
-        if part.data_norm is None:
-            norm = max(UnitBall.largest_norm(block.X) for block in encoding.blocks(table))
-            encoding = replace(encoding, data_norm=norm)
         _reading.warn_of_leak(encoding.read_from_data)
         return encoding
 
@@ -227,7 +227,9 @@ class Encoding:
         json = self.to_json()
         for entry in json["columns"].values():
             entry.update({key: Mark.GIVEN.value for key in entry if key.endswith("origin")})
-        json["target"]["origin"] = json["data_norm"]["origin"] = Mark.GIVEN.value
+        json["target"]["origin"] = Mark.GIVEN.value
+        if self.data_norm_mark is Mark.READ:
+            json["data_norm"]["origin"] = Mark.GIVEN.value
         json["dropped"] = dict.fromkeys(json["dropped"], Mark.GIVEN.value)
         return Encoding.from_json(json)
 
@@ -335,10 +337,12 @@ def _check_version(value: Any) -> None:
     version = value.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InvalidInput("encoding.version: must be a whole number of at least 1.")
-    if version > _VERSION:
+    if version != _VERSION:
+        older = version < _VERSION
         raise InvalidInput(
-            f"encoding.version={version}: was written by a newer expost, this one reads up to"
-            f" {_VERSION}; upgrade expost."
+            f"encoding.version={version}: was written by {'an older' if older else 'a newer'}"
+            f" expost, this one reads {_VERSION};"
+            f" {'make the encoding again' if older else 'upgrade expost'}."
         )
 
 

@@ -27,11 +27,21 @@ from expost._numerics import ROUNDOFF, row_blocks
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["UnitBall"]
+__all__ = ["UnitBall", "default_intercept", "default_norm"]
 
 # Below this a coefficient θ/q could overflow, so a smaller bound is never read or accepted.
 _SMALLEST_NORM = 1e-150
 _SLACK = 12
+
+
+def default_norm(columns: int) -> float:
+    """√p/2: half the length of a typical row of p standardised columns."""
+    return math.sqrt(columns) / 2
+
+
+def default_intercept(columns: int) -> float:
+    """1/√(p + 1): the constant is one more column."""
+    return 1 / math.sqrt(columns + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

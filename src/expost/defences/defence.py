@@ -111,7 +111,7 @@ class LogisticDefence:
             mechanism=self.mechanism,
             noise=self.noise,
             regularization=self.regularization,
-            data_norm=self.data_norm,
+            data_norm="auto" if self.data_norm is None else self.data_norm,
             classes=tuple(range(int(np.max(y)) + 1)),
         )
 

@@ -18,6 +18,7 @@ from typing import cast
 import numpy as np
 
 from expost.data import Encoding
+from expost.data.unit_ball import default_intercept
 from expost.engine import SILENT, Progress
 from expost.epsilon.choice import TABLE, EpsilonChoice
 from expost.epsilon.choose import Question, choose_epsilon, choose_for, seeds_of
@@ -153,7 +154,7 @@ class _Work(TableWork):
     def _choice(self, question: Question, store: PartStore | None) -> tuple[EpsilonChoice, Facts]:
         # The ε of the estimator matters for an automatic Λ alone.
         estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
-        ball = estimator.ball(self.encoding.data_norm)
+        ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, self.job.label_bound)
         self.progress.phase("following every row over epsilon, and models on held-out rows")
         ready = prepared(estimator, rows, source, facts)
@@ -229,7 +230,7 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
     """Every constant that shaped the answer, and where it came from."""
     how = _mechanism(choice)
     chosen = Chosen(job=job, encoding=encoding)
-    scaling = _DEFAULTS["intercept_scaling"]
+    scaling = default_intercept(len(encoding.entries))
     asked = [
         chosen.choice(_NAMES.get(name, name), _value(job, name), getattr(job, name))
         for name in QUESTION

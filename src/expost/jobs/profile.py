@@ -238,7 +238,7 @@ class _Work(TableWork):
             random_state=job.seed,
             rows_per_person=job.max_rows_per_person or 1,
         )
-        ball = estimator.ball(self.encoding.data_norm)
+        ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, job.label_bound)
         self.progress.phase("fitting the model")
         ready = prepared(estimator, rows, source, facts)

@@ -16,7 +16,6 @@ from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
 from expost.losses import make_loss
 from expost.mechanisms import MECHANISMS, Mechanism
-from expost.mechanisms.base import DEFAULT
 from expost.notices import collected
 from expost.release import Release
 from expost.report import Choice, Origin
@@ -101,16 +100,12 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
         _checks.one_of("regularization", regularization, ("auto",))
         regularization = None
     # The mechanism checks its own constants; those of the data stand in as the least there are.
-    MECHANISMS.create(
-        job.mechanism or DEFAULT,
+    loss = make_loss(name, label_bound=1.0 if job.label_bound is None else job.label_bound)
+    ESTIMATORS[name](
         epsilon=1.0 if epsilon is None else epsilon,
-        delta=job.delta,
-        noise=_noise(job, job.mechanism or DEFAULT),
-        loss=make_loss(name, label_bound=1.0 if job.label_bound is None else job.label_bound),
         regularization=1.0 if regularization is None else regularization,
-        rows=2,
-        dimension=1,
-    )
+        **_budget(job),
+    ).how(loss, 2, 1)
     if job.data_norm is not None:
         _checks.positive("data_norm", job.data_norm)
     if job.seed is not None:
@@ -122,14 +117,11 @@ def is_regression(job: TableJob) -> bool:
     return issubclass(ESTIMATORS[job.loss or "logistic"], RegressorMixin)
 
 
-def mechanism_of(job: TableJob, encoding: Encoding) -> str:
-    """Return the mechanism that is asked for, or the default; refuse what it cannot fit.
-
-    Only objective perturbation of the logistic loss takes more than two classes.
-    """
+def check_mechanism(job: TableJob, encoding: Encoding) -> None:
+    """Refuse a mechanism or a loss that does not take the number of classes of the target."""
     count = len(encoding.target.classes or ())
     if count <= 2:
-        return job.mechanism or DEFAULT
+        return
     target = f"target {encoding.target.column!r}: has {count} classes, which only"
     if job.loss not in (None, "logistic"):
         raise InvalidInput(f"{target} the logistic loss takes; leave --loss out.")
@@ -138,13 +130,12 @@ def mechanism_of(job: TableJob, encoding: Encoding) -> str:
             f"{target} objective perturbation takes; leave --mechanism out, or name a column with"
             " two classes."
         )
-    return job.mechanism or MECHANISMS.multiclass[0]
 
 
-def _noise(job: TableJob, mechanism: str) -> str:
-    """Return the noise that is asked for, or the first of the mechanism's."""
-    names = MECHANISMS[_checks.one_of("mechanism", mechanism, tuple(MECHANISMS))].noises
-    return job.noise or next(iter(names))
+def _budget(job: TableJob) -> dict[str, Any]:
+    """Return the parameters of an estimator by which the noise is chosen, "auto" if not given."""
+    given = {"mechanism": job.mechanism, "noise": job.noise, "delta": job.delta}
+    return {name: "auto" if value is None else value for name, value in given.items()}
 
 
 def estimator_of(
@@ -158,12 +149,10 @@ def estimator_of(
     """Return the estimator that would release the model that is asked for."""
     classes = encoding.target.classes
     bounds = {"label_bound": job.label_bound} if classes is None else {"classes": classes}
-    mechanism = mechanism_of(job, encoding)
+    check_mechanism(job, encoding)
     return ESTIMATORS[job.loss or "logistic"](
         epsilon=epsilon,
-        delta=job.delta,
-        mechanism=mechanism,
-        noise=_noise(job, mechanism),
+        **_budget(job),
         regularization="auto" if job.regularization is None else job.regularization,
         random_state=random_state,
         data_norm=encoding.data_norm,
@@ -330,16 +319,18 @@ class Chosen:
         penalty = f"{how.regularization:.6g}{remark if asked is None else ''}"
         norm, mark = f"{self.encoding.data_norm:.6g}", self.encoding.data_norm_mark
         choices = [
-            self.choice("mechanism", f"{how.kind} perturbation", job.mechanism),
-            self.choice("noise", how.noise, job.noise),
+            self.choice("mechanism", f"{how.kind} perturbation", job.mechanism, Origin.RULE),
+            self.choice("noise", how.noise, job.noise, Origin.RULE),
             self.choice("loss", how.loss.name, job.loss),
             self.choice("regularization", penalty, asked, Origin.RULE),
-            self.choice("data_norm", norm, _given(mark), Origin.READ),
-            self.choice("intercept", intercept, None),
+            self.choice(
+                "data_norm", norm, _given(mark), Origin.READ if mark is Mark.READ else Origin.RULE
+            ),
+            self.choice("intercept", intercept, None, Origin.RULE),
             self.choice("rows", str(how.rows), None, Origin.READ),
         ]
         if how.delta is not None:
-            choices.insert(1, self.choice("delta", f"{how.delta:g}", job.delta))
+            choices.insert(1, self.choice("delta", f"{how.delta:g}", job.delta, Origin.RULE))
         return tuple(choices)
 
     def table(self) -> tuple[Choice, ...]:

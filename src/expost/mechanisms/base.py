@@ -45,13 +45,15 @@ if TYPE_CHECKING:
     from expost.mechanisms.tangent import Tangent
 
 __all__ = [
-    "DEFAULT",
     "MECHANISMS",
     "TOLERANCE",
     "ClosedForm",
     "Losses",
     "Mechanism",
     "Sampler",
+    "default_delta",
+    "default_mechanism",
+    "default_noise",
     "register",
 ]
 
@@ -59,8 +61,6 @@ __all__ = [
 TOLERANCE = 1e-12
 # How improbable a noise must be before the rows are taken for the wrong ones.
 IMPLAUSIBLE = 1e-9
-# The kind of mechanism of an estimator or a command that names none.
-DEFAULT = "output"
 # The entry points of mechanisms in other packages.
 GROUP = "expost.mechanisms"
 
@@ -393,6 +393,29 @@ def _load(point: EntryPoint) -> type[Mechanism]:
         )
     kind: type[Mechanism] = found
     return kind
+
+
+# -- defaults, from public facts alone -------------------------------------------------------------
+
+# Up to so many coefficients norm-Laplace noise is as small as Gaussian noise (ε = 1).
+_FEW_COEFFICIENTS = 3
+
+
+def default_mechanism(loss: Loss) -> str:
+    """Objective perturbation, or output perturbation for a gradient that is not bounded."""
+    return "objective" if loss.has_bounded_slope else "output"
+
+
+def default_noise(kind: type["Mechanism"], dimension: int, delta: float | str | None) -> str:
+    """The noise of a mechanism: pure where ``delta`` is 0 or coefficients are few, else with δ."""
+    pure = delta == 0 or (delta in (None, "auto") and dimension <= _FEW_COEFFICIENTS)
+    wanted = [name for name, needs_delta in kind.noises.items() if needs_delta is not pure]
+    return wanted[0] if wanted else next(iter(kind.noises))
+
+
+def default_delta(rows: int) -> float:
+    """min(10⁻⁶, 1/(10n)), rounded down to a power of ten."""
+    return float(f"1e-{max(6, 1 + len(str(rows - 1)))}")
 
 
 # What a class must have; the constants are fields.

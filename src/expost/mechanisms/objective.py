@@ -103,6 +103,10 @@ __all__ = ["CALIBRATIONS", "ObjectivePerturbation"]
 
 CALIBRATIONS = ("tight", "published")
 _CLAMPED = 1e-12
+# A Λ at which determinants spend nothing of ε that rounding does not.
+_PLAIN = 1e12
+# The exponential of more would overflow.
+_LARGEST = 700.0
 
 
 @register
@@ -132,9 +136,31 @@ class ObjectivePerturbation(Perturbation):
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
-        """Return the Λ of output perturbation, where the same noise would lie on the minimiser."""
-        known = {name: value for name, value in constants.items() if name not in cls.options}
-        return OutputPerturbation.automatic_regularization(**known)
+        """Λ = max(r/20 + r², floor) from n, d, ε, δ and k alone, r = ν/n and ν² = E∥b∥².
+
+        In the quadratic model of the summed objective with H = Σ∇²ℓ, eigenvalues Hⱼ, noise of
+        variance σ² a coordinate and a useful θ*, the expected excess risk is
+
+            ½ Σⱼ Hⱼ(σ² + λ²θ*ⱼ²)/(Hⱼ + λ)².
+
+        With equal eigenvalues Hⱼ ∝ n/d and θ*ⱼ² equal it is least at λ ∝ σ²d/n = ν²/n; the largest
+        value over all spectra and ∥θ*∥ ≤ R is least at λ = ν/R. Real spectra lie between: the sum
+        of both, with constants chosen on ten tables (docs/utility.md).
+
+        ν is that of the noise at Λ → ∞, where nothing of ε is spent on determinants; otherwise it
+        would depend on Λ. The floor keeps that so: with r·log(1 + c/λ) as what a removal may spend
+        on determinants, λ ≥ 2c/(e^(ε/(2rk)) − 1), twice the λ that would spend half of ε/k. Without
+        noise Λ is 1/n, the default of scikit-learn.
+        """
+        mechanism = cls(regularization=_PLAIN, **constants)
+        n = mechanism.rows
+        if not mechanism.is_private:
+            return 1 / n
+        share = math.sqrt(mechanism.law.mean_square) / n
+        rank, curvature = mechanism.loss.determinant
+        left = mechanism.epsilon / (2 * rank * mechanism.rows_per_person)
+        floor = 2 * curvature / math.expm1(left) / n if left < _LARGEST else 0.0
+        return max(share / 20 + share**2, floor)
 
     @cached_property
     def _budget(self) -> tuple[float, float]:
