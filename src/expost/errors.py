@@ -23,6 +23,7 @@ __all__ = [
     "RaisedRegularizationWarning",
     "ReleaseRefused",
     "SeededReleaseWarning",
+    "UnscaledColumnsWarning",
     "WrongRows",
     "require",
 ]
@@ -87,6 +88,10 @@ class PrivacyLeakWarning(UserWarning):
 
 class SeededReleaseWarning(UserWarning):
     """A release drew its noise from a seed: the seed is enough to remove it again."""
+
+
+class UnscaledColumnsWarning(UserWarning):
+    """Columns have other scales than the default clip is meant for."""
 
 
 class PrecisionWarning(UserWarning):

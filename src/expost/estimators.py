@@ -31,6 +31,7 @@ from expost.errors import (
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
+    UnscaledColumnsWarning,
 )
 from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, class_set, signs, two_classes
@@ -54,6 +55,10 @@ __all__ = [
     "objective_over",
 ]
 
+
+# Columns of another root mean square are named in a warning, so many of them.
+_SCALES = (0.1, 10.0)
+_NAMED = 5
 
 _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
@@ -206,6 +211,8 @@ class _PrivateLinearModel(BaseEstimator):
         read: list[str] = []
         target, classes, loss, past = self._targets(y, read)
         ball = self.ball(features.shape[1])
+        if self.data_norm == "auto":
+            _warn_of_scales(features, names)
         rows, longer = ball.rows(features)
         return self.ready(
             HeldRows(X=rows, y=target),
@@ -241,8 +248,9 @@ class _PrivateLinearModel(BaseEstimator):
             )
         if longer:
             clipped.append(
-                f"{longer} rows are longer than data_norm={ball.data_norm:g} and were clipped to"
-                " it; give a larger bound if that is too many."
+                f"{longer} of {rows.count} rows are longer than data_norm={ball.data_norm:g} and"
+                " were clipped to it. That is intended: they keep their direction, which is what a"
+                " linear model uses, and predictions clip rows in the same way."
             )
         how = self.how(loss, rows.count, loss.outputs * rows.columns)
         return Prepared(
@@ -617,6 +625,23 @@ def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
         rows = rows.with_stream(label_bound=loss.label_bound)
     penalty = np.full(loss.outputs * rows.columns, regularization)
     return Objective(rows=rows, loss=loss, penalty=penalty)
+
+
+def _warn_of_scales(features: FloatArray, names: tuple[str, ...] | None) -> None:
+    """Warn of columns that clipping would make the only ones that count, or not count at all."""
+    scales = np.sqrt(np.mean(np.square(features), axis=0))
+    odd = np.flatnonzero((scales > _SCALES[1]) | ((scales < _SCALES[0]) & (scales > 0)))
+    if not odd.size:
+        return
+    named = [str(column) if names is None else repr(names[column]) for column in odd[:_NAMED]]
+    more = f" and {odd.size - _NAMED} more" if odd.size > _NAMED else ""
+    warn(
+        f"X: columns {', '.join(named)}{more} are far from scale 1 (root mean square outside of"
+        f" [{_SCALES[0]:g}, {_SCALES[1]:g}]): clipped rows keep little but the largest columns;"
+        " subtract a mean and divide by a scale that you know without the data, or give data_norm.",
+        UnscaledColumnsWarning,
+        stacklevel=4,
+    )
 
 
 def _or_rule(name: str, value: float | str, rule: float) -> float:
