@@ -337,8 +337,8 @@ def tuning_small() -> RawTable:
 
 
 def tuning_large() -> RawTable:
-    """30,000 × 40, drawn."""
-    return _tuning(1806, 30_000, 40, 1.5, -1.5)
+    """10,000 × 40, drawn."""
+    return _tuning(1806, 10_000, 40, 1.5, -1.5)
 
 
 TABLES: dict[str, Callable[[], RawTable]] = {
@@ -361,7 +361,7 @@ TUNING_TABLES: dict[str, Callable[[], RawTable]] = {
     "spambase": spambase,
     "churn": churn,
     "tuning-1000": tuning_small,
-    "tuning-30000": tuning_large,
+    "tuning-10000": tuning_large,
 }
 
 

@@ -32,10 +32,18 @@ class Split:
         self.X, self.X_test = self._arrays["X_train"], self._arrays["X_test"]
         self.names = [str(name) for name in self._arrays["names"]]
         self.y, self.y_test = self._arrays["y_train"], self._arrays["y_test"]
+        self._made: dict[str, Any] = {}
+        self.encoded: Any = None
 
     def columns(self, part: str) -> dict[str, np.ndarray]:
         """The raw columns of "train" or "test"."""
         return {name: self._arrays[f"{part}:{k}"] for k, name in enumerate(self.names)}
+
+    def once(self, name: str, make: Callable[[np.ndarray], np.ndarray]) -> Any:
+        """``make`` of the encoded rows of both parts, computed once."""
+        if name not in self._made:
+            self._made[name] = make(self.X), make(self.X_test)
+        return self._made[name]
 
 
 Fit = Callable[[Split, float, float, int, dict[str, Any]], np.ndarray]
@@ -74,25 +82,19 @@ def _encoded(split: Split) -> tuple[Any, Any, Any]:
     import pyarrow as pa
     from expost.data import Encoding, open_table
 
-    def table(part: str, y: np.ndarray) -> Any:
-        columns = {name: pa.array(cells.tolist()) for name, cells in split.columns(part).items()}
-        return pa.table(columns | {"label": pa.array(np.where(y > 0, "yes", "no"))})
+    if split.encoded is None:
 
-    rows = open_table(table("train", split.y), missing=MISSING)
-    encoding = Encoding.read(rows, target="label")
-    others = encoding.open(table("test", split.y_test))
-    return encoding, encoding.encode_table(rows), encoding.encode_table(others)
+        def table(part: str, y: np.ndarray) -> Any:
+            columns = {
+                name: pa.array(cells.tolist()) for name, cells in split.columns(part).items()
+            }
+            return pa.table(columns | {"label": pa.array(np.where(y > 0, "yes", "no"))})
 
-
-_last: dict[int, Any] = {}
-
-
-def _encoded_once(split: Split) -> tuple[Any, Any, Any]:
-    if id(split) not in _last:
-        _last.clear()
-        _last[id(split)] = (*_encoded(split), split)
-    encoding, train, test, _ = _last[id(split)]
-    return encoding, train, test
+        rows = open_table(table("train", split.y), missing=MISSING)
+        encoding = Encoding.read(rows, target="label")
+        others = encoding.open(table("test", split.y_test))
+        split.encoded = encoding, encoding.encode_table(rows), encoding.encode_table(others)
+    return split.encoded
 
 
 def _log_odds(estimator: Any, X: np.ndarray) -> np.ndarray:
@@ -104,7 +106,7 @@ def fit_before(split: Split, epsilon: float, delta: float, seed: int, _: dict) -
     """Expost of commit 50f0466, with what its command line does by default (delta is not used)."""
     from expost import PrivateLogisticRegression
 
-    encoding, train, test = _encoded_once(split)
+    encoding, train, test = _encoded(split)
     estimator = PrivateLogisticRegression(
         epsilon=epsilon,
         mechanism="output",
@@ -125,7 +127,7 @@ def fit_default(split: Split, epsilon: float, delta: float, seed: int, _: dict) 
 
     from expost.jobs.table import TableJob, estimator_of
 
-    encoding, train, test = _encoded_once(split)
+    encoding, train, test = _encoded(split)
     job = TableJob(source=None, target="label", out=Path(), name="utility")
     estimator = estimator_of(job, encoding, epsilon=epsilon, random_state=seed)
     estimator.fit(train.X, np.where(train.y > 0, "yes", "no"))
@@ -157,12 +159,16 @@ def fit_oracle(
         classes=(-1.0, 1.0),
         random_state=seed,
     )
-    estimator.fit(_clipped(np.clip(split.X, -2, 2), bound), split.y)
-    return _log_odds(estimator, _clipped(np.clip(split.X_test, -2, 2), bound))
+    X, X_test = split.once(
+        f"cut, {bound}", lambda X: _clipped(np.clip(X, -2, 2), bound * (1 - 1e-12))
+    )
+    estimator.fit(X, split.y)
+    return _log_odds(estimator, X_test)
 
 
 def _clipped(X: np.ndarray, bound: float) -> np.ndarray:
-    return X * np.minimum(1, bound / np.maximum(np.linalg.norm(X, axis=1), 1e-300))[:, None]
+    lengths = np.sqrt(np.einsum("ij,ij->i", X, X))
+    return X * np.minimum(1, bound / np.maximum(lengths, 1e-300))[:, None]
 
 
 # -- others ----------------------------------------------------------------------------------------
@@ -197,7 +203,7 @@ def fit_diffprivlib(
     X, X_test, options = split.X, split.X_test, {}
     if setting:
         bound = float(setting["clip"] * np.sqrt(len(split.names)))
-        X, X_test = _clipped(X, bound * (1 - 1e-12)), _clipped(X_test, bound)
+        X, X_test = split.once(f"{bound}", lambda X: _clipped(X, bound * (1 - 1e-12)))
         options = {"data_norm": bound, "C": setting["C"]}
     model = LogisticRegression(epsilon=epsilon, random_state=seed, **options)
     return np.asarray(model.fit(X, split.y).decision_function(X_test))
