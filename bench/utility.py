@@ -53,11 +53,18 @@ ORACLE = [
 ]
 DIFFPRIVLIB = [{"clip": clip, "C": C} for clip in (0.25, 0.5, 1.0) for C in (1.0, 0.03, 0.001)]
 # For each ε the setting with the best mean AUC on TUNING_TABLES (--tune opacus).
-OPACUS: dict[float, dict[str, Any]] = {}
+OPACUS: dict[float, dict[str, Any]] = {
+    0.01: {"batches": 10, "steps": 100, "rate": 0.01},
+    0.1: {"batches": 1, "steps": 30, "rate": 0.1},
+    0.3: {"batches": 10, "steps": 300, "rate": 0.1},
+    1.0: {"batches": 10, "steps": 100, "rate": 1.0},
+    3.0: {"batches": 10, "steps": 300, "rate": 1.0},
+    8.0: {"batches": 1, "steps": 30, "rate": 10.0},
+}
 OPACUS_GRID = [
     {"batches": batches, "steps": steps, "rate": rate}
     for batches, steps in ((1, 30), (10, 100), (10, 300))
-    for rate in (0.1, 1.0, 10.0)
+    for rate in (0.01, 0.1, 1.0, 10.0)
 ]
 
 
@@ -82,8 +89,8 @@ COLUMNS = {
     "default": Column(worker="default"),
     "default at ε/2": Column(worker="default", epsilons=HALVES),
     "diffprivlib": Column(worker="diffprivlib"),
-    "interpret": Column(worker="interpret", splits=3),
-    "opacus": Column(worker="opacus", splits=3, by_epsilon=OPACUS),
+    "interpret": Column(worker="interpret"),
+    "opacus": Column(worker="opacus", by_epsilon=OPACUS),
     "oracle": Column(worker="oracle", splits=3, settings=ORACLE),
     "diffprivlib best": Column(worker="diffprivlib", settings=DIFFPRIVLIB),
 }
