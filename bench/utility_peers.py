@@ -245,9 +245,10 @@ def _noise_multiplier(epsilon: float, delta: float, rate: float, steps: int) -> 
 def fit_opacus(
     split: Split, epsilon: float, delta: float, seed: int, setting: dict[str, Any]
 ) -> np.ndarray:
-    """Logistic regression by DP-SGD: gradients clipped to norm 1, Poisson batches, last iterate.
+    """Logistic regression by DP-SGD: Poisson batches, starts at 0, last iterate.
 
-    ``batches``: batches an epoch (1/sampling rate), ``steps``, ``rate``: the learning rate.
+    ``batches``: batches an epoch (1/sampling rate); ``steps``; ``clip``: the bound of a gradient's
+    norm in units of √p (without it, the bound is 1); ``rate``: learning rate × that bound.
     """
     import torch
     from opacus import PrivacyEngine
@@ -271,15 +272,16 @@ def fit_opacus(
             return X[index], y[index]
 
     batches, steps = setting["batches"], setting["steps"]
+    bound = setting["clip"] * float(np.sqrt(len(split.names))) if "clip" in setting else 1.0
     module = torch.nn.Linear(X.shape[1], 1)
     torch.nn.init.zeros_(module.weight)
     torch.nn.init.zeros_(module.bias)
     model, optimizer, loader = PrivacyEngine(accountant="prv").make_private(
         module=module,
-        optimizer=torch.optim.SGD(module.parameters(), lr=setting["rate"]),
+        optimizer=torch.optim.SGD(module.parameters(), lr=setting["rate"] / bound),
         data_loader=DataLoader(Rows(), batch_size=-(-len(y) // batches), collate_fn=lambda b: b),
         noise_multiplier=_noise_multiplier(epsilon, delta, 1 / batches, steps),
-        max_grad_norm=1.0,
+        max_grad_norm=bound,
     )
     loss = torch.nn.BCEWithLogitsLoss()
     assert (len(loader), steps % batches) == (batches, 0)
