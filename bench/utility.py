@@ -52,8 +52,8 @@ ORACLE = [
     for factor in (1 / 8, 1, 8)
 ]
 DIFFPRIVLIB = [{"clip": clip, "C": C} for clip in (0.25, 0.5, 1.0) for C in (1.0, 0.03, 0.001)]
-# For each ε, of the settings whose mean AUC on TUNING_TABLES is within TIE of the best, the one with
-# the lowest mean log loss there (--tune opacus).
+# For each ε, of the settings whose mean AUC on TUNING_TABLES is within TIE of the best, the one
+# with the lowest mean log loss there (--tune opacus).
 TIE = 0.005
 OPACUS: dict[float, dict[str, Any]] = {
     0.01: {"batches": 10, "steps": 100, "rate": 0.01},
