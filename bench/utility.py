@@ -92,8 +92,8 @@ COLUMNS = {
     "default": Column(worker="default"),
     "default at ε/2": Column(worker="default", epsilons=HALVES),
     "diffprivlib": Column(worker="diffprivlib"),
-    "interpret": Column(worker="interpret"),
-    "opacus": Column(worker="opacus", by_epsilon=OPACUS),
+    "interpret": Column(worker="interpret", splits=3),
+    "opacus": Column(worker="opacus", splits=3, by_epsilon=OPACUS),
     "oracle": Column(worker="oracle", splits=3, settings=ORACLE),
     "diffprivlib best": Column(worker="diffprivlib", settings=DIFFPRIVLIB),
 }
@@ -305,24 +305,25 @@ def fill(column: Column, names: list[str], torch: Path, splits: int | None = Non
 
 def summary(column: Column, cache: Cache, table: str, epsilon: float) -> dict[str, Any] | None:
     """Mean and standard error over splits of the best setting, by either measure."""
-    results: dict[str, Any] = {}
+    settings = column.settings_at(epsilon)
+    # Of a run that was interrupted: the splits that have every setting.
+    cells = [
+        [cache.get(table, epsilon, split, setting) for setting in settings]
+        for split in range(column.splits)
+    ]
+    whole = [[cell for cell in line if cell is not None] for line in cells]
+    whole = [line for line in whole if len(line) == len(settings)]
+    if not whole:
+        return None
+    results: dict[str, Any] = {"splits": len(whole)}
     for measure_name, sign in (("auc", 1), ("log_loss", -1)):
-        best: tuple[float, float, int, dict[str, Any]] | None = None
-        for setting in column.settings_at(epsilon):
-            cells = [cache.get(table, epsilon, split, setting) for split in range(column.splits)]
-            values = [cell[measure_name] for cell in cells if cell is not None]
-            if not values:
-                continue
-            spread = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-            mean = float(np.mean(values))
-            if best is None or sign * mean > sign * best[0]:
-                best = (mean, float(spread), len(values), setting)
-        if best is None:
-            return None
-        results[measure_name] = [round(best[0], 4), round(best[1], 4)]
-        results["splits"] = best[2]
-        if len(column.settings_at(epsilon)) > 1:
-            results[f"{measure_name} setting"] = best[3]
+        values = np.array([[cell[measure_name] for cell in line] for line in whole])
+        means = values.mean(axis=0)
+        best = int(np.argmax(sign * means))
+        error = values[:, best].std(ddof=1) / math.sqrt(len(whole)) if len(whole) > 1 else 0.0
+        results[measure_name] = [round(float(means[best]), 4), round(float(error), 4)]
+        if len(settings) > 1:
+            results[f"{measure_name} setting"] = settings[best]
     return results
 
 
