@@ -126,7 +126,7 @@ bench-scale: .venv/.dev
 
 # Held-out AUC and log loss beside peers, on fourteen tables (docs/utility.md). diffprivlib and
 # interpret get environments of their own in build/environments. Results are kept in build/utility:
-# the first run takes about an hour of one core, another one fills in what is missing.
+# the first run takes about twenty minutes of one core, another one fills in what is missing.
 bench-utility: .venv-torch/.ready
 	$(BIN)/python bench/utility.py --record
 
