@@ -15,7 +15,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale clean
+.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -123,6 +123,12 @@ screenshots: .venv/.dev .venv/.browser
 bench-scale: .venv/.dev
 	$(BIN)/python bench/scale.py --record
 	$(BIN)/python bench/stream_epsilon.py --record
+
+# Held-out AUC and log loss beside peers, on fourteen tables (docs/utility.md). diffprivlib and
+# interpret get environments of their own in build/environments. Results are kept in build/utility:
+# the first run takes about twenty minutes of one core, another one fills in what is missing.
+bench-utility: .venv-torch/.ready
+	$(BIN)/python bench/utility.py --record
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py
