@@ -151,8 +151,8 @@ def costs(path: Path) -> dict[str, object]:
         rows = TableRows(stream=stream, engine=engine)
         read, facts = read_rows(rows)
         problem = prepared(estimator, read, rows, facts).objective
-        task = _Evaluate(constants=problem.constants, theta=problem.start, hessian=True)
-        blocks = -(-stream.rows // block_rows(stream.columns))
+        task = _Evaluate(constants=problem.constants, theta=problem.start(), hessian=True)
+        blocks = -(-stream.count // block_rows(stream.columns))
         start = time.perf_counter()
         sums = list(problem.map(task))
         block = (time.perf_counter() - start) / blocks

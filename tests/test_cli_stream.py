@@ -306,7 +306,7 @@ def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, undisturbed
     [
         pytest.param("/facts.json", True, marks=pytest.mark.long),
         ("/o/model.json", False),
-        pytest.param("/.expost-run/model.json", False, marks=pytest.mark.long),
+        pytest.param("/copied.json", False, marks=pytest.mark.long),
         (f"/o/{TABLE}", True),
     ],
 )

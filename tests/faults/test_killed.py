@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from expost.errors import InvalidInput
 from expost.ledger import NAME, Ledger
 from faults.nursery import BLOCK
 from faults.struck import OUT, ROWS, Undisturbed, contents, leftovers, looked_at, other_bytes
+from program import finished
 
 SEED = 20261116
 POINTS, MANY = 3, 20
@@ -220,3 +222,35 @@ def test_interrupted_at_many_moments(nursery, commands, tmp_path):
         seed=SEED,
         figures={"signals": signals, "failures": 0, "commands": figures},
     )
+
+
+HALF_MADE = """
+import signal
+import sys
+from expost.cli.mistakes import heeding_signals
+
+class HalfMade:
+    def __del__(self):
+        raise AttributeError("'HalfMade' object has no attribute 'whole'")
+
+def work():
+    half = HalfMade()
+    signal.raise_signal(signal.SIGINT)
+
+try:
+    with heeding_signals(signal.SIG_IGN):
+        work()
+    kept = None
+except KeyboardInterrupt as stopped:
+    kept = stopped
+del kept
+"""
+
+
+def test_what_an_interruption_left_half_made_is_not_reported():
+    """A library whose import was stopped frees its objects when the program has had its say."""
+    done = finished([sys.executable, "-c", HALF_MADE])
+    assert (done.code, done.out, done.err) == (0, "", "")
+    # Without a signal a destructor's error is as loud as ever.
+    loud = finished([sys.executable, "-c", HALF_MADE.replace("signal.raise_signal", "str")])
+    assert "HalfMade" in loud.err

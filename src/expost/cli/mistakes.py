@@ -61,7 +61,9 @@ def heeding_signals(after: Any = None) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if after is None else after)
-        sys.unraisablehook = hook
+        # The program ends: what an interruption left half-made is freed later, and may complain.
+        if _received is None or after is None:
+            sys.unraisablehook = hook
 
 
 def _end(number: int, _: object) -> NoReturn:
@@ -73,11 +75,16 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 def _repeating(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Send a signal again whose exception was dropped, where nothing could be raised."""
+    """Send a signal again whose exception was dropped, where nothing could be raised.
+
+    After a signal other dropped exceptions are those of objects that it left half-made: ignored.
+    """
 
     def unraisable(dropped: Any) -> None:
-        if _received is None or not issubclass(dropped.exc_type, KeyboardInterrupt | Terminated):
+        if _received is None:
             hook(dropped)
+            return
+        if not issubclass(dropped.exc_type, KeyboardInterrupt | Terminated):
             return
         timer = threading.Timer(_AGAIN, signal.raise_signal, [_received])
         timer.daemon = True
