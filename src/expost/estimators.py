@@ -285,7 +285,7 @@ class _PrivateLinearModel(BaseEstimator):
     def _kind(self, loss: Loss) -> type[Mechanism]:
         """Return the class of mechanisms that is asked for, or the default of the loss."""
         name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
-        return MECHANISMS[name]
+        return MECHANISMS[_checks.one_of("mechanism", name, tuple(MECHANISMS))]
 
     def how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
         """How a model of so many rows and coefficients would be released."""

@@ -157,7 +157,7 @@ Encoding = Annotated[
 ]
 DataNorm = Annotated[
     float | None,
-    typer.Option(help="A bound on rows' norms, not from the data.", rich_help_panel=DATA),
+    typer.Option(help="Clip rows to it (default: √p/2).", rich_help_panel=DATA),
 ]
 Classes = Annotated[
     str | None,
@@ -175,7 +175,7 @@ Mechanism = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="output (noise on the model) or objective (in what it minimises) (default: output).",
+        help="objective (noise in what is minimised) or output (on the model).",
         autocompletion=completes(MECHANISMS, _PLUG_INS),
         rich_help_panel=MODEL,
     ),
@@ -184,14 +184,14 @@ Noise = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="laplace or gaussian (default: laplace).",
+        help="gaussian (default) or laplace (pure ε).",
         autocompletion=completes(NOISES),
         rich_help_panel=MODEL,
     ),
 ]
 Delta = Annotated[
     float | None,
-    typer.Option(help="Needed by Gaussian noise, and by no other.", rich_help_panel=MODEL),
+    typer.Option(help="Default: 1e-6, less above 10⁵ rows.", rich_help_panel=MODEL),
 ]
 Loss = Annotated[
     str | None,
@@ -206,7 +206,7 @@ Regularization = Annotated[
     str | None,
     typer.Option(
         metavar="NUMBER",
-        help="Λ of the averaged objective, or auto (default): from n, d and epsilon alone.",
+        help="Λ of the averaged objective, or auto (default): from n, d, ε and δ alone.",
         autocompletion=completes(("auto",)),
         rich_help_panel=MODEL,
     ),
