@@ -4,7 +4,7 @@ A fitted estimator holds ``release_`` (θ and public constants) and what follows
 else of the data, neither the minimiser nor the noise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -106,11 +106,13 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``clipped``: sentences on the rows and labels that lay past their bound and were clipped to it.
+    ``mechanism_at``  how a model would be released at another ε, with the Λ of that ε.
+    ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
     """
 
     objective: Objective
     mechanism: Mechanism
+    mechanism_at: Callable[[float], Mechanism]
     ball: UnitBall
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
@@ -252,10 +254,12 @@ class _PrivateLinearModel(BaseEstimator):
                 " were clipped to it. That is intended: they keep their direction, which is what a"
                 " linear model uses, and predictions clip rows in the same way."
             )
-        how = self.how(loss, rows.count, loss.outputs * rows.columns)
+        dimension = loss.outputs * rows.columns
+        how = self.how(loss, rows.count, dimension)
         return Prepared(
             objective=objective_over(rows, loss, how.total_regularization),
             mechanism=how,
+            mechanism_at=lambda epsilon: self.how(loss, rows.count, dimension, epsilon=epsilon),
             ball=ball,
             classes=classes,
             feature_names=feature_names,
@@ -287,14 +291,17 @@ class _PrivateLinearModel(BaseEstimator):
         name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
         return MECHANISMS[_checks.one_of("mechanism", name, tuple(MECHANISMS))]
 
-    def how(self, loss: Loss, rows: int, dimension: int) -> Mechanism:
-        """How a model of so many rows and coefficients would be released."""
+    def how(
+        self, loss: Loss, rows: int, dimension: int, *, epsilon: float | None = None
+    ) -> Mechanism:
+        """How a model of so many rows and coefficients would be released, at its ε or another."""
         kind = self._kind(loss)
+        epsilon = self.epsilon if epsilon is None else epsilon
         noise = self.noise
         if noise == "auto":
             noise = default_noise(kind, dimension, self.delta)
         budget: dict[str, Any] = {
-            "epsilon": _checks.positive("epsilon", self.epsilon, finite=False),
+            "epsilon": _checks.positive("epsilon", epsilon, finite=False),
             "delta": self._delta(kind, noise, rows),
             "noise": noise,
             "loss": loss,

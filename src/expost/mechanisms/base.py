@@ -248,6 +248,12 @@ class Mechanism(Protocol):
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
 
+    def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
+        """Bound the q-quantile, over releases, of the loss (exposure) of one row, from constants.
+
+        The row is fixed before the noise is drawn, and removed.
+        """
+
     def covers(self, relation: Neighbouring) -> bool:
         """Return whether the guarantee holds for this relation too."""
 

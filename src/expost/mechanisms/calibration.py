@@ -91,7 +91,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from expost._numerics import ROUNDOFF, bracket_root, gauss_legendre
 from expost.accounting import gaussian_delta, gaussian_scale
@@ -102,6 +102,7 @@ __all__ = [
     "chained",
     "logistic_delta",
     "logistic_passed",
+    "logistic_quantile",
     "logistic_rate",
     "logistic_scale",
     "person_delta",
@@ -268,6 +269,11 @@ def logistic_passed(
     """
     start = _start(epsilon, reach, penalty, times=-1 if added else rows)
     return float(ndtr(-start))
+
+
+def logistic_quantile(quantile: float, reach: float, penalty: float) -> float:
+    """h(z_q), rounded up: h grows, so that it bounds the q-quantile of the loss of a removal."""
+    return float(_highest(ndtri(np.array([quantile])), reach, penalty)[0])
 
 
 def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:

@@ -64,7 +64,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import betainc, ndtr
 
 from expost import _checks
 from expost._numerics import ROUNDOFF
@@ -75,6 +75,7 @@ from expost.mechanisms.base import TOLERANCE, Losses, register
 from expost.mechanisms.calibration import (
     logistic_delta,
     logistic_passed,
+    logistic_quantile,
     logistic_rate,
     logistic_scale,
     person_delta,
@@ -88,7 +89,7 @@ from expost.mechanisms.output import OutputPerturbation
 from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
-from expost.noise import Gaussian, NormLaplace, draw
+from expost.noise import Gaussian, NormLaplace, NormLaplaceLaw, draw
 from expost.risk import EpsilonDelta
 from expost.rounding import for_persons
 from expost.types import FloatArray, Neighbouring
@@ -354,6 +355,10 @@ class ObjectivePerturbation(Perturbation):
         meets at most s·max(Zₖ − Z_y): t(ε) = Φ(−κA/4 − ε/A), or Φ(−√(κε)) where ε ≤ κA²/4, and all
         probabilities count r times.
         """
+        return min(sum(self._tails(epsilon, relation)), 1.0)
+
+    def _tails(self, epsilon: float, relation: Neighbouring) -> tuple[float, float]:
+        """Bound the probabilities of :meth:`_passed`, the one with a²/2 first."""
         added = relation is Neighbouring.ADD
         a = self.slope_bound / self.resolution
         rank, curvature = self.loss.determinant
@@ -367,7 +372,51 @@ class ObjectivePerturbation(Perturbation):
         if isinstance(self.loss, Logistic):
             above = logistic_passed(epsilon, a, self.penalty_sum, added=added)
             first, second = (first, above) if added else (above, second)
-        return min(rank * (first + second), 1.0)
+        return rank * first, rank * second
+
+    def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
+        """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``.
+
+        Formal guarantees
+        -----------------
+        Gaussian  upwards and downwards as in :meth:`_passed`, for a removal. The slope of the row
+                  depends on the noise: both hold for any slope that the noise may lead to.
+        Laplace   loss = β(∥b + g∥ − ∥b∥) + u with u ≤ c₁ is at most ε/k − Lβ (an exchange, which
+                  has ε/k, loses Lβ more). The norm is convex in g, so that the loss is at most
+                  c₁ + max(0, its value at a vertex of length L): r laws at separation Lβ. And
+                  −loss ≤ −βg·b/∥b∥ ≤ Lβ·max(0, cos), cos being that of an angle between b and one
+                  of r fixed vertices, P(cos > s) = ½·I_{1−s²}((d − 1)/2, ½).
+        """
+        if not self._promises:
+            return 1.0
+        rank, curvature = self.loss.determinant
+        spent = rank * math.log1p(curvature / self.penalty_sum)
+        if self.noise == "gaussian":
+            if not (bound > self._spent() or isinstance(self.loss, Logistic)) or bound < 0:
+                return 1.0
+            above, below = self._tails(bound, Neighbouring.REMOVE)
+            return min(above + below if two_sided else above, 1.0)
+        apart = self.slope_bound / self.resolution
+        most = share_of(self.epsilon, 1, self.rows_per_person) - apart
+        if bound >= most * (1 + 1e-14):
+            return 0.0
+        if not bound > spent:
+            return 1.0
+        law = NormLaplaceLaw(separation=np.array([apart]), dimension=self.dimension)
+        above = float(law.survival(np.array([bound - spent]))[0]) + 1e-11
+        cosine = min(bound / apart, 1.0)
+        below = float(betainc((self.dimension - 1) / 2, 0.5, 1 - cosine**2)) / 2
+        if self.dimension == 1:
+            below = 0.5 if cosine < 1 else 0.0
+        return min(rank * (above + below if two_sided else above), 1.0)
+
+    def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
+        """Bound the q-quantile of the loss of one row; of the logistic loss without a search."""
+        direct = isinstance(self.loss, Logistic) and self.noise == "gaussian" and not two_sided
+        if direct and self._promises:
+            reach = self.slope_bound / self.resolution
+            return max(logistic_quantile(quantile, reach, self.penalty_sum), 0.0)
+        return super().loss_quantile(quantile, two_sided=two_sided)
 
     def release(self, objective: Objective, rng: np.random.Generator | None = None) -> FloatArray:
         """Draw b from the operating system's randomness, and minimise; ``rng`` is for tests."""

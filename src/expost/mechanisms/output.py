@@ -183,6 +183,20 @@ class OutputPerturbation(MinimiserPerturbation):
         mu = rows * self.sensitivity / self.resolution
         return GaussianNoise(mu=math.nextafter(mu, math.inf) if rows == 1 else mu * _UP)
 
+    def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
+        """Bound the probability with which the loss (exposure) of any row passes ``bound`` ≥ 0.
+
+        That of a row which moves the minimiser by Δ: the probability grows with the distance.
+        """
+        if not self.is_private:
+            return 1.0
+        law = self.loss_law(np.array([self.sensitivity / self.resolution * _UP]))
+        tails = float(law.survival(np.array([bound]))[0])
+        if two_sided:
+            tails += float(law.cdf(np.array([-bound]))[0])
+        # The law's figures are right to 1e-11; a norm-Laplace loss has a largest value.
+        return 0.0 if tails == 0 else min(tails + 2e-11, 1.0)
+
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p.
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from expost import _checks
+from expost._numerics import bracket_root
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.files.sealed import number, plain
 from expost.glm import Objective
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from expost.mechanisms.publishing import PublishingBudget, TangentMechanism
 
 __all__ = ["Perturbation", "share_of"]
+
+# A quantile of losses is found to 1e-9 of itself; past the other it is no bound.
+_HALVINGS = 32
+_LARGEST_LOSS = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +177,35 @@ class Perturbation(ABC):
     @abstractmethod
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
+
+    def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
+        """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``."""
+        worst, passed = self.worst_case_of(1)
+        return passed if bound >= worst else 1.0
+
+    def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
+        """Bound the q-quantile, over releases, of the loss of any one row that is removed.
+
+        The row is fixed before the noise is drawn. It follows from public constants alone, and is
+        rounded up. ``two_sided``: the same of the exposure, ∣loss∣. Infinite where nothing is
+        guaranteed.
+        """
+        left = 1 - quantile
+
+        def kept(bound: FloatArray) -> FloatArray:
+            each = bound.ravel().tolist()
+            passed = [self.loss_passed(value, two_sided=two_sided) for value in each]
+            return left - np.array(passed).reshape(bound.shape)
+
+        if kept(np.array(0.0)) >= 0:
+            return 0.0
+        top = 1e-6
+        while not kept(np.array(top)) >= 0:
+            top *= 4
+            if not top < _LARGEST_LOSS:
+                return math.inf
+        _, above = bracket_root(kept, top / 4 if top > 1e-6 else 0.0, top, halvings=_HALVINGS)
+        return float(above)
 
     def check_count(self, objective: Objective) -> None:
         """Refuse rows of another number than the model was made from."""
