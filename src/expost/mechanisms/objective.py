@@ -137,31 +137,41 @@ class ObjectivePerturbation(Perturbation):
 
     @classmethod
     def automatic_regularization(cls, **constants: Any) -> float:
-        """Λ = max(r/20 + r², floor) from n, d, ε, δ and k alone, r = ν/n and ν² = E∥b∥².
+        """Λ = max(u(r/20 + r²/L), floor) of n, d, ε, δ and k alone: u = 4c/L, r² = E∥b∥²/(qn²).
 
         In the quadratic model of the summed objective with H = Σ∇²ℓ, eigenvalues Hⱼ, noise of
         variance σ² a coordinate and a useful θ*, the expected excess risk is
 
             ½ Σⱼ Hⱼ(σ² + λ²θ*ⱼ²)/(Hⱼ + λ)².
 
-        With equal eigenvalues Hⱼ ∝ n/d and θ*ⱼ² equal it is least at λ ∝ σ²d/n = ν²/n; the largest
-        value over all spectra and ∥θ*∥ ≤ R is least at λ = ν/R. Real spectra lie between: the sum
-        of both, with constants chosen on ten tables (docs/utility.md).
+        With equal eigenvalues Hⱼ ∝ n/d and θ*ⱼ² equal it is least at λ ∝ σ²d/n; the largest value
+        over all spectra and ∥θ*∥ ≤ R is least at λ = σ√d/R. Real spectra lie between: for the
+        logistic loss r/20 + r², with constants chosen on ten tables (docs/utility.md).
 
-        ν is that of the noise at Λ → ∞, where nothing of ε is spent on determinants; otherwise it
-        would depend on Λ. The floor keeps that so: with r·log(1 + c/λ) as what a removal may spend
-        on determinants, λ ≥ 2c/(e^(ε/(2rk)) − 1), twice the λ that would spend half of ε/k. Without
-        noise Λ is 1/n, the default of scikit-learn.
+        Another loss is taken for a scaled logistic one, s·g(z/w) with g″ ≤ ¼: its slope is at most
+        L = s/w and its curvature at most c = s/(4w²). With φ = θ/w its objective is s times the
+        logistic one of φ, whose penalty is λw²/s and whose noise is (w/s)b. So the rule is
+        r/(20w) + r²/s, where 1/w = 4c/L = u and 1/s = u/L. Of q > 1 outputs each has E∥b∥²/q of the
+        noise; softmax of two classes then has the minimiser of the logistic rule.
+
+        The noise is that at Λ → ∞, where nothing of ε is spent on determinants; otherwise it would
+        depend on Λ. The floor keeps that about so. With m·log(1 + c₀/λ) as what a removal may spend
+        on determinants, λ ≥ 2c₀/(e^(ε/(hmk)) − 1) spends about ε/(2h). The logistic loss has h = 2,
+        and its tight calibration then spends nothing. The others have h = 4: an eighth of ε was
+        chosen on twelve tables. Without noise Λ is 1/n, the default of scikit-learn.
         """
         mechanism = cls(regularization=_PLAIN, **constants)
-        n = mechanism.rows
+        n, loss = mechanism.rows, mechanism.loss
         if not mechanism.is_private:
             return 1 / n
-        share = math.sqrt(mechanism.law.mean_square) / n
-        rank, curvature = mechanism.loss.determinant
-        left = mechanism.epsilon / (2 * rank * mechanism.rows_per_person)
+        share = math.sqrt(mechanism.law.mean_square / loss.outputs) / n
+        bound = loss.lipschitz(_PLAIN)
+        unit = 4 * loss.curvature_bound / bound
+        rank, curvature = loss.determinant
+        parts = 2 if isinstance(loss, Logistic) else 4
+        left = mechanism.epsilon / (parts * rank * mechanism.rows_per_person)
         floor = 2 * curvature / math.expm1(left) / n if left < _LARGEST else 0.0
-        return max(share / 20 + share**2, floor)
+        return max(unit * (share / 20 + share**2 / bound), floor)
 
     @cached_property
     def _budget(self) -> tuple[float, float]:
