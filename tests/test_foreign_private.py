@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from expost import PrivateLogisticRegression, profile
-from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning, WrongRows
+from expost.errors import InvalidInput, SeededReleaseWarning, WrongRows
 from expost.foreign.private import read_private
 
 N = 40
@@ -351,7 +351,7 @@ def test_a_width_that_straddles_the_promise_is_no_proof():
 def test_ours_with_a_probability_is_never_called_broken():
     with pytest.warns(SeededReleaseWarning):
         model = PrivateLogisticRegression(
-            epsilon=1.0, delta=1e-5, noise="gaussian", data_norm=1.0, classes=("in", "out"), random_state=1
+            epsilon=1.0, delta=1e-5, mechanism="output", noise="gaussian", regularization=1.0, data_norm=1.0, classes=("in", "out"), random_state=1
         ).fit(SHAPE, Y)  # fmt: skip
     found = profile(model, SHAPE, Y)
     losses = found.losses
@@ -527,9 +527,3 @@ def test_without_noise_it_is_a_model_of_scikit_learn(monkeypatch):
 def test_a_class_of_the_name_alone_is_not_taken_for_it():
     model = linear_model.LogisticRegression(tol=1e-9).fit(SHAPE, Y)
     assert read_private(model, SHAPE, Y) is None
-
-
-def test_reading_a_bound_from_the_data_is_what_diffprivlib_does_without_one():
-    """And what ours warns of."""
-    with pytest.warns(PrivacyLeakWarning), pytest.warns(SeededReleaseWarning):
-        PrivateLogisticRegression(random_state=0).fit(SHAPE, Y)

@@ -19,6 +19,7 @@ from expost.profiles.posterior import RowIdentifiability
 from expost.report.risk_displays import RiskDisplay
 from expost.risk import DPSGD, EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from expost.types import Audience
+from settings import OUTPUT
 
 # Of figures that are rounded up by a few roundings, or by a root that is bracketed.
 CLOSE = 1e-9
@@ -292,7 +293,7 @@ def released(tmp_path, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         model = expost.PrivateLogisticRegression(
-            data_norm=8.0, classes=[0, 1], random_state=0, **options
+            data_norm=8.0, classes=[0, 1], random_state=0, **{**OUTPUT, **options}
         ).fit(X, y)
     return model, model.release_.save(tmp_path / "model.json"), (X, y)
 
@@ -524,8 +525,9 @@ def test_the_page_shows_what_is_printed():
     X = (patients.data - patients.data.mean(axis=0)) / patients.data.std(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
+        known = {"data_norm": 10.0, "classes": [0, 1], "random_state": 0}
         model = expost.PrivateLogisticRegression(
-            epsilon=20.0, regularization=0.1, data_norm=10.0, classes=[0, 1], random_state=0
+            epsilon=20.0, **{**OUTPUT, "regularization": 0.1}, **known
         )
         with pytest.warns(ClippedRowsWarning):
             model.fit(X, patients.target)

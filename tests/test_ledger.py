@@ -30,6 +30,7 @@ from expost.ledger import (
 from expost.mechanisms.publishing import PublishingBudget
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
 from program import mode, names
+from settings import OUTPUT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(60, 3))
@@ -37,15 +38,17 @@ Y = np.where(X[:, 0] > X[:, 1], "yes", "no")
 BOUNDS = {"data_norm": 2.0, "classes": ("no", "yes")}
 BUDGET = PublishingBudget(epsilon_gradient=0.4, epsilon_hessian=0.2, delta=1e-6)
 MODELS = {
-    "laplace": PrivateLogisticRegression(2.0, **BOUNDS),
-    "gaussian": PrivateLogisticRegression(1.5, delta=1e-5, noise="gaussian", **BOUNDS),
-    "svc": PrivateLinearSVC(0.5, **BOUNDS),
+    "laplace": PrivateLogisticRegression(2.0, **OUTPUT, **BOUNDS),
+    "gaussian": PrivateLogisticRegression(
+        1.5, **{**OUTPUT, "noise": "gaussian", "delta": 1e-5}, **BOUNDS
+    ),
+    "svc": PrivateLinearSVC(0.5, **OUTPUT, **BOUNDS),
     "objective": PrivateLogisticRegression(
         1.0, delta=1e-6, noise="gaussian", mechanism="objective",
         regularization="for-publishing", publishing=BUDGET, **BOUNDS,
     ),
-    "bare": PrivateLogisticRegression(math.inf, **BOUNDS),
-    "read": PrivateLogisticRegression(1.0, data_norm=2.0),
+    "bare": PrivateLogisticRegression(math.inf, **OUTPUT, **BOUNDS),
+    "read": PrivateLogisticRegression(1.0, data_norm=2.0, **OUTPUT),
 }  # fmt: skip
 
 
@@ -98,9 +101,11 @@ def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, 
 def test_what_a_model_does_not_promise_is_said(tmp_path):
     assert entries_of(saved(tmp_path, "read"))[0].read_from_data == 1
     with pytest.warns(SeededReleaseWarning):
-        release = PrivateLogisticRegression(1.0, random_state=1, **BOUNDS).fit(X, Y).release_
+        release = (
+            PrivateLogisticRegression(1.0, random_state=1, **OUTPUT, **BOUNDS).fit(X, Y).release_
+        )
     assert entries_of(release.save(tmp_path / "seeded.json"))[0].seeded
-    constants = {"mechanism": "objective", "noise": "laplace", "data_norm": 2.0}
+    constants = {**OUTPUT, "mechanism": "objective", "data_norm": 2.0}
     with pytest.warns(NoPromiseWarning):
         release = PrivateRidge(1.0, label_bound=1.0, **constants).fit(X, X[:, 0]).release_
     (entry,) = entries_of(release.save(tmp_path / "ridge.json"))
@@ -113,7 +118,7 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
 def test_a_large_epsilon_is_still_a_promise(tmp_path, options):
     """Its advantage rounds to 1, and yet it is not nothing."""
-    model = PrivateLogisticRegression(1e4, **options, **BOUNDS).fit(X, Y).release_
+    model = PrivateLogisticRegression(1e4, **{**OUTPUT, **options}, **BOUNDS).fit(X, Y).release_
     (entry,) = entries_of(model.save(tmp_path / "model.json"))
     assert entry.guarantee.advantage == 1.0
     assert entry.is_promised

@@ -17,6 +17,7 @@ import expost
 from expost.errors import InvalidInput
 from expost.ledger import Ledger, list_release
 from program import mode
+from settings import OUTPUT
 
 LEDGER = "ledger.CURATOR-ONLY.json"
 ENTRY = {
@@ -57,7 +58,7 @@ def model(folder: Path) -> Path:
     """A release by hand: it has no privacy, and takes no time."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 2))
-    fitted = expost.PrivateLogisticRegression(epsilon=1.0, data_norm=10.0, classes=(0, 1))
+    fitted = expost.PrivateLogisticRegression(epsilon=1.0, data_norm=10.0, classes=(0, 1), **OUTPUT)
     fitted.fit(X, (X[:, 0] > 0).astype(int))
     folder.mkdir(exist_ok=True)
     fitted.save(folder / "model.json")

@@ -20,6 +20,7 @@ from expost import (
 from expost.data import Encoding, open_table
 from expost.errors import ExpostError, InvalidInput
 from program import people, text
+from settings import OUTPUT
 
 ROWS = 40
 RNG = np.random.default_rng(8)
@@ -67,13 +68,13 @@ def matrix(values):
 
 
 def model(kind):
-    known = {"data_norm": 5.0}
+    known = {**OUTPUT, "data_norm": 5.0}
     if kind == "ridge":
         return PrivateRidge(label_bound=1.0, **known)
     known["classes"] = ("no", "yes")
     if kind == "svc":
         return PrivateLinearSVC(**known)
-    return PrivateLogisticRegression(mechanism=kind, **known)
+    return PrivateLogisticRegression(**{**known, "mechanism": kind})
 
 
 KINDS = ("output", "objective", "svc", "ridge")
@@ -123,7 +124,12 @@ def of_features(fitted, report, values):
     yield "neighbours", lambda: expost.neighbours(values, Y)
     yield "squared", lambda: expost.neighbours(values, T, loss="squared")
     yield "bound", lambda: report.bound(values, Y)
-    yield "choose", lambda: expost.choose_epsilon(values, Y, folds=0, epsilons=[1.0], models=5)
+    yield (
+        "choose",
+        lambda: expost.choose_epsilon(
+            values, Y, folds=0, epsilons=[1.0], models=5, data_norm=5.0, **OUTPUT
+        ),
+    )
     yield (
         "candidates",
         lambda: expost.profile(fitted["output"], X, Y, relation="add", candidates=(values, Y)),
@@ -181,7 +187,7 @@ def test_a_matrix_is_an_array(fitted, report):
     for name, call in of_features(fitted, report, matrix(X)):
         if name not in ("publish", "select", "stream"):
             assert own(call, accepted=True) is None, name
-    again = PrivateRidge(data_norm=5.0, label_bound=1.0, epsilon=np.inf)
+    again = PrivateRidge(data_norm=5.0, label_bound=1.0, epsilon=np.inf, regularization=1.0)
     wanted = again.fit(X, T).coef_.copy()
     assert np.array_equal(again.fit(matrix(X), matrix(T).T).coef_, wanted)
     assert again.score(matrix(X), matrix(T).T) == again.score(X, T)
@@ -222,7 +228,11 @@ def test_labels(fitted, report, case):
     ):
         own(relaxed, accepted=True)
     own(lambda: expost.neighbours(X, y, loss="squared"))
-    own(lambda: expost.choose_epsilon(X, y, folds=0, epsilons=[1.0], models=5, classes=("a", "b")))
+    own(
+        lambda: expost.choose_epsilon(
+            X, y, folds=0, epsilons=[1.0], models=5, classes=("a", "b"), **OUTPUT
+        )
+    )
     own(lambda: report.bound(X, y))
     own(lambda: report.lookup({"column 0": 1, "column 1": 1, "column 2": 1}, y))
     own(lambda: report.lookup({"column 0": 1, "column 1": 1, "column 2": 1}, pd.NA))
@@ -247,7 +257,7 @@ def test_ids(fitted, case):
     for call in (
         lambda: expost.profile(fitted["output"], X, Y, ids=ids),
         lambda: expost.choose_epsilon(
-            X, Y, folds=0, epsilons=[1.0], models=5, data_norm=5.0, ids=ids
+            X, Y, folds=0, epsilons=[1.0], models=5, data_norm=5.0, ids=ids, **OUTPUT
         ),
         lambda: expost.audit(
             model("output"), X, Y, references=2, workers=1, random_state=0, ids=ids

@@ -34,6 +34,7 @@ from expost.profiles.digest import FIGURES
 from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from settings import OUTPUT
 
 N, D = 60, 3
 RNG = np.random.default_rng(7)
@@ -46,6 +47,7 @@ OTHERS = (RNG.normal(size=(5, D)) / 10, np.array([1.0, -1.0, 1.0, 1.0, -1.0]))
 
 def logistic(**parameters):
     given = {
+        **OUTPUT,
         "epsilon": 5.0,
         "regularization": 0.1,
         "data_norm": 1.0,
@@ -171,10 +173,15 @@ def test_without_noise_everything_is_infinite_and_ranks_by_distance():
 @pytest.mark.parametrize(
     ("model", "y"),
     [
-        (PrivateLinearSVC(epsilon=3.0, data_norm=1.0, classes=[-1.0, 1.0]), Y),
-        (PrivateRidge(epsilon=3.0, data_norm=1.0, label_bound=2.0), TARGET),
+        (PrivateLinearSVC(epsilon=3.0, data_norm=1.0, classes=[-1.0, 1.0], **OUTPUT), Y),
+        (PrivateRidge(epsilon=3.0, data_norm=1.0, label_bound=2.0, **OUTPUT), TARGET),
         (
-            PrivateRidge(epsilon=3.0, delta=1e-5, noise="gaussian", data_norm=1, label_bound=1),
+            PrivateRidge(
+                epsilon=3.0,
+                data_norm=1,
+                label_bound=1,
+                **{**OUTPUT, "noise": "gaussian", "delta": 1e-5},
+            ),
             TARGET,
         ),
     ],
@@ -462,10 +469,9 @@ def test_html_is_escaped():
 
 def test_notices_say_what_was_read_from_the_data_or_seeded():
     with pytest.warns((PrivacyLeakWarning, SeededReleaseWarning)):
-        model = PrivateLogisticRegression(random_state=3).fit(X, Y)
+        model = PrivateLogisticRegression(data_norm=1.0, random_state=3).fit(X, Y)
     found = profile(model, X, Y)
     text = " ".join(found.notices)
-    assert "data_norm" in text
     assert "classes" in text
     assert "seed" in text
     assert profile(logistic().fit(X, Y), X, Y).notices == ()
@@ -748,12 +754,12 @@ def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
 
 @pytest.mark.parametrize(("epsilon", "told"), [(1.0, "1 nat"), (2.0, "2 nats"), (0.1, "0.1 nats")])
 def test_one_nat_is_one(epsilon, told):
-    model = PrivateRidge(epsilon=epsilon, data_norm=1.0, label_bound=2.0).fit(X, TARGET)
+    model = PrivateRidge(epsilon=epsilon, data_norm=1.0, label_bound=2.0, **OUTPUT).fit(X, TARGET)
     assert f"worst case   at most {told} promised, any row" in str(profile(model, X, TARGET))
 
 
 def test_a_squared_loss_says_that_nothing_is_promised():
-    model = PrivateRidge(mechanism="objective", data_norm=1.0, label_bound=2.0)
+    model = PrivateRidge(**{**OUTPUT, "mechanism": "objective"}, data_norm=1.0, label_bound=2.0)
     with pytest.warns(NoPromiseWarning):
         model.fit(X, TARGET)
     found = profile(model, X, TARGET)

@@ -22,6 +22,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
+from settings import OUTPUT
 from test_foreign_private import LogisticRegression as DiffprivlibRegression
 
 N, D = 60, 3
@@ -37,6 +38,7 @@ SIZES = np.array([np.sum(name == WHO) for name in NAMES])
 
 def model(kind=PrivateLogisticRegression, **parameters):
     given = {
+        **OUTPUT,
         "epsilon": 2.0,
         "regularization": 0.1,
         "data_norm": 1.0,

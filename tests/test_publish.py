@@ -19,6 +19,7 @@ from evidence import record
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
 from expost.data import UnitBall
 from expost.errors import (
+    ClippedRowsWarning,
     InvalidInput,
     NoPromiseWarning,
     PrivacyLeakWarning,
@@ -43,6 +44,7 @@ from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from settings import OUTPUT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))
@@ -60,14 +62,17 @@ OBJECTIVE = {
 }
 LAPLACE = {**OBJECTIVE, "noise": "laplace", "delta": None}
 MODELS = {
-    "output": (PrivateLogisticRegression(**PUBLIC), LABELS),
-    "output gaussian": (PrivateLogisticRegression(**PUBLIC, noise="gaussian", delta=1e-6), LABELS),
+    "output": (PrivateLogisticRegression(**PUBLIC, **OUTPUT), LABELS),
+    "output gaussian": (
+        PrivateLogisticRegression(**PUBLIC, **{**OUTPUT, "noise": "gaussian", "delta": 1e-6}),
+        LABELS,
+    ),
     "objective": (PrivateLogisticRegression(**PUBLIC, **OBJECTIVE), LABELS),
     "objective laplace": (PrivateLogisticRegression(**PUBLIC, **LAPLACE), LABELS),
     "svc": (PrivateLinearSVC(**PUBLIC, **OBJECTIVE), LABELS),
-    "svc output": (PrivateLinearSVC(**PUBLIC), LABELS),
+    "svc output": (PrivateLinearSVC(**PUBLIC, **OUTPUT), LABELS),
     "ridge": (PrivateRidge(data_norm=2.0, label_bound=1.0, **OBJECTIVE), TARGET),
-    "ridge output": (PrivateRidge(data_norm=2.0, label_bound=1.0), TARGET),
+    "ridge output": (PrivateRidge(data_norm=2.0, label_bound=1.0, **OUTPUT), TARGET),
 }
 
 
@@ -179,12 +184,17 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
 # -- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("left_out", ["data_norm", "classes"])
-def test_bounds_read_from_the_data_are_refused(left_out):
+def test_classes_read_from_the_data_are_refused():
     with pytest.warns(PrivacyLeakWarning):
-        model = PrivateLogisticRegression(**{**PUBLIC, left_out: None}).fit(X, LABELS)
-    with pytest.raises(ReleaseRefused, match=f"{left_out}.*known without the data"):
+        model = PrivateLogisticRegression(**{**PUBLIC, "classes": None}).fit(X, LABELS)
+    with pytest.raises(ReleaseRefused, match=r"classes.*known without the data"):
         publish(model)
+
+
+def test_a_clip_by_the_rule_is_published():
+    with pytest.warns(ClippedRowsWarning):
+        model = PrivateLogisticRegression(**{**PUBLIC, "data_norm": "auto"}).fit(X, LABELS)
+    assert publish(model).audience is Audience.PASS
 
 
 def test_an_encoding_read_from_the_data_is_refused():
@@ -241,7 +251,7 @@ def test_estimators_refuse_what_makes_no_sense():
     with pytest.raises(InvalidInput, match="must be a PublishingBudget"):
         fit(mechanism="objective", publishing=0.3)
     with pytest.raises(InvalidInput, match="mechanism='objective'"):
-        fit(publishing=BUDGET)
+        fit(mechanism="output", publishing=BUDGET)
     with pytest.raises(InvalidInput, match="'auto', 'for-publishing'"):
         fit(regularization="for publishing")
 

@@ -22,6 +22,7 @@ from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.publish import publish
 from expost.publishing.report import Answer, PublishedReport
+from settings import OUTPUT
 from test_canaries import LABELS as CANARY_LABELS
 from test_canaries import NORM, found_in_bytes, found_in_text
 from test_canaries import X as CANARIES
@@ -468,7 +469,9 @@ def test_a_regression_needs_its_label_and_clips_it():
     rng = np.random.default_rng(6)
     X = rng.uniform(-1, 1, size=(60, 2))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = PrivateRidge(data_norm=2.0, label_bound=1.0).fit(frame, np.clip(X[:, 0], -1, 1))
+    model = PrivateRidge(data_norm=2.0, label_bound=1.0, **OUTPUT).fit(
+        frame, np.clip(X[:, 0], -1, 1)
+    )
     report = publish(model)
     values = {"a": 0.3, "b": -0.2}
     with pytest.raises(InvalidInput, match="label: must be given"):

@@ -12,6 +12,7 @@ from expost.ledger import Entry, entries_of
 from expost.mechanisms.publishing import PublishingBudget
 from expost.release import Release
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise
+from settings import OUTPUT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (240, 3))
@@ -26,7 +27,7 @@ MECHANISMS = [
 
 
 def fit(kind=PrivateLogisticRegression, *, persons=None, **parameters):
-    options = {"regularization": 0.1, "data_norm": 2.0, **parameters}
+    options = {**OUTPUT, "regularization": 0.1, "data_norm": 2.0, **parameters}
     options |= {"label_bound": 1.0} if kind is PrivateRidge else {"classes": (0, 1)}
     return kind(**options).fit(X, Y, persons=persons)
 

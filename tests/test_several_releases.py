@@ -10,6 +10,7 @@ from expost.errors import InvalidInput, NotInLedgerWarning, SeededReleaseWarning
 from expost.glm import Objective, minimise
 from expost.ledger import list_release
 from expost.mechanisms import OutputPerturbation
+from settings import OUTPUT
 
 LABELS = ("no", "yes")
 
@@ -22,7 +23,8 @@ def table(rows=60, columns=3, seed=0):
 
 
 def fitted(X, y, **options):
-    options = {"regularization": 0.1, "data_norm": 1.0, "classes": LABELS, **options}
+    given = {**OUTPUT, "regularization": 0.1, "data_norm": 1.0, "classes": LABELS}
+    options = {**given, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         return expost.PrivateLogisticRegression(**options).fit(X, y)

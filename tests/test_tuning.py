@@ -24,6 +24,7 @@ from expost.selection import tuning
 from expost.selection.private import byte_source
 from expost.selection.tuning import SelectedRegularization, select_regularization
 from expost.types import Audience
+from settings import OUTPUT
 
 CANDIDATES = (0.001, 0.1, 10.0)
 KINDS = {
@@ -32,6 +33,7 @@ KINDS = {
     "squared": PrivateRidge,
 }
 DATA_NORM, LABEL_BOUND = 6.0, 3.0
+NOISE = {name: OUTPUT[name] for name in ("noise", "delta", "intercept_scaling")}
 
 
 def table(loss, *, n=240, seed=0):
@@ -52,7 +54,7 @@ def bounds(loss):
 def select(loss="logistic", *, data=None, candidates=CANDIDATES, seed=None, **parameters):
     """With every bound given; a seed is for the test, and does not warn."""
     X, y = table(loss) if data is None else data
-    given = {"epsilon": 1.0, "loss": loss, **bounds(loss), **parameters}
+    given = {"epsilon": 1.0, "loss": loss, **NOISE, **bounds(loss), **parameters}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if seed is not None else "error", SeededReleaseWarning)
         return select_regularization(X, y, candidates, random_state=seed, **given)
@@ -136,7 +138,9 @@ def test_without_noise_it_is_the_plain_algorithm(loss, spy):
         assert result.part_rows == tuple(len(part) for part in parts)
         errors = []
         for value, part in zip(CANDIDATES, parts, strict=False):
-            model = KINDS[loss](math.inf, regularization=value, **bounds(loss))
+            model = KINDS[loss](
+                math.inf, regularization=value, mechanism="output", **NOISE, **bounds(loss)
+            )
             errors.append(naive_errors(loss, model.fit(X[part], y[part]), X[parts[3]], y[parts[3]]))
         unit, rounding = 1.0, 0.0
         if loss == "squared":
@@ -145,7 +149,8 @@ def test_without_noise_it_is_the_plain_algorithm(loss, spy):
             rounding = unit * len(parts[3])
         np.testing.assert_allclose(-np.array(spy["scores"]) * unit, errors, rtol=0, atol=rounding)
         assert errors[result.index] <= min(errors) + rounding
-        expected = KINDS[loss](math.inf, regularization=CANDIDATES[result.index], **bounds(loss))
+        given = {"mechanism": "output", **NOISE, **bounds(loss)}
+        expected = KINDS[loss](math.inf, regularization=CANDIDATES[result.index], **given)
         part = parts[result.index]
         np.testing.assert_array_equal(result.model.coef_, expected.fit(X[part], y[part]).coef_)
 
@@ -330,22 +335,21 @@ def test_the_result_may_be_published_where_its_bounds_were_given(tmp_path):
 @pytest.mark.parametrize("loss", KINDS)
 def test_bounds_read_from_the_data_need_a_review(loss):
     X, y = table(loss)
-    with pytest.warns(PrivacyLeakWarning, match=r"read from the data.*data_norm") as caught:
-        result = select_regularization(X, y, CANDIDATES, epsilon=1.0, loss=loss)
+    own = "label_bound" if loss == "squared" else "classes"
+    with pytest.warns(PrivacyLeakWarning, match=f"read from the data.*{own}") as caught:
+        result = select_regularization(
+            X, y, CANDIDATES, epsilon=1.0, loss=loss, data_norm=DATA_NORM
+        )
     assert [w.filename for w in caught] == [__file__]
     assert result.audience is Audience.REVIEW
-    own = "label_bound" if loss == "squared" else "classes"
-    assert [entry.split(" ")[0] for entry in result.release.read_from_data] == [own, "data_norm"]
-    # Of all rows, not of the winner's part.
-    assert result.release.ball.data_norm == pytest.approx(np.linalg.norm(X, axis=1).max())
-    assert result.model.data_norm is None
+    assert [entry.split(" ")[0] for entry in result.release.read_from_data] == [own]
 
 
 def test_a_seed_repeats_warns_and_needs_a_review():
     X, y = table("logistic")
     with pytest.warns(SeededReleaseWarning) as caught:
         first = select_regularization(
-            X, y, CANDIDATES, epsilon=1.0, random_state=1, **bounds("logistic")
+            X, y, CANDIDATES, epsilon=1.0, random_state=1, **NOISE, **bounds("logistic")
         )
     assert [w.filename for w in caught] == [__file__]
     assert first.audience is Audience.REVIEW

@@ -21,7 +21,7 @@ Y = np.where(X[:, 0] + RNG.normal(size=60) > 0, "yes", "no")
 
 def fit():
     with pytest.warns(PrivacyLeakWarning):
-        PrivateLogisticRegression().fit(X, Y)
+        PrivateLogisticRegression(data_norm=9.0).fit(X, Y)
 
 
 class Slow:
@@ -98,7 +98,7 @@ def test_many_threads_at_once():
 
     def work(number):
         if number % 3 == 0:
-            PrivateLogisticRegression().fit(X, Y)
+            PrivateLogisticRegression(data_norm=9.0).fit(X, Y)
         elif number % 3 == 1:
             expost.profile(model, X, Y)
         else:
@@ -119,8 +119,8 @@ def test_many_threads_at_once():
 
 def test_a_simulation_is_silent_in_its_own_thread():
     with without_warnings():
-        PrivateLogisticRegression(random_state=0).fit(X, Y)
+        PrivateLogisticRegression(data_norm=9.0, random_state=0).fit(X, Y)
         # Here warnings are errors.
         with ThreadPoolExecutor(1) as pool, pytest.raises(PrivacyLeakWarning):
-            pool.submit(PrivateLogisticRegression().fit, X, Y).result()
+            pool.submit(PrivateLogisticRegression(data_norm=9.0).fit, X, Y).result()
     fit()

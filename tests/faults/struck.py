@@ -27,6 +27,7 @@ from expost.ledger import NAME, Ledger
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.report import PublishedReport
 from expost.release import Release
+from settings import OUTPUT_OPTIONS
 
 ROWS = 1_500
 # Nothing is waited for longer than this.
@@ -250,8 +251,10 @@ class Commands:
     """The commands that are struck; each is run once, undisturbed."""
 
     def __init__(self, nursery, rows: Path, model: Path, folder: Path) -> None:
-        table = (rows, "--target", "y", "--id", "key")
+        rows_of = (rows, "--target", "y", "--id", "key")
+        table = (*rows_of, *OUTPUT_OPTIONS)
         common = (*table, "--engine", "local:2")
+        known = (*rows_of, "--model", model)
         tree = "sklearn.tree.DecisionTreeClassifier:max_depth=3"
         sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
         self._nursery, self._folder = nursery, folder
@@ -259,14 +262,14 @@ class Commands:
             "profile": ("profile", *common, "--seed", 1),
             "profile, no seed": ("profile", *common),
             "epsilon": ("epsilon", *common, *sweep),
-            "publish": ("publish", *common, "--model", model),
-            "publish, data-dependent": ("publish", *common, "--model", model, *SPENDS),
+            "publish": ("publish", *known, "--engine", "local:2"),
+            "publish, data-dependent": ("publish", *known, "--engine", "local:2", *SPENDS),
             "profile, in memory": ("profile", *table, "--seed", 1),
             "profile, in memory, no seed": ("profile", *table),
             "epsilon, in memory": ("epsilon", *table, *sweep),
-            "publish, in memory": ("publish", *table, "--model", model),
-            "publish, in memory, data-dependent": ("publish", *table, "--model", model, *SPENDS),
-            "audit": ("audit", *table, "--estimator", tree, "--references", 4, "--seed", 1),
+            "publish, in memory": ("publish", *known),
+            "publish, in memory, data-dependent": ("publish", *known, *SPENDS),
+            "audit": ("audit", *rows_of, "--estimator", tree, "--references", 4, "--seed", 1),
         }
         self._done: dict[str, Undisturbed] = {}
 

@@ -27,6 +27,7 @@ from expost.release import Release
 from expost.report import parse_json, render_json
 from expost.types import Audience
 from program import people
+from settings import OUTPUT
 
 from .damage import altered, damaged, spelled
 from .harness import Target
@@ -76,18 +77,19 @@ def releases() -> tuple[Release, ...]:
         encoded = encoding.encode_table(open_table(COLUMNS, missing=("", "?")))
         labels = [encoding.target.classes[int(sign > 0)] for sign in encoded.y]  # type: ignore[index]
         of_table = expost.PrivateLogisticRegression(
-            1.0, data_norm=5.0, classes=encoding.target.classes, random_state=1
+            1.0, data_norm=5.0, classes=encoding.target.classes, random_state=1, **OUTPUT
         ).fit(encoded.X, labels)
         objective = expost.PrivateLogisticRegression(
             1.0, mechanism="objective", regularization="for-publishing", publishing=BUDGET,
             random_state=1, **gaussian, **bounds,
         ).fit(X, y)  # fmt: skip
         many = expost.PrivateLogisticRegression(
-            1.0, mechanism="objective", data_norm=2.0, classes=("a", "b", "c"), random_state=1
-        ).fit(X, three)
-        svc = expost.PrivateLinearSVC(math.inf, random_state=1, **bounds).fit(X, y)
+            1.0, mechanism="objective", noise="laplace", regularization=1.0, data_norm=2.0,
+            classes=("a", "b", "c"), random_state=1,
+        ).fit(X, three)  # fmt: skip
+        svc = expost.PrivateLinearSVC(math.inf, random_state=1, **bounds, **OUTPUT).fit(X, y)
         ridge = expost.PrivateRidge(
-            2.0, data_norm=2.0, label_bound=1.0, random_state=1, **gaussian
+            2.0, data_norm=2.0, label_bound=1.0, random_state=1, **{**OUTPUT, **gaussian}
         ).fit(X, X[:, 0])
     first = replace(
         of_table.release_,

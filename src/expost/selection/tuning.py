@@ -130,8 +130,10 @@ def select_regularization(
     ``candidates`` is a list made before anybody looked at these rows. The module docstring has the
     algorithm and why it costs ε once. ``loss`` is "logistic", "huber-hinge" or "squared"; the
     other parameters are those of the estimators (``classes`` for the first two, ``label_bound``
-    for the third, ``huber_width`` for the second) and of ``select_privately``. A bound that is
-    left at None is read from the data, under PrivacyLeakWarning, and the result is ``review``.
+    for the third, ``huber_width`` for the second) and of ``select_privately``. The models are made
+    by output perturbation, which covers a replaced row and keeps each candidate as it is. Bounds
+    of labels that are left at None are read from the data, under PrivacyLeakWarning, and the
+    result is ``review``.
     """
     values = _candidates(candidates)
     _checks.one_of("method", method, METHODS)
@@ -142,6 +144,7 @@ def select_regularization(
         huber_width=huber_width,
         epsilon=epsilon,
         delta=delta,
+        mechanism="output",
         noise=noise,
         fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling,
