@@ -24,6 +24,7 @@ __all__ = [
     "ReleaseRefused",
     "SeededReleaseWarning",
     "UnscaledColumnsWarning",
+    "UselessModelWarning",
     "WrongRows",
     "require",
 ]
@@ -92,6 +93,10 @@ class SeededReleaseWarning(UserWarning):
 
 class UnscaledColumnsWarning(UserWarning):
     """Columns have other scales than the default clip is meant for."""
+
+
+class UselessModelWarning(UserWarning):
+    """The noise of a release exceeds any useful model: expect no more than the base rate."""
 
 
 class PrecisionWarning(UserWarning):

@@ -32,6 +32,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
     UnscaledColumnsWarning,
+    UselessModelWarning,
 )
 from expost.glm import Objective, two_classes_only
 from expost.labels import class_codes, class_set, signs, two_classes
@@ -183,6 +184,13 @@ class _PrivateLinearModel(BaseEstimator):
                 f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
                 " give that much, or a larger epsilon.",
                 RaisedRegularizationWarning,
+                stacklevel=3,
+            )
+        forecast = how.forecast
+        if forecast.is_useless:
+            warn(
+                f"{forecast.lines()[0]} {forecast.remedy}",
+                UselessModelWarning,
                 stacklevel=3,
             )
         if read:
@@ -459,7 +467,7 @@ class _PrivateLinearModel(BaseEstimator):
         return copy
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The parameters; once fitted, also the release and how many copies were made for it."""
+        """The parameters; once fitted, also the release, its forecast and the number of copies."""
         text: str = super().__repr__(N_CHAR_MAX)
         release = getattr(self, "release_", None)
         if release is None:

@@ -19,6 +19,7 @@ from expost.errors import (
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
+    UselessModelWarning,
 )
 from expost.notices import ignored
 
@@ -32,6 +33,7 @@ _OF_RELEASES = (
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
+    UselessModelWarning,
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["risk_command"]
 
-PROMISE, GOAL = "One promise", "Or one goal"
+PROMISE, GOAL, FORECAST = "One promise", "Or one goal", "A forecast without data"
 # Longer lines are harder to read.
 _WIDEST = 120
 
@@ -34,7 +34,8 @@ def risk_command(
     delta: Annotated[
         float | None,
         typer.Option(
-            help="The delta of epsilon, or where that of noise is told (default: 0).",
+            help="The delta of epsilon, or where that of noise is told (default: 0, or with --rows"
+            " that of a release).",
             rich_help_panel=PROMISE,
         ),
     ] = None,
@@ -70,6 +71,20 @@ def risk_command(
         int,
         typer.Option(help="So many releases, each of that promise.", rich_help_panel=PROMISE),
     ] = 1,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Forecast a model of so many rows, before any is read (with --features).",
+            rich_help_panel=FORECAST,
+        ),
+    ] = None,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            help="The number of features of that model: a column of K levels counts K times.",
+            rich_help_panel=FORECAST,
+        ),
+    ] = None,
     belief: Annotated[
         float | None,
         typer.Option(help="How sure an attacker may get, from 0 to 1.", rich_help_panel=GOAL),
@@ -129,9 +144,14 @@ def risk_command(
     it may be published, but for what is told of a MODEL that is marked review: that is for the
     curator.
 
+    With --rows and --features it also forecasts how good a linear model at this epsilon will be,
+    and how many rows a better one needs. The default of delta is then that of a release.
+
     Examples:
 
     `expost risk --epsilon 1 --delta 1e-5`
+
+    `expost risk --epsilon 1 --rows 1000 --features 60`
 
     `expost risk --belief 0.9`
 
@@ -161,6 +181,8 @@ def risk_command(
         false_positive_rate=fpr,
         exceeded=exceeded,
         releases=releases,
+        rows=rows,
+        features=features,
     )
     files: dict[str, Path] = {}
     if out is not None or open_it:

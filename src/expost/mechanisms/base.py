@@ -28,6 +28,7 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
+from expost.forecast import Forecast
 from expost.glm import Objective
 from expost.losses import Loss
 from expost.mechanisms.grid import Grid
@@ -285,6 +286,10 @@ class Mechanism(Protocol):
 
         ``mean_square_curvature``: tr H²/d of the averaged objective.
         """
+
+    @property
+    def forecast(self) -> Forecast:
+        """What the noise leaves of a model, which public constants alone decide."""
 
     def with_constants(self, **constants: Any) -> Self:
         """Return the same mechanism with other constants."""

@@ -13,6 +13,7 @@ from expost import _checks
 from expost._numerics import bracket_root
 from expost.errors import InvalidInput, ReleaseRefused, WrongRows
 from expost.files.sealed import number, plain
+from expost.forecast import Forecast
 from expost.glm import Objective
 from expost.losses import Loss
 from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm
@@ -234,6 +235,23 @@ class Perturbation(ABC):
                 f" {norm:.3g}, outside its law at {IMPLAUSIBLE:g}); pass the training rows, in"
                 " their order and with their encoding."
             )
+
+    @abstractmethod
+    def gradient_variance(self, mean_square_curvature: float) -> float:
+        """Return the variance of a coordinate of the noise in the sum of gradients at θ."""
+
+    @property
+    def forecast(self) -> Forecast:
+        """r = ν/(n·u) and its meaning (:mod:`expost.forecast`); r = 0 without noise."""
+        loss, ratio = self.loss, 0.0
+        if self.is_private:
+            rank, curvature = loss.determinant
+            curved = rank * curvature / self.dimension + self.total_regularization
+            noise = math.sqrt(self.dimension * self.gradient_variance(curved**2))
+            bound = loss.label_bound
+            unit = loss.lipschitz(self.total_regularization) if bound is None else bound
+            ratio = noise / (self.rows * unit)
+        return Forecast(noise_ratio=ratio, rows=self.rows, is_classification=loss.is_classification)
 
     def with_constants(self, **constants: Any) -> Self:
         """Return the same mechanism with other constants."""

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from expost import _checks
 from expost.errors import InvalidInput
+from expost.mechanisms.base import default_delta
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
 from expost.release import Release
@@ -46,6 +47,8 @@ def identifiability(
     false_positive_rate: float = 0.01,
     exceeded: float | None = None,
     releases: int = 1,
+    rows: int | None = None,
+    features: int | None = None,
 ) -> Identifiability: ...
 
 
@@ -67,6 +70,8 @@ def identifiability(
     false_positive_rate: float = 0.01,
     exceeded: float | None = None,
     releases: int = 1,
+    rows: int | None = None,
+    features: int | None = None,
 ) -> Identifiability | RowIdentifiability:
     """ε in the words of those who ask, or the ε that keeps what they ask for (D5.3).
 
@@ -98,6 +103,10 @@ def identifiability(
                    noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ) with δ > 0
                    bounds no belief at δ itself (erratum 10).
     ``releases``   this many independent releases of the promise *each*.
+    ``rows``, ``features``  of a table: the answer to ``epsilon`` or a goal then holds a forecast of
+                   the logistic regression that the estimators' defaults release at this ε, before
+                   any row is read; a δ that is left out is theirs too, min(10⁻⁶, 1/(10·rows)). A
+                   released model has its forecast without them.
     """
     named = {
         "epsilon": epsilon,
@@ -110,7 +119,7 @@ def identifiability(
     }
     given = {name: value for name, value in named.items() if value is not None}
     if isinstance(subject, Profile):
-        others = (*given.values(), delta, sampling_rate, steps, relation, exceeded)
+        others = (*given.values(), delta, sampling_rate, steps, relation, exceeded, rows, features)
         if any(value is not None for value in others) or releases != 1:
             raise InvalidInput(
                 "subject: a profile is of what happened; with it give prior alone, and profile"
@@ -123,6 +132,10 @@ def identifiability(
             f"{' and '.join(found) or 'nothing'} given: must be one promise (a model, epsilon, mu"
             " or noise_multiplier) or one goal (belief, advantage, true_positive_rate, one_in)."
         )
+    ((name, value),) = given.items() or [("subject", subject)]
+    table = _table(rows, features, name)
+    if table is not None and delta is None:
+        delta = default_delta(table[0])
     asked = Asked(
         prior=prior,
         delta=delta,
@@ -130,18 +143,18 @@ def identifiability(
         false_positive_rate=false_positive_rate,
         releases=releases,
     )
-    ((name, value),) = given.items() or [("subject", subject)]
     training = None
     if name == "noise_multiplier" or (name in GOALS and steps is not None):
         training = _training(sampling_rate, steps, relation)
     else:
         _no_training(sampling_rate=sampling_rate, steps=steps, relation=relation)
     if name in GOALS:
-        return of_goal(name, value, asked, training)
+        answer = of_goal(name, value, asked, training)
+        return _with_forecast(answer, answer.epsilon_each, asked.delta, table)
     if training is not None:
         return of_dpsgd(value, training, asked)
     answers = {"subject": _of_subject, "epsilon": of_epsilon, "mu": of_mu}
-    return answers[name](value, asked)
+    return _with_forecast(answers[name](value, asked), value, asked.delta, table)
 
 
 def _of_subject(subject: Any, asked: Asked) -> Identifiability:
@@ -164,7 +177,41 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
         what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit}"
     # Its constants may follow from what was read from the rows, and the answer from them.
     promise = how.guarantee(how.rows_per_person)
-    return replace(of_promise(promise, own, what=what), audience=release.audience)
+    answer = of_promise(promise, own, what=what)
+    return replace(answer, forecast=how.forecast, audience=release.audience)
+
+
+def _table(rows: int | None, features: int | None, name: str) -> tuple[int, int] | None:
+    """Return the numbers of rows and features of a forecast, or None where none is asked for."""
+    if rows is None and features is None:
+        return None
+    if rows is None or features is None:
+        missing = "rows" if rows is None else "features"
+        raise InvalidInput(f"{missing}=None: a forecast needs the numbers of rows and of features.")
+    if name != "epsilon" and name not in GOALS:
+        raise InvalidInput(
+            "rows, features: a forecast is for epsilon or a goal; a model has its own, and mu and"
+            " noise_multiplier have none. Leave them out."
+        )
+    return _checks.whole("rows", rows, least=2), _checks.whole("features", features, least=1)
+
+
+def _with_forecast(
+    answer: Identifiability,
+    epsilon: float | None,
+    delta: float | None,
+    table: tuple[int, int] | None,
+) -> Identifiability:
+    """Return the answer with the forecast of the estimators' default release at (ε, δ)."""
+    if table is None or epsilon is None:
+        return answer
+    # scikit-learn is imported only where a forecast is asked for.
+    from expost.estimators import PrivateLogisticRegression
+
+    rows, features = table
+    estimator = PrivateLogisticRegression(epsilon, delta)
+    how = estimator.how(estimator.loss_of(2), rows, features + estimator.fit_intercept)
+    return replace(answer, forecast=how.forecast)
 
 
 def _training(

@@ -19,6 +19,7 @@ from typing import Any
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
 from expost.files.sealed import plain
+from expost.forecast import Forecast
 from expost.results import Displayed
 from expost.risk.composition import CompositionComparison
 from expost.risk.curves import RiskCurves, risk_curves
@@ -87,6 +88,8 @@ class Identifiability(Displayed):
     ``delta``     of all releases together; 0 where none is named.
     ``exceeded``  the probability with which a belief of the first route may be passed.
     ``comparison``  what each way of composing the releases costs; None for one release.
+    ``forecast``  what the noise leaves of a linear model with so many rows and features; None
+                  where their numbers are not known.
     ``notices``   what the reader must know.
     ``audience``  the mark of the model whose promise it is; without one it may be published.
     """
@@ -101,6 +104,7 @@ class Identifiability(Displayed):
     false_positive_rate: float
     releases: int
     comparison: CompositionComparison | None = None
+    forecast: Forecast | None = None
     notices: tuple[str, ...] = ()
     audience: Audience = Audience.PASS
 
@@ -124,6 +128,11 @@ class Identifiability(Displayed):
     def epsilon(self) -> float | None:
         """ε of all releases together at ``delta``; None where there is none."""
         return self._first("epsilon")
+
+    @property
+    def epsilon_each(self) -> float | None:
+        """ε of each release that keeps a goal; None where there is none."""
+        return self._first("epsilon" if self.releases == 1 else "epsilon_each")
 
     @property
     def mu(self) -> float | None:
@@ -210,6 +219,10 @@ class Identifiability(Displayed):
         lines += [f"- {sentence}" for sentence in rest]
         if self.comparison is not None:
             lines += ["", *self.comparison.lines()]
+        if self.forecast is not None:
+            forecast = self.forecast.lines()
+            first = self.forecast.is_useless
+            lines = [*forecast, "", *lines] if first else [*lines, "", *forecast]
         lines.append("")
         lines += [f"{route.name}: {route.note}" for route in self.routes]
         lines += [f"! {notice}" for notice in self.notices]
@@ -289,6 +302,7 @@ class Identifiability(Displayed):
                 for figure in self.figures
             },
             "comparison": None if self.comparison is None else self.comparison.fields(),
+            "forecast": None if self.forecast is None else self.forecast.fields(),
             "notices": list(self.notices),
         }
 

@@ -1,0 +1,169 @@
+"""What the noise of a release leaves of a model: a forecast from public constants alone.
+
+Derivation
+----------
+Noise on a released θ is noise in the gradient at which it was released. Objective perturbation adds
+b to the sum of the gradients of n rows, and θ = A + b′ is the minimiser of an objective whose
+summed gradient differs by about nHb′, H the Hessian of the averaged one. Let ν² be the mean square
+of that noise. A row adds at most u to the sum (u = L, the bound on the gradient, or the bound on
+the labels of a regression), so that
+
+    r = ν/(n·u)
+
+compares the noise with the largest sum that n rows could agree on. In the quadratic model the
+excess risk depends on n, d, ε and δ through r alone; on ten tables models of n rows at ε and of
+n/16 rows at 16ε have the same AUC to within .01 in 11 of 12 cases (docs/utility.md).
+
+H is not public. For noise on θ it is taken to have equal eigenvalues, (r·c/d + Λ) with r·c the
+largest trace of a row's curvature (``Loss.determinant``), d the number of coefficients: rows of the
+unit ball spread over them. That is what the automatic Λ of output perturbation assumes too.
+
+The limits of the levels were read from tables of two classes. They are an experience, not a bound.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from expost import _checks
+from expost.rounding import at_most, plain, significant
+
+__all__ = ["LEVELS", "NEAR", "USELESS", "Forecast", "Level"]
+
+_DIGITS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A range of noise ratios r and what it means.
+
+    ``most``     the largest r of the level; the next level begins above it.
+    ``meaning``  what to expect of a model.
+    ``detail``   the same for a classifier, in points of AUC; "" where ``meaning`` is enough.
+    """
+
+    name: str
+    most: float
+    meaning: str
+    detail: str = ""
+
+
+LEVELS = (
+    Level(
+        name="as good as non-private",
+        most=0.003,
+        meaning="The model is expected to be about as good as one without privacy.",
+    ),
+    Level(
+        name="near non-private",
+        most=0.01,
+        meaning="The model is expected to be close to one without privacy",
+        detail=": one or two points of AUC are lost",
+    ),
+    Level(
+        name="some loss",
+        most=math.nextafter(0.3, 0.0),
+        meaning="The model is expected to be clearly worse than one without privacy",
+        detail=": up to 15 points of AUC are lost at r = 0.1, more beyond and for rare classes",
+    ),
+    Level(
+        name="useless",
+        most=math.inf,
+        meaning="The noise exceeds any useful model: expect no more than the base rate.",
+    ),
+)
+# Up to this r a model is near a non-private one; from this r on it is useless.
+NEAR = LEVELS[1].most
+USELESS = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """The noise ratio r of a release of n rows, and what it means (module docstring: derivation).
+
+    ``noise_ratio``        r ≥ 0.
+    ``rows``               n.
+    ``is_classification``  whether points of AUC can be named.
+    """
+
+    noise_ratio: float
+    rows: int
+    is_classification: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.noise_ratio >= 0:
+            raise ArithmeticError("the noise ratio is not a number of at least 0")
+
+    @property
+    def level(self) -> Level:
+        """The level that r lies in."""
+        return next(level for level in LEVELS if self.noise_ratio <= level.most)
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the noise exceeds any useful model."""
+        return self.noise_ratio >= USELESS
+
+    def rows_needed(self, noise_ratio: float) -> int:
+        """Return n′ = n·r/``noise_ratio``, rounded up: so many rows have that ratio, or a smaller.
+
+        ε, δ, Λ and the columns stay. ν does not grow with n then, and where Λ is not tiny it does
+        not depend on n at all.
+        """
+        needed = self.rows * self.noise_ratio / _checks.positive("noise_ratio", noise_ratio)
+        return math.ceil(needed)
+
+    @property
+    def label(self) -> str:
+        """The level and r, for one line about a model."""
+        return f"forecast: {self.level.name} (r = {at_most(self.noise_ratio)})"
+
+    @property
+    def sentence(self) -> str:
+        """What r means, in one sentence."""
+        level = self.level
+        meaning = level.meaning.removesuffix(".")
+        return f"{meaning}{level.detail if self.is_classification else ''}."
+
+    @property
+    def remedy(self) -> str:
+        """What makes the model useful: the rows needed, or other settings."""
+        return (
+            f"Use a larger epsilon, fewer columns, or about {_count(self.rows_needed(NEAR))} rows"
+            " for a model near a non-private one."
+        )
+
+    def lines(self) -> list[str]:
+        """Return the level, its meaning, and the rows that each better level needs."""
+        lines = [f"{self.label}. {self.sentence}"]
+        better = [level for level in LEVELS[:-1] if self.noise_ratio > level.most]
+        if better:
+            needed = [
+                f"{_count(self.rows_needed(level.most))} for {level.name!r}"
+                f" (r ≤ {at_most(level.most, 1)})"
+                for level in reversed(better)
+            ]
+            lines.append(f"rows needed at this epsilon and delta: about {', '.join(needed)}.")
+        return lines
+
+    def fields(self) -> dict[str, Any]:
+        """Return what JSON holds."""
+        return {
+            "noise_ratio": self.noise_ratio,
+            "level": self.level.name,
+            "meaning": self.sentence,
+            "rows_needed": {
+                level.name: self.rows_needed(level.most)
+                for level in LEVELS[:-1]
+                if self.noise_ratio > level.most
+            },
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _count(rows: int) -> str:
+    """Return a number of rows with two digits, rounded up: 43,000."""
+    return plain(significant(Decimal(rows), _DIGITS, "up"))
