@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet
-from record_problems import find_name, read_rows
+from record_problems import find_name, read_rows, uncut
 
 __all__ = ["command_values", "flatten", "run"]
 
@@ -158,8 +158,8 @@ def collect_folder(folder: Path) -> Values:
 
 CITIES = ("Oslo", "Bergen", "Narvik")
 BOUNDS = {
-    "age": {"mean": 45, "scale": 20},
-    "hours": {"mean": 40, "scale": 10, "fill": 40},
+    "age": {"mean": 45, "scale": 20, **uncut()},
+    "hours": {"mean": 40, "scale": 10, "fill": 40, **uncut()},
     "city": {"levels": list(CITIES)},
 }
 
@@ -213,8 +213,10 @@ RIDGE = ("--loss", "squared", "--label-bound", "3")
 OBJECTIVE = ("--mechanism", "objective", "--noise", "gaussian", "--delta", "1e-5")
 SEED = ("--seed", "7")
 BLOCKS = ("--engine", "local")
-FIXED = ("--epsilon", "1", "--regularization", "0.05")
+OUTPUT = ("--mechanism", "output", "--noise", "laplace")
+FIXED = ("--epsilon", "1", "--regularization", "0.05", *OUTPUT)
 CHOICE = (
+    *OUTPUT,
     "--models",
     "20",
     "--folds",

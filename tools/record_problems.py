@@ -21,7 +21,15 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
-__all__ = ["Problem", "block_values", "neighbour_values", "problem_values", "read_rows"]
+__all__ = [
+    "Problem",
+    "block_values",
+    "find_name",
+    "neighbour_values",
+    "problem_values",
+    "read_rows",
+    "uncut",
+]
 
 Values = dict[str, list[Any]]
 
@@ -58,6 +66,15 @@ COLUMNS = {
     "distance": ("distance",),
     "error": ("error_bound", "distance_error"),
 }
+
+
+def uncut() -> dict[str, None]:
+    """Return what an encoding says of a number that is not cut; older versions cut none."""
+    try:
+        find_name(("expost.data._entries.CUT",))
+    except LookupError:
+        return {}
+    return {"cut": None}
 
 
 def find_name(spellings: tuple[str, ...]) -> Any:
@@ -426,7 +443,7 @@ def write_table(folder: Path, loss: str, rows: int, columns: int) -> Path:
     table = pyarrow.table({**dict(zip(names, X.T, strict=True)), "label": label})
     pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=max(64, rows // 3))
     encoding: dict[str, Any] = {
-        "columns": {name: {"mean": 0.0, "scale": 1.0} for name in names},
+        "columns": {name: {"mean": 0.0, "scale": 1.0, **uncut()} for name in names},
         "data_norm": DATA_NORM,
     }
     if loss != "squared":
