@@ -46,7 +46,7 @@ class LogisticDefence:
     ``epsilon``         inf: the exact minimiser, no defence but Λ.
     ``regularization``  Λ, or "auto": from n, d and ε alone.
     ``mechanism``       "output" (two classes) or "objective", as of the estimators.
-    ``data_norm``       None reads it from the rows that are trained on: then nothing is promised.
+    ``data_norm``       None: √p/2, as of the estimators; then no limit of an attack is stated.
 
     A training is a simulation, its noise from a seed; it is no release and warns of nothing.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from expost.data import Encoding, open_table
+from expost.data import Encoding, UnitBall, open_table
 from expost.datasets import Dataset
 from expost.epsilon.sweep import BeliefBound, LawSweep
 from expost.errors import InvalidInput, PrivacyLeakWarning
@@ -170,6 +170,9 @@ def encoded_rows(adult: Dataset) -> tuple[FloatArray, FloatArray]:
     table = open_table(adult.table.drop_columns(["split"]))
     # Adult is public: nothing leaks by reading its levels.
     with ignored(PrivacyLeakWarning):
-        encoding = Encoding.read(table, target=adult.target, classes=("<=50K", ">50K"))
-    encoded = encoding.encode_table(table)
-    return encoded.X / encoding.data_norm, encoded.y
+        read = Encoding.read(table, target=adult.target, classes=("<=50K", ">50K")).to_json()
+    # The paper cuts nothing.
+    for entry in read["columns"].values():
+        entry |= dict.fromkeys({"cut"} & entry.keys())
+    encoded = Encoding.from_json(read).encode_table(table)
+    return encoded.X / UnitBall.largest_norm(encoded.X), encoded.y
