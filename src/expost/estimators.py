@@ -507,7 +507,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         return signs(y, classes), classes, self.loss_of(2), 0
 
     def decision_function(self, X: Any) -> FloatArray:
-        """x·coef + intercept, > 0 for the second class; (n, K) for K > 2 classes."""
+        """x·coef + intercept of the rows as they are clipped, > 0 for the second class; (n, K)."""
         return self._linear(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

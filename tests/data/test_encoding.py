@@ -18,7 +18,6 @@ from expost.data import (
     LevelEntry,
     Mark,
     NumericEntry,
-    UnitBall,
     _reading,
     open_table,
 )
@@ -54,9 +53,11 @@ def naive(columns: dict[str, list], encoding: Encoding) -> np.ndarray:
         cells = columns[name]
         if entry["kind"] == "numeric":
             fill = entry.get("fill")
-            made.append(
-                [((fill if c is None else c) - entry["mean"]) / entry["scale"] for c in cells]
-            )
+            most = math.inf if entry["cut"] is None else entry["cut"]
+            standard = [
+                ((fill if c is None else c) - entry["mean"]) / entry["scale"] for c in cells
+            ]
+            made.append([min(max(z, -most), most) for z in standard])
             if fill is not None:
                 made.append([float(c is None) for c in cells])
         else:
@@ -96,8 +97,8 @@ def test_people():
     assert encoded.ids is None
     assert encoded.unknown == {}
     assert encoding.target.labels(encoded.y) == PEOPLE["label"]
-    assert encoding.data_norm == pytest.approx(np.linalg.norm(encoded.X, axis=1).max(), rel=1e-13)
-    assert UnitBall(data_norm=encoding.data_norm, fit_intercept=True).rows(encoded.X)[1] == 0
+    assert encoding.data_norm == pytest.approx(math.sqrt(3) / 2, rel=1e-15)
+    assert encoding.data_norm_mark is Mark.RULE
     assert encoding.audience is Audience.REVIEW
 
 
@@ -110,7 +111,6 @@ def test_read_from_data_names_everything():
         "the levels of 'member'",
         "that 'same' is constant",
         "the classes of 'label'",
-        "the largest row norm",
     )
 
 
@@ -146,6 +146,23 @@ def test_a_given_encoding_reads_nothing(tmp_path):
     assert read(PEOPLE, given=encoding) is encoding
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, [-2, -1.9, 0, 2, 2]),
+        ({"cut": 3}, [-3, -1.9, 0, 2.5, 3]),
+        ({"cut": None}, [-30, -1.9, 0, 2.5, 70]),
+    ],
+)
+def test_numbers_are_cut_at_two_scales_unless_the_encoding_says_otherwise(given, expected):
+    columns = {"x": [-290, -9, 10, 35, 710], "label": PEOPLE["label"]}
+    part = {"columns": {"x": {"mean": 10, "scale": 10, **given}}}
+    encoding = read(columns, given=part, classes=["no", "yes"])
+    assert encoding.encode_table(open_table(columns)).X[:, 0].tolist() == expected
+    assert encoding.read_from_data == ()
+    assert Encoding.from_json(encoding.to_json()) == encoding
+
+
 def test_a_part_is_given_and_the_rest_is_read():
     given = {"columns": {"age": {"mean": 40, "scale": 15}}, "dropped": ["sex"], "data_norm": 9}
     encoding = read(PEOPLE, given=given, classes=["yes", "no"])
@@ -173,7 +190,7 @@ def test_marks_survive_the_file_and_as_given_clears_them(tmp_path):
 
 
 @pytest.mark.parametrize("missing", [("",), ("", "?")])
-def test_moments_medians_and_norms_of_a_large_table(tmp_path, missing):
+def test_moments_and_medians_of_a_large_table(tmp_path, missing):
     rng = np.random.default_rng(7)
     n = 30_000
     frame = pd.DataFrame(
@@ -196,8 +213,7 @@ def test_moments_medians_and_norms_of_a_large_table(tmp_path, missing):
         assert entry.scale == pytest.approx(spread, rel=1e-12)
         assert entry.scale != pytest.approx(np.std(values, ddof=1), rel=1e-9, abs=0)
     assert encoding.entries[-1].fill == np.median(frame["holes"].dropna())
-    X = encoding.encode_table(open_table(frame)).X
-    assert encoding.data_norm == pytest.approx(np.linalg.norm(X, axis=1).max(), rel=1e-13)
+    assert encoding.data_norm == pytest.approx(math.sqrt(5) / 2, rel=1e-15)
     # The same table as CSV, with the missing cells written as one of the tokens.
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False, na_rep=missing[-1])
@@ -274,13 +290,13 @@ def test_a_later_file_is_read_as_the_first_was(tmp_path):
     table = open_table(first, missing=("", "?"))
     encoding = read(table)
     later = tmp_path / "later.csv"
-    later.write_text("label,more,zip,age\n1,q,01,44\n")
+    later.write_text("label,more,zip,age\n1,q,01,34\n")
     encoded = encoding.encode_table(encoding.open(later))
     assert dict(zip(encoded.feature_names, encoded.X[0], strict=True)) == {
         "zip=01": 1.0,
         "zip=1": 0.0,
         "zip=x": 0.0,
-        "age": (44 - 25.0) / 5.0,
+        "age": (34 - 25.0) / 5.0,
         "age is missing": 0.0,
     }
     # The same through a table that was opened without the encoding.
@@ -409,6 +425,8 @@ def test_too_many_levels_because_of_a_token(tmp_path):
         ({"columns": {"age": {"mean": 1}}}, "lacks 'scale'"),
         ({"columns": {"age": {"mean": 1, "scale": 0}}}, "must be > 0"),
         ({"columns": {"age": {"mean": 1, "scale": -1}}}, "must be > 0"),
+        ({"columns": {"age": {"mean": 1, "scale": 1, "cut": 0}}}, "cut=0: must be > 0, or null"),
+        ({"columns": {"age": {"mean": 1, "scale": 1, "cut": math.inf}}}, "must be a number"),
         ({"columns": {"age": {"mean": math.nan, "scale": 1}}}, "must be a number"),
         ({"columns": {"age": {"mean": "1", "scale": 1}}}, "must be a number"),
         ({"columns": {"age": {"mean": 1, "scale": 10**400}}}, "must be a number"),
@@ -502,7 +520,8 @@ def edited(change) -> str:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v.update(version=2), "newer expost"),
+        (lambda v: v.update(version=3), "newer expost.*upgrade"),
+        (lambda v: v.update(version=1), "older expost.*make the encoding again"),
         (lambda v: v.update(version=0), "version"),
         (lambda v: v.update(version=True), "version"),
         (lambda v: v.update(version="1"), "version"),
@@ -518,6 +537,8 @@ def edited(change) -> str:
         (lambda v: v["columns"]["age"].update(mean=None), "must be a number"),
         (lambda v: v["columns"]["age"].update(mean=True), "must be a number"),
         (lambda v: v["columns"]["age"].pop("origin"), "lacks 'origin'"),
+        (lambda v: v["columns"]["age"].pop("cut"), "lacks 'cut'"),
+        (lambda v: v["columns"]["age"].update(cut=-2), "must be > 0"),
         (lambda v: v["columns"]["age"].pop("fill_origin"), "must stand together"),
         (lambda v: v["columns"]["sex"].pop("missing_origin"), "must stand together"),
         (lambda v: v["columns"]["sex"].update(levels=[["f"]]), "must be text"),
