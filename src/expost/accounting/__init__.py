@@ -1,5 +1,4 @@
-"""What a budget buys: ε, δ, the Gaussian mechanism and composition; the only importer of
-dp_accounting."""
+"""What a budget buys: ε, δ, the Gaussian mechanism and composition."""
 
 from expost.accounting.gaussian import (
     gaussian_delta,

@@ -22,7 +22,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import lfilter
 
 from expost._numerics import ROUNDOFF
 from expost.accounting.grid import (
@@ -231,6 +230,9 @@ def _composed(
     # δ(kh) = (1 − e^(−h))·P(L > kh) + e^(−h)·δ((k+1)h), from the top: positive terms only.
     tail = np.concatenate([np.cumsum(masses[:0:-1])[::-1], [0.0]]) + infinite
     stay = math.exp(-spacing)
+    # Imported here: most programs need no curve, and scipy.signal imports scipy.stats.
+    from scipy.signal import lfilter
+
     upper, _ = lfilter([-math.expm1(-spacing)], [1.0, -stay], tail[::-1], zi=[stay * infinite])
     slack = 1e-9 + 1e-13 * sum(each.count for each in labels)
     upper = upper[::-1] * (1 + slack)

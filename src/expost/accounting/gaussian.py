@@ -6,14 +6,10 @@ Conventions
 δ    P(ℓ > ε) − e^ε·P(−ℓ > ε), with ℓ ~ N(μ²/2, μ²) the loss (Balle and Wang 2018, Thm 8):
 
          δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)
-
-dp_accounting's guards let NaN through (``get_epsilon_gaussian(nan, 1e-5)`` is 0, perfect
-privacy), so nothing reaches it here that was not checked, and its answer is checked in turn.
 """
 
 import math
 
-import dp_accounting
 import numpy as np
 from scipy.special import erfcx, ndtr, ndtri
 
@@ -29,14 +25,15 @@ _DELTA_ERROR = 1e-11
 _NODES = 16
 # From here on ε, about μ²/2, is beyond what is worth telling from infinity.
 _HUGE_MU = 1e150
+# Below this the densities that δ is made of come near underflow, and lose their accuracy.
+_LEAST_DELTA = 1e-290
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
     """The least σ with which N(0, σ²I) on a value of this L2 ``sensitivity`` is (ε, δ)-DP.
 
     The analytic Gaussian mechanism (Balle and Wang 2018), rounded up: δ(ε, sensitivity/σ) ≤ δ
-    holds for what is returned, which is at most 1e-5 of itself too large
-    (usually 1e-11).
+    holds for what is returned, which is at most 1e-5 of itself too large (usually 1e-11).
     """
     epsilon = _checks.positive("epsilon", epsilon)
     delta = _checks.probability("delta", delta)
@@ -45,22 +42,35 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
         f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
         f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
     )
-    try:
-        with np.errstate(all="ignore"):
-            scale = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * sensitivity
-    except (ValueError, ArithmeticError, RuntimeError):
-        raise extreme from None
-    # Its root is found to 1e-12 absolute, on either side: step up until the promise holds.
-    step = 1e-13
+    if delta < _LEAST_DELTA:
+        raise extreme
+    mu = _largest_mu(epsilon, delta / (1 + _DELTA_ERROR))
+    scale = sensitivity / mu if 0 < mu < _HUGE_MU else math.inf
+    # The quotient is rounded: step up until the guarantee holds.
+    step = 1e-16
     while not _keeps(epsilon, delta, sensitivity, scale):
         scale *= 1 + step
         step *= 4
         if not step < 1e-5:
             raise extreme
-    # A root that the library missed would still keep the promise, with far too much noise.
+    # Far too much noise would keep it too.
     if _keeps(epsilon, delta, sensitivity, scale * (1 - 1e-5)):
         raise extreme
     return scale
+
+
+def _largest_mu(epsilon: float, target: float) -> float:
+    """The largest μ with δ(ε, μ) ≤ ``target``, rounded down; 0 where none was found."""
+    # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this μ.
+    quantile = float(ndtri(target))
+    root = math.hypot(quantile, math.sqrt(2 * epsilon))
+    low = root + quantile if quantile > 0 else 2 * epsilon / (root - quantile)
+    high = low
+    while high < _HUGE_MU and gaussian_delta(epsilon, high) <= target:
+        low, high = high, 16 * high
+    at = np.array([epsilon])
+    below, _ = bracket_root(lambda mu: _deltas(at, mu) - target, np.array([low]), np.array([high]))
+    return float(below[0])
 
 
 def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from expost import _checks
 from expost._numerics import row_blocks
@@ -91,6 +90,9 @@ class Shadow:
         if min(members, len(truth) - members) < fewest:
             return None
         features = _features(evidence.reference_views[model, row], evidence.references[model, row])
+        # Imported where it learns: it imports half of scikit-learn.
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
         learner = HistGradientBoostingClassifier(
             max_iter=self.trees,
             # Small: the examples of a row under s shadows are far from s rows.

@@ -7,6 +7,7 @@ are text until all of them have been looked at (``expost.data.sources``).
 import glob
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -65,7 +65,7 @@ def raw(source: Any, *, delimiter: str | None) -> Origin:
         if _starts_with(paths[0], _ARROW):
             return _arrow_files(paths)
         return _csv(paths, delimiter)
-    if isinstance(source, pa.dataset.Dataset):
+    if _is_dataset(source):
         return _dataset(source)
     if type(source).__module__.startswith("dask.dataframe") and hasattr(source, "columns"):
         # Imported here: it builds on this module.
@@ -82,7 +82,7 @@ def files_of(source: Any) -> tuple[Path, ...]:
             return ()
         names = [str(source.path) + ending for ending in ("", "-wal", "-shm", "-journal")]
         return tuple(Path(name) for name in names if os.path.exists(name))
-    if isinstance(source, pa.dataset.Dataset):
+    if _is_dataset(source):
         return tuple(Path(name) for name in getattr(source, "files", ()))
     if not isinstance(source, str | Path):
         return ()
@@ -91,6 +91,15 @@ def files_of(source: Any) -> tuple[Path, ...]:
     except InvalidInput:
         # Refused where it is read.
         return ()
+
+
+def _is_dataset(source: Any) -> bool:
+    """Whether ``source`` is a pyarrow dataset; their module, which imports pandas, is not needed.
+
+    A program that has a dataset has imported it.
+    """
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(source, module.Dataset)
 
 
 def _is_folder(source: str | Path) -> bool:

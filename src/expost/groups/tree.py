@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.tree import DecisionTreeRegressor
 
 from expost._numerics import row_blocks
 from expost.groups.columns import (
@@ -104,6 +103,9 @@ def grow(
         notices = (f"The tree was grown on {rows}; its figures are of all.",)
     if not features or limit is None or not np.ptp(target) > 0:
         return Tree(labels=("all rows",), notices=notices)
+    # Imported where a tree is grown: it imports a third of scikit-learn.
+    from sklearn.tree import DecisionTreeRegressor
+
     model = DecisionTreeRegressor(
         max_depth=depth,
         min_impurity_decrease=_WORTHWHILE * _variance(target, weights),

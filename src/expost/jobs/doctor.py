@@ -47,7 +47,6 @@ _OF_DEVELOPERS = ("dev", "docs")
 # Distributions whose module has another name than they have.
 _MODULES = {
     "adbc-driver-postgresql": "adbc_driver_postgresql",
-    "dp-accounting": "dp_accounting",
     "scikit-learn": "sklearn",
 }
 # Seconds that imports may take, cold and all together.

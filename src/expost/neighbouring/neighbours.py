@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import joblib
 import numpy as np
 
 from expost import _checks, notices
@@ -401,6 +400,9 @@ def _retrain(
         found = minimise(neighbour, tolerance=goal, start=base.theta, require=False)
         least = max(min(float(np.min(after)), float(np.min(penalty))), 1e-300)
         return found.theta - base.theta, found.gradient_bound, least
+
+    # Imported here: only this method needs it.
+    import joblib
 
     found = joblib.Parallel(n_jobs=-1, prefer="threads")(
         joblib.delayed(retrained)(index) for index in range(len(change))
