@@ -50,7 +50,7 @@ FRAME = pd.DataFrame(
 )
 PUBLIC = {
     "columns": {
-        "age": {"mean": 40, "scale": 20},
+        "age": {"mean": 40, "scale": 20, "cut": None},
         "sex": {"levels": ["f", "m"]},
         "work": {"levels": ["private", "public"], "missing_level": True},
         "hours": {"mean": 40, "scale": 15, "fill": 40},
@@ -422,6 +422,8 @@ def test_what_is_done_with_values_is_said():
     assert "ask again" in said
     assert "clipped" in notes(age=5000)
     assert "data_norm = 5" in notes(age=5000)
+    assert "'hours' lies outside of [10, 70]: it was cut" in notes(hours=71)
+    assert not notes(hours=70)
     assert "'name' is not used by the model" in notes(name="Ada")
     assert not notes()
 

@@ -35,7 +35,7 @@ class Answer(Displayed):
                           ``delta``; 0 in a data-independent report.
     ``everything``        at most, in nats: of θ and the report's releases together.
     ``fails_with``, ``everything_fails_with``  how probable it is that those bounds are wrong.
-    ``notes``             what was done with the values: clipped, missing, unknown.
+    ``notes``             what was done with the values: cut, clipped, missing, unknown.
     ``audience``          that of the report: nothing but that and the row itself went into it.
     """
 
@@ -161,7 +161,13 @@ def _numeric_cell(
 ) -> tuple[float | None, str | None]:
     """The cell, None for a missing one, and a note."""
     if not _is_missing(value, tokens):
-        return form_number(entry.name, value), None
+        number = form_number(entry.name, value)
+        if entry.cut is None or abs(number - entry.mean) <= (most := entry.cut * entry.scale):
+            return number, None
+        return number, (
+            f"{entry.name!r} lies outside of [{entry.mean - most:g}, {entry.mean + most:g}]: it was"
+            " cut to that range, as it would have been in training."
+        )
     if entry.fill is None:
         raise InvalidInput(f"{entry.name}: must have a value: the model knows no missing ones.")
     return None, f"{entry.name!r} has no value: it counts as missing, as it would have in training."
