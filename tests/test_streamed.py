@@ -15,6 +15,7 @@ from expost.estimators import ESTIMATORS
 from expost.glm import Objective, minimise
 from expost.neighbouring.neighbours import neighbours_of
 from expost.rows import RowBlock, RowStream, TableRows
+from settings import OUTPUT
 
 ROWS = 3_000
 
@@ -53,7 +54,9 @@ def opened(source, loss="logistic"):
     rows = open_table(source, columns=names, id_column="key")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
-        return rows, Encoding.read(rows, target=target, regression=loss == "squared")
+        return rows, Encoding.read(
+            rows, target=target, regression=loss == "squared", given={"data_norm": 4.0}
+        )
 
 
 def released(source, loss="logistic", **options):
@@ -62,7 +65,7 @@ def released(source, loss="logistic", **options):
     classes = encoding.target.classes
     labels = encoded.y if classes is None else np.where(encoded.y > 0, classes[1], classes[0])
     bounds = {"label_bound": 3.0} if classes is None else {"classes": classes}
-    settings = {"epsilon": 2.0, "regularization": 0.01, **options}
+    settings = {**OUTPUT, "epsilon": 2.0, "regularization": 0.01, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         model = ESTIMATORS[loss](
