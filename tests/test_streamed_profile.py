@@ -294,6 +294,9 @@ def test_a_broken_promise_is_the_first_thing_that_is_said(made):
 
 # -- in memory and in blocks -----------------------------------------------------------------------
 
+# What a job leaves out that profiles a model.
+OF_A_MODEL = dict.fromkeys(("seed", "drop", "mechanism", "noise"))
+
 
 @pytest.fixture(scope="module", params=[1.0, math.inf], ids=["noise", "noiseless"])
 def both(request, tmp_path_factory):
@@ -302,8 +305,9 @@ def both(request, tmp_path_factory):
     source = streams.write(folder)
     with pytest.MonkeyPatch.context() as patch:
         streams.small_blocks(patch)
-        blocks = run(streams.job(source, folder / "o", epsilon=request.param)).profile
-        memory = streams.job(source, folder / "m", engine=None, seed=None, drop=None)
+        made = streams.job(source, folder / "o", epsilon=request.param, data_norm=4.0)
+        blocks = run(made).profile
+        memory = streams.job(source, folder / "m", engine=None, **OF_A_MODEL)
         made = run(replace(memory, model=folder / "o" / "model.json"))
         yield made.profile, blocks
 
@@ -443,7 +447,7 @@ def test_expected_exposures_under_objective_perturbation(tmp_path, monkeypatch, 
     options = {"mechanism": "objective", "noise": noise}
     options |= {"delta": 1e-5} if noise == "gaussian" else {}
     blocks = run(streams.job(source, tmp_path / "o", **options)).profile
-    memory = streams.job(source, tmp_path / "m", engine=None, seed=None, drop=None)
+    memory = streams.job(source, tmp_path / "m", engine=None, **OF_A_MODEL)
     held = run(replace(memory, model=tmp_path / "o" / "model.json")).profile
     rows = pa.concat_tables(blocks.batches())
     np.testing.assert_allclose(rows.column("expected").to_numpy(), held.expected, rtol=1e-6)
