@@ -385,7 +385,7 @@ def test_more_than_two_classes(tmp_path):
     labels = np.array(["no", "some", "yes"])[np.digitize(x[:, 0] + 0.3 * x[:, 1], [-0.5, 0.5])]
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": x[:, 0], "b": x[:, 1], "y": labels}), path)
-    given = {**GIVEN, "columns": {n: GIVEN["columns"][n] for n in "ab"}}
+    given = {**GIVEN, "columns": {n: {**GIVEN["columns"][n], "cut": None} for n in "ab"}}
     given["target"] = {"classes": ["no", "some", "yes"]}
     encoding = Encoding.read(open_table(str(path)), target="y", given=given)
     model = PrivateLogisticRegression(
