@@ -115,10 +115,18 @@ def naive_features(table: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
         values = np.where(missing, "0", column).astype(float)
         known = values[~missing]
         filled = np.where(missing, np.median(known), values)
-        features.append((filled - known.mean()) / known.std())
+        features.append(np.clip((filled - known.mean()) / known.std(), -2, 2))
         if missing.any():
             features.append(missing.astype(float))
     return np.column_stack(features), np.where(cells["income"] == ">50K", 1.0, -1.0)
+
+
+def naive_unit_rows(features: np.ndarray, columns: int) -> np.ndarray:
+    """Rows clipped to √p/2 of p columns, divided by it, and the constant 1/√(p + 1)."""
+    norm, constant = np.sqrt(columns) / 2, 1 / np.sqrt(columns + 1)
+    longest = np.maximum(norm, np.linalg.norm(features, axis=1))
+    scaled = features / longest[:, None] * np.sqrt(1 - constant**2)
+    return np.column_stack([scaled, np.full(len(features), constant)])
 
 
 @contextmanager

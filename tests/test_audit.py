@@ -28,12 +28,17 @@ from expost.audits.audit import Options, audit_evidence
 from expost.errors import InvalidInput
 from expost.risk import EpsilonDelta
 from expost.types import Audience
+from settings import OUTPUT
 
 RNG = np.random.default_rng(0)
 X, y = load_breast_cancer(return_X_y=True)
 X = StandardScaler().fit_transform(X)[:240, :6]
 y = np.where(y[:240] == 1, "benign", "malignant")
-PUBLIC = {"data_norm": 15.0, "classes": ("benign", "malignant"), "regularization": 0.01}
+PUBLIC = {
+    **OUTPUT,
+    **{"data_norm": 15.0, "classes": ("benign", "malignant"), "regularization": 0.01},
+}
+GAUSSIAN = {**PUBLIC, "noise": "gaussian", "delta": 1e-6}
 FEW = {"references": 8, "random_state": 0}
 
 
@@ -133,14 +138,14 @@ def test_what_is_proved_about_epsilon(found):
 
 
 def test_gaussian_noise_is_refuted_by_its_curve():
-    model = PrivateLogisticRegression(epsilon=5.0, noise="gaussian", delta=1e-6, **PUBLIC)
+    model = PrivateLogisticRegression(epsilon=5.0, **GAUSSIAN)
     found = audit(model, X, y, **FEW)
     assert len(found.bounds) == 2
     assert all("GDP" in one.assumption or "Gaussian" in one.assumption for one in found.bounds)
 
 
 def test_a_promise_that_does_not_cover_every_step_is_not_shown():
-    private = PrivateLogisticRegression(epsilon=5.0, noise="gaussian", delta=1e-6, **PUBLIC)
+    private = PrivateLogisticRegression(epsilon=5.0, **GAUSSIAN)
     learned = audit(make_pipeline(StandardScaler(), private), X, y, **FEW)
     assert learned.guarantee is None
     assert learned.exposures is not None
@@ -153,7 +158,8 @@ def test_a_promise_that_does_not_cover_every_step_is_not_shown():
 
 
 def test_what_was_read_from_the_data_is_said_of_a_simulation_too():
-    found = audit(PrivateLogisticRegression(epsilon=5.0, classes=PUBLIC["classes"]), X, y, **FEW)
+    model = PrivateLogisticRegression(epsilon=5.0, data_norm=PUBLIC["data_norm"])
+    found = audit(model, X, y, **FEW)
     assert any("Read from the data" in notice for notice in found.notices)
     assert not any("seed" in notice for notice in found.notices)
 

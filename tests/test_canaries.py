@@ -35,6 +35,7 @@ from expost.mechanisms import OutputPerturbation
 from expost.release import Release
 from expost.types import Audience
 from program import listed
+from settings import OUTPUT
 
 ROWS, COLUMNS, NORM = 250, 4, 8000.0
 RNG = np.random.default_rng(20_000)
@@ -47,9 +48,13 @@ TARGET = RNG.integers(10**11, 10**12, size=ROWS) / 10**13
 
 MODELS = {
     "logistic": (PrivateLogisticRegression(data_norm=NORM, classes=["no", "yes"]), LABELS),
+    "output": (
+        PrivateLogisticRegression(**OUTPUT, data_norm=NORM, classes=["no", "yes"]),
+        LABELS,
+    ),
     "gaussian": (
         PrivateLogisticRegression(
-            delta=1e-6, noise="gaussian", data_norm=NORM, classes=["no", "yes"]
+            mechanism="output", noise="gaussian", data_norm=NORM, classes=["no", "yes"]
         ),
         LABELS,
     ),
@@ -589,10 +594,10 @@ def write_table(path, *, damage=None):
 
 def write_encoding(path):
     """Means, scales and bounds that are known without the data."""
-    numeric = {"kind": "numeric", "mean": 0.0, "scale": 1000.0, "origin": "given"}
+    numeric = {"kind": "numeric", "mean": 0.0, "scale": 1000.0, "cut": 2.0, "origin": "given"}
     encoding = {
         "format": "expost encoding",
-        "version": 1,
+        "version": 2,
         "missing": [""],
         "target": {"column": "outcome", "classes": ["no", "yes"], "origin": "given"},
         "columns": dict.fromkeys("abcd", numeric),

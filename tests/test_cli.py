@@ -39,6 +39,7 @@ from program import (
     installed,
     mode,
     naive_features,
+    naive_unit_rows,
     names,
     people,
     refused,
@@ -89,50 +90,56 @@ def model_of(folder: Path) -> dict:
 # The main job ----------------------------------------------------------------------------------
 
 
-def naive_minimiser(X: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
-    """Newton's method on (1/n) Σ log(1 + exp(−y x·θ)) + (Λ/2)∥θ∥², until nothing changes."""
-    theta = np.zeros(X.shape[1])
-    for _ in range(60):
-        p = 1 / (1 + np.exp(y * (X @ theta)))
-        gradient = -(X.T @ (y * p)) / len(y) + penalty * theta
-        hessian = (X.T * (p * (1 - p))) @ X / len(y) + penalty * np.eye(len(theta))
-        theta = theta - np.linalg.solve(hessian, gradient)
-    return theta
+def naive_log_density(table: list[list[str]], model: dict):
+    """The function from the rows that are there to log p(θ), up to a constant.
+
+    b = −Σ∇ℓ − λθ is normal, and the density of θ is that of b times det(Σ∇²ℓ + λI).
+    """
+    features, y = naive_features(table)
+    X, theta = naive_unit_rows(features, columns=4), np.array(model["theta"])
+    penalty = model["regularization"] * len(y)
+    scale = model["mechanism"]["scale"]
+    p = 1 / (1 + np.exp(y * (X @ theta)))
+
+    def log_density(rows: np.ndarray) -> float:
+        noise = X[rows].T @ (y * p)[rows] - penalty * theta
+        hessian = (X[rows].T * (p * (1 - p))[rows]) @ X[rows] + penalty * np.eye(len(theta))
+        return np.linalg.slogdet(hessian)[1] - noise @ noise / (2 * scale**2)
+
+    return log_density
 
 
 def naive_losses(table: list[list[str]], model: dict) -> np.ndarray:
-    """β(∥θ − Aᵢ∥ − ∥θ − A∥), each Aᵢ by a refit without row i (LeBlond Eq. 2)."""
-    features, y = naive_features(table)
-    scaled = features / np.linalg.norm(features, axis=1).max() * np.sqrt(1 - 0.1**2)
-    X = np.column_stack([scaled, np.full(len(y), 0.1)])
-    theta, penalty = np.array(model["theta"]), model["regularization"]
-    rate = model["mechanism"]["epsilon"] * len(y) * penalty / 2
-    base = np.linalg.norm(theta - naive_minimiser(X, y, penalty))
-    others = [np.arange(len(y)) != row for row in range(len(y))]
+    """log p(θ; D)/p(θ; D without row i), each from its own sum over rows."""
+    log_density, everybody = naive_log_density(table, model), np.arange(len(table) - 1)
     return np.array(
-        [
-            rate * (np.linalg.norm(theta - naive_minimiser(X[rest], y[rest], penalty)) - base)
-            for rest in others
-        ]
+        [log_density(everybody) - log_density(np.delete(everybody, row)) for row in everybody]
     )
+
+
+def edited_scale(model: dict, factor: float) -> dict:
+    mechanism = model["mechanism"]
+    return {**model, "mechanism": {**mechanism, "scale": factor * mechanism["scale"]}}
 
 
 CHOICES = {
     "target": r"income +\(given\)",
     "classes": r"<=50K, >50K +\(read from the data\)",
     "epsilon": r"3 +\(given\)",
-    "noise": r"laplace +\(default\)",
+    "mechanism": r"objective perturbation +\(from n, d and epsilon alone\)",
+    "delta": r"1e-06 +\(from n, d and epsilon alone\)",
+    "noise": r"gaussian +\(from n, d and epsilon alone\)",
     "loss": r"logistic +\(default\)",
     "regularization": r"0\.\d+ +\(from n, d and epsilon alone\)",
-    "data_norm": r"\d\.\d+ +\(read from the data\)",
-    "intercept": r"0\.1 in each row +\(default\)",
+    "data_norm": r"1 +\(from n, d and epsilon alone\)",
+    "intercept": r"0\.447214 in each row +\(from n, d and epsilon alone\)",
     "rows": r"60 +\(read from the data\)",
     "randomness": r"the operating system +\(default\)",
     "missing cells": r"'', '\?' +\(default\)",
 }
 
 
-def test_the_main_job_gives_the_losses_of_a_naive_refit(people_csv, tmp_path):
+def test_the_main_job_gives_the_losses_of_naive_densities(people_csv, tmp_path):
     out = tmp_path / "new" / "report"
     asked = ["profile", str(people_csv), "--target", "income", "--id", "number", "--epsilon", "3"]
     command = [sys.executable, "-X", "importtime", str(PROGRAM), *asked, "--out", str(out)]
@@ -156,8 +163,8 @@ def test_the_main_job_gives_the_losses_of_a_naive_refit(people_csv, tmp_path):
     assert np.all(width < 1e-3)
     assert np.all(naive > np.subtract(rows["loss_low"], 1e-9))
     assert np.all(naive < np.add(rows["loss_high"], 1e-9))
-    # Power: a budget that is a tenth larger would not pass.
-    wrong = naive * 1.1
+    # Power: a scale that is a hundredth smaller would not pass.
+    wrong = naive_losses(table, edited_scale(model, 0.99))
     assert not np.all((wrong > rows["loss_low"]) & (wrong < rows["loss_high"]))
 
     # Every result is keyed by the id, in the order of the file.
@@ -450,7 +457,8 @@ def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
         ('{"columns": {"wealth": {"mean": 1, "scale": 1}}}', "'wealth' | is not in"),
         ('{"data_norm": -1}', "data_norm | > 0"),
         ('{"target": {"classes": ["a", "b"]}}', "neither 'a' nor 'b'"),
-        ('{"format": "expost encoding", "version": 1}', "given.json | lacks"),
+        ('{"format": "expost encoding", "version": 2}', "given.json | lacks"),
+        ('{"format": "expost encoding", "version": 1}', "given.json | older expost"),
         ('{"format": "expost encoding", "version": 99}', "given.json | version"),
     ],
 )
@@ -483,8 +491,7 @@ def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, t
         ("--regularization nan", "regularization=nan | > 0"),
         ("--regularization inf", "regularization=inf | > 0"),
         ("--regularization little", "'--regularization' | 'little' | or 'auto'"),
-        ("--delta 1e-5", "delta=1e-05 | leave it out"),
-        ("--noise gaussian", "delta | between 0 and 1"),
+        ("--noise laplace --delta 1e-5", "delta=1e-05 | leave it out"),
         ("--noise gaussian --delta 0", "delta=0.0 | between 0 and 1"),
         ("--noise gaussian --delta 1", "delta=1.0 | between 0 and 1"),
         ("--noise gaussian --delta -0.1", "delta=-0.1 | between 0 and 1"),
@@ -513,7 +520,8 @@ def test_a_bad_option_is_refused_before_the_table_is_read(
     [
         # A budget without a safe grid is found with n and d at hand.
         ("--target income --epsilon 1e-320", "epsilon"),
-        ("--target income --epsilon 1e300", "lower epsilon"),
+        ("--target income --epsilon 1e300", "epsilon=1e+300 | too extreme"),
+        ("--target income --epsilon 1e300 --mechanism output --noise laplace", "lower epsilon"),
         ("--target wealth", "'wealth' | is not in | 'income'"),
         ("--target city --mechanism output", "'city' | 3 classes | objective perturbation"),
         ("--target income --classes a,b", "neither 'a' nor 'b'"),

@@ -188,7 +188,7 @@ def _encoded_like_people(table):
         values = np.where(
             missing, np.median(known), np.where(missing, "0", cells[name]).astype(float)
         )
-        features.append((values - known.mean()) / known.std())
+        features.append(np.clip((values - known.mean()) / known.std(), -2, 2))
         if (base[name] == "?").any():
             features.append(missing.astype(float))
     return np.column_stack(features)

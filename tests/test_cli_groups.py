@@ -11,7 +11,7 @@ import pytest
 import expost
 from expost.jobs import profile as profile_job
 from program import Ran, naive_features, names, people, refused, text
-from test_cli import RESULTS, model_of, naive_minimiser, rows_of
+from test_cli import RESULTS, model_of, naive_log_density, rows_of
 
 
 def visits(rows: int = 60) -> list[list[str]]:
@@ -45,23 +45,17 @@ def ask(program, visits_csv, tmp_path):
 
 
 def naive_person_losses(table: list[list[str]], model: dict) -> dict[str, float]:
-    """β(∥θ − A_S∥ − ∥θ − A∥), each A_S by a refit without all lines of a patient, Λ kept."""
-    features, y = naive_features(table)
-    scaled = features / np.linalg.norm(features, axis=1).max() * np.sqrt(1 - 0.1**2)
-    X = np.column_stack([scaled, np.full(len(y), 0.1)])
-    theta, penalty = np.array(model["theta"]), model["regularization"]
-    rate = model["mechanism"]["epsilon"] * len(y) * penalty / 2
-    base = np.linalg.norm(theta - naive_minimiser(X, y, penalty))
+    """log p(θ; D)/p(θ; D without all lines of a patient), each from its own sum over rows."""
+    log_density = naive_log_density(table, model)
     whose = np.array([line[-1] for line in table[1:]])
-    losses = {}
-    for patient in dict.fromkeys(whose.tolist()):
-        rest = whose != patient
-        far = np.linalg.norm(theta - naive_minimiser(X[rest], y[rest], penalty))
-        losses[patient] = float(rate * (far - base))
-    return losses
+    everybody = np.ones(len(whose), dtype=bool)
+    return {
+        patient: float(log_density(everybody) - log_density(whose != patient))
+        for patient in dict.fromkeys(whose.tolist())
+    }
 
 
-def test_persons_get_the_losses_of_a_naive_refit(ask, tmp_path):
+def test_persons_get_the_losses_of_naive_densities(ask, tmp_path):
     done = ask("--person patient --drop number --epsilon 3")
     assert done.code == 0, done.err
     out, table = tmp_path / "o", visits()
@@ -85,7 +79,10 @@ def test_persons_get_the_losses_of_a_naive_refit(ask, tmp_path):
     assert "kanarie" not in (out / "model.json").read_text()
     assert "patient" not in json.loads((out / "encoding.CURATOR-ONLY.json").read_text())["columns"]
     content = json.loads((out / "profile.CURATOR-ONLY.json").read_text())
-    assert (content["unit"], content["worst_case"]) == ("person", 3 * max(sizes))
+    # Of m rows at once ε·m + m(m − 1)A²/2, A = 1/σ (mechanisms.objective, worst_case_of).
+    most, scale = max(sizes), model["mechanism"]["scale"]
+    assert content["unit"] == "person"
+    assert content["worst_case"] == pytest.approx(3 * most + most * (most - 1) / scale**2 / 2)
     parquet = pq.read_table(out / "profile.CURATOR-ONLY.parquet")
     assert parquet.column_names[:4] == ["person", "id", "rows", "rank"]
     assert parquet["id"].to_pylist() == list(naive)
@@ -236,7 +233,7 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     left = len(table) - len(kept)
     assert f"{left} of 60 rows were left out" in done.out
     assert re.search(r"rows per person +at most 3, others left out", done.out)
-    assert "epsilon=2 for persons with up to 3 rows" in done.out
+    assert "epsilon=2, delta=1e-06 for persons with up to 3 rows" in done.out
     assert "at most 2 nats promised, any person of up to 3 rows" in done.out
     visits_csv.write_text(text(kept))
     again = ask(f"{options} {encoding}", out="by-hand")

@@ -800,6 +800,7 @@ def test_bad_targets(case):
         ({"delta": 1e-5}, "delta=1e-05: Laplace noise guarantees pure epsilon"),
         ({"noise": "gaussian"}, "delta=None: Gaussian noise needs a delta"),
         ({"noise": "gaussian", "delta": 1.0}, "delta=1.0"),
+        ({"noise": "gaussian", "delta": 0}, "delta=0"),
         ({"noise": "gaussian", "delta": np.nan}, "delta=nan"),
         ({"noise": "cauchy"}, "noise='cauchy'"),
         ({"noise": "cauchy", "regularization": "auto"}, "noise='cauchy'"),

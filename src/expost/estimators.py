@@ -345,7 +345,8 @@ class _PrivateLinearModel(BaseEstimator):
         if isinstance(delta, str):
             _checks.one_of("delta", delta, ("auto",))
             return default_delta(rows) if kind.noises.get(noise) else None
-        return None if delta is None or delta == 0 else _checks.probability("delta", delta)
+        pure = delta is None or (delta == 0 and not kind.noises.get(noise))
+        return None if pure else _checks.probability("delta", delta)
 
     def _publishing(self) -> PublishingBudget | None:
         """What the report of this model is to spend, where there is to be one."""
