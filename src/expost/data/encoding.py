@@ -233,6 +233,13 @@ class Encoding:
         json["dropped"] = dict.fromkeys(json["dropped"], Mark.GIVEN.value)
         return Encoding.from_json(json)
 
+    def uncut(self) -> "Encoding":
+        """The same constants, and numbers of any size: for models that are not private."""
+        json = self.to_json()
+        for entry in json["columns"].values():
+            entry |= dict.fromkeys({"cut"} & entry.keys())
+        return Encoding.from_json(json)
+
     def save(self, path: str | Path) -> Path:
         """Write ``encoding.json``, whole or not at all; for the owner alone if read from data."""
         return atomic.write_json(path, self.audience, self.to_json())

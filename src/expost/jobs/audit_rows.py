@@ -105,7 +105,8 @@ class EstimatorReader:
         encoding = Encoding.read(
             open_table(whole, missing=tokens), target=_NO_TARGET, regression=True
         )
-        return cls(target=target, id_column=id_column, missing=tokens, encoding=encoding)
+        # The estimator may be of any kind, and would lose what tells rows apart.
+        return cls(target=target, id_column=id_column, missing=tokens, encoding=encoding.uncut())
 
     def read(self, source: Any, *, keyed: bool = True) -> Part:
         """The rows; without keys unless ``keyed``."""
