@@ -186,9 +186,13 @@ class _PrivateLinearModel(BaseEstimator):
                 RaisedRegularizationWarning,
                 stacklevel=3,
             )
-        useless = how.forecast.warning
-        if useless is not None:
-            warn(useless, UselessModelWarning, stacklevel=3)
+        forecast = how.forecast
+        if forecast.is_useless:
+            warn(
+                f"{forecast.lines()[0]} {forecast.remedy}",
+                UselessModelWarning,
+                stacklevel=3,
+            )
         if read:
             warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"
@@ -293,7 +297,7 @@ class _PrivateLinearModel(BaseEstimator):
     def _kind(self, loss: Loss) -> type[Mechanism]:
         """Return the class of mechanisms that is asked for, or the default of the loss."""
         name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
-        return MECHANISMS[_checks.one_of("mechanism", name, tuple(MECHANISMS))]
+        return MECHANISMS.find(name)
 
     def how(
         self, loss: Loss, rows: int, dimension: int, *, epsilon: float | None = None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expost.cli import options
+from expost.cli.exit_codes import NO_RECOMMENDATION
 from expost.cli.lines import choice_lines, end_lines, print_json
 from expost.cli.open_page import show
 from expost.cli.options import MODEL, QUESTION
@@ -37,33 +38,44 @@ def epsilon_command(
         str | None,
         typer.Option(
             metavar="NUMBER",
-            help="Λ of the averaged objective, or auto (default): that of epsilon = 1.",
+            help="Λ of the averaged objective, or auto (default): each epsilon has its own.",
             autocompletion=options.completes(("auto",)),
             rich_help_panel=MODEL,
         ),
     ] = None,
-    max_belief: Annotated[
+    max_posterior: Annotated[
         float | None,
         typer.Option(
-            help="How sure an attacker may get of any row (default: 0.75).",
+            help="The largest posterior probability of presence of any row (default: 0.75).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(help="How sure the attacker was (default: 0.5).", rich_help_panel=QUESTION),
+        typer.Option(
+            help="The probability that the attacker starts from (default: 0.5).",
+            rich_help_panel=QUESTION,
+        ),
     ] = None,
     quantile: Annotated[
         float | None,
         typer.Option(
-            help="Bound this quantile of the belief over models (default: bound its mean).",
+            help="The share of releases in which the limit holds (default: 0.95).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
-    utility: Annotated[
+    share: Annotated[
         float | None,
         typer.Option(
-            help="The least accuracy (R²) on held-out rows (default: none asked for).",
+            help="The share of the best reachable gain that is enough (default: 0.95).",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            help="Judge models by log_loss, auc, accuracy or r2 (default: the first that applies).",
+            autocompletion=options.completes(("log_loss", "auc", "accuracy", "r2")),
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -85,14 +97,14 @@ def epsilon_command(
         str | None,
         typer.Option(
             metavar="E,E,…",
-            help="Values to tabulate, '0.1,1,10' (default: 25 around the transition).",
+            help="Values to try, '0.1,1,10' (default: a grid from 0.01 to 10, refined).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
     models: Annotated[
         int | None,
         typer.Option(
-            help="Models drawn at each epsilon, over all folds (default: 200).",
+            help="Models drawn for the transition of a sampled mechanism (default: 200).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -120,11 +132,12 @@ def epsilon_command(
 ) -> None:
     """Say which epsilon is worth using for a private linear model of a table; release nothing.
 
-    It looks at how far each row moves the model, and finds the largest epsilon at which no
-    attacker gets too sure of any row, the range outside of which nothing changes, and what a model
-    is worth on rows that it has not seen. It ends with the command that releases such a model.
+    The first sentence is the verdict: the smallest epsilon that is enough, the most that the limit
+    allows, none, or useless. Models are judged on rows that they have not seen; the limit is on
+    the posterior probability that a row was in the training data. It ends with the command that
+    releases such a model. Exit code 3 says that no epsilon is recommended.
 
-    For the curator only: DIR/report.CURATOR-ONLY.html is the page to read, transition its picture,
+    For the curator only: DIR/report.CURATOR-ONLY.html is the page to read,
     epsilon.CURATOR-ONLY.json and .parquet hold the figures. Looking at the data to choose epsilon
     is not private, and the page says what that means.
 
@@ -132,7 +145,7 @@ def epsilon_command(
 
     `expost epsilon people.csv --target income --id number --out choice`
 
-    `expost epsilon people.csv --target income --max-belief 0.6 --utility 0.8 --out choice`
+    `expost epsilon people.csv --target income --max-posterior 0.6 --measure auc --out choice`
     """
     from expost.jobs.epsilon import EpsilonJob
 
@@ -162,10 +175,11 @@ def epsilon_command(
             models=models,
             tolerance=tolerance,
             rows=rows,
-            max_belief=max_belief,
+            max_posterior=max_posterior,
             prior=prior,
             quantile=quantile,
-            utility=utility,
+            share=share,
+            measure=measure,
             folds=folds,
         ),
         as_json=as_json,
@@ -187,6 +201,8 @@ def _epsilon(
         print("\n".join(_epsilon_lines(outcome)))
     if open_it:
         show(outcome.files["report"])
+    if outcome.choice.recommended is None:
+        raise typer.Exit(NO_RECOMMENDATION)
 
 
 def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:

@@ -1,13 +1,12 @@
-"""Which ε: the typical profile, the transition, and a recommendation (LeBlond 4.4 and 5.4).
+"""Which ε: a verdict on a set of rows, before anything is released.
 
-``choose_epsilon`` is the function users call, before they release anything. It asks a
-:class:`Question` of rows in memory; :func:`choose_for` asks it of prepared rows of any source.
+``choose_epsilon`` is the function users call. It asks a :class:`Question` of rows in memory;
+:func:`choose_for` asks it of prepared rows of any source.
 """
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -16,18 +15,22 @@ import numpy as np
 from expost import _checks
 from expost._numerics import spawned_seeds
 from expost._order import Histogram
+from expost.engine import SILENT, Progress
 from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.gradients import Gradients
+from expost.epsilon.limit import PosteriorLimit, find_ceiling
 from expost.epsilon.ranked import RankedRows
-from expost.epsilon.recommend import recommend
+from expost.epsilon.recommend import decide, search
 from expost.epsilon.sampled import SampledMechanism, SampledSweep, Sweep
-from expost.epsilon.sweep import BeliefBound, Distances, LawSweep, distance_columns, ends_of
-from expost.epsilon.utility import held_out_utility
+from expost.epsilon.sweep import Distances, LawSweep, distance_columns
+from expost.epsilon.utility import Trials, measures_of
 from expost.errors import InvalidInput
 from expost.estimators import ESTIMATORS, Prepared
 from expost.files.parts import Part, PartStore
-from expost.glm import Objective
-from expost.mechanisms import ClosedForm
+from expost.glm import Objective, two_classes_only
+from expost.losses import Loss
+from expost.mechanisms import ClosedForm, Mechanism
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import tight_neighbours
@@ -37,33 +40,42 @@ from expost.types import FloatArray
 
 __all__ = ["EpsilonChoice", "Question", "choose_epsilon", "choose_for", "seeds_of"]
 
-# A belief that is closer to its prior is not told from it by the law's accuracy.
-_LEAST_GAIN = 1e-9
 _COST = (
-    "Looking at the data to choose epsilon is not private: this choice, made known, tells something"
-    " of the rows; expost.selection.select_privately chooses at a cost that is counted."
+    "The chosen epsilon and this verdict were read from the data, which is not private: review them"
+    " before you publish them. expost.selection.select_privately chooses at a cost that is counted."
 )
 _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",
     "The utility was not measured: only the sampler knows what its models are for.",
 )
+_FIXED_SLOPES = (
+    "The transition under objective perturbation is followed at the slopes that rows have at the"
+    " minimiser without noise; where it begins holds for all slopes."
+)
+# Releases of each fold at each ε: twenty with five folds.
+_RELEASES = 4
+# At two values of ε: whether the regularization depends on it.
+_APART = 0.5, 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
     """The options of :func:`choose_epsilon` that do not concern the data, checked.
 
-    ``epsilons``  the values to tabulate, ascending; none: 25 around the transition.
-    ``share``     of the rows that are in their second regime at ``high``.
-    ``utility``   the least mean accuracy (R²) on held-out rows, or None.
+    ``limit``     the posterior that no row may pass.
+    ``share``     of the best reachable gain that is enough.
+    ``measure``   by which models are judged; None: log loss, R² or AUC, the first that applies.
+    ``epsilons``  the values to try; none: a grid.
+    ``past``      the share of rows that are in their second regime at ``high``.
     """
 
-    epsilons: FloatArray
+    limit: PosteriorLimit
+    share: float
+    measure: str | None
+    epsilons: tuple[float, ...]
     models: int
     tolerance: float
-    share: float
-    bound: BeliefBound
-    utility: float | None
+    past: float
     folds: int
 
     @classmethod
@@ -74,84 +86,56 @@ class Question:
         models: int = 200,
         tolerance: float = 0.1,
         rows: float = 0.5,
-        max_belief: float = 0.75,
+        max_posterior: float = 0.75,
         prior: float = 0.5,
-        quantile: float | None = None,
-        utility: float | None = None,
+        quantile: float = 0.95,
+        share: float = 0.95,
+        measure: str | None = None,
         folds: int = 5,
     ) -> "Question":
         """Check the options; the defaults are those of :func:`choose_epsilon`."""
-        bound = _bound(max_belief, prior, quantile)
-        share = _checks.positive("rows", rows)
-        if not share <= 1:
-            raise InvalidInput(
-                f"rows={rows!r}: must be a share of the rows, above 0 and at most 1."
-            )
-        models = _checks.whole("models", models, least=2)
         folds = _checks.whole("folds", folds, least=0)
         if folds == 1:
             raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
+        share = _checks.probability("share", share)
+        past = _checks.positive("rows", rows)
+        if not past <= 1:
+            raise InvalidInput(
+                f"rows={rows!r}: must be a share of the rows, above 0 and at most 1."
+            )
         return cls(
-            epsilons=np.empty(0) if epsilons is None else _given(epsilons),
-            models=models,
-            tolerance=tolerance,
+            limit=PosteriorLimit(max_posterior=max_posterior, prior=prior, quantile=quantile),
             share=share,
-            bound=bound,
-            utility=None if utility is None else _least_utility(utility, folds),
+            measure=measure,
+            epsilons=() if epsilons is None else _given(epsilons),
+            models=_checks.whole("models", models, least=2),
+            tolerance=tolerance,
+            past=past,
             folds=folds,
         )
 
-    @property
-    def releases(self) -> int:
-        """The number of models that are scored on each fold."""
-        return max(2, self.models // self.folds)
+    def check_measure(self, loss: Loss) -> None:
+        """Refuse a measure that does not apply to a loss."""
+        if self.measure is not None:
+            _checks.one_of("measure", self.measure, measures_of(loss))
 
     def settings(self, seed: np.random.SeedSequence) -> dict[str, Any]:
         """Return what every sweep is made with."""
         return {
-            "epsilons": self.epsilons,
+            "epsilons": np.array(self.epsilons),
             "models": self.models,
             "tolerance": self.tolerance,
-            "share": self.share,
-            "bound": self.bound,
+            "share": self.past,
+            "limit": self.limit,
             "seed": seed,
         }
 
 
-def _bound(max_belief: float, prior: float, quantile: float | None) -> BeliefBound:
-    prior = _checks.probability("prior", prior)
-    largest = _checks.probability("max_belief", max_belief)
-    if not largest > prior + _LEAST_GAIN:
-        raise InvalidInput(
-            f"max_belief={max_belief!r}: must lie above prior={prior!r}, which no model lowers, by"
-            f" more than {_LEAST_GAIN:g}."
-        )
-    if quantile is not None:
-        quantile = _checks.probability("quantile", quantile)
-        if not 0.5 <= quantile <= 1 - _LEAST_GAIN:
-            raise InvalidInput(
-                f"quantile={quantile!r}: must lie between 0.5, below which more noise may raise it,"
-                f" and 1 - {_LEAST_GAIN:g}."
-            )
-    return BeliefBound(largest=largest, prior=prior, quantile=quantile)
-
-
-def _least_utility(utility: float, folds: int) -> float:
-    number = isinstance(utility, int | float | np.integer | np.floating)
-    if isinstance(utility, bool) or not number:
-        raise InvalidInput(f"utility={utility!r}: must be the least accuracy (R²), or None.")
-    if not -math.inf < utility <= 1:
-        raise InvalidInput(f"utility={utility!r}: must be at most 1, the best there is.")
-    if not folds:
-        raise InvalidInput("folds=0: the utility asked for needs held-out folds; take 5.")
-    return float(utility)
-
-
-def _given(epsilons: Sequence[float]) -> FloatArray:
+def _given(epsilons: Sequence[float]) -> tuple[float, ...]:
     values = _checks.vector(epsilons, name="epsilons")
     if not len(values) or not np.all((values >= 1e-50) & (values <= 1e50)):
         raise InvalidInput("epsilons: must hold numbers between 1e-50 and 1e50, at least one.")
-    return np.unique(values)
+    return tuple(np.unique(values).tolist())
 
 
 def seeds_of(random_state: int | np.random.Generator | None) -> list[np.random.SeedSequence]:
@@ -168,14 +152,15 @@ def choose_epsilon(
     delta: float | str | None = "auto",
     loss: str = "logistic",
     regularization: float | str = "auto",
+    max_posterior: float = 0.75,
+    prior: float = 0.5,
+    quantile: float = 0.95,
+    share: float = 0.95,
+    measure: str | None = None,
     epsilons: Sequence[float] | None = None,
     models: int = 200,
     tolerance: float = 0.1,
     rows: float = 0.5,
-    max_belief: float = 0.75,
-    prior: float = 0.5,
-    quantile: float | None = None,
-    utility: float | None = None,
     folds: int = 5,
     fit_intercept: bool = True,
     intercept_scaling: float | str = "auto",
@@ -187,6 +172,7 @@ def choose_epsilon(
     ids: Sequence[Any] | None = None,
     random_state: int | np.random.Generator | None = None,
     workers: int | None = None,
+    progress: Progress = SILENT,
 ) -> EpsilonChoice:
     """Recommend the ε of a private model of these rows; releases nothing.
 
@@ -197,10 +183,11 @@ def choose_epsilon(
         models=models,
         tolerance=tolerance,
         rows=rows,
-        max_belief=max_belief,
+        max_posterior=max_posterior,
         prior=prior,
         quantile=quantile,
-        utility=utility,
+        share=share,
+        measure=measure,
         folds=folds,
     )
     if workers is not None:
@@ -220,17 +207,15 @@ def choose_epsilon(
     if isinstance(mechanism, str):
         prepared = _prepared(X, y, loss, options, given)
         keys = row_keys(ids, prepared.objective.count)
-        return choose_for(prepared, question, seeds, ids=keys, workers=workers)
-    _refuse_options(**options, loss=loss, utility=utility, **given)
+        return choose_for(prepared, question, seeds, ids=keys, workers=workers, progress=progress)
+    _refuse_options(**options, loss=loss, measure=measure, share=share, **given)
     fixed, keys = fixed_to(X, y, mechanism, ids)
     sweep = SampledSweep(mechanism=fixed, **question.settings(seeds[0]))
-    limit = sweep.epsilon_for_belief(question.bound)
     return EpsilonChoice(
         sweep=sweep,
-        bound=question.bound,
-        epsilon_for_belief=limit,
+        limit=question.limit,
         utility=None,
-        recommendation=recommend(sweep, question.bound, limit, None, None),
+        recommendation=decide(None, sweep.ceiling(), None, share=question.share),
         description=fixed.description,
         notices=(_COST, *_SAMPLED, *sweep.remarks),
         ids=keys,
@@ -245,90 +230,137 @@ def choose_for(
     store: PartStore | None = None,
     ids: tuple[Any, ...] | None = None,
     workers: int | None = None,
+    progress: Progress = SILENT,
 ) -> EpsilonChoice:
     """Return the choice of ε for prepared rows of any source; spends nothing.
 
     ``store``  of rows that are read: where a part with the figures of each row is written for every
                item of the table. Finished parts are not made again.
     """
-    how, objective = prepared.mechanism, prepared.objective
-    sweep: Sweep
+    plan, objective = prepared.mechanism_at, prepared.objective
+    question.check_measure(objective.loss)
+    followed = _Followed(prepared=prepared, question=question, seed=seeds[0], store=store)
+    sweep: Sweep | None = None
     parts: Mapping[int, Part] | None = None
-    notices = _notices(prepared)
-    exact, settings = how.closed_form, question.settings(seeds[0])
-    if exact is None:
-        sweep = SampledSweep(mechanism=how.sampler(objective), **settings)
-        notices = (*notices, _SAMPLED[0])
-        if store is not None:
-            columns = _HeldColumns(columns=sweep.row_columns())
-            parts = objective.table.write_parts(columns, store)
-    elif store is None:
-        near = tight_neighbours(prepared.problem, objective.minimiser(TOLERANCE))
-        sweep = LawSweep.of(near, mechanism=exact, workers=workers, **settings)
+    if followed.is_exact:
+        # One Λ for all ε, and a law for each row: what the rows are like decides.
+        sweep, parts = followed.sweep(prepared.mechanism, workers)
+        ceiling = sweep.ceiling()
     else:
-        sweep, parts = _read_sweep(exact, prepared.problem, question, seeds[0], store)
-    limit = sweep.epsilon_for_belief(question.bound)
-    measured = None
+        ceiling = find_ceiling(plan, question.limit)
+    utility = None
     if question.folds:
-        measured = held_out_utility(
-            objective,
-            how,
-            np.union1d(sweep.epsilons, ends_of(sweep.low, sweep.high, limit)),
+        trials = Trials(
+            objective=objective,
+            plan=plan,
             folds=question.folds,
-            releases=question.releases,
-            rng=np.random.default_rng(seeds[1]),
+            releases=_RELEASES,
+            seed=seeds[1],
+            measure=question.measure,
+            progress=progress,
         )
+        utility = search(trials, ceiling, question.share, question.epsilons)
+    found = decide(plan, ceiling, utility, share=question.share)
+    if sweep is None:
+        at = found.epsilon or found.ceiling or 1.0
+        sweep, parts = followed.sweep(plan(at), workers)
     return EpsilonChoice(
         sweep=sweep,
-        bound=question.bound,
-        epsilon_for_belief=limit,
-        utility=measured,
-        recommendation=recommend(sweep, question.bound, limit, measured, question.utility),
-        description=how.describe(epsilon=False),
-        notices=(*notices, *sweep.remarks),
+        limit=question.limit,
+        utility=utility,
+        recommendation=found,
+        description=plan(found.epsilon or 1.0).describe(epsilon=False),
+        notices=(*_notices(prepared), *sweep.remarks),
+        plan=plan,
+        is_public=not followed.is_exact,
         ids=ids,
         parts=parts,
     )
 
 
-# -- rows that are read ----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Followed:
+    """The transition of prepared rows (LeBlond 4.4 and 5.4), at the Λ of one ε.
 
+    ``store``  of rows that are read: where the figures of each row are written.
+    """
 
-def _read_sweep(
-    how: ClosedForm,
-    objective: Objective,
-    question: Question,
-    seed: np.random.SeedSequence,
-    store: PartStore,
-) -> tuple[LawSweep, dict[int, Part]]:
-    """Write the figures of each row as parts, and return the sweep over their distances."""
-    ends, table = how.transition(question.tolerance), objective.table
-    losses = LeaveOneOut.of(objective, objective.minimiser(TOLERANCE))
-    columns = _DistanceColumns(losses=losses, mechanism=how, leaves=ends.leaves)
-    parts = table.write_parts(columns, store)
-    # The bound on how far any row moves the minimiser; a loose certificate may pass it.
-    task = partial(_count_distances, store, how.sensitivity)
-    sweep = LawSweep(
-        mechanism=how,
-        distances=reduce(Distances.merged, table.engine.map(task, [*parts.values()])),
-        ranked_rows=partial(RankedRows.sampled, objective, losses),
-        workers=table.engine.workers,
-        **question.settings(seed),
-    )
-    return sweep, parts
+    prepared: Prepared
+    question: Question
+    seed: np.random.SeedSequence
+    store: PartStore | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether losses have a law that depends on the distance, and all ε have one Λ."""
+        first, second = (self.prepared.mechanism_at(epsilon) for epsilon in _APART)
+        return (
+            self.prepared.mechanism.closed_form is not None
+            and first.regularization == second.regularization
+        )
+
+    def sweep(self, how: Mechanism, workers: int | None) -> tuple[Sweep, Mapping[int, Part] | None]:
+        """Return the sweep, and the parts that were written."""
+        penalty = np.full(how.dimension, how.total_regularization)
+        objective = replace(self.prepared.objective, penalty=penalty)
+        settings: dict[str, Any] = self.question.settings(self.seed) | {"workers": workers}
+        law = how.closed_form or how.gradient_noise
+        if law is None:
+            return self._sampled(how, objective)
+        base = objective.minimiser(TOLERANCE)
+        near: LeaveOneOut | Gradients
+        if how.closed_form is None:
+            bound = objective.loss.lipschitz(how.total_regularization)
+            most = bound * objective.rows.longest if objective.loss.has_bounded_slope else np.inf
+            settings |= {"most": most, "notices": (_FIXED_SLOPES,)}
+            near = Gradients(loss=objective.loss, theta=base.theta)
+        elif self.store is None:
+            held = tight_neighbours(two_classes_only(objective), base)
+            return LawSweep.of(held, mechanism=law, **settings), None
+        else:
+            near = LeaveOneOut.of(two_classes_only(objective), base)
+        if self.store is None:
+            rows = objective.held
+            block = RowBlock.of(rows.X, rows.y)
+            assert isinstance(near, Gradients)
+            return LawSweep.of(near(block), mechanism=law, **settings), None
+        columns = _DistanceColumns(
+            near=near, mechanism=law, leaves=law.transition(self.question.tolerance).leaves
+        )
+        table = objective.table
+        parts = table.write_parts(columns, self.store)
+        # The bound on how far any row moves the model; a loose certificate may pass it.
+        task = partial(_count_distances, self.store, law.sensitivity)
+        sweep = LawSweep(
+            mechanism=law,
+            distances=reduce(Distances.merged, table.engine.map(task, [*parts.values()])),
+            ranked_rows=partial(RankedRows.sampled, objective, near),
+            **settings | {"workers": table.engine.workers},
+        )
+        return sweep, parts
+
+    def _sampled(
+        self, how: Mechanism, objective: Objective
+    ) -> tuple[SampledSweep, Mapping[int, Part] | None]:
+        """Return the sweep of a mechanism whose losses have no law."""
+        sweep = SampledSweep(mechanism=how.sampler(objective), **self.question.settings(self.seed))
+        if self.store is None:
+            return sweep, None
+        columns = _HeldColumns(columns=sweep.row_columns())
+        return sweep, objective.table.write_parts(columns, self.store)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _DistanceColumns:
     """Compute what a part holds: how far each row moves the model, and its critical ε."""
 
-    losses: LeaveOneOut
+    near: LeaveOneOut | Gradients
     mechanism: ClosedForm
     leaves: float
 
     def __call__(self, block: RowBlock) -> tuple[dict[str, FloatArray], None]:
         """Return the figures of the rows of a block."""
-        near = self.losses(block)
+        near = self.near(block)
         found = distance_columns(self.mechanism, self.leaves, near.distance, near.error_bound)
         return found, None
 
@@ -387,7 +419,7 @@ def _prepared(
         if name not in takes:
             raise InvalidInput(f"{name}={value!r}: loss={loss!r} takes none; leave it out.")
         options[name] = value
-    # Its ε matters for regularization="auto" alone.
+    # Every ε that is looked at has its own mechanism.
     return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
 
 
@@ -399,10 +431,4 @@ def _notices(prepared: Prepared) -> tuple[str, ...]:
             "Read from the data, which is not private either:"
             f" {', '.join(prepared.read_from_data)}."
         )
-    if prepared.clipped:
-        notices += prepared.clipped
-        notices.append(
-            "The utility is measured on clipped rows and labels too; a released model predicts"
-            " from rows as they are."
-        )
-    return tuple(notices)
+    return (*notices, *prepared.clipped)

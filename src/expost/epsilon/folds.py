@@ -1,146 +1,100 @@
-"""Which rows are held out: folds of rows in memory or read in blocks, by a keyed hash.
+"""The rows on which utility is measured, and which of them are held out.
 
-A row's fold follows from a key, its class and the number of earlier rows of that class. It does not
-depend on where the rows are or on the size of blocks, and folds are stratified.
+A row's place follows from a key and its number in the table. It does not depend on where the rows
+are or on the size of blocks.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
 from expost.glm import Objective
-from expost.rows import HeldRows, RowBlock, Rows
+from expost.rows import HeldRows, RowBlock
 from expost.types import FloatArray, IntArray
 
-__all__ = ["MOST_SCORED", "Folds"]
+__all__ = ["MOST_ROWS", "HeldOutRows"]
 
-T = TypeVar("T")
-# Rows of a fold that are scored at most: a share of them is then known to 0.4 %.
-MOST_SCORED = 20_000
-# Entries of all scored rows together: 128 MiB.
+# Rows that utility is measured on at most, and entries of them: 128 MiB.
+MOST_ROWS = 50_000
 _ENTRIES = 2**24
 # Keys of the two hashes.
 _GAMMA, _OTHER = 0x9E3779B97F4A7C15, 0x5851F42D4C957F2D
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Folds:
-    """Which of ``count`` folds each row is in, and which rows of a fold are scored.
+class HeldOutRows:
+    """Rows in memory, all of a table or a sample of it, and the fold of each.
 
-    Number the rows class by class, and in a class in their order: i = 0 … n − 1. Every ``count``
-    consecutive numbers are in different folds, in an order that a hash of ``key`` and their numbers
-    gives. Numbers of two classes have one common order, and so have the last ones. So the numbers
-    of rows of two folds, and those of each class, differ by at most one.
+    Folds are stratified: the numbers of rows of two folds, and those of each class, differ by at
+    most one.
 
-    ``totals``  (c,) the rows of each class.
-    ``before``  (b,) the number of the first row of each block, and (b, c) the rows of each class
-                before it; None where all rows are one class.
-    ``step``    one row of so many of a class is scored, a random one.
+    ``rows``   (m,) rows.
+    ``fold``   (m,) the fold of each row, counted from 0.
+    ``order``  (m,) random numbers by which a part of the rows is chosen.
     """
 
+    rows: HeldRows
+    fold: IntArray
+    order: NDArray[np.uint64]
     count: int
-    key: int
-    totals: tuple[int, ...]
-    before: tuple[IntArray, IntArray] | None = None
-    step: int = 1
 
     @classmethod
-    def of(cls, objective: Objective, count: int, key: int) -> "Folds":
-        """Return the folds of rows; the classes are counted in one pass."""
-        if not objective.loss.is_classification:
-            totals, before = np.array([objective.count]), None
-            short = objective.count < 4 * count
-            why = f"{objective.count} rows are too few"
+    def of(cls, objective: Objective, count: int, key: int) -> "HeldOutRows":
+        """Take the rows of an objective, or 50,000 of them, in one pass."""
+        most = min(MOST_ROWS, max(1, _ENTRIES // objective.columns))
+        task = _Chosen(key=key, share=most / objective.count)
+        parts = [part for part in objective.map(task) if part is not None]
+        X, y, order = (np.concatenate(column) for column in zip(*parts, strict=True))
+        classes = np.zeros(len(y), dtype=np.int64)
+        if objective.loss.is_classification:
+            # Labels are classes counted from 0, or ±1 where there are two.
+            classes = np.maximum(y, 0).astype(np.int64)
+            totals = np.bincount(classes, minlength=max(2, objective.loss.outputs))
+            short = int(totals.min()) < 2 * count
+            why = f"the rarest class has {totals.min()} rows, and every fold needs two of each"
         else:
-            task = partial(_count_classes, max(2, objective.loss.outputs))
-            starts, counts = zip(*objective.map(task), strict=True)
-            running = np.cumsum(counts, axis=0)
-            totals, before = running[-1], (np.array(starts), running - np.array(counts))
-            short = min(totals) < 2 * count
-            why = f"the rarest class has {min(totals)} rows, and every fold needs two of each"
+            short = len(y) < 4 * count
+            why = f"{len(y)} rows are too few"
         if short:
             raise InvalidInput(
                 f"folds={count!r}: {why}; take fewer folds, or 0 to leave the utility out."
             )
-        folds = cls(count=count, key=key, totals=tuple(totals.tolist()), before=before)
-        most = min(MOST_SCORED, max(1, _ENTRIES // (objective.columns * count)))
-        return replace(folds, step=-(-int(folds.sizes.sum(axis=0).max()) // most))
+        fold = np.empty(len(y), dtype=np.int64)
+        fold[np.lexsort((order, classes))] = np.arange(len(y)) % count
+        return cls(rows=HeldRows(X=X, y=y), fold=fold, order=order, count=count)
 
-    @cached_property
-    def starts(self) -> IntArray:
-        """(c,) the number i of the first row of each class."""
-        return np.cumsum([0, *self.totals[:-1]])
+    def split(self, fold: int) -> tuple[HeldRows, HeldRows]:
+        """Return the rows outside of a fold, and those in it."""
+        return self.rows.take(self.fold != fold), self.rows.take(self.fold == fold)
 
-    @cached_property
-    def _common(self) -> IntArray:
-        """(count,) the place of each fold in the common order."""
-        return np.argsort(_hash(np.arange(self.count), self.key ^ _OTHER))
-
-    @cached_property
-    def sizes(self) -> IntArray:
-        """(c, count) the rows of each class in each fold."""
-        first, place = self.starts[:, None] - 1 - self._common, np.array(self.totals)[:, None]
-        sizes: IntArray = (first + place) // self.count - first // self.count
-        return sizes
-
-    def places(self, block: RowBlock) -> tuple[IntArray, IntArray]:
-        """Return the class and the number i of each row of a block."""
-        if self.before is None:
-            number = np.arange(block.start, block.start + len(block))
-            return np.zeros_like(number), number
-        classes, number = _classes(block.y), np.empty(len(block), dtype=np.int64)
-        starts, before = self.before
-        for code, first in enumerate(self.starts + before[np.searchsorted(starts, block.start)]):
-            here = np.flatnonzero(classes == code)
-            number[here] = np.arange(first, first + len(here))
-        return classes, number
-
-    def where(self, block: RowBlock) -> IntArray:
-        """Return the fold of each row of a block."""
-        return self._where(self.places(block)[1])
-
-    def _where(self, number: IntArray) -> IntArray:
-        group, inverse = np.unique(number // self.count, return_inverse=True)
-        each = group[:, None] * self.count + np.arange(self.count)
-        order = np.argsort(np.argsort(_hash(each, self.key), axis=1), axis=1)
-        ends = np.array([*self.starts[1:], sum(self.totals)])
-        shared = np.isin(group, ends[ends % self.count > 0] // self.count)
-        order[shared] = np.argsort(self._common)
-        folds: IntArray = order[inverse, number % self.count]
-        return folds
-
-    def scored(self, block: RowBlock) -> tuple[IntArray, IntArray]:
-        """Return the fold of each row of a block, and which rows are scored."""
-        classes, number = self.places(block)
-        where, start = self._where(number), self.starts[classes]
-        # A class that begins within a group has no row there in the folds before its beginning.
-        missing = self._common[where] < start % self.count
-        place = number // self.count - start // self.count - missing
-        run = place // self.step
-        size = np.minimum(self.step, self.sizes[classes, where] - run * self.step)
-        chosen = _hash(start + run * self.count + where, self.key ^ _OTHER) % size.astype(np.uint64)
-        return where, np.flatnonzero(place - run * self.step == chosen.astype(np.int64))
-
-    def without(self, rows: Rows, fold: int) -> Rows:
-        """Return the rows that are not in ``fold``."""
-        if isinstance(rows, HeldRows):
-            return rows.take(np.concatenate(list(rows.map(self.where))) != fold)
-        return _KeptRows(rows=rows, folds=self, fold=fold)
+    def inner(self, fold: int, count: int, most: int) -> "HeldOutRows":
+        """Return at most ``most`` of the rows outside of a fold, in folds of their own."""
+        kept = np.flatnonzero(self.fold != fold)
+        kept = kept[np.argsort(self.order[kept], kind="stable")[:most]]
+        place = np.empty(len(kept), dtype=np.int64)
+        place[np.argsort(self.rows.y[kept], kind="stable")] = np.arange(len(kept)) % count
+        return HeldOutRows(
+            rows=self.rows.take(kept), fold=place, order=self.order[kept], count=count
+        )
 
 
-def _count_classes(classes: int, block: RowBlock) -> tuple[int, IntArray]:
-    """Return the number of the first row of a block, and the number of its rows of each class."""
-    return block.start, np.bincount(_classes(block.y), minlength=classes)
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """Take each row of a block with probability ``share``, by a hash of its number."""
 
+    key: int
+    share: float
 
-def _classes(y: FloatArray) -> IntArray:
-    """Return classes counted from 0: labels are those, or ±1 where there are two."""
-    return np.maximum(y, 0).astype(np.int64)
+    def __call__(self, block: RowBlock) -> tuple[FloatArray, FloatArray, NDArray[np.uint64]] | None:
+        """Return the rows, labels and hashes of those that are taken, or None."""
+        number = np.arange(block.start, block.start + len(block))
+        order = _hash(number, self.key ^ _OTHER)
+        if self.share >= 1:
+            return block.X, block.y, order
+        taken = _hash(number, self.key) < np.uint64(int(self.share * 2.0**64))
+        return (block.X[taken], block.y[taken], order[taken]) if np.any(taken) else None
 
 
 def _hash(value: IntArray, key: int) -> NDArray[np.uint64]:
@@ -149,54 +103,3 @@ def _hash(value: IntArray, key: int) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _KeptRows:
-    """The rows of a table that are not in one fold, read in passes over all of them."""
-
-    rows: Rows
-    folds: Folds
-    fold: int
-
-    is_held: ClassVar[bool] = False
-
-    @property
-    def count(self) -> int:
-        """The number of rows that are not in the fold."""
-        return self.rows.count - int(self.folds.sizes[:, self.fold].sum())
-
-    @property
-    def columns(self) -> int:
-        """The number d of columns."""
-        return self.rows.columns
-
-    @property
-    def longest(self) -> float:
-        """The largest norm of all rows, which bounds those that are kept."""
-        return self.rows.longest
-
-    @property
-    def common_norm(self) -> float:
-        """A length that most of all rows do not exceed."""
-        return self.rows.common_norm
-
-    @property
-    def label_size(self) -> float:
-        """The largest ∣y∣ of all rows, which bounds those that are kept."""
-        return self.rows.label_size
-
-    def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
-        """Yield the result of ``task`` for the kept rows of every block that has any."""
-        for results in self.rows.map(partial(_on_kept, task, self.folds, self.fold)):
-            yield from results
-
-    def on_first(self, task: Callable[[RowBlock], T], count: int) -> T:
-        """Return the result of ``task`` for the first rows, kept or not: a search begins there."""
-        return self.rows.on_first(task, count)
-
-
-def _on_kept(task: Callable[[RowBlock], T], folds: Folds, fold: int, block: RowBlock) -> list[T]:
-    """Apply a task to the rows of a block that are not in a fold: one result in a list, or none."""
-    kept = folds.where(block) != fold
-    return [task(block.take(kept))] if np.any(kept) else []

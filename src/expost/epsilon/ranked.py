@@ -25,7 +25,7 @@ exact (:class:`expost.epsilon.sweep.LawSweep`).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from expost._order import Histogram
 from expost.engine.processes import available
 from expost.glm import Objective
-from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
 from expost.rows import RowBlock
@@ -105,9 +104,12 @@ class RankedRows:
 
     @classmethod
     def sampled(
-        cls, objective: Objective, losses: LeaveOneOut, seed: np.random.SeedSequence
+        cls, objective: Objective, losses: Callable[[RowBlock], Any], seed: np.random.SeedSequence
     ) -> "RankedRows":
-        """Return all rows, or a random sample of very many: one pass."""
+        """Return all rows, or a random sample of very many: one pass.
+
+        ``losses``  a function of a block that returns its rows' ``shifts`` and ``distance``.
+        """
         n = objective.count
         size = min(n, SAMPLED_ROWS, max(1, _ENTRIES // objective.columns))
         task = _SampledRows(losses=losses, seed=seed, rows=n, size=size)
@@ -143,7 +145,7 @@ class _SampledRows:
     ``seed``  by which every worker draws the same rows: their indices are not sent.
     """
 
-    losses: LeaveOneOut
+    losses: Callable[[RowBlock], Any]
     seed: np.random.SeedSequence
     rows: int
     size: int

@@ -1,264 +1,312 @@
-"""Which ε, and why: from the transition, the bound on belief and the held-out utility.
+"""Which ε, and why: the verdict on a set of rows.
 
 The rule
 --------
-ceiling   min(high, ε for the belief): past ``high`` nothing changes, past the other a person could
-          be believed to be in the data with more certainty than was asked for.
-floor     min(low, ceiling): below ``low`` more noise no longer changes the shape of the profile.
-          (The ceiling, where at a fixed δ no ε has every row on its first plateau.)
-choice    the smallest ε in [floor, ceiling] that reaches the utility asked for (or the largest one
-          below it that does, if none there does); or, where no utility was asked for, the smallest
-          whose mean utility is within one standard error of that at the ceiling; or the
-          ceiling, where the utility was not measured.
-None      where no ε keeps every bound: the sentences say which one fails and by how much.
+gain      how much better a model is than the base rate, on rows it has not seen. SE is the standard
+          error of a mean over folds.
+ceiling   the largest ε that keeps the limit on the posterior of a row.
+enough    the smallest ε tried from which on, for it and every larger one tried, the gain is within
+          max(SE of the gap, 5 %) of that of the best reachable model, and above two SE.
+
+useless   the gain of the best reachable model is not above two SE: no ε.
+enough    enough ≤ ceiling: ε = enough.
+most      the ceiling, where the gain is above two SE and the worst release has one.
+none      otherwise: no ε within the limit makes a model that is better than the base rate.
+
+Where the utility is not measured, the ceiling is the most that is allowed, and nothing more is
+known.
 """
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
-from expost.epsilon.sampled import Sweep
-from expost.epsilon.sweep import BeliefBound
-from expost.epsilon.utility import Utility
-from expost.rounding import fixed, lower_text, upper_text
+from expost.epsilon.limit import Plan
+from expost.epsilon.utility import Curve, Trials, Utility
+from expost.rounding import Side, at_most, fixed, lower_text, plain, significant
 
-__all__ = ["Recommendation", "recommend"]
+__all__ = [
+    "GRID",
+    "MEASURE_NAMES",
+    "Recommendation",
+    "Verdict",
+    "decide",
+    "score_text",
+    "search",
+]
 
-# Where the belief is shown that even the smallest ε leaves.
-_NEXT_TO_NOTHING = 1e-6
-_NAMES = {"accuracy": "accuracy", "r2": "R²"}
+# Values of ε that are tried where none are given, and beyond them if no one of these is enough.
+GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_BEYOND = (30.0, 100.0)
+# Halvings of the step between the last value that is not enough and the first that is.
+_HALVINGS = 2
+# A gain is taken for real from so many standard errors on.
+_REAL = 2.0
+MEASURE_NAMES = {"log_loss": "log loss", "r2": "R²", "auc": "AUC", "accuracy": "accuracy"}
+
+
+class Verdict(Enum):
+    """What the answer amounts to."""
+
+    ENOUGH = "enough"
+    MOST = "most"
+    NONE = "none"
+    USELESS = "useless"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """An ε, or None where no ε will do, and the reasons, a sentence each."""
+    """A verdict, its ε and its reasons.
 
+    ``epsilon``         the ε to use; None for "none" and "useless".
+    ``ceiling``         the largest ε that keeps the limit.
+    ``enough``          the smallest ε tried that is enough, or would be; None if none is.
+    ``share``           of the best reachable gain at ``epsilon`` (of "none", at the ceiling).
+    ``rows_needed``     rows of the same population with which the ceiling would be enough (of
+                        "none": better than the base rate), about; None where it is not known.
+    ``columns_needed``  coefficients with which the ceiling would beat the base rate, about.
+    ``reasons``         sentences; the first is the verdict.
+    """
+
+    verdict: Verdict
     epsilon: float | None
+    ceiling: float
+    enough: float | None = None
+    share: float | None = None
+    rows_needed: int | None = None
+    columns_needed: int | None = None
     reasons: tuple[str, ...]
 
 
-def recommend(
-    sweep: Sweep,
-    bound: BeliefBound,
-    epsilon_for_belief: float,
-    utility: Utility | None,
-    least_utility: float | None,
+def search(trials: Trials, ceiling: float, share: float, epsilons: tuple[float, ...]) -> Utility:
+    """Try the values of ε that the verdict needs, and return their scores.
+
+    ``epsilons``  what to try beside the ceiling; none: a grid, and values between its points where
+                  the first that is enough lies.
+    """
+    wanted = sorted({*(epsilons or GRID), *([ceiling] if ceiling > 0 else [])}, reverse=True)
+    trials.score(*wanted)
+    found = trials.utility()
+    if epsilons or not _is_real(found.leading.best_gain, found.leading.best_error):
+        return found
+    for epsilon in _BEYOND:
+        if _first_enough(found, share) is not None:
+            break
+        trials.score(epsilon)
+        found = trials.utility()
+    for _ in range(_HALVINGS):
+        place = _first_enough(found, share)
+        if place is None or place == 0:
+            break
+        below, above = found.epsilons[place - 1 : place + 1].tolist()
+        middle = float(significant(math.sqrt(below * above), 2))
+        if not below < middle < above:
+            break
+        trials.score(middle)
+        found = trials.utility()
+    return found
+
+
+def _is_real(gain: float, error: float) -> bool:
+    return gain > _REAL * error
+
+
+def _first_enough(utility: Utility, share: float) -> int | None:
+    """Return the place of the smallest ε that is enough, with every larger one."""
+    curve = utility.leading
+    allowed = np.maximum(curve.gap_error, (1 - share) * curve.best_gain)
+    good = (curve.gap <= allowed) & (curve.gain > _REAL * curve.gain_error)
+    if not good[-1]:
+        return None
+    missing = np.flatnonzero(~good)
+    return int(missing[-1]) + 1 if len(missing) else 0
+
+
+def decide(
+    plan: Plan | None, ceiling: float, utility: Utility | None, *, share: float
 ) -> Recommendation:
-    """Apply the rule of this module."""
-    low, high = sweep.low, sweep.high
-    trouble = _trouble(sweep, bound, epsilon_for_belief)
-    if trouble is not None:
-        return Recommendation(epsilon=None, reasons=(trouble,))
-    # What is not known of the transition is no bound: the belief decides alone.
-    ceiling = epsilon_for_belief if math.isnan(high) else min(high, epsilon_for_belief)
-    floor = min(low, ceiling) if low > 0 else ceiling
-    reasons = [*_range_sentences(sweep), *_belief_sentences(sweep, bound, ceiling)]
-    measured = utility is not None and np.any(
-        (utility.epsilons >= floor) & (utility.epsilons <= ceiling)
+    """Apply the rule of this module; ``plan`` is needed with a utility alone."""
+    if utility is None or plan is None:
+        return _unmeasured(ceiling)
+    curve = utility.leading
+    if not _is_real(curve.best_gain, curve.best_error):
+        return Recommendation(
+            verdict=Verdict.USELESS, epsilon=None, ceiling=ceiling, reasons=(_useless(utility),)
+        )
+    place = _first_enough(utility, share)
+    enough = None if place is None else float(utility.epsilons[place])
+    if place is not None and enough is not None and enough <= ceiling:
+        return Recommendation(
+            verdict=Verdict.ENOUGH,
+            epsilon=enough,
+            ceiling=ceiling,
+            enough=enough,
+            share=float(curve.share[place]),
+            reasons=(_enough(utility, place),),
+        )
+    top = int(np.searchsorted(utility.epsilons, ceiling))
+    reached = ceiling > 0 and _is_real(float(curve.gain[top]), float(curve.gain_error[top]))
+    if reached and curve.least_gain[top] > 0:
+        needed = None if enough is None else _rows_needed(plan, ceiling, enough)
+        return Recommendation(
+            verdict=Verdict.MOST,
+            epsilon=ceiling,
+            ceiling=ceiling,
+            enough=enough,
+            share=float(curve.share[top]),
+            rows_needed=needed,
+            reasons=(_most(utility, top, enough, needed, share),),
+        )
+    better = _first_better(utility)
+    needed = columns = None
+    if better is not None and ceiling > 0:
+        needed = _rows_needed(plan, ceiling, better)
+        columns = _columns_needed(plan, ceiling, better)
+    few = None if columns is None else (columns, plan(ceiling).dimension)
+    return Recommendation(
+        verdict=Verdict.NONE,
+        epsilon=None,
+        ceiling=ceiling,
+        enough=enough,
+        share=float(curve.share[top]) if ceiling > 0 else None,
+        rows_needed=needed,
+        columns_needed=columns,
+        reasons=(_none(utility, ceiling, better, needed, few),),
     )
-    if not measured and least_utility is not None:
-        reasons.append(
-            f"Whether it is of any use there was not measured, though a utility of at least"
-            f" {lower_text(least_utility)} was asked for: add values between {_short(floor)} and"
-            f" {_short(ceiling)} to epsilons."
-        )
-        return Recommendation(epsilon=None, reasons=tuple(reasons))
-    if utility is None or not measured:
-        reasons.append(
-            f"The utility was not measured there, so that ε = {_short(ceiling)} is simply the"
-            " largest that keeps both."
-        )
-        return Recommendation(epsilon=ceiling, reasons=tuple(reasons))
-    name, curve = utility.leading
-    inside = (utility.epsilons >= floor) & (utility.epsilons <= ceiling)
-    places = np.flatnonzero(inside)
-    top = places[-1]
-    word = _NAMES[name]
-    if least_utility is not None:
-        enough = places[curve.mean[places] >= least_utility]
-        if not len(enough):
-            # Noise may do without harm below the floor, too: the largest such ε.
-            under = np.flatnonzero(utility.epsilons < floor)
-            enough = under[curve.mean[under] >= least_utility][-1:]
-        if not len(enough):
-            reasons += _short_of(sweep, bound, utility, least_utility, ceiling)
-            return Recommendation(epsilon=None, reasons=tuple(reasons))
-        chosen = enough[0]
-        others = (
-            "larger value tried that keeps the belief"
-            if chosen < places[0]
-            else "smaller value tried from there on"
-        )
-        reasons.append(
-            f"At ε = {_short(utility.epsilons[chosen])} the mean held-out {word},"
-            f" {curve.mean[chosen]:.3f}, reaches the {least_utility:g} asked for, as at no"
-            f" {others}."
-        )
-    else:
-        near = curve.mean[places] >= curve.mean[top] - curve.error[top]
-        chosen = places[np.flatnonzero(near)[0]]
-        if chosen == top:
-            reasons.append(
-                f"A smaller ε would cost {word}: it is {curve.mean[top]:.3f} on held-out rows at"
-                f" ε = {_short(ceiling)}, and {curve.mean[places[0]]:.3f} at"
-                f" ε = {_short(utility.epsilons[places[0]])}."
-                if len(places) > 1
-                else f"There the mean held-out {word} is {curve.mean[top]:.3f}."
-            )
-        else:
-            reasons.append(
-                f"ε = {_short(utility.epsilons[chosen])} is the smallest value tried whose mean"
-                f" held-out {word}, {curve.mean[chosen]:.3f}, is within a standard error"
-                f" ({curve.error[top]:.3f}) of the {curve.mean[top]:.3f} at ε = {_short(ceiling)}."
-            )
-    reasons.append(
-        f"Beside it: {curve.base_rate:.3f} for a model that knows the labels alone,"
-        f" {curve.noiseless:.3f} without noise; nine of ten releases score between"
-        f" {curve.low[chosen]:.3f} and {curve.high[chosen]:.3f}."
+
+
+def _first_better(utility: Utility) -> float | None:
+    """Return the smallest ε from which on all that were tried beat the base rate."""
+    curve = utility.leading
+    good = (curve.gain > _REAL * curve.gain_error) & (curve.least_gain > 0)
+    missing = np.flatnonzero(~good)
+    place = int(missing[-1]) + 1 if len(missing) else 0
+    return float(utility.epsilons[place]) if place < len(good) else None
+
+
+def _rows_needed(plan: Plan, ceiling: float, epsilon: float) -> int:
+    """Return the rows with which the noise ratio at the ceiling is that of ``epsilon`` now."""
+    return plan(ceiling).forecast.rows_needed(plan(epsilon).forecast.noise_ratio)
+
+
+def _columns_needed(plan: Plan, ceiling: float, epsilon: float) -> int | None:
+    """Return the coefficients with which the ratio at the ceiling is that of ``epsilon`` now.
+
+    The length of Gaussian noise grows like the square root of their number. None below 1, and for
+    another noise.
+    """
+    how = plan(ceiling)
+    if how.delta is None:
+        return None
+    ratio = plan(epsilon).forecast.noise_ratio / how.forecast.noise_ratio
+    return math.floor(how.dimension * ratio**2) or None
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def score_text(measure: str, value: float) -> str:
+    """Return a score as a person reads it: a share of rows, or a plain number."""
+    if measure == "accuracy":
+        return f"{100 * value:.1f} %"
+    return f"{value:.3f}".replace("-", "−")
+
+
+def _figures(utility: Utility, place: int | None) -> str:
+    """Return the leading measure there, by the base rate and at best."""
+    name, curve = utility.measure, utility.leading
+    base, best = score_text(name, curve.base_rate), score_text(name, curve.best)
+    here = "" if place is None else f"{score_text(name, float(curve.mean[place]))}, "
+    return f"held-out {MEASURE_NAMES[name]} {here}{base} by the base rate, {best} at best"
+
+
+def _percent(share: float, side: Side) -> str:
+    """Return a share of the reachable gain, rounded to the safe side."""
+    return f"{fixed(share, 0, side, percent=True)} %"
+
+
+def _learnt(curve: Curve, place: int) -> str:
+    share = min(float(curve.share[place]), 1.0)
+    return f"{_percent(share, 'down')} of what can be learnt from these columns"
+
+
+def _enough(utility: Utility, place: int) -> str:
+    curve = utility.leading
+    left = max(float(curve.gap[place]) / curve.best_gain, 0.0)
+    more = (
+        "more buys nothing that can be measured"
+        if curve.gap[place] <= curve.gap_error[place]
+        else f"more buys at most {_percent(left, 'up')}"
     )
-    reasons += _remarks(utility, chosen)
-    return Recommendation(epsilon=float(utility.epsilons[chosen]), reasons=tuple(reasons))
+    return (
+        f"ε = {_short(float(utility.epsilons[place]))} is enough: {_learnt(curve, place)}"
+        f" ({_figures(utility, place)}); {more}."
+    )
 
 
-def _remarks(utility: Utility, chosen: int) -> list[str]:
-    """What the rule leaves out and a person would want to know."""
-    name, curve = utility.leading
-    word = _NAMES[name]
-    remarks = []
-    least = curve.mean[chosen] - curve.error[chosen]
-    # From there on without a gap, up to the chosen one.
-    worse = np.flatnonzero(curve.mean[:chosen] < least)
-    start = 0 if not len(worse) else int(worse[-1]) + 1
-    if start < chosen:
-        remarks.append(
-            f"Down to ε = {_short(utility.epsilons[start])} the mean {word} stays within a standard"
-            " error of that: if nothing else speaks against it, a smaller ε costs nothing here,"
-            " and every loss shrinks with it."
-        )
-    if not curve.noiseless > curve.base_rate:
-        remarks.append(
-            f"Not even without noise does this model beat the labels alone in {word}: its columns"
-            " or its regularization must change before ε matters."
-        )
-    return remarks
-
-
-def _trouble(sweep: Sweep, bound: BeliefBound, limit: float) -> str | None:
-    """Why there is no range to choose from, if so."""
-    if not limit > 0:
-        least = float(sweep.belief(bound, np.array([_NEXT_TO_NOTHING]))[0])
-        return (
-            f"No ε keeps {_whose(bound)} at {upper_text(bound.largest)}: however small ε is, that"
-            " much"
-            f" cannot be vouched for; at ε = {_NEXT_TO_NOTHING:g} it may be {upper_text(least)},"
-            f" {upper_text(least - bound.largest, 2)} more. Take a smaller δ if there is one, a"
-            " larger"
-            " regularization, or a larger max_belief."
-        )
-    if not np.fmin(sweep.high, limit) < math.inf:
-        return (
-            "Nothing limits ε: no row moves the model so far that its typical belief could pass"
-            f" {upper_text(bound.largest)}, and fewer rows than were asked for ever reach a second"
-            " regime."
-        )
-    return None
-
-
-def _range_sentences(sweep: Sweep) -> list[str]:
-    if math.isnan(sweep.low):
-        below = "Where rows leave their first plateau was not found (the notices say why)"
-    elif sweep.low > 0:
-        below = (
-            f"Below ε = {_short(sweep.low)} every row is on its first plateau: more noise only"
-            " shrinks all losses alike"
-        )
+def _most(
+    utility: Utility, place: int, enough: float | None, needed: int | None, share: float
+) -> str:
+    asked = _percent(share, "nearest")
+    if enough is None:
+        onward = f"no ε that was tried reaches {asked}"
     else:
-        below = (
-            "At no ε is every row on its first plateau, since at this δ the noise stays finite as"
-            " ε falls to 0"
+        onward = f"{asked} would take ε = {at_most(enough)}"
+        onward += "" if needed is None else f", or about {_count(needed)} rows"
+    return (
+        f"ε = {_short(float(utility.epsilons[place]))} is the most that the limit allows:"
+        f" {_learnt(utility.leading, place)} ({_figures(utility, place)}); {onward}."
+    )
+
+
+def _none(
+    utility: Utility,
+    ceiling: float,
+    better: float | None,
+    needed: int | None,
+    columns: tuple[int, int] | None,
+) -> str:
+    if not ceiling > 0:
+        return "No ε keeps the limit on the posterior: allow a larger one, or take another noise."
+    place = int(np.searchsorted(utility.epsilons, ceiling))
+    onward = "; no ε that was tried does"
+    if better is not None:
+        few = "" if columns is None else f", or {columns[0]} coefficients instead of {columns[1]}"
+        rows = "" if needed is None else f", or about {_count(needed)} rows"
+        onward = f"; that would take ε = {at_most(better)}{rows}{few}"
+    return (
+        "No ε within the limit makes a model that is better than the base rate: at"
+        f" ε = {_short(ceiling)}, the most it allows, {_figures(utility, place)}{onward}."
+    )
+
+
+def _useless(utility: Utility) -> str:
+    curve = utility.leading
+    return (
+        "Useless even without noise: these columns are not shown to predict the label"
+        f" ({_figures(utility, None)}, a gain of {curve.best_gain:.2g} with a standard error of"
+        f" {curve.best_error:.2g}). No ε helps; take other columns or more rows."
+    )
+
+
+def _unmeasured(ceiling: float) -> Recommendation:
+    if not ceiling > 0:
+        reason = "No ε keeps the limit on the posterior: allow a larger one."
+        return Recommendation(
+            verdict=Verdict.NONE, epsilon=None, ceiling=ceiling, reasons=(reason,)
         )
-    if math.isnan(sweep.high):
-        above = (
-            "nor was the end of the transition"
-            if math.isnan(sweep.low)
-            else ("where the transition ends was not found (the notices say why)")
-        )
-    elif sweep.high < math.inf:
-        above = (
-            f"above ε = {upper_text(sweep.high, 3)} no more privacy is lost to speak of, for there"
-            " is hardly any left"
-        )
-    else:
-        above = (
-            "no ε brings the asked share of rows to its second regime, since too many of them do"
-            " not move the model"
-        )
-    return [f"{below}; {above} (followed: {sweep.measure})."]
+    reason = (
+        f"ε = {_short(ceiling)} is the most that the limit allows; what a model is worth there was"
+        " not measured."
+    )
+    return Recommendation(verdict=Verdict.MOST, epsilon=ceiling, ceiling=ceiling, reasons=(reason,))
 
 
-def _belief_sentences(sweep: Sweep, bound: BeliefBound, ceiling: float) -> list[str]:
-    whose = _whose(bound)
-    if ceiling < sweep.low:
-        at_low = float(sweep.belief(bound, np.array([sweep.low]))[0])
-        return [
-            f"The belief decides: up to ε = {_short(ceiling)} {whose} stays within"
-            f" {upper_text(bound.largest)}.",
-            f"The transition lies above that, and begins where that belief is already"
-            f" {at_low:.3f}: the shape of the profile would not tell you to stop so soon, the size"
-            " of the losses does.",
-        ]
-    if not sweep.high <= ceiling:
-        where = " inside the transition" if sweep.low <= ceiling < sweep.high else ""
-        return [
-            f"The belief decides{where}: up to ε = {_short(ceiling)} {whose} stays"
-            f" within {upper_text(bound.largest)}."
-        ]
-    at_high = float(sweep.belief(bound, np.array([sweep.high]))[0])
-    return [
-        f"The belief does not limit ε here: {whose} is {fixed(at_high, 3, 'up')} at ε ="
-        f" {_short(ceiling)},"
-        f" within {upper_text(bound.largest)}."
-    ]
-
-
-def _whose(bound: BeliefBound) -> str:
-    kind = "typical belief" if bound.quantile is None else f"{bound.quantile:g}-quantile of belief"
-    return f"the {kind} in the most exposed row (from a prior of {bound.prior:g})"
-
-
-def _short_of(
-    sweep: Sweep, bound: BeliefBound, utility: Utility, least: float, ceiling: float
-) -> list[str]:
-    """Which bound fails, and by how much."""
-    name, curve = utility.leading
-    word = _NAMES[name]
-    place = int(np.flatnonzero(utility.epsilons <= ceiling)[-1])
-    reached = float(curve.mean[place])
-    sentences = [
-        f"No ε keeps every bound: at ε = {_short(ceiling)}, the largest that is left, the mean"
-        f" held-out {word} is {reached:.4g}, which is {least - reached:.3g} short of the"
-        f" {least:g} asked for."
-    ]
-    beyond = np.flatnonzero((utility.epsilons > ceiling) & (curve.mean >= least))
-    if len(beyond):
-        there = utility.epsilons[beyond[0]]
-        belief = float(sweep.belief(bound, np.array([there]))[0])
-        broken = []
-        if belief > bound.largest:
-            broken.append(f"{belief - bound.largest:.3g} more than allowed")
-        if there > sweep.high:
-            broken.append("past the end of the transition")
-        where = f"It is reached at ε = {_short(there)}, where {_whose(bound)} is {belief:.3f}"
-        sentences.append(", ".join([where, *broken]) + ".")
-    elif curve.noiseless < least:
-        sentences.append(
-            f"Not even without noise is it reached: {word} is {curve.noiseless:.3f} there, so that"
-            " the model, its regularization or its columns must change, not ε."
-        )
-    else:
-        sentences.append("No ε that was tried reaches it; widen epsilons.")
-    return sentences
+def _count(value: int) -> str:
+    """Return a number of rows or columns with two digits, rounded up."""
+    return plain(significant(value, 2, "up"))
 
 
 def _short(epsilon: float) -> str:

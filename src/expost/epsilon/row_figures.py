@@ -17,11 +17,11 @@ E∣ℓ∣        E∣ℓ̂∣ ≥ E∣ℓ∣ (Jensen), so E[ℓ̂]/E∣ℓ̂∣
             its upper limit divide by the mean of ∣ℓ̂∣ − h_√3s(ℓ̂), which is at most E∣ℓ∣; and they
             are NaN, which is within no bound, where a lower limit of that mean is not positive. The
             lower limit divides by E∣ℓ̂∣, which makes it smaller still.
-belief      f(ℓ) = sigmoid(logit(prior) + ℓ) has ∣f″∣ ≤ 1/(6√3), so ∣E f(ℓ̂) − f(ℓ)∣ ≤
-            noise²/(12√3) whatever the law of e: added to the upper limit.
+posterior   sigmoid(logit(prior) + ℓ): the upper limit of its quantile is that of an order
+            statistic of the losses, moved up by what the noise may hide.
 correction  where an estimate was corrected for a bias, the bias that is left is taken to be as
             large: ∣mean f(ℓ̂) − mean f(ℓ̂ − correction)∣ widens every limit of a mean of f.
-unresolved  a loss beyond what the draws can show (noise = ∞): belief 1 if it is positive, upper
+unresolved  a loss beyond what the draws can show (noise = ∞): posterior 1 if it is positive, upper
             limit 1 of the one-sidedness, a standard error of ∞ for the exposure.
 
 The largest of many upper limits is an upper limit for the largest mean: it misses only if that of
@@ -39,11 +39,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri, stdtrit
-from scipy.stats import binom
+from scipy.special import ndtr, ndtri, stdtrit
 
 from expost._numerics import row_blocks
-from expost.epsilon.sweep import BeliefBound
+from expost.epsilon.limit import PosteriorLimit
 from expost.errors import InvalidInput
 from expost.results import Displayed
 from expost.types import Audience, FloatArray
@@ -51,9 +50,6 @@ from expost.types import Audience, FloatArray
 __all__ = ["CONFIDENCE", "EstimatedLosses", "RowFigures", "row_figures"]
 
 CONFIDENCE = 0.95
-# ½·max∣sigmoid″∣ = 1/(12√3), and max sigmoid′.
-_CURVATURE = 1 / (12 * math.sqrt(3))
-_SLOPE = 0.25
 # Up to this mean exposure E[ℓ − 1 + e^(−ℓ)] has the smaller variance, for either noise.
 _SMALL = 0.75
 # How many standard errors from 1 the mean of e^(−ℓ) may lie.
@@ -126,7 +122,7 @@ class RowFigures:
     ``one_sidedness``       E[ℓ]/E∣ℓ∣ with the noise taken out of E∣ℓ∣: rather too large than too
                             small; NaN where the exposure is within the noise.
     ``one_sidedness_low``   its lower limit; ``one_sidedness_high`` its upper one, NaN like it.
-    ``belief_high``         the upper limit of the typical belief.
+    ``posterior_high``      the upper limit of the posterior at the quantile.
     """
 
     expected_loss: FloatArray
@@ -135,18 +131,18 @@ class RowFigures:
     one_sidedness: FloatArray
     one_sidedness_low: FloatArray
     one_sidedness_high: FloatArray
-    belief_high: FloatArray
+    posterior_high: FloatArray
 
 
-def row_figures(losses: EstimatedLosses, bound: BeliefBound) -> RowFigures:
+def row_figures(losses: EstimatedLosses, limit: PosteriorLimit) -> RowFigures:
     """Every row's figures, in blocks of rows that leave no trace in the result."""
     models, rows = losses.loss.shape
-    parts = [_figures(losses.columns(block), bound) for block in row_blocks(rows, columns=models)]
+    parts = [_figures(losses.columns(block), limit) for block in row_blocks(rows, columns=models)]
     names = RowFigures.__dataclass_fields__
     return RowFigures(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
 
-def _figures(losses: EstimatedLosses, bound: BeliefBound) -> RowFigures:
+def _figures(losses: EstimatedLosses, limit: PosteriorLimit) -> RowFigures:
     size = np.abs(losses.loss)
     unresolved = np.any(np.isinf(losses.noise) | np.isinf(size), axis=0)
     signed = _of_expected_loss(np.clip(losses.loss, -_HUGE, _HUGE), losses.noise)
@@ -161,11 +157,7 @@ def _figures(losses: EstimatedLosses, bound: BeliefBound) -> RowFigures:
         one_sidedness_low=low,
         # Beyond what is resolved a loss may be as large as it likes, and as one-sided.
         one_sidedness_high=np.where(unresolved, 1.0, high),
-        belief_high=(
-            _mean_belief(losses, bound.prior)
-            if bound.quantile is None
-            else _quantile_belief(losses, bound.prior, bound.quantile)
-        ),
+        posterior_high=limit.posterior(_quantile_loss(losses, limit.quantile)),
     )
 
 
@@ -229,42 +221,28 @@ def _of_expected_loss(loss: FloatArray, noise: FloatArray) -> FloatArray:
     return terms
 
 
-def _mean_belief(losses: EstimatedLosses, prior: float) -> FloatArray:
-    """The upper limit of the mean of sigmoid(logit(prior) + ℓ)."""
-    start = float(logit(prior))
-    open_ended = np.isinf(losses.noise)
-    belief = np.where(open_ended & (losses.loss > 0), 1.0, expit(start + losses.loss))
-    raw = np.where(open_ended, belief, expit(start + losses.loss - losses.correction))
-    bent = _CURVATURE * np.mean(np.where(open_ended, 0.0, losses.noise) ** 2, axis=0)
-    bias = np.abs(np.mean(belief - raw, axis=0))
-    error = np.sqrt(_variance(belief) / len(belief) + (_SLOPE * losses.shared) ** 2)
-    limit = np.mean(belief, axis=0) + bent + bias + _score(len(belief)) * error
-    # A limit that is not a number limits nothing.
-    return np.where(limit <= 1, limit, 1.0)
-
-
-def _quantile_belief(losses: EstimatedLosses, prior: float, level: float) -> FloatArray:
-    """The upper limit of the q-quantile of the belief, from an order statistic.
+def _quantile_loss(losses: EstimatedLosses, level: float) -> FloatArray:
+    """Return the upper limit of the q-quantile of each row's loss, from an order statistic.
 
     P(ℓ̂ + c > x) ≥ P(ℓ > x) − P(e < −c): with c the (1−p)-quantile of a normal e, the (q+p)-quantile
     of ℓ̂ + c is at least the q-quantile of ℓ. Half of 1 − q is spent on p where there is noise.
     """
+    from scipy.stats import binom
+
     models = len(losses.loss)
     noisy = bool(np.any(losses.noise))
     spent = (1 - level) / 2 if noisy else 0.0
     rank = int(binom.ppf(CONFIDENCE, models, level + spent)) + 1
     if rank > models:
         # Too few models for a limit of this quantile.
-        return np.ones(losses.loss.shape[1])
+        return np.full(losses.loss.shape[1], np.inf)
     upper = losses.loss
     if noisy:
         bias = np.abs(np.mean(losses.correction, axis=0))
         noise = np.where(np.isinf(losses.noise) & (losses.loss <= 0), 0.0, losses.noise)
         upper = upper + float(-ndtri(spent)) * noise + bias + _score(models) * losses.shared
-    belief: FloatArray = expit(
-        float(logit(prior)) + np.partition(upper, rank - 1, axis=0)[rank - 1]
-    )
-    return belief
+    quantile: FloatArray = np.partition(upper, rank - 1, axis=0)[rank - 1]
+    return quantile
 
 
 def _variance(values: FloatArray) -> FloatArray:

@@ -19,9 +19,10 @@ import numpy as np
 
 from expost import _checks
 from expost._numerics import ROUNDOFF
+from expost.epsilon.limit import PosteriorLimit
 from expost.epsilon.ranked import MOST_ROWS, RankedProfiles, sketched_ranks
 from expost.epsilon.row_figures import CONFIDENCE, EstimatedLosses, RowFigures, row_figures
-from expost.epsilon.sweep import BeliefBound, LawSweep, Pair, child
+from expost.epsilon.sweep import LawSweep, Pair, child
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
@@ -30,7 +31,7 @@ __all__ = ["DEFAULT_EPSILONS", "EstimatedLosses", "SampledMechanism", "SampledSw
 DEFAULT_EPSILONS = np.geomspace(1e-2, 1e3, 13)
 # Fewer models make no limit.
 LEAST_MODELS = 20
-# Where the belief is passed at all ε that were asked for, it is looked for down to here.
+# Where the posterior is passed at all ε that were asked for, it is looked for down to here.
 _SMALLEST = 1e-6
 # Losses held at a time (256 MiB).
 _MOST_LOSSES = 2**25
@@ -79,7 +80,7 @@ class SampledSweep:
     ``epsilons``  (k,) ascending; where none are given, ``DEFAULT_EPSILONS``.
     ``share``     of the rows that must have reached the second regime at ``high``.
     ``models``    drawn at each ε.
-    ``bound``     the belief that is asked about; another one costs another pass.
+    ``limit``     the posterior that no row may pass.
     ``halvings``  of the step between two values of ε in which a crossing lies.
 
     Limits are one-sided at 95 % (:mod:`~expost.epsilon.row_figures`). ``low`` is NaN where no row's
@@ -92,10 +93,10 @@ class SampledSweep:
     tolerance: float
     share: float
     models: int
-    bound: BeliefBound
+    limit: PosteriorLimit
     seed: np.random.SeedSequence
     halvings: int = 4
-    _passes: dict[tuple[float, BeliefBound], tuple[RowFigures, RankedProfiles]] = field(
+    _passes: dict[float, tuple[RowFigures, RankedProfiles]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -185,7 +186,7 @@ class SampledSweep:
     @cached_property
     def ranked(self) -> RankedProfiles:
         """The rank-averaged profile over the models."""
-        parts = [self._pass(e, self.bound)[1] for e in self.epsilons.tolist()]
+        parts = [self._pass(e)[1] for e in self.epsilons.tolist()]
         return RankedProfiles(
             ranks=parts[0].ranks,
             mean=np.concatenate([part.mean for part in parts]),
@@ -209,21 +210,27 @@ class SampledSweep:
                 "The end of the transition does not lie among the values of ε that were looked at;"
                 " widen epsilons."
             )
-        if self.epsilon_for_belief(self.bound) == self.epsilons[-1]:
+        if self.ceiling() == 0:
             remarks.append(
-                "No belief was passed at any ε that was looked at: the largest of them is not the"
-                " largest there is; widen epsilons."
+                "No ε was found at which every posterior keeps the limit; a limit on a quantile"
+                " needs many models: 59 at 0.95 where losses are exact, 119 where they are"
+                " estimated."
+            )
+        if self.ceiling() == self.epsilons[-1]:
+            remarks.append(
+                "No posterior passes the limit at any ε that was looked at: the largest of them is"
+                " not the largest there is; widen epsilons."
             )
         return tuple(remarks)
 
-    def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """The largest ε tried up to which no row's upper limit passes the bound.
+    def ceiling(self) -> float:
+        """The largest ε tried up to which no row's posterior passes the limit, for 95 % certain.
 
         Below the grid where all of that is past it; 0 if not even 1e-6 keeps it.
         """
 
         def within(epsilon: float) -> bool:
-            return bool(self._most_believed(epsilon, bound) <= bound.largest)
+            return bool(self._largest_posterior(epsilon) <= self.limit.max_posterior)
 
         found = self._last_within(within).below
         if not math.isnan(found):
@@ -236,9 +243,9 @@ class SampledSweep:
             above = below
         return 0.0
 
-    def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """The largest upper limit of any row's typical belief: not less than the belief is."""
-        return np.array([self._most_believed(float(e), bound) for e in epsilons])
+    def posterior(self, epsilons: FloatArray) -> FloatArray:
+        """Return the largest upper limit of any row's posterior at the quantile, for each ε."""
+        return np.array([self._largest_posterior(float(e)) for e in epsilons])
 
     def row_columns(self) -> dict[str, FloatArray]:
         """Return every figure of each row, by name."""
@@ -246,7 +253,7 @@ class SampledSweep:
 
     def figures(self, epsilon: float) -> RowFigures:
         """Every row's figures at any ε."""
-        return self._pass(epsilon, self.bound)[0]
+        return self._pass(epsilon)[0]
 
     def _upper(self, epsilon: float) -> FloatArray:
         return self.figures(epsilon).one_sidedness_high
@@ -262,8 +269,8 @@ class SampledSweep:
         count = np.count_nonzero(self.figures(epsilon).one_sidedness_low >= 1 - self.tolerance)
         return bool(count >= max(1, math.ceil(self.share * self.rows - 1e-9)))
 
-    def _most_believed(self, epsilon: float, bound: BeliefBound) -> float:
-        return float(np.max(self._pass(epsilon, bound)[0].belief_high))
+    def _largest_posterior(self, epsilon: float) -> float:
+        return float(np.max(self._pass(epsilon)[0].posterior_high))
 
     def _last_within(self, within: Callable[[float], bool | None]) -> _Crossing:
         """The last ε that is within, before the first that is not; NaN if there is none."""
@@ -301,13 +308,12 @@ class SampledSweep:
             " widen epsilons."
         )
 
-    def _pass(self, epsilon: float, bound: BeliefBound) -> tuple[RowFigures, RankedProfiles]:
+    def _pass(self, epsilon: float) -> tuple[RowFigures, RankedProfiles]:
         """Draw the models of one ε, once, and keep what they say of the rows."""
-        key = (epsilon, bound)
-        if key not in self._passes:
+        if epsilon not in self._passes:
             losses = self._losses(epsilon)
-            self._passes[key] = row_figures(losses, bound), _ranked(losses)
-        return self._passes[key]
+            self._passes[epsilon] = row_figures(losses, self.limit), _ranked(losses)
+        return self._passes[epsilon]
 
     def _losses(self, epsilon: float) -> EstimatedLosses:
         rng = np.random.default_rng(child(self.seed, 0))

@@ -2,8 +2,9 @@
 
 A sweep answers from the exact law of a row's loss where there is one (:class:`LawSweep`). Its
 separations are those of the certified *upper* end of each distance wherever a figure is a bound
-(``critical``, ``epsilon_for_belief``), and those of its lower end in ``high``: outside of
-[low, high] no row changes its regime, for certain.
+(``critical``, ``ceiling``), and those of its lower end in ``high``: outside of [low, high] no row
+changes its regime, for certain. Under objective perturbation the law is an approximation
+(:mod:`.gradients`), and of these figures ``low`` alone is certain.
 
 Order statistics of the distances are exact for rows in memory. Those of rows that are read in
 blocks are counted, and rounded to the safe side: the transition ends no sooner, and rows leave
@@ -18,10 +19,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from expost._numerics import bracket_root
 from expost._order import OrderStatistics, Sorted
+from expost.epsilon.gradients import RowGradients
+from expost.epsilon.limit import PosteriorLimit
 from expost.epsilon.ranked import RankedProfiles, RankedRows
 from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms import ClosedForm
@@ -31,7 +33,6 @@ from expost.noise.transition import Transition
 from expost.types import FloatArray, IntArray
 
 __all__ = [
-    "BeliefBound",
     "Distances",
     "LawSweep",
     "Pair",
@@ -60,18 +61,6 @@ class Pair(NamedTuple):
 
     farthest: FloatArray
     median: FloatArray
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeliefBound:
-    """No row's typical belief may pass ``largest``, from the attacker's ``prior``.
-
-    Typical is the mean over the models it might be, or their ``quantile`` if that is given.
-    """
-
-    largest: float
-    prior: float = 0.5
-    quantile: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,44 +152,51 @@ def distance_columns(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LawSweep:
-    """The sweep of output perturbation, from the exact law of a row's loss at its distance.
+    """The sweep of a mechanism whose loss has a law that depends on a row's distance.
 
     ``mechanism``    its public constants; its own ε is not used.
-    ``distances``    how far the rows are from the base.
-    ``bound``        the belief that no row may pass.
+    ``distances``    how far the rows are from the base, or how long their gradients are.
+    ``most``         a bound on every distance; None: their certified upper ends.
+    ``limit``        the posterior that no row may pass.
     ``tolerance``    how far off its plateau a row still counts as on it.
     ``share``        of the rows that must have reached the second regime at ``high``.
     ``models``       drawn for ``ranked``, from ``seed``, the only figure that is sampled.
     ``ranked_rows``  returns the shifts of all rows, or of a sample that it draws from a seed.
-    ``neighbours``   of rows in memory; the figures of rows that are read are in their parts.
+    ``held``         (distance, error) of rows in memory; those of rows that are read are in their
+                     parts.
+    ``notices``      what a reader must know of the law, a sentence each.
     ``epsilons``     (k,) ascending; where none are given, 25 around the transition.
     """
 
     mechanism: ClosedForm
     distances: Distances
-    bound: BeliefBound
+    limit: PosteriorLimit
     tolerance: float
     share: float
     models: int
     seed: np.random.SeedSequence
     ranked_rows: Callable[[np.random.SeedSequence], RankedRows]
-    neighbours: Neighbours | None = None
+    held: tuple[FloatArray, FloatArray] | None = None
+    most: float | None = None
+    notices: tuple[str, ...] = ()
     workers: int | None = None
     epsilons: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
         if not len(self.epsilons):
-            limit = self.epsilon_for_belief(self.bound)
-            object.__setattr__(self, "epsilons", _around(ends_of(self.low, self.high, limit)))
+            ends = ends_of(self.low, self.high, self.ceiling())
+            object.__setattr__(self, "epsilons", _around(ends))
 
     @classmethod
-    def of(cls, neighbours: Neighbours, **settings: Any) -> "LawSweep":
+    def of(cls, near: Neighbours | RowGradients, **settings: Any) -> "LawSweep":
         """Return the sweep of rows in memory."""
-        distance, shifts = neighbours.distance, neighbours.shifts
+        distance, error = near.distance, near.error_bound
         return cls(
-            neighbours=neighbours,
-            distances=Distances.of(distance, neighbours.error_bound),
-            ranked_rows=lambda _: RankedRows(shifts=shifts, distance=distance, count=len(distance)),
+            held=(distance, error),
+            distances=Distances.of(distance, error),
+            ranked_rows=lambda _: RankedRows(
+                shifts=near.shifts, distance=distance, count=len(distance)
+            ),
             **settings,
         )
 
@@ -212,7 +208,8 @@ class LawSweep:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know of the answers, a sentence each."""
-        return () if self.distances.distance.error == 0 else (_COUNTED,)
+        counted = () if self.distances.distance.error == 0 else (_COUNTED,)
+        return (*self.notices, *counted)
 
     @cached_property
     def transition(self) -> Transition:
@@ -227,7 +224,8 @@ class LawSweep:
     @cached_property
     def low(self) -> float:
         """The largest ε at which the farthest row, and so every row, is on its first plateau."""
-        return float(self.mechanism.epsilon_at(self.transition.leaves, self._farthest)[0])
+        farthest = np.array([self.farthest])
+        return float(self.mechanism.epsilon_at(self.transition.leaves, farthest)[0])
 
     @cached_property
     def high(self) -> float:
@@ -250,8 +248,9 @@ class LawSweep:
         return np.stack([law.expected_exposure for law in laws])
 
     @property
-    def _farthest(self) -> FloatArray:
-        return np.array([self.distances.farthest])
+    def farthest(self) -> float:
+        """A distance that no row passes, for certain."""
+        return self.distances.farthest if self.most is None else self.most
 
     @cached_property
     def resolutions(self) -> FloatArray:
@@ -277,44 +276,33 @@ class LawSweep:
             pair.append(np.where(law.expected_exposure == 0, 0.0, ratio))
         return Pair(*pair)
 
-    def epsilon_for_belief(self, bound: BeliefBound) -> float:
-        """Return the ε of the largest separation whose typical belief keeps the bound."""
-        passed = self._passed(bound)
+    def ceiling(self) -> float:
+        """Return the ε of the largest separation whose posterior keeps the limit."""
+        # The quantile passes the limit where the losses past it have more than 1 − q.
+        most = self.limit.largest_loss * (1 - 1e-11)
+        left = 1 - self.limit.quantile
+
+        def passed(separation: FloatArray) -> FloatArray:
+            return self.mechanism.loss_law(separation).survival(most) + 1e-11 - left
+
         top = 1.0
         while not passed(np.array([top]))[0] > 0:
             top *= 4
             if not top < 1e30:
-                raise ConvergenceError("no separation passes the belief; take a smaller one.")
+                raise ConvergenceError("no separation passes the posterior; take a smaller one.")
         below, _ = bracket_root(passed, np.array([1e-12]), np.array([top]))
         if not passed(below)[0] <= 0:
             return 0.0
-        return float(self.mechanism.epsilon_at(float(below[0]), self._farthest)[0])
+        return float(self.mechanism.epsilon_at(float(below[0]), np.array([self.farthest]))[0])
 
-    def _passed(self, bound: BeliefBound) -> Callable[[FloatArray], FloatArray]:
-        """Return a function of the separation that is > 0 where the bound is passed."""
-        if bound.quantile is None:
-            # The law's figures are right to about 1e-12.
-            return lambda separation: (
-                self.mechanism.loss_law(separation).expected_belief(bound.prior) * (1 + 1e-11)
-                - bound.largest
-            )
-        # The quantile passes the bound where the losses past it have more than 1 − q.
-        most = float(logit(bound.largest) - logit(bound.prior)) * (1 - 1e-11)
-        left = 1 - bound.quantile
-        return lambda separation: self.mechanism.loss_law(separation).survival(most) + 1e-11 - left
+    def posterior(self, epsilons: FloatArray) -> FloatArray:
+        """Return the posterior of the farthest row at the quantile, for each of ``epsilons``."""
+        return self.posterior_at(self.farthest, epsilons)
 
-    def belief(self, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """Return the typical belief of the farthest row: it grows with the separation."""
-        return self.belief_at(self.distances.farthest, bound, epsilons)
-
-    def belief_at(self, distance: float, bound: BeliefBound, epsilons: FloatArray) -> FloatArray:
-        """Return the typical belief of a row at ``distance``, at each of ``epsilons``."""
-        scales = 1 / self._resolutions_at(epsilons)
-        law = self.mechanism.loss_law(distance * scales)
-        if bound.quantile is None:
-            return law.expected_belief(bound.prior)
-        belief: FloatArray = expit(logit(bound.prior) + law.quantile(bound.quantile))
-        return belief
+    def posterior_at(self, distance: float, epsilons: FloatArray) -> FloatArray:
+        """Return the posterior of a row at ``distance``, for each of ``epsilons``."""
+        law = self.mechanism.loss_law(distance / self._resolutions_at(epsilons))
+        return self.limit.posterior(law.quantile(self.limit.quantile))
 
     @cached_property
     def ranked(self) -> RankedProfiles:
@@ -327,16 +315,6 @@ class LawSweep:
 
     # -- figures of each row, in memory ------------------------------------------------------------
 
-    @property
-    def held(self) -> Neighbours:
-        """The neighbours of rows in memory."""
-        if self.neighbours is None:
-            raise InvalidInput(
-                "the sweep over rows that are read in blocks holds no figure of each row; read the"
-                " folder epsilon.CURATOR-ONLY.parquet."
-            )
-        return self.neighbours
-
     @cached_property
     def critical(self) -> FloatArray:
         """(n,) the ε at which each row leaves its first plateau."""
@@ -345,15 +323,21 @@ class LawSweep:
     @cached_property
     def typical(self) -> FloatArray:
         """(k, n) E∣ℓ∣ by quadrature of the exact law (LeBlond 4.4)."""
-        scales = 1 / self.resolutions
-        return expected_exposures(self.mechanism.loss_law, self.held.distance, scales)
+        distance, _ = self._held()
+        return expected_exposures(self.mechanism.loss_law, distance, 1 / self.resolutions)
 
     def row_columns(self) -> dict[str, FloatArray]:
         """Return every figure of each row in memory, by name."""
-        near = self.held
-        return distance_columns(
-            self.mechanism, self.transition.leaves, near.distance, near.error_bound
-        )
+        return distance_columns(self.mechanism, self.transition.leaves, *self._held())
+
+    def _held(self) -> tuple[FloatArray, FloatArray]:
+        """Return the distances of rows in memory, and their errors."""
+        if self.held is None:
+            raise InvalidInput(
+                "the sweep over rows that are read in blocks holds no figure of each row; read the"
+                " folder epsilon.CURATOR-ONLY.parquet."
+            )
+        return self.held
 
 
 def child(seed: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:

@@ -1,63 +1,67 @@
 """How useful a released model is, on rows it has not seen, over ε.
 
-Each fold is held out once. The objective is minimised on the other rows, noise of every ε is added
-to the minimiser as a release of those rows would (n of the fold, so that it is a little pessimistic
-for all n rows), and the noisy models are scored on the rows held out, at most 20,000 of a fold. The
-draws are shared by all ε (:mod:`expost.epsilon.ranked` says why).
+Each fold is held out once. Models of the other rows are drawn at each ε, with the noise and the Λ
+of a release of all n rows, and scored on the rows that were held out. All ε share their draws
+(:mod:`expost.epsilon.ranked` says why).
 
-The fold of a row does not depend on where the rows are or on the size of blocks
-(:mod:`expost.epsilon.folds`).
+The average over the training rows stands for the average over all n rows. It is of fewer rows, so
+that the scores are a little too low (docs/utility.md). So are those of large tables, of which
+50,000 rows are used, with the noise of all rows.
 
-Minimisers. Those without each fold are a few standard errors of a coefficient away from the
-minimiser of all rows. Newton's method with the Hessian there finds all of them in a few passes that
-the folds share:
+Beside them stand two models without noise: the base rate, which knows the labels alone, and the
+best reachable model, whose Λ is tuned on folds of the training rows (nested folds), so that what
+is held out has no part in it.
 
-    θ_f ← θ_f − H_f⁻¹ ∇J_f(θ_f),      H_f = ∇²J_f at the minimiser of all rows.
-
-A fold whose gradient does not shrink this way (a Huber hinge whose rows cross a knot) is minimised
-separately.
+The gain of a model is how much better it is than the base rate. Gains and their differences are
+taken fold by fold, and standard errors are those over the folds.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
-import scipy.linalg
 
-from expost.epsilon.folds import Folds
+from expost.engine import SILENT, Progress
+from expost.epsilon.folds import HeldOutRows
+from expost.epsilon.limit import Plan
 from expost.errors import InvalidInput
-from expost.glm import Objective, minimise, predictors
+from expost.glm import Objective, minimise
 from expost.losses import Loss
-from expost.mechanisms import Mechanism
-from expost.mechanisms.base import TOLERANCE
-from expost.rows import RowBlock
+from expost.rows import HeldRows
 from expost.types import FloatArray
 
-__all__ = ["MEASURES", "Curve", "HeldOut", "Utility", "held_out_utility"]
+__all__ = ["MEASURES", "Curve", "Trials", "Utility", "measures_of"]
 
-# Where larger is better; log loss is the other way round.
-MEASURES = ("accuracy", "auc", "log_loss", "r2")
+# The measures; the first that applies leads. Of log loss less is better.
+MEASURES = ("log_loss", "r2", "auc", "accuracy")
 # A function of (predictors (m, n) or (m, n, q), labels (n,)) that scores each of m models.
 Scorer = Callable[[FloatArray, FloatArray], FloatArray]
 # Scores of rows held at a time.
 _BLOCK_SCORES = 2**20
 _TAIL = 0.05
-# The gradient that a fold's minimiser is found to.
-_FIT = 1e-9
-# Shared steps before a fold is minimised separately.
-_STEPS = 12
+# The penalties λ = nΛ that the best reachable model is tuned over, and how.
+_PENALTIES = 10.0 ** np.arange(1.0, -2.1, -0.5)
+_INNER_FOLDS = 3
+_INNER_ROWS = 6_000
+# The gradient (averaged) at which a model is good enough to be scored.
+_FIT = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
     """One measure over ε.
 
-    ``mean``       (k,) over folds and releases.
-    ``low, high``  (k,) nine of ten releases score between them: what a single release may get.
-    ``error``      (k,) the standard error of the mean, from the folds' own means.
-    ``base_rate``  what a model that knows nothing but the labels gets on the same folds.
-    ``noiseless``  what ε = ∞ gets: not released, not private.
+    ``mean``        (k,) over folds and releases.
+    ``low, high``   (k,) nine of ten releases score between them: what a single release may get.
+    ``error``       (k,) the standard error of the mean.
+    ``base_rate``   what a model that knows nothing but the labels gets on the same folds.
+    ``best``        what the best reachable model gets: not released, not private.
+    ``gain``        (k,) by how much the mean is better than the base rate; ``gain_error`` its
+                    standard error, ``least_gain`` (k,) that of the worst release.
+    ``gap``         (k,) by how much the best reachable model is better; ``gap_error`` alike.
+    ``best_gain``   by how much the best reachable model is better than the base rate;
+                    ``best_error`` its standard error.
     """
 
     mean: FloatArray
@@ -65,207 +69,202 @@ class Curve:
     high: FloatArray
     error: FloatArray
     base_rate: float
-    noiseless: float
+    best: float
+    gain: FloatArray
+    gain_error: FloatArray
+    least_gain: FloatArray
+    gap: FloatArray
+    gap_error: FloatArray
+    best_gain: float
+    best_error: float
+
+    @property
+    def share(self) -> FloatArray:
+        """(k,) the gain as a share of that of the best reachable model; NaN where that has none."""
+        if not self.best_gain > 0:
+            return np.full(len(self.gain), np.nan)
+        return self.gain / self.best_gain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Utility:
     """The held-out scores of released models over ε.
 
-    ``accuracy``, ``auc``, ``log_loss`` of a classifier (``log_loss`` of a logistic one alone),
-    ``r2`` of a regression; None where a measure does not apply. ``log_loss`` is in nats.
+    ``measure``   the measure by which ε is recommended.
+    ``folds``     and ``releases`` of each fold at each ε.
+    ``rows``      the number of rows that were used.
+    ``curves``    by measure: ``log_loss`` (nats) of a likelihood, ``auc`` of two classes,
+                  ``accuracy`` of classes, ``r2`` of a regression.
     """
 
     epsilons: FloatArray
+    measure: str
     folds: int
     releases: int
-    accuracy: Curve | None = None
-    auc: Curve | None = None
-    log_loss: Curve | None = None
-    r2: Curve | None = None
+    rows: int
+    curves: dict[str, Curve]
 
     @property
-    def curves(self) -> dict[str, Curve]:
-        """The curves that apply, by name."""
-        found = ((name, getattr(self, name)) for name in MEASURES)
-        return {name: curve for name, curve in found if curve is not None}
-
-    @property
-    def leading(self) -> tuple[str, Curve]:
-        """The measure by which ε is recommended: accuracy, or R²."""
-        name = "r2" if self.accuracy is None else "accuracy"
-        return name, self.curves[name]
+    def leading(self) -> Curve:
+        """The curve of ``measure``."""
+        return self.curves[self.measure]
 
 
-# -- minimisers ------------------------------------------------------------------------------------
+def measures_of(loss: Loss) -> tuple[str, ...]:
+    """Return the measures that apply to a loss, the leading one first."""
+    return tuple(name for name in MEASURES if name in _scorers(loss))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeldOut:
-    """One fold: what models of the other rows are scored on.
+class _Fold:
+    """One fold: rows to train on, and rows to score models on.
 
-    ``exact``    (q·d,) the minimiser of the other rows.
-    ``X, y``     scored rows of the fold.
-    ``known``    the predictors (q,) that fit the labels of the other rows alone.
-    ``models``   a function of ε: releases (m, q·d) of the other rows.
+    ``known``  (1, s) or (1, s, q) the predictors of the base rate for the scored rows.
+    ``draws``  (m, q·d) the noise of each release in units of its resolution.
     """
 
-    exact: FloatArray
-    X: FloatArray
-    y: FloatArray
+    train: HeldRows
+    scored: HeldRows
     known: FloatArray
-    models: Callable[[float], FloatArray]
+    draws: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Sums:
-    """Sums over the rows of each fold of f at one θ, and the rows that are scored.
+class Trials:
+    """Models on held-out rows, drawn and scored at any ε, each once.
 
-    ``labels``  (f,) Σy;  ``gradient`` (f, q·d) Σ∇ℓ;  ``hessian`` (f, q·d, q·d) Σ∇²ℓ.
-    ``scored``  (X, y) of each fold.
+    ``objective``  its rows and loss; its penalty is not used.
+    ``plan``       how a model of all rows would be released at each ε.
+    ``measure``    the leading measure; None: the first that applies.
+    ``progress``   hears of the rows that models were trained on.
     """
 
-    labels: FloatArray
-    gradient: FloatArray
-    hessian: FloatArray
-    scored: list[list[tuple[FloatArray, FloatArray]]]
+    objective: Objective
+    plan: Plan
+    folds: int
+    releases: int
+    seed: np.random.SeedSequence
+    measure: str | None = None
+    progress: Progress = SILENT
+    _scores: dict[float, dict[str, FloatArray]] = field(default_factory=dict, init=False)
 
-    def merged(self, other: "_Sums") -> "_Sums":
-        """Return the sums over the rows of both."""
-        for mine, more in zip(self.scored, other.scored, strict=True):
-            mine.extend(more)
-        return _Sums(
-            labels=self.labels + other.labels,
-            gradient=self.gradient + other.gradient,
-            hessian=self.hessian + other.hessian,
-            scored=self.scored,
+    @property
+    def leading(self) -> str:
+        """The leading measure."""
+        return measures_of(self.objective.loss)[0] if self.measure is None else self.measure
+
+    @cached_property
+    def rows(self) -> HeldOutRows:
+        """The rows that are used, and their folds."""
+        key = int(np.random.default_rng(self.seed).integers(2**64, dtype=np.uint64))
+        return HeldOutRows.of(self.objective, self.folds, key)
+
+    @cached_property
+    def _parts(self) -> list[_Fold]:
+        loss, parts = self.objective.loss, list[_Fold]()
+        noise = self.plan(1.0).unit_noise
+        for fold, seed in enumerate(self.seed.spawn(self.folds)):
+            train, scored = self.rows.split(fold)
+            known = _base_rate(loss, train.y)
+            shape = (1, scored.count) if loss.outputs == 1 else (1, scored.count, loss.outputs)
+            parts.append(
+                _Fold(
+                    train=train,
+                    scored=scored,
+                    known=np.broadcast_to(known, shape),
+                    draws=noise.sample(self.releases, np.random.default_rng(seed)),
+                )
+            )
+        return parts
+
+    @cached_property
+    def _ends(self) -> dict[str, FloatArray]:
+        """By measure (2, folds): the scores of the base rate and of the best reachable model."""
+        loss, scorers = self.objective.loss, _scorers(self.objective.loss)
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
+        for number, part in enumerate(self._parts):
+            X, y = part.scored.X, part.scored.y
+            best = self._tuned(self.rows.inner(number, _INNER_FOLDS, _INNER_ROWS))
+            theta = _fit(part.train, loss, best / part.train.count)
+            reached = _predictors(X, theta[None, :], loss)
+            for name, score in scorers.items():
+                found[name].append((float(score(part.known, y)[0]), float(score(reached, y)[0])))
+        return {name: np.array(ends).T for name, ends in found.items()}
+
+    def _tuned(self, rows: HeldOutRows) -> float:
+        """Return the penalty λ whose models score best on the folds of ``rows``."""
+        loss, name = self.objective.loss, self.leading
+        score, totals = _scorers(loss)[name], np.zeros(len(_PENALTIES))
+        for fold in range(rows.count):
+            train, scored = rows.split(fold)
+            theta = None
+            for place, penalty in enumerate(_PENALTIES):
+                theta = _fit(train, loss, penalty / train.count, theta)
+                value = float(score(_predictors(scored.X, theta[None, :], loss), scored.y)[0])
+                totals[place] += _better(name) * value
+        return float(_PENALTIES[np.argmax(totals)])
+
+    def score(self, *epsilons: float) -> None:
+        """Draw and score the models of each ε, unless that was done."""
+        missing = [epsilon for epsilon in epsilons if epsilon not in self._scores]
+        self.progress.rows(len(missing) * (self.folds - 1) * self.rows.rows.count)
+        for epsilon in missing:
+            self._score(epsilon)
+
+    def _score(self, epsilon: float) -> None:
+        loss, how = self.objective.loss, self.plan(epsilon)
+        scorers = _scorers(loss)
+        found: dict[str, list[FloatArray]] = {name: [] for name in scorers}
+        for part in self._parts:
+            penalty = np.full(how.dimension, how.total_regularization)
+            training = Objective(rows=part.train, loss=loss, penalty=penalty)
+            models = how.sampler(training).perturbed(epsilon, part.draws, _FIT)
+            scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
+            for name, values in scored.items():
+                found[name].append(values)
+            self.progress.advance(part.train.count)
+        self._scores[epsilon] = {name: np.stack(values) for name, values in found.items()}
+
+    def utility(self) -> Utility:
+        """Return the scores of every ε that was tried."""
+        epsilons = sorted(self._scores)
+        curves = {
+            name: _curve(
+                name, np.stack([self._scores[e][name] for e in epsilons]), self._ends[name]
+            )
+            for name in measures_of(self.objective.loss)
+        }
+        return Utility(
+            epsilons=np.array(epsilons),
+            measure=self.leading,
+            folds=self.folds,
+            releases=self.releases,
+            rows=self.rows.rows.count,
+            curves=curves,
         )
 
 
-def _fold_sums(loss: Loss, theta: FloatArray, folds: Folds, block: RowBlock) -> _Sums:
-    """Return the sums of one block, at one θ for all folds."""
-    z = predictors(block.X, theta, loss.outputs)
-    where, scored = folds.scored(block)
-    every = [np.flatnonzero(where == fold) for fold in range(folds.count)]
-    chosen = [scored[where[scored] == fold] for fold in range(folds.count)]
-    found = [(loss.at(z[some], block.y[some]), block.X[some]) for some in every]
-    return _Sums(
-        labels=np.array([np.sum(block.y[some]) for some in every]),
-        gradient=np.stack([(at.slope.T @ X).ravel() for at, X in found]),
-        hessian=np.stack([at.curvature_sum(X) for at, X in found]),
-        scored=[[(block.X[some], block.y[some])] for some in chosen],
-    )
+def _fit(
+    rows: HeldRows, loss: Loss, regularization: float, start: FloatArray | None = None
+) -> FloatArray:
+    """Return the minimiser without noise."""
+    penalty = np.full(loss.outputs * rows.columns, regularization)
+    objective = Objective(rows=rows, loss=loss, penalty=penalty)
+    return minimise(objective, tolerance=_FIT, start=start).theta
 
 
-def _kept_gradients(loss: Loss, thetas: FloatArray, folds: Folds, block: RowBlock) -> FloatArray:
-    """Return (f, q·d) Σ∇ℓ over the rows of a block that are not in each fold, at its own θ."""
-    f, q = folds.count, loss.outputs
-    z = (block.X @ thetas.reshape(f * q, -1).T).reshape(len(block), f, q)
-    where = folds.where(block)
-    slopes = np.empty((f, q, len(block)))
-    for fold in range(f):
-        own = np.ascontiguousarray(z[:, fold, 0] if q == 1 else z[:, fold])
-        slopes[fold] = np.where(where == fold, 0.0, loss.slope(own, block.y).T)
-    gradients: FloatArray = slopes.reshape(f * q, -1) @ block.X
-    return gradients.reshape(thetas.shape)
-
-
-def _without_each(
-    objective: Objective, folds: Folds, start: FloatArray
-) -> tuple[FloatArray, _Sums]:
-    """Return (f, q·d) the minimisers without each fold, ∥∇J_f∥ ≤ 1e-9, and the sums at ``start``.
-
-    ``start``  the minimiser of all rows.
-    """
-    loss, penalty = objective.loss, objective.penalty
-    sums = reduce(_Sums.merged, objective.map(partial(_fold_sums, loss, start, folds)))
-    kept = (objective.count - folds.sizes.sum(axis=0))[:, None]
-    curved = (sums.hessian.sum(axis=0) - sums.hessian) / kept[:, :, None] + np.diag(penalty)
-    factors = [scipy.linalg.cho_factor(hessian) for hessian in curved]
-    gradient = (sums.gradient.sum(axis=0) - sums.gradient) / kept + penalty * start
-    thetas, before = np.tile(start, (folds.count, 1)), np.full(folds.count, np.inf)
-    moving = np.ones(folds.count, dtype=bool)
-    for _ in range(_STEPS):
-        size = np.linalg.norm(gradient, axis=1)
-        # A fold whose gradient grew has diverged; it is minimised separately below.
-        moving &= (size > _FIT) & (size < before)
-        if not np.any(moving):
-            break
-        for fold in np.flatnonzero(moving):
-            thetas[fold] -= scipy.linalg.cho_solve(factors[fold], gradient[fold])
-        before = size
-        gradients = objective.map(partial(_kept_gradients, loss, thetas, folds))
-        gradient = sum(gradients, np.zeros_like(thetas)) / kept + penalty * thetas
-    for number in np.flatnonzero(~(np.linalg.norm(gradient, axis=1) <= _FIT)).tolist():
-        alone = replace(objective, rows=folds.without(objective.rows, number))
-        thetas[number] = minimise(alone, tolerance=_FIT, start=thetas[number]).theta
-    return thetas, sums
-
-
-# -- scores ----------------------------------------------------------------------------------------
-
-
-def held_out_utility(
-    objective: Objective,
-    mechanism: Mechanism,
-    epsilons: FloatArray,
-    *,
-    folds: int,
-    releases: int,
-    rng: np.random.Generator,
-) -> Utility:
-    """Score ``releases`` models a fold at each ε."""
-    parts = Folds.of(objective, folds, key=int(rng.integers(2**64, dtype=np.uint64)))
-    draws = mechanism.unit_noise.sample(folds * releases, rng).reshape(folds, releases, -1)
-    base = objective.minimiser(TOLERANCE).theta
-    thetas, sums = _without_each(objective, parts, base)
-
-    def held_out(fold: int) -> HeldOut:
-        X, y = (np.concatenate(column) for column in zip(*sums.scored[fold], strict=True))
-        others = replace(objective, rows=parts.without(objective.rows, fold))
-        sampler = mechanism.with_constants(rows=others.count).sampler(others, thetas[fold])
-        return HeldOut(
-            exact=thetas[fold],
-            X=X,
-            y=y,
-            known=_known(objective.loss, parts, sums.labels, fold),
-            models=lambda epsilon: sampler.perturbed(epsilon, draws[fold]),
-        )
-
-    held = map(held_out, range(folds))
-    return _utility_of(held, objective.loss, epsilons, folds=folds, releases=releases)
-
-
-def _known(loss: Loss, folds: Folds, labels: FloatArray, fold: int) -> FloatArray:
-    """Return the predictors (q,) that fit the labels outside of ``fold``: log odds, or the mean."""
-    kept = folds.sizes.sum(axis=1) - folds.sizes[:, fold]
+def _base_rate(loss: Loss, y: FloatArray) -> FloatArray:
+    """Return the predictors (q,) that fit the labels alone: log odds, or the mean."""
     if not loss.is_classification:
-        return np.array([(labels.sum() - labels[fold]) / kept.sum()])
-    odds: FloatArray = np.log(kept)
+        return np.array([np.mean(y)])
+    counts = np.bincount(np.maximum(y, 0).astype(np.int64), minlength=max(2, loss.outputs))
+    odds: FloatArray = np.log(counts)
     return odds if loss.outputs > 1 else np.array([odds[1] - odds[0]])
 
 
-def _utility_of(
-    held: Iterable[HeldOut], loss: Loss, epsilons: FloatArray, *, folds: int, releases: int
-) -> Utility:
-    """Return the scores of the models of each fold at each ε, together."""
-    scorers = _scorers(loss)
-    scores: dict[str, list[FloatArray]] = {name: [] for name in scorers}
-    rest: dict[str, list[tuple[float, float]]] = {name: [] for name in scorers}
-    for fold in held:
-        X, y = fold.X, fold.y
-        by_epsilon = [
-            _scored(X, y, fold.models(float(epsilon)), loss, scorers) for epsilon in epsilons
-        ]
-        shape = (1, len(y)) if loss.outputs == 1 else (1, len(y), loss.outputs)
-        known = np.broadcast_to(fold.known, shape)
-        exact = _predictors(X, fold.exact[None, :], loss)
-        for name, score in scorers.items():
-            scores[name].append(np.stack([found[name] for found in by_epsilon]))
-            ends = float(score(known, y)[0]), float(score(exact, y)[0])
-            rest[name].append(ends)
-    curves = {name: _curve(scores[name], rest[name]) for name in scorers}
-    return Utility(epsilons=epsilons, folds=folds, releases=releases, **curves)
+def _better(measure: str) -> float:
+    """Return 1 where more is better, −1 where less is."""
+    return -1.0 if measure == "log_loss" else 1.0
 
 
 def _predictors(X: FloatArray, models: FloatArray, loss: Loss) -> FloatArray:
@@ -338,17 +337,36 @@ def _r2(margins: FloatArray, y: FloatArray) -> FloatArray:
     return 1 - missed / spread
 
 
-def _curve(folds: list[FloatArray], rest: list[tuple[float, float]]) -> Curve:
-    """``folds``: (k, releases) each; ``rest``: what knowing nothing and ε = ∞ get, by fold."""
-    everything = np.concatenate(folds, axis=1)
-    means = np.stack([scores.mean(axis=1) for scores in folds])
+def _curve(name: str, scores: FloatArray, ends: FloatArray) -> Curve:
+    """Return the curve of one measure.
+
+    ``scores``  (k, folds, releases).
+    ``ends``    (2, folds) of the base rate and of the best reachable model.
+    """
+    everything = scores.reshape(len(scores), -1)
     low, high = np.quantile(everything, (_TAIL, 1 - _TAIL), axis=1)
-    ignorant, noiseless = np.mean(np.array(rest), axis=0)
+    means = scores.mean(axis=2)
+    base, best = ends
+    sign = _better(name)
+    gains, gaps = sign * (means - base), sign * (best - means)
     return Curve(
-        mean=means.mean(axis=0),
+        mean=means.mean(axis=1),
         low=low,
         high=high,
-        error=means.std(axis=0, ddof=1) / np.sqrt(len(folds)),
-        base_rate=float(ignorant),
-        noiseless=float(noiseless),
+        error=_standard_error(means),
+        base_rate=float(base.mean()),
+        best=float(best.mean()),
+        gain=gains.mean(axis=1),
+        gain_error=_standard_error(gains),
+        least_gain=np.min(sign * (scores - base[:, None]), axis=(1, 2)),
+        gap=gaps.mean(axis=1),
+        gap_error=_standard_error(gaps),
+        best_gain=float(np.mean(sign * (best - base))),
+        best_error=float(_standard_error(sign * (best - base))),
     )
+
+
+def _standard_error(values: FloatArray) -> FloatArray:
+    """Return the standard error of means over the last axis."""
+    error: FloatArray = np.std(values, axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+    return error

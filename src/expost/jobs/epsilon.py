@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -22,8 +21,6 @@ from expost.data.unit_ball import default_intercept
 from expost.engine import SILENT, Progress
 from expost.epsilon.choice import TABLE, EpsilonChoice
 from expost.epsilon.choose import Question, choose_epsilon, choose_for, seeds_of
-from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import LawSweep
 from expost.files.atomic import write_bytes
 from expost.files.parts import PartStore
 from expost.jobs.output import CONTINUE, NOTHING_LEFT, check_place, writing
@@ -38,8 +35,6 @@ from expost.jobs.table import (
     opened,
     table_notices,
 )
-from expost.mechanisms import Mechanism
-from expost.mechanisms.base import Sampler
 from expost.preparing import Facts, prepared
 from expost.report import Choice, Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
@@ -59,15 +54,20 @@ QUESTION = (
     "models",
     "tolerance",
     "rows",
-    "max_belief",
+    "max_posterior",
     "prior",
     "quantile",
-    "utility",
+    "share",
+    "measure",
     "folds",
 )
 _DEFAULTS = {name: p.default for name, p in inspect.signature(choose_epsilon).parameters.items()}
 # What they are called in the report.
-_NAMES = {"epsilons": "values of epsilon", "rows": "share of rows", "utility": "least utility"}
+_NAMES = {
+    "epsilons": "values of epsilon",
+    "rows": "share of rows past the transition",
+    "share": "share of the gain",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,11 @@ class EpsilonJob(TableJob):
     models: int | None = None
     tolerance: float | None = None
     rows: float | None = None
-    max_belief: float | None = None
+    max_posterior: float | None = None
     prior: float | None = None
     quantile: float | None = None
-    utility: float | None = None
+    share: float | None = None
+    measure: str | None = None
     folds: int | None = None
 
 
@@ -152,7 +153,7 @@ class _Work(TableWork):
             return self.run.store("epsilon")
 
     def _choice(self, question: Question, store: PartStore | None) -> tuple[EpsilonChoice, Facts]:
-        # The ε of the estimator matters for an automatic Λ alone.
+        # Every ε that is looked at has its own mechanism.
         estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
         ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, self.job.label_bound)
@@ -165,6 +166,7 @@ class _Work(TableWork):
                 question,
                 self._seeds(),
                 store=store,
+                progress=self.progress,
                 ids=None if ids is None else row_keys(list(ids), rows.count),
             )
         return choice, facts
@@ -218,17 +220,10 @@ class _Work(TableWork):
 # -- what is reported ----------------------------------------------------------------------------
 
 
-def _mechanism(choice: EpsilonChoice) -> Mechanism:
-    sweep = choice.sweep
-    if isinstance(sweep, LawSweep):
-        return sweep.mechanism
-    assert isinstance(sweep, SampledSweep)
-    return cast(Sampler, sweep.mechanism).mechanism
-
-
 def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tuple[Choice, ...]:
     """Every constant that shaped the answer, and where it came from."""
-    how = _mechanism(choice)
+    assert choice.plan is not None
+    how = choice.mechanism or choice.plan(1.0)
     chosen = Chosen(job=job, encoding=encoding)
     scaling = default_intercept(len(encoding.entries))
     asked = [
@@ -238,7 +233,11 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
     seed = "drawn for this run" if job.seed is None else str(job.seed)
     return (
         *chosen.target(how),
-        *chosen.model(how, intercept=f"{scaling:g} in each row", remark=", that of epsilon = 1"),
+        *chosen.model(
+            how,
+            intercept=f"{scaling:g} in each row",
+            remark=", that of this epsilon",
+        ),
         *asked,
         chosen.choice("seed", seed, job.seed),
         *chosen.table(),
@@ -249,9 +248,10 @@ def _value(job: EpsilonJob, name: str) -> str:
     given = getattr(job, name)
     value = _DEFAULTS[name] if given is None else given
     if name == "epsilons":
-        return "25 around the transition" if value is None else ", ".join(f"{e:g}" for e in value)
-    words = {"quantile": "none, the mean is bounded", "utility": "none"}
-    return words[name] if value is None else f"{value:g}"
+        return "a grid" if value is None else ", ".join(f"{e:g}" for e in value)
+    if name == "measure":
+        return "the first that applies" if value is None else value
+    return f"{value:g}"
 
 
 def _leaks(encoding: Encoding) -> tuple[str, ...]:
@@ -271,7 +271,6 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
     """
     if choice.recommended is None or not isinstance(job.source, str):
         return None
-    how = _mechanism(choice)
     options: list[tuple[str, object]] = [
         ("target", job.target),
         ("id", job.id_column),
@@ -286,8 +285,7 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
         ("noise", job.noise),
         ("delta", job.delta),
         ("loss", job.loss),
-        # Every digit: ε was chosen for this very Λ.
-        ("regularization", how.regularization),
+        ("regularization", job.regularization),
         ("out", job.out / "profile"),
     ]
     parts = [part for name, value in options if value is not None for part in (f"--{name}", value)]

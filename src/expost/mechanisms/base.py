@@ -60,6 +60,8 @@ __all__ = [
 
 # η: the certified gradient of every minimiser that is released.
 TOLERANCE = 1e-12
+# The same of a model that is simulated.
+GRADIENT = 1e-10
 # How improbable a noise must be before the rows are taken for the wrong ones.
 IMPLAUSIBLE = 1e-9
 # The entry points of mechanisms in other packages.
@@ -110,8 +112,13 @@ class Sampler(ABC):
         return self.perturbed(epsilon, self.mechanism.unit_noise.sample(size, rng))
 
     @abstractmethod
-    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
-        """Return the releases with these noises, in units of the resolution at ε."""
+    def perturbed(
+        self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
+    ) -> FloatArray:
+        """Return the releases with these noises, in units of the resolution at ε.
+
+        ``tolerance``  the largest gradient (averaged form) at a minimiser.
+        """
 
     @abstractmethod
     def losses(
@@ -249,6 +256,10 @@ class Mechanism(Protocol):
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): the exposure of ``rows`` rows together passes b with probability ≤ p."""
 
+    @property
+    def gradient_noise(self) -> "ClosedForm | None":
+        """The law of losses at fixed gradients, of a mechanism that perturbs their sum."""
+
     def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
         """Bound the q-quantile, over releases, of the loss (exposure) of one row, from constants.
 
@@ -367,9 +378,16 @@ class Registry(Mapping[str, type[Mechanism]]):
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self._points()
 
+    def find(self, name: str) -> type[Mechanism]:
+        """Return the class of this name; refuse a name that is not known."""
+        if not isinstance(name, str) or name not in self._own:
+            # Listing entry points takes time: only where they are needed.
+            _checks.one_of("mechanism", name, tuple(self))
+        return self[name]
+
     def create(self, name: str, **constants: Any) -> Mechanism:
         """Return the mechanism of this name with these constants."""
-        kind: Any = self[_checks.one_of("mechanism", name, tuple(self))]
+        kind: Any = self.find(name)
         found: Mechanism = kind(**constants)
         return found
 

@@ -184,6 +184,8 @@ _ERROR = 1e-5
 # The scale is found to 1e-6 of itself, and rounded up.
 _ROOM = 1e-6
 _HALVINGS = 22
+# A penalty that no model has; the rule for Λ asks for the noise there.
+_VAST = 1e9
 # Of persons to 1e-4 of what the determinants cost.
 _PERSON_HALVINGS = 13
 
@@ -280,9 +282,10 @@ def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:
     """Whether the determinants of several rows provably cost nothing: λε₁ ≥ 1.
 
     h(z) ≥ ε then is A²/2 + Az for every share ε of the chain (docs/objective.md, section 3). A
-    single row is integrated, as it always was.
+    single row is integrated, as it always was, unless the penalty is out of all proportion.
     """
-    return rows > 1 and penalty * _least_share(epsilon, reach=reach, rows=rows) >= 1 + 1e-9
+    applies = rows > 1 or penalty >= _VAST
+    return applies and penalty * _least_share(epsilon, reach=reach, rows=rows) >= 1 + 1e-9
 
 
 def _person_delta(epsilon: float, reach: float, penalty: float, rows: int) -> float:

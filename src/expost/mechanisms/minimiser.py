@@ -15,7 +15,7 @@ import numpy as np
 from expost.errors import InvalidInput
 from expost.glm import Minimiser, Objective
 from expost.losses import Loss
-from expost.mechanisms.base import TOLERANCE, Sampler
+from expost.mechanisms.base import GRADIENT, TOLERANCE, Sampler
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.perturbation import Perturbation
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
@@ -242,11 +242,13 @@ class MinimiserSampler(Sampler):
     mechanism: MinimiserPerturbation
     exact: FloatArray | None = None
 
-    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
+    def perturbed(
+        self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
+    ) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε."""
         exact = self.exact
         if exact is None:
-            exact = self.objective.minimiser(TOLERANCE).theta
+            exact = self.objective.minimiser(tolerance).theta
         return exact + replace(self.mechanism, epsilon=epsilon).resolution * unit_noise
 
     def losses(

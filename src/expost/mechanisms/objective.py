@@ -71,7 +71,7 @@ from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Minimiser, Objective
 from expost.losses import Logistic, Softmax, Squared
-from expost.mechanisms.base import TOLERANCE, Losses, register
+from expost.mechanisms.base import TOLERANCE, ClosedForm, Losses, register
 from expost.mechanisms.calibration import (
     logistic_delta,
     logistic_passed,
@@ -243,6 +243,13 @@ class ObjectivePerturbation(Perturbation):
         else:
             scale = person_scale(k * left, self.delta, bound, k)
         return Gaussian(scale=scale, dimension=self.dimension)
+
+    @property
+    def gradient_noise(self) -> ClosedForm:
+        """The law of losses at fixed gradients (:mod:`expost.epsilon.gradients`)."""
+        from expost.mechanisms.gradient_noise import GradientNoise
+
+        return GradientNoise.of(self)
 
     @property
     def steepest(self) -> float:

@@ -16,7 +16,7 @@ import scipy.linalg
 from expost.errors import InvalidInput
 from expost.glm import Constants, Objective, minimise
 from expost.losses import Loss
-from expost.mechanisms.base import Sampler
+from expost.mechanisms.base import GRADIENT, Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
 from expost.mechanisms.row_losses import RowLosses, mean_exposures
@@ -35,8 +35,6 @@ __all__ = [
     "tangent_losses",
 ]
 
-# The gradient (averaged) at which a simulated model is good enough.
-_GRADIENT = 1e-10
 _STEPS = 40
 # Predictors held at a time.
 _BLOCK = 2**20
@@ -47,13 +45,18 @@ _SEED = 0
 _MOST_COEFFICIENTS = 512
 
 
-def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray:
-    """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form."""
+def perturbed_minimisers(
+    objective: Objective, linear: FloatArray, tolerance: float = GRADIENT
+) -> FloatArray:
+    """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form.
+
+    ``tolerance``  the largest gradient that is left.
+    """
     least = float(np.min(objective.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
-    goal = max(_GRADIENT, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
-    base = minimise(objective, tolerance=_GRADIENT).theta
+    goal = max(tolerance, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
+    base = minimise(objective, tolerance=tolerance).theta
     hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
     hessian += np.diag(objective.penalty)
     factor = scipy.linalg.cho_factor(hessian)
@@ -74,7 +77,8 @@ def perturbed_minimisers(objective: Objective, linear: FloatArray) -> FloatArray
             break
         models[moving] -= scipy.linalg.cho_solve(factor, gradient.T).T
     for place in np.flatnonzero(~(before <= goal)):
-        models[place] = minimise(objective.with_linear(linear[place]), tolerance=goal).theta
+        alone = objective.with_linear(linear[place])
+        models[place] = minimise(alone, tolerance=goal, start=models[place]).theta
     return models
 
 
@@ -125,10 +129,13 @@ class ObjectiveSampler(Sampler):
 
     mechanism: ObjectivePerturbation
 
-    def perturbed(self, epsilon: float, unit_noise: FloatArray) -> FloatArray:
+    def perturbed(
+        self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
+    ) -> FloatArray:
         """The releases with these noises, in units of the resolution at ε."""
         how, problem = self._at(epsilon)
-        return perturbed_minimisers(problem, how.resolution / how.rows * unit_noise)
+        linear = how.resolution / how.rows * unit_noise
+        return perturbed_minimisers(problem, linear, tolerance)
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence

@@ -6,8 +6,6 @@ stands in these sentences.
 
 import math
 
-from scipy.special import expit, logit
-
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Headline
 from expost.report.profile_answer import before_sharing
@@ -94,17 +92,17 @@ def _rehearsal(use: str) -> str:
 
 
 def _advice(released: float, profile: ProfilePart, choice: EpsilonPart) -> str:
-    advised, limit = choice.recommended, choice.limit
+    advised, ceiling = choice.recommended, choice.ceiling
     assert advised is not None
     use = f"ε = {number_down(advised)}"
-    bound = f"the bound on beliefs ({share_text(choice.bound.largest)})"
-    if limit is None or not released <= limit:
+    bound = f"the limit on the posterior ({share_text(choice.limit.max_posterior)})"
+    if ceiling is None or not released <= ceiling:
         return (
             f"At its ε {bound} is not kept: release another model at {use}, and do not share this"
             " one."
         )
     if _is_unlucky(profile, choice):
-        return _unlucky(bound, choice.bound.quantile)
+        return _unlucky(bound, choice.limit.quantile)
     if released > advised:
         return (
             f"It keeps {bound}, but less would do, as the reasons below say: release another at"
@@ -123,22 +121,18 @@ def _advice(released: float, profile: ProfilePart, choice: EpsilonPart) -> str:
     )
 
 
-def _unlucky(bound: str, quantile: float | None) -> str:
-    usual, more = (
-        ("On average over the models that might have been released", "--quantile 0.95")
-        if quantile is None
-        else (f"With probability {quantile:g}", f"a --quantile above {quantile:g}")
-    )
+def _unlucky(bound: str, quantile: float) -> str:
     # To draw again and keep what looks best is a choice that no noise covers.
     return (
-        f"{usual} its ε keeps {bound}, but this one makes an attacker surer of some row. Do not"
-        " draw again until one pleases, for that choice is not private; if it is too much, ask"
-        f" expost epsilon with {more} and release at the smaller ε that it finds."
+        f"For one row its ε keeps {bound} with probability {quantile:g}, but this model passes it"
+        " for some row. Do not draw again until one pleases, for that choice is not private; if it"
+        f" is too much, ask expost epsilon with a --quantile above {quantile:g} and release at the"
+        " smaller ε that it finds."
     )
 
 
 def _is_unlucky(profile: ProfilePart, choice: EpsilonPart) -> bool:
-    """Whether this very model makes an attacker of the bound's prior surer than the bound."""
+    """Whether some row's posterior in this very model passes the limit."""
     # Where no row of the list speaks for "in", what is farthest from 0 stands for what is not seen.
     worst = max((row.loss for row in profile.top if row.loss > 0), default=profile.top[0].exposure)
-    return bool(expit(logit(choice.bound.prior) + worst) > choice.bound.largest)
+    return bool(worst > choice.limit.largest_loss)

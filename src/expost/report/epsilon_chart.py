@@ -1,14 +1,14 @@
 """The charts of a choice of ε, ready to be drawn as SVG: panels over one log axis of ε.
 
-From top to bottom: how sure an attacker gets of a row, how far the rows have come from their first
+From top to bottom: the posterior of a row, how far the rows have come from their first
 plateau to their second regime, and how useful the model is. The range from ``low`` to ``high`` is
-shaded in all of them; the recommended ε and that of the belief bound are upright lines.
+shaded in all of them; the recommended ε and the ceiling are upright lines.
 """
 
 from dataclasses import replace
 
+from expost.epsilon.recommend import score_text
 from expost.report.axes import linear_ticks, points
-from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_curves import is_shown
 from expost.report.epsilon_part import EpsilonPart, UtilityCurve
 from expost.report.panel import (
@@ -34,18 +34,18 @@ def epsilon_panels(part: EpsilonPart) -> tuple[Panel, ...]:
     if part.low is not None and part.high is not None and part.low < part.high:
         shade = part.low, part.high
     axis = epsilon_axis(low, high, shade=shade, marks=_marks(part))
-    panels = [_belief_panel(part, axis), _way_panel(part, axis)]
+    panels = [_posterior_panel(part, axis), _way_panel(part, axis)]
     if part.utility is not None:
         panels.append(_utility_panel(part.utility, axis))
     return tuple(panels)
 
 
 def _marks(part: EpsilonPart) -> tuple[Mark, ...]:
-    """The recommended ε, and the bound's own where that is another."""
+    """The recommended ε, and the ceiling where that is another."""
     wanted = []
-    limit = None if part.limit is None else rounded_down(part.limit)
-    if limit is not None and is_shown(limit) and limit != part.recommended:
-        wanted.append(("limit", limit, "belief bound"))
+    ceiling = None if part.ceiling is None else rounded_down(part.ceiling)
+    if ceiling is not None and is_shown(ceiling) and ceiling != part.recommended:
+        wanted.append(("limit", ceiling, "ceiling"))
     if part.recommended is not None:
         wanted.append(("chosen", part.recommended, "recommended"))
     low, high = part.axis
@@ -60,18 +60,18 @@ def _marks(part: EpsilonPart) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _belief_panel(part: EpsilonPart, axis: Axis) -> Panel:
-    curve, bound = part.curve, part.bound
+def _posterior_panel(part: EpsilonPart, axis: Axis) -> Panel:
+    curve, limit = part.curve, part.limit
     epsilons = [point.epsilon for point in curve]
-    y = upright(min(bound.prior, 1.0), 1.0)
+    y = upright(min(limit.prior, 1.0), 1.0)
     lines = [
         Line(
             style="scores",
-            points=points(epsilons, [point.belief for point in curve], axis.x, y),
+            points=points(epsilons, [point.posterior for point in curve], axis.x, y),
             name="of the most exposed row",
         )
     ]
-    middle = [point.middle_belief for point in curve if point.middle_belief is not None]
+    middle = [point.middle_posterior for point in curve if point.middle_posterior is not None]
     if middle:
         lines.append(
             Line(
@@ -83,16 +83,17 @@ def _belief_panel(part: EpsilonPart, axis: Axis) -> Panel:
     lines.append(
         Line(
             style="worst",
-            points=axis.level(bound.largest, y),
-            name=f"the bound, {share(bound.largest)}",
+            points=axis.level(limit.max_posterior, y),
+            name=f"the limit, {share(limit.max_posterior)}",
         )
     )
     return axis.panel(
-        key="belief",
-        title="How sure an attacker gets that a row is in the data",
+        key="posterior",
+        title="Posterior probability that a row was in the training data",
         description=(
-            f"The belief in the most exposed row grows with ε from {percent_up(curve[0].belief)} at"
-            f" ε = {number(curve[0].epsilon)} to {percent_up(curve[-1].belief)} at"
+            f"The posterior of the most exposed row grows with ε from"
+            f" {percent_up(curve[0].posterior)} at"
+            f" ε = {number(curve[0].epsilon)} to {percent_up(curve[-1].posterior)} at"
             f" ε = {number(curve[-1].epsilon)}."
         ),
         y_ticks=linear_ticks(y, percent=True),
@@ -156,8 +157,8 @@ def _utility_panel(utility: UtilityCurve, axis: Axis) -> Panel:
             ),
             Line(
                 style="noiseless",
-                points=axis.level(utility.noiseless, y),
-                name=f"without noise, {score_text(utility.measure, utility.noiseless)}",
+                points=axis.level(utility.best, y),
+                name=f"best reachable, {score_text(utility.measure, utility.best)}",
             ),
             Line(
                 style="worst",
@@ -172,13 +173,13 @@ def _utility_panel(utility: UtilityCurve, axis: Axis) -> Panel:
 
 def utility_limits(utility: UtilityCurve) -> tuple[float, float]:
     """The ends of the utility axis; what lies far below the base rate is cut off."""
-    worth = abs(utility.noiseless - utility.base_rate)
+    worth = abs(utility.best - utility.base_rate)
     figures = [value for point in utility.points for value in (point.low, point.high)]
-    least = min(*figures, utility.noiseless, utility.base_rate)
-    most = max(*figures, utility.noiseless, utility.base_rate)
+    least = min(*figures, utility.best, utility.base_rate)
+    most = max(*figures, utility.best, utility.base_rate)
     if utility.measure != "accuracy":
         # A noisy regression may be worse than nothing by any amount.
-        floor = min(utility.base_rate, utility.noiseless) - max(worth, 0.1)
+        floor = min(utility.base_rate, utility.best) - max(worth, 0.1)
         least, most = max(least, floor), max(most, floor)
     margin = 0.06 * (most - least) or 0.05
     low, high = least - margin, most + margin

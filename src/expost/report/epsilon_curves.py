@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-belief   the typical belief in a row, from the attacker's prior to 1.
+posterior  of a row at the limit's quantile, from the attacker's prior to 1.
 way      how far a row has come from its first plateau to its second regime, from 0 to 1.
          norm-Laplace: s(t) = (E∣ℓ∣/t − c_d)/(1 − c_d), t = β·distance; at d = 1, where exposures
          have no transition, E[ℓ]/t. Gaussian noise has no second plateau, and models that are only
@@ -20,10 +20,10 @@ from expost.epsilon.sweep import LawSweep, Pair
 from expost.noise.transition import first_plateau
 from expost.types import FloatArray
 
-__all__ = ["EpsilonCurves", "epsilon_curves", "is_shown", "middle_belief"]
+__all__ = ["EpsilonCurves", "epsilon_curves", "is_shown"]
 
 # Values of ε on a curve that is computed from the exact law.
-_POINTS = 121
+_POINTS, _FEWER = 121, 25
 # How far the axis reaches past an end of interest that lies at its edge.
 _MARGIN = 2.0
 
@@ -32,14 +32,14 @@ _MARGIN = 2.0
 class EpsilonCurves:
     """Curves of the most exposed and of the middle row over ε, each (m,).
 
-    ``middle_belief``  None where only the largest belief is known.
+    ``middle_posterior``  None where only the largest posterior is known.
     ``is_way``         whether ``way`` is that between plateaus, and not the one-sidedness.
     ``axis``           the ends of the ε axis: all marks and curves lie between them.
     """
 
     epsilons: FloatArray
-    belief: FloatArray
-    middle_belief: FloatArray | None
+    posterior: FloatArray
+    middle_posterior: FloatArray | None
     way: Pair
     is_way: bool
     axis: tuple[float, float]
@@ -52,36 +52,30 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
     if not isinstance(sweep, LawSweep):
         return EpsilonCurves(
             epsilons=choice.epsilons,
-            belief=choice.belief,
-            middle_belief=None,
+            posterior=choice.posterior,
+            middle_posterior=None,
             way=choice.one_sidedness,
             is_way=False,
             axis=axis,
         )
-    fine = replace(sweep, epsilons=np.geomspace(*axis, _POINTS))
+    # A public bound takes a search for each point.
+    points = _FEWER if choice.is_public else _POINTS
+    fine = replace(sweep, epsilons=np.geomspace(*axis, points))
     is_way = sweep.transition.plateau is not None
     return EpsilonCurves(
         epsilons=fine.epsilons,
-        belief=fine.belief(choice.bound, fine.epsilons),
-        middle_belief=fine.belief_at(fine.distances.median, choice.bound, fine.epsilons),
+        posterior=choice.posterior_at(fine.epsilons),
+        middle_posterior=fine.posterior_at(fine.distances.median, fine.epsilons),
         way=_ways(fine) if is_way else fine.one_sidedness,
         is_way=is_way,
         axis=axis,
     )
 
 
-def middle_belief(choice: EpsilonChoice, epsilon: float) -> float | None:
-    """The typical belief in the median row at one ε; None where no law is known."""
-    sweep = choice.sweep
-    if not isinstance(sweep, LawSweep):
-        return None
-    return float(sweep.belief_at(sweep.distances.median, choice.bound, np.array([epsilon]))[0])
-
-
 def _axis(choice: EpsilonChoice) -> tuple[float, float]:
     """From the least to the largest ε that is tried or marked."""
-    tried = choice.epsilons
-    marks = (choice.low, choice.high, choice.epsilon_for_belief)
+    tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
+    marks = (choice.low, choice.high, choice.ceiling)
     shown = [mark for mark in marks if 1e-40 < mark < 1e40]
     low, high = float(tried[0]), float(tried[-1])
     if shown:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from expost.report.epsilon_answer import score_text
+from expost.epsilon.recommend import score_text
 from expost.report.epsilon_part import EpsilonPart, EpsilonRow
 from expost.report.markup import escaped, section, table
 from expost.report.wording import figure_up, grouped, number_down, percent_up, share
@@ -30,7 +30,8 @@ def epsilon_markdown(part: EpsilonPart, lead: Sequence[str]) -> Iterator[str]:
 
 
 def _table(part: EpsilonPart) -> list[str]:
-    headings = ["ε", "", "belief, most exposed row", "typical exposure, middle row", "largest"]
+    headings = ["ε", "", "noise ratio r", "posterior, most exposed row", "share of the gain"]
+    headings += ["typical exposure, middle row", "largest"]
     headings += [escaped(score.measure) for score in part.table[0].scores]
     return table(headings, [_cells(row) for row in part.table])
 
@@ -44,7 +45,9 @@ def _cells(row: EpsilonRow) -> list[str]:
     return [
         row.epsilon_text,
         escaped(row.mark),
-        escaped(percent_up(row.belief)),
+        "" if row.noise_ratio is None else figure_up(row.noise_ratio),
+        escaped(percent_up(row.posterior)),
+        "" if row.share is None else f"{100 * row.share:.0f} %",
         figure_up(row.middle),
         figure_up(row.largest),
         *scores,

@@ -12,12 +12,14 @@ import numpy as np
 
 from expost._order import share_ranks
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.recommend import MEASURE_NAMES
 from expost.epsilon.sampled import Sweep
-from expost.epsilon.sweep import BeliefBound, LawSweep
+from expost.epsilon.sweep import LawSweep
 from expost.epsilon.utility import Utility
 from expost.errors import InvalidInput
 from expost.groups.exposure import printable
-from expost.report.epsilon_answer import MEASURE_NAMES, epsilon_answer, epsilon_headline
+from expost.report.epsilon_answer import epsilon_answer, epsilon_headline
 from expost.report.epsilon_curves import EpsilonCurves, epsilon_curves, is_shown
 from expost.report.parts import Context, Part, known, one_line
 from expost.report.slider import SliderData, slider_of_choice
@@ -50,8 +52,8 @@ class TransitionPoint:
     """The curves at one ε: of the most exposed row, and of a middle one; None where not known."""
 
     epsilon: float
-    belief: float
-    middle_belief: float | None
+    posterior: float
+    middle_posterior: float | None
     way: float | None
     middle_way: float | None
 
@@ -68,15 +70,15 @@ class UtilityPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class UtilityCurve:
-    """Accuracy, or R², on rows held out.
+    """The leading measure on rows held out.
 
-    ``base_rate``  what knowing the labels alone gets;  ``noiseless`` what ε = ∞ gets.
+    ``base_rate``  what knowing the labels alone gets;  ``best`` the best reachable model.
     ``models``     how many were drawn at each ε, over all folds.
     """
 
     measure: str
     base_rate: float
-    noiseless: float
+    best: float
     folds: int
     models: int
     points: tuple[UtilityPoint, ...]
@@ -96,13 +98,16 @@ class Score:
 class EpsilonRow:
     """One ε of the table; ``mark`` says what is special about it.
 
-    ``belief``   the typical belief in the most exposed row.
+    ``posterior``    of the most exposed row, at the limit's quantile.
+    ``noise_ratio``  r, or None where it is not known;  ``share`` of the best reachable gain.
     ``middle``, ``largest``  the median and the largest typical exposure of all rows, in nats.
     """
 
     epsilon: float
     mark: str
-    belief: float
+    posterior: float
+    noise_ratio: float | None
+    share: float | None
     middle: float
     largest: float
     scores: tuple[Score, ...]
@@ -130,10 +135,12 @@ class CriticalShare:
 class EpsilonPart(Part):
     """What a report on a choice of ε shows. For the curator only.
 
-    ``recommended``  an ε as it is to be typed, rounded down; None where none keeps every bound.
-    ``low, high, limit``  the ends of the transition, and the ε of the belief bound; None where
-                     there is none, infinite where none is needed.
-    ``bound``        the belief that no row may pass.
+    ``verdict``      enough, most, none or useless.
+    ``recommended``  an ε as it is to be typed, rounded down; None where none is.
+    ``low, high``    the ends of the transition; None where there is none, infinite where none is
+                     needed.
+    ``ceiling``      the largest ε that keeps the limit; None where none does.
+    ``limit``        the posterior that no row may pass.
     ``measure``      what is followed from ``low`` to ``high``, in words.
     ``is_way``       whether the curves are ways between plateaus, and not one-sidednesses.
     ``command``      what to type next, or None.
@@ -145,12 +152,13 @@ class EpsilonPart(Part):
     # No other mark can be given, or read from a file.
     audience: Literal[Audience.FAIL] = Audience.FAIL
     rows: int
+    verdict: str
     reasons: tuple[str, ...]
     recommended: float | None
     low: float | None
     high: float | None
-    limit: float | None
-    bound: BeliefBound
+    ceiling: float | None
+    limit: PosteriorLimit
     measure: str
     is_way: bool
     axis: tuple[float, float]
@@ -192,12 +200,13 @@ def collect_epsilon(
         model=one_line(choice.description),
         headline=epsilon_headline(choice, command=command is not None),
         answer=epsilon_answer(choice),
+        verdict=choice.verdict,
         reasons=tuple(one_line(reason) for reason in choice.reasons),
         recommended=_typed(choice.recommended),
         low=_end(choice.low),
         high=_end(choice.high),
-        limit=_end(choice.epsilon_for_belief),
-        bound=choice.bound,
+        ceiling=_end(choice.ceiling),
+        limit=choice.limit,
         measure=choice.sweep.measure,
         is_way=curves.is_way,
         axis=curves.axis,
@@ -231,22 +240,22 @@ def _typed(epsilon: float | None) -> float | None:
 
 def _curve(curves: EpsilonCurves) -> Iterator[TransitionPoint]:
     for place, epsilon in enumerate(curves.epsilons):
-        middle = curves.middle_belief
+        middle = curves.middle_posterior
         yield TransitionPoint(
             epsilon=float(epsilon),
-            belief=uncertain(curves.belief[place]),
-            middle_belief=None if middle is None else uncertain(middle[place]),
+            posterior=uncertain(curves.posterior[place]),
+            middle_posterior=None if middle is None else uncertain(middle[place]),
             way=known(curves.way.farthest[place]),
             middle_way=known(curves.way.median[place]),
         )
 
 
 def _utility(utility: Utility) -> UtilityCurve:
-    name, curve = utility.leading
+    curve = utility.leading
     return UtilityCurve(
-        measure=MEASURE_NAMES[name],
+        measure=MEASURE_NAMES[utility.measure],
         base_rate=curve.base_rate,
-        noiseless=curve.noiseless,
+        best=curve.best,
         folds=utility.folds,
         models=utility.folds * utility.releases,
         points=tuple(
@@ -266,20 +275,24 @@ def _table(choice: EpsilonChoice) -> tuple[EpsilonRow, ...]:
     sweep = choice.sweep
     special = _special(choice)
     if isinstance(sweep, LawSweep):
-        sweep = replace(sweep, epsilons=np.union1d(sweep.epsilons, [*special]))
+        tried = sweep.epsilons if choice.utility is None else choice.utility.epsilons
+        sweep = replace(sweep, epsilons=np.union1d(tried, [*special]))
     middle, largest = _typical(sweep)
-    belief = sweep.belief(choice.bound, sweep.epsilons)
+    posterior = choice.posterior_at(sweep.epsilons)
+    ratios = choice.noise_ratios(sweep.epsilons)
     rows = []
     for place, epsilon in enumerate(sweep.epsilons.tolist()):
-        words, tried = special.get(epsilon, ([], epsilon))
+        words, tried_at = special.get(epsilon, ([], epsilon))
         rows.append(
             EpsilonRow(
                 epsilon=epsilon,
                 mark=", ".join(words),
-                belief=uncertain(belief[place]),
+                posterior=uncertain(posterior[place]),
+                noise_ratio=None if ratios is None else float(ratios[place]),
+                share=None if choice.utility is None else _share(choice.utility, tried_at),
                 middle=float(middle[place]),
                 largest=float(largest[place]),
-                scores=() if choice.utility is None else tuple(_scores(choice.utility, tried)),
+                scores=() if choice.utility is None else tuple(_scores(choice.utility, tried_at)),
             )
         )
     return tuple(rows)
@@ -300,7 +313,7 @@ def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
     said: dict[float, tuple[list[str], float]] = {}
     for epsilon, words in (
         (choice.recommended, "recommended"),
-        (choice.epsilon_for_belief, "belief bound"),
+        (choice.ceiling, "ceiling"),
         (choice.low, "transition begins"),
         (choice.high, _ENDS),
     ):
@@ -314,10 +327,23 @@ def _special(choice: EpsilonChoice) -> dict[float, tuple[list[str], float]]:
     return said
 
 
+def _place(utility: Utility, epsilon: float) -> int | None:
+    """Return the place of an ε that was tried; None for another."""
+    place = int(np.searchsorted(utility.epsilons, epsilon))
+    tried = place < len(utility.epsilons) and utility.epsilons[place] == epsilon
+    return place if tried else None
+
+
+def _share(utility: Utility, epsilon: float) -> float | None:
+    """Return the share of the best reachable gain at an ε that was tried."""
+    place = _place(utility, epsilon)
+    return None if place is None else known(utility.leading.share[place])
+
+
 def _scores(utility: Utility, epsilon: float) -> Iterator[Score]:
     """The measures at an ε that was tried; none at another."""
-    place = int(np.searchsorted(utility.epsilons, epsilon))
-    if place == len(utility.epsilons) or utility.epsilons[place] != epsilon:
+    place = _place(utility, epsilon)
+    if place is None:
         return
     for name, curve in utility.curves.items():
         yield Score(

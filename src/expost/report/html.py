@@ -13,12 +13,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from expost.epsilon.recommend import score_text
 from expost.report import wording
 from expost.report.audit_chart import roc_chart, scatter_chart
 from expost.report.audits_chart import audit_panels
 from expost.report.chart import profile_chart
 from expost.report.comparison import why_not_compared
-from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import epsilon_panels
 from expost.report.markup import or_unknown
 from expost.report.page_data import page_data

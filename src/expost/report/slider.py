@@ -54,7 +54,7 @@ _MOST_TIMES = 1e9
 class Step:
     """What was found at one ε: typical exposures at ``SHARES``, and of the most exposed row.
 
-    ``belief``     the upper limit of its typical belief.
+    ``belief``     the upper limit of its posterior at the limit's quantile.
     ``error``      the largest standard error of the exposures.
     """
 
@@ -219,7 +219,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     else:
         start = min(max(rounded_down(choice.recommended), low), high)
     if isinstance(sweep, LawSweep):
-        distances, prior = sweep.distances, choice.bound.prior
+        distances, prior = sweep.distances, choice.limit.prior
         if not distances.largest > 0:
             return None
         return SliderData(
@@ -229,9 +229,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
             begins=begins,
             unit="row",
             prior=prior,
-            exact=_exact(
-                sweep.mechanism, distances.distance, distances.farthest, prior, (low, high)
-            ),
+            exact=_exact(sweep.mechanism, distances.distance, sweep.farthest, prior, (low, high)),
         )
     if not isinstance(sweep, SampledSweep):
         return None
@@ -242,7 +240,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
         start=min((step.epsilon for step in steps), key=lambda at: abs(math.log(at / start))),
         begins=begins,
         unit="row",
-        prior=choice.bound.prior,
+        prior=choice.limit.prior,
         steps=steps,
     )
 
@@ -306,12 +304,12 @@ def _steps(choice: EpsilonChoice, sweep: SampledSweep) -> tuple[Step, ...]:
     for epsilon in np.union1d(sweep.epsilons, chosen).tolist():
         found = sweep.figures(epsilon)
         typical = np.quantile(found.exposure, SHARES, method="inverted_cdf")
-        belief = sweep.belief(choice.bound, np.array([epsilon]))
+        posterior = sweep.posterior(np.array([epsilon]))
         steps.append(
             Step(
                 epsilon=epsilon,
                 typical=tuple(typical.tolist()),
-                belief=float(belief[0]),
+                belief=float(posterior[0]),
                 error=float(np.max(found.exposure_error)),
             )
         )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.recommend import score_text
 from expost.report.display import BLUE, GREEN, GREY, GRID, ORANGE, PanelsDisplay, percents
-from expost.report.epsilon_answer import score_text
 from expost.report.epsilon_chart import utility_limits
 from expost.report.epsilon_part import EpsilonPart, collect_epsilon
 from expost.report.wording import number_down, number_up, share
@@ -25,7 +25,7 @@ _SHADE = "#E3E6EA"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TransitionDisplay(PanelsDisplay):
-    """Panels over ε, one above the other: belief, transition, and utility where it was measured."""
+    """Panels over ε, one above the other: posterior, transition, and utility if measured."""
 
     part: EpsilonPart
 
@@ -53,7 +53,7 @@ class TransitionDisplay(PanelsDisplay):
         return 7.2, 2.35 * self.panels + 0.5
 
     def _draw(self, axes: Any) -> None:
-        self._belief(axes[0])
+        self._posterior(axes[0])
         self._way(axes[1])
         if self.part.utility is not None:
             self._utility(axes[2])
@@ -78,8 +78,8 @@ class TransitionDisplay(PanelsDisplay):
             right = min(high, part.axis[1])
             ax.axvspan(max(low, part.axis[0]), right, color=_SHADE, lw=0, zorder=0)
         if _is_apart(part):
-            assert part.limit is not None
-            ax.axvline(part.limit, color=_WINE, lw=1.5, ls=(0, (4, 3)))
+            assert part.ceiling is not None
+            ax.axvline(part.ceiling, color=_WINE, lw=1.5, ls=(0, (4, 3)))
         if part.recommended is not None:
             ax.axvline(part.recommended, color="black", lw=1.5)
         ax.grid(axis="y", color=GRID, lw=0.7)
@@ -96,23 +96,23 @@ class TransitionDisplay(PanelsDisplay):
             text = f"recommended: ε = {number_down(part.recommended)}"
             ax.annotate(text, (part.recommended, 1), xytext=(0, 3), ha=side, **style)
         if _is_apart(part):
-            assert part.limit is not None
-            side = "left" if part.limit < middle else "right"
-            text = f"belief bound: ε = {number_down(part.limit)}"
+            assert part.ceiling is not None
+            side = "left" if part.ceiling < middle else "right"
+            text = f"ceiling: ε = {number_down(part.ceiling)}"
             here = {**style, "color": _WINE}
-            ax.annotate(text, (part.limit, 1), xytext=(0, 15), ha=side, **here)
+            ax.annotate(text, (part.ceiling, 1), xytext=(0, 15), ha=side, **here)
 
-    def _belief(self, ax: Any) -> None:
+    def _posterior(self, ax: Any) -> None:
         part = self.part
         epsilons = [point.epsilon for point in part.curve]
-        far = [point.belief for point in part.curve]
+        far = [point.posterior for point in part.curve]
         ax.plot(epsilons, far, color=BLUE, lw=2, label="most exposed row")
-        middle = [point.middle_belief for point in part.curve]
+        middle = [point.middle_posterior for point in part.curve]
         if middle[0] is not None:
             ax.plot(epsilons, middle, color=ORANGE, lw=1.8, ls="--", label="middle row")
-        bound = part.bound.largest
-        ax.axhline(bound, color=GREY, lw=1.6, ls=":", label=f"bound, {share(bound)}")
-        ax.set(ylabel="attacker's belief", ylim=(part.bound.prior, 1.02))
+        most = part.limit.max_posterior
+        ax.axhline(most, color=GREY, lw=1.6, ls=":", label=f"limit, {share(most)}")
+        ax.set(ylabel="posterior of presence", ylim=(part.limit.prior, 1.02))
         percents(ax.yaxis)
         ax.legend(loc="lower right", fontsize="small")
 
@@ -149,7 +149,7 @@ class TransitionDisplay(PanelsDisplay):
         mean = [point.mean for point in found.points]
         ax.plot(epsilons, mean, color=BLUE, lw=2, label="released, on average")
         for value, colour, dash, words in (
-            (found.noiseless, GREEN, "-.", "without noise"),
+            (found.best, GREEN, "-.", "best reachable"),
             (found.base_rate, GREY, ":", "base rate"),
         ):
             text = f"{words}, {score_text(found.measure, value)}"
@@ -161,8 +161,8 @@ class TransitionDisplay(PanelsDisplay):
 
 
 def _is_apart(part: EpsilonPart) -> bool:
-    """Whether the ε of the belief bound is on the axis, and is not the recommended one."""
-    limit = part.limit
-    if limit is None or not 0 < limit < math.inf:
+    """Whether the ceiling is on the axis, and is not the recommended ε."""
+    ceiling = part.ceiling
+    if ceiling is None or not 0 < ceiling < math.inf:
         return False
-    return rounded_down(limit) != part.recommended
+    return rounded_down(ceiling) != part.recommended

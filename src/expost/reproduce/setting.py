@@ -13,7 +13,8 @@ import numpy as np
 
 from expost.data import Encoding, UnitBall, open_table
 from expost.datasets import Dataset
-from expost.epsilon.sweep import BeliefBound, LawSweep
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.sweep import LawSweep
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
@@ -133,7 +134,7 @@ class Setting:
         return LawSweep.of(
             self.neighbours,
             mechanism=replace(self.mechanism, noise=noise, delta=delta),
-            bound=BeliefBound(largest=0.75),
+            limit=PosteriorLimit(),
             epsilons=np.ones(1) if epsilons is None else epsilons,
             tolerance=TOLERANCE,
             share=0.5,
