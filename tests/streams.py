@@ -50,7 +50,9 @@ def small_blocks(monkeypatch, rows=128):
 def job(source, out, *, engine="local:2", resume=False, memory=None, **options):
     asked = Streaming(engine=engine, resume=resume, memory=memory)
     given = {"target": "income", "id_column": "number", "seed": 1, "drop": ("pay",)}
-    given |= {"mechanism": "output", "noise": "laplace", **options}
+    if "model" not in options:
+        given |= {"mechanism": "output", "noise": "laplace"}
+    given |= options
     return ProfileJob(source=str(source), out=out, name="people", streaming=asked, **given)
 
 

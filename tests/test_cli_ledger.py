@@ -20,6 +20,7 @@ from expost.jobs import releases
 from expost.ledger import Ledger
 from expost.risk import GaussianNoise
 from program import finished, mode, names, people, refused, text
+from settings import OUTPUT, OUTPUT_OPTIONS
 from test_cli_publish import BUDGET, SPENT, made
 
 LEDGER = "ledger.CURATOR-ONLY.json"
@@ -27,11 +28,13 @@ LEDGER = "ledger.CURATOR-ONLY.json"
 
 @pytest.fixture
 def ask(program, people_csv, tmp_path):
-    """Run ``expost profile`` on the people; the results go to tmp_path/out."""
+    """Run ``expost profile`` with pure noise on the people; the results go to tmp_path/out."""
 
     def call(options="", *more, out="o", data=people_csv):
         where = ("--target", "income", "--id", "number", "--out", tmp_path / out)
-        return program("profile", data, *where, *options.split(), *more)
+        given = options.split()
+        fixed = () if "--model" in given else OUTPUT_OPTIONS
+        return program("profile", data, *where, *fixed, *given, *more)
 
     return call
 
@@ -316,7 +319,7 @@ def saved(folder: Path, name="model.json", **options) -> Path:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(40, 3))
     y = np.where(X[:, 0] > 0, "yes", "no")
-    given = {"epsilon": 1.0, "data_norm": 2.0, "classes": ("no", "yes"), **options}
+    given = {**OUTPUT, "data_norm": 2.0, "classes": ("no", "yes"), **options}
     return expost.PrivateLogisticRegression(**given).fit(X, y).release_.save(folder / name)
 
 

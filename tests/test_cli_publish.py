@@ -20,13 +20,14 @@ from expost.publishing.publish import publish
 from expost.publishing.report import PublishedReport
 from expost.release import Release
 from program import PROGRAM, finished, imported, mode, names, people, refused, room_for
+from settings import OUTPUT
 
 ENCODING = {
     "columns": {
         "age": {"mean": 45, "scale": 20},
         "city": {"levels": ["Oslo", "Bergen", "Paris"]},
         "smoker": {"levels": ["true", "false"]},
-        "hours": {"mean": 40, "scale": 10, "fill": 40},
+        "hours": {"mean": 40, "scale": 10, "fill": 40, "cut": None},
     },
     "dropped": ["number"],
     "target": {"classes": ["<=50K", ">50K"]},
@@ -136,7 +137,7 @@ def test_a_report_needs_no_table(ask, tmp_path, model):
 
 
 def test_output_perturbation_is_published_too(program, people_csv, tmp_path):
-    of = made(people_csv, tmp_path)
+    of = made(people_csv, tmp_path, **OUTPUT)
     done = program("publish", people_csv, "--model", of, "--out", tmp_path / "o")
     assert done.code == 0, done.err
     assert "for all rows at once" in done.out
@@ -309,7 +310,8 @@ def test_what_is_done_with_values_is_said(program, simple):
         assert done.code == 0, done.err
         return " ".join(line for line in done.out.splitlines() if line.startswith("Note: "))
 
-    assert "clipped to it, as it would have been in training" in notes(age="900")
+    assert "cut to that range, as it would have been in training" in notes(age="900")
+    assert "clipped to it, as it would have been in training" in notes(hours="900")
     assert "counts as missing" in notes(hours="")
     assert "'oslo' is none of the levels of 'city' ('Oslo', 'Bergen', 'Paris')" in notes(
         city="oslo"

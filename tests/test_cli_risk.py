@@ -15,6 +15,7 @@ from expost.cli.app import app
 from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
 from expost.profiles.identifiability import identifiability
 from program import PROGRAM, finished, imported, listed, mode, refused
+from settings import OUTPUT
 
 TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
 
@@ -89,7 +90,7 @@ def test_a_released_model(ask, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         model = PrivateLogisticRegression(
-            epsilon=2.0, data_norm=5.0, classes=[0, 1], random_state=0
+            epsilon=2.0, **OUTPUT, data_norm=5.0, classes=[0, 1], random_state=0
         ).fit(X, np.where(X[:, 0] > 0, 1, 0))
     path = model.release_.save(tmp_path / "model.json")
     done = ask(path)
@@ -105,11 +106,11 @@ def test_a_released_model(ask, tmp_path):
 
 
 def saved(path, **options):
-    """A model whose norm was read from the rows, unless it is given."""
+    """A model whose classes were read from the rows, unless they are given."""
     X = np.random.default_rng(0).normal(size=(40, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
-        model = PrivateLogisticRegression(epsilon=2.0, classes=[0, 1], **options)
+        model = PrivateLogisticRegression(epsilon=2.0, **OUTPUT, data_norm=5.0, **options)
         model.fit(X, np.where(X[:, 0] > 0, 1, 0))
     path.parent.mkdir(exist_ok=True)
     return model.release_.save(path)
@@ -138,7 +139,7 @@ def test_what_is_told_of_a_model_has_its_mark(ask, program, tmp_path):
 
 def test_a_page_for_everybody_names_no_file_of_the_curators(ask, tmp_path):
     for name, source in (("model.json", "model.json"), ("canary.json", "a released model")):
-        model = saved(tmp_path / "canary-folder" / name, data_norm=5.0)
+        model = saved(tmp_path / "canary-folder" / name, classes=[0, 1])
         done = ask(model, "--out", tmp_path / source)
         assert done.code == 0, done.err
         assert "mark: pass." in done.out

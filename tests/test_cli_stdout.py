@@ -58,10 +58,10 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stdout")
     for name, seed in {"t.csv": 0, "h.csv": 1}.items():
         (folder / name).write_text(text(people(seed=seed)))
-    numeric = {"kind": "numeric", "mean": 40, "scale": 20, "origin": "given"}
+    numeric = {"kind": "numeric", "mean": 40, "scale": 20, "cut": 2, "origin": "given"}
     encoding = {
         "format": "expost encoding",
-        "version": 1,
+        "version": 2,
         "missing": [""],
         "target": {"column": "income", "classes": ["<=50K", ">50K"], "origin": "given"},
         "columns": {"age": numeric},

@@ -172,7 +172,12 @@ def _check_beliefs(streamed, found):
         notices=streamed.profile.notices,
     )
     expected = collect_beliefs(every, beside_profile=True)
-    if not law:
+    if law:
+        # An exponential of one of several rows may differ in its last digit.
+        assert told.advantage.surest == pytest.approx(expected.advantage.surest, rel=1e-15)
+        same = replace(expected.advantage, surest=told.advantage.surest)
+        expected = replace(expected, advantage=same)
+    else:
         expected = replace(expected, advantage=None)
     assert replace(told, quantiles=()) == replace(expected, quantiles=())
     for mine, exact in zip(told.quantiles, expected.quantiles, strict=True):

@@ -282,7 +282,8 @@ def test_adult_through_the_encoding(adult):
     train = adult.rows("train")
     assert np.array_equal(encoded.y, train.labels())
     age = train.numeric(["age"])[:, 0]
-    np.testing.assert_allclose(encoded.X[:, 0], (age - age.mean()) / age.std(), atol=1e-13)
+    standard = np.clip((age - age.mean()) / age.std(), -2, 2)
+    np.testing.assert_allclose(encoded.X[:, 0], standard, atol=1e-13)
     names = encoding.feature_names
     assert encoded.X[24239 - 1, names.index("occupation is missing")] == 1
     assert encoded.X[:, names.index("sex=Female")].sum() == 10_771
