@@ -119,8 +119,8 @@ def test_cells_of_different_sizes_are_refused():
 def test_a_plain_model_minimises_the_penalised_loss(classes):
     X, y = overfitted(60, classes=classes, features=4)
     norm, penalty = float(np.linalg.norm(X, axis=1).max()), 0.02
-    # The intercept is a constant feature of length 0.1 inside the unit ball.
-    rows = np.column_stack([X / norm * math.sqrt(1 - 0.01), np.full(len(X), 0.1)])
+    # The intercept is a constant feature of length 1/√(4 + 1) inside the unit ball.
+    rows = np.column_stack([X / norm * math.sqrt(0.8), np.full(len(X), math.sqrt(0.2))])
 
     def naive(theta):
         if classes == 2:
@@ -150,7 +150,7 @@ def test_a_perturbed_model_is_that_of_the_estimator_and_warns_of_nothing(mechani
     defence = LogisticDefence(regularization=0.5, epsilon=2.0, mechanism=mechanism, data_norm=20.0)
     found = defence.trained(X, y, 3)(X)
     estimator = PrivateLogisticRegression(
-        2.0, mechanism=mechanism, regularization=0.5, data_norm=20.0, random_state=3
+        2.0, 0, mechanism=mechanism, regularization=0.5, data_norm=20.0, random_state=3
     )
     with pytest.warns((SeededReleaseWarning, PrivacyLeakWarning)):
         estimator.fit(X, y)
@@ -170,7 +170,7 @@ def test_what_no_attack_passes():
     # The law of the noise is known, and spread over five dimensions.
     assert 0.5 < limit(epsilon=2.0, mechanism="output") < pure
     assert limit() is None
-    assert limit(epsilon=2.0, data_norm=None) is None
+    assert limit(epsilon=2.0, data_norm="auto") == pytest.approx(pure, rel=1e-9)
     gaussian = {"noise": "gaussian", "delta": 1e-3}
     both = math.tanh(0.25) + 1e-3 / 2 * 2 / (1 + math.exp(0.5))
     found = limit(epsilon=0.5, mechanism="objective", **gaussian)
@@ -247,7 +247,8 @@ def test_memory_is_told_and_ignorance_is_not():
 
 def test_more_penalty_takes_the_gap_from_the_loss_threshold_but_not_from_references():
     X, y = overfitted(300, seed=1, classes=5)
-    defences = [LogisticDefence(regularization=one) for one in (1e-6, 1e-1)]
+    norm = float(np.linalg.norm(X, axis=1).max())
+    defences = [LogisticDefence(regularization=one, data_norm=norm) for one in (1e-6, 1e-1)]
     free, held = compare_defences(X, y, defences=defences, references=0, random_state=1).rows
     assert free.train.value == 1.0
     assert free.gap > held.gap + 0.2

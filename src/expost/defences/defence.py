@@ -46,7 +46,7 @@ class LogisticDefence:
     ``epsilon``         inf: the exact minimiser, no defence but Λ.
     ``regularization``  Λ, or "auto": from n, d and ε alone.
     ``mechanism``       "output" (two classes) or "objective", as of the estimators.
-    ``data_norm``       None: √p/2, as of the estimators; then no limit of an attack is stated.
+    ``data_norm``       a number, or "auto": √p/2, as of the estimators.
 
     A training is a simulation, its noise from a seed; it is no release and warns of nothing.
     """
@@ -56,7 +56,7 @@ class LogisticDefence:
     delta: float | None = None
     mechanism: str = "objective"
     noise: str = "laplace"
-    data_norm: float | None = None
+    data_norm: float | str = "auto"
 
     def __post_init__(self) -> None:
         _checks.positive("epsilon", self.epsilon, finite=False)
@@ -79,7 +79,7 @@ class LogisticDefence:
 
     def attack_limit(self, X: Any, y: Any) -> float | None:
         """By the mechanism's promise to two sets of rows of which one is exchanged."""
-        if not self.epsilon < np.inf or self.data_norm is None:
+        if not self.epsilon < np.inf:
             return None
         how = self._estimator(y).prepared(X, y).mechanism
         advantage = how.guarantee().advantage
@@ -111,7 +111,7 @@ class LogisticDefence:
             mechanism=self.mechanism,
             noise=self.noise,
             regularization=self.regularization,
-            data_norm="auto" if self.data_norm is None else self.data_norm,
+            data_norm=self.data_norm,
             classes=tuple(range(int(np.max(y)) + 1)),
         )
 
