@@ -174,14 +174,19 @@ class Objective:
         return self.rows.on_first(task, _FIRST_ROWS)
 
     def minimiser(self, tolerance: float) -> "Minimiser":
-        """Return A(D), with a proved ∥∇J∥ ≤ ``tolerance``; it is computed once."""
-        if tolerance not in self._minimisers:
-            self._minimisers[tolerance] = minimise(self, tolerance=tolerance)
-        return self._minimisers[tolerance]
+        """Return A(D), with a proved ∥∇J∥ ≤ ``tolerance``; it is computed once.
+
+        One that was found to a smaller bound serves too.
+        """
+        for known in self._minimisers:
+            if known.gradient_bound <= tolerance:
+                return known
+        self._minimisers.append(minimise(self, tolerance=tolerance))
+        return self._minimisers[-1]
 
     @cached_property
-    def _minimisers(self) -> dict[float, "Minimiser"]:
-        return {}
+    def _minimisers(self) -> list["Minimiser"]:
+        return []
 
     @cached_property
     def constants(self) -> Constants:

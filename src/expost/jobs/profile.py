@@ -265,12 +265,12 @@ class _Work(TableWork):
             by_person=self.job.person_column is not None,
             notices=model.target.notices,
         )
+        models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
         self.progress.phase("averaging over the models it might have been")
         _ = result.expected
         if given is not None:
             with writing(self.job.out, _NOTHING_RELEASED):
                 copy_model(self.run, given, self.job.model)
-        models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
         scores = model.objective.map(_Scored(models))
         return result, reduce(FitScores.merged, scores, FitScores())
 
@@ -290,10 +290,11 @@ class _Work(TableWork):
         how, store = model.release.mechanism, self.run.store("losses")
         finished, known = store.finished(), self.run.kept("losses", int)
         if known is None or len(finished) != known:
+            models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
             finished = row_parts(
                 model.objective,
                 how.prepare(model.objective, model.release.theta, expected=True),
-                (model.release.theta, model.objective.minimiser(TOLERANCE).theta),
+                models,
                 store,
                 finished=finished,
             )

@@ -19,7 +19,7 @@ from expost.losses import Loss
 from expost.mechanisms.base import GRADIENT, Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.person_losses import person_losses
-from expost.mechanisms.row_losses import RowLosses, mean_exposures
+from expost.mechanisms.row_losses import RowLosses, controlled_exposures, mean_exposures
 from expost.mechanisms.tangent import Tangent
 from expost.neighbouring.change import Change
 from expost.rows import RowBlock
@@ -38,9 +38,11 @@ __all__ = [
 _STEPS = 40
 # Predictors held at a time.
 _BLOCK = 2**20
-# Models behind the typical exposures of a profile, and their seed: the same profile twice is one.
-_MODELS = 64
+# Models behind the expected exposures of a profile, and their seed: the same profile twice is one.
+_MOST_MODELS, _FEWEST_MODELS = 64, 8
 _SEED = 0
+# n·(q·d)² times the number of models stays below this where that leaves enough of them.
+_WORK = 2**29
 # Past so many coefficients the tangents of 64 models take more than some 500 MiB.
 _MOST_COEFFICIENTS = 512
 
@@ -56,7 +58,7 @@ def perturbed_minimisers(
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
     goal = max(tolerance, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
-    base = minimise(objective, tolerance=tolerance).theta
+    base = objective.minimiser(tolerance).theta
     hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
     hessian += np.diag(objective.penalty)
     factor = scipy.linalg.cho_factor(hessian)
@@ -145,7 +147,7 @@ class ObjectiveSampler(Sampler):
         tangents, losses = Tangent.at_each(how, problem, models), list[FloatArray]()
         step = max(1, _BLOCK // problem.dimension**2)
         while some := tuple(replace(one, objective=None) for one in islice(tangents, step)):
-            blocks = problem.map(SampledTangents(tangents=some).losses)
+            blocks = problem.map(_SampledLosses(tangents=some))
             losses.append(np.concatenate(list(blocks), axis=1))
         return np.concatenate(losses)
 
@@ -196,10 +198,29 @@ def drawn_losses(
 def expected_exposures(
     mechanism: ObjectivePerturbation, objective: Objective, change: Change
 ) -> tuple[FloatArray, FloatArray]:
-    """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from 64 releases of a fixed seed."""
+    """Return E∣loss∣ over θ ~ p(· ∣ D) and its standard error, from releases of a fixed seed.
+
+    Rows have the loss of the noise at A(D) as their control variate, and :func:`model_count`
+    releases; persons are means over 64.
+    """
     rng = np.random.default_rng(_SEED)
-    drawn = drawn_losses(mechanism, objective, change, _MODELS, rng)
-    return mean_exposures(drawn, len(change))
+    if change.persons is not None:
+        drawn = drawn_losses(mechanism, objective, change, _MOST_MODELS, rng)
+        return mean_exposures(drawn, len(change))
+    fixed = objective.minimiser(GRADIENT).theta
+    tangents = _drawn_tangents(mechanism, objective, model_count(objective), rng)
+    sampled = ((t.sampled_losses(change), *t.control_losses(change, fixed)) for t in tangents)
+    return controlled_exposures(sampled, mechanism.law, len(change))
+
+
+def model_count(objective: Objective) -> int:
+    """Return how many releases expected exposures are means over: 64, of large tables fewer.
+
+    On 49,000 rows of 109 columns at ε = 1 eight of them with a control variate have a smaller
+    standard error than 64 without, and of the most exposed rows a fiftieth of it.
+    """
+    affordable = _WORK // max(1, objective.count * objective.dimension**2)
+    return max(_FEWEST_MODELS, min(_MOST_MODELS, affordable))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -243,29 +264,43 @@ class TangentLosses:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SampledTangents:
-    """The tangents of m sampled releases: losses and expected exposures of the rows of any block.
-
-    They hold m·(q·d)² numbers and no row, and are sent to where the rows are.
-    """
+class _SampledLosses:
+    """The losses of the rows of any block in each of m releases."""
 
     tangents: tuple[Tangent, ...]
 
+    def __call__(self, block: RowBlock) -> FloatArray:
+        """Return (m, rows) losses."""
+        return np.stack([tangent.sampled_block_losses(block) for tangent in self.tangents])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledTangents:
+    """The tangents of m sampled releases: expected exposures of the rows of any block.
+
+    They hold m·(q·d)² numbers and no row, and are sent to where the rows are.
+
+    ``fixed``  A(D), at which the control variate of expected exposures is taken.
+    """
+
+    tangents: tuple[Tangent, ...]
+    fixed: FloatArray
+
     @classmethod
     def of(cls, mechanism: ObjectivePerturbation, objective: Objective) -> "SampledTangents":
-        """Sample the 64 releases of :func:`expected_exposures`, by some passes over the rows."""
+        """Sample the releases of :func:`expected_exposures`, by some passes over the rows."""
         rng = np.random.default_rng(_SEED)
-        drawn = _drawn_tangents(mechanism, objective, _MODELS, rng)
-        return cls(tangents=tuple(replace(tangent, objective=None) for tangent in drawn))
-
-    def losses(self, block: RowBlock) -> FloatArray:
-        """Return (m, rows) the losses of the rows of a block in each release."""
-        return np.stack([tangent.sampled_block_losses(block) for tangent in self.tangents])
+        drawn = _drawn_tangents(mechanism, objective, model_count(objective), rng)
+        tangents = tuple(replace(tangent, objective=None) for tangent in drawn)
+        return cls(tangents=tangents, fixed=objective.minimiser(GRADIENT).theta)
 
     def exposures(self, block: RowBlock) -> tuple[FloatArray, FloatArray]:
         """Return E∣loss∣ of the rows of a block, and its standard error."""
-        losses = (tangent.sampled_block_losses(block) for tangent in self.tangents)
-        return mean_exposures(losses, len(block))
+        sampled = (
+            (tangent.sampled_block_losses(block), *tangent.control_block_losses(block, self.fixed))
+            for tangent in self.tangents
+        )
+        return controlled_exposures(sampled, self.tangents[0].mechanism.law, len(block))
 
 
 def _drawn_tangents(

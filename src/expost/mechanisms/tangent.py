@@ -217,6 +217,29 @@ class Tangent:
         """Return the losses of :meth:`block_losses` without their intervals, for simulation."""
         return self._loss([(1, block.X, block.y)])
 
+    def control_losses(self, change: Change, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the loss of the noise alone for the shift G at another ``theta``, and ∥G∥.
+
+        Of a θ that was fixed before b was drawn its law is known (:meth:`expost.noise.Noise.law`):
+        a control variate for :meth:`sampled_losses`.
+        """
+        fixed = replace(self, theta=theta)
+        loss, distance = self._blockwise(fixed._noise_loss, change)
+        return loss, distance
+
+    def control_block_losses(
+        self, block: RowBlock, theta: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return :meth:`control_losses` of the rows of a block, each of which leaves."""
+        return replace(self, theta=theta)._noise_loss([(1, block.X, block.y)])
+
+    def _noise_loss(self, changes: list[_Part]) -> tuple[FloatArray, FloatArray]:
+        """Return the noise's part of the losses of some neighbours, and the shifts of b."""
+        parts = [self.changed(*change) for change in changes]
+        inner, distance = self._shift(parts)
+        law = self.mechanism.law
+        return parts[0].sign * law.loss_from(_norm(self.gradient), inner, distance), distance
+
     def _blockwise(
         self, losses: Callable[[list[_Part]], tuple[FloatArray, ...]], change: Change
     ) -> tuple[FloatArray, ...]:
