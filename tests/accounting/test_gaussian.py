@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from expost.accounting.gaussian import (
     _deltas,
+    _unit_scale,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_epsilon_below,
@@ -62,6 +63,14 @@ def test_scale_is_the_least_that_keeps_delta(epsilon, delta):
     assert scale == pytest.approx(2.5 * dp_accounting.get_sigma_gaussian(epsilon, delta), rel=1e-6)
     with mp.workdps(400):
         assert naive_delta(epsilon, mp.mpf(2.5) / mp.mpf(scale)) <= mp.mpf(delta)
+
+
+def test_scales_of_released_models_stay_as_they_are():
+    """Models of older versions state ε and δ, and σ was dp_accounting's: to the last bit."""
+    for epsilon in np.geomspace(1e-3, 50, 40):
+        for delta in (1e-12, 1e-7, 1e-6, 1e-3):
+            theirs = dp_accounting.get_sigma_gaussian(float(epsilon), delta)
+            assert _unit_scale(float(epsilon), delta) == theirs
 
 
 @pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 5.0, 40.0])

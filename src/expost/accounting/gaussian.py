@@ -11,7 +11,7 @@ Conventions
 import math
 
 import numpy as np
-from scipy.special import erfcx, ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from expost import _checks
 from expost._numerics import bracket_root, gauss_legendre
@@ -25,8 +25,6 @@ _DELTA_ERROR = 1e-11
 _NODES = 16
 # From here on ε, about μ²/2, is beyond what is worth telling from infinity.
 _HUGE_MU = 1e150
-# Below this the densities that δ is made of come near underflow, and lose their accuracy.
-_LEAST_DELTA = 1e-290
 
 
 def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -42,35 +40,46 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float) -> float:
         f"no noise scale found for epsilon={epsilon!r}, delta={delta!r},"
         f" sensitivity={sensitivity!r}: too extreme for float64; use less extreme values."
     )
-    if delta < _LEAST_DELTA:
-        raise extreme
-    mu = _largest_mu(epsilon, delta / (1 + _DELTA_ERROR))
-    scale = sensitivity / mu if 0 < mu < _HUGE_MU else math.inf
-    # The quotient is rounded: step up until the guarantee holds.
-    step = 1e-16
+    try:
+        with np.errstate(all="ignore"):
+            scale = _unit_scale(epsilon, delta) * sensitivity
+    except (ValueError, ArithmeticError, RuntimeError):
+        raise extreme from None
+    # The root is found to 1e-12 absolute, on either side: step up until the guarantee holds.
+    step = 1e-13
     while not _keeps(epsilon, delta, sensitivity, scale):
         scale *= 1 + step
         step *= 4
         if not step < 1e-5:
             raise extreme
-    # Far too much noise would keep it too.
+    # A root that was missed would still keep the guarantee, with far too much noise.
     if _keeps(epsilon, delta, sensitivity, scale * (1 - 1e-5)):
         raise extreme
     return scale
 
 
-def _largest_mu(epsilon: float, target: float) -> float:
-    """The largest μ with δ(ε, μ) ≤ ``target``, rounded down; 0 where none was found."""
-    # δ(ε, μ) < P(ℓ > ε) = Φ(μ/2 − ε/μ), which is the target at this μ.
-    quantile = float(ndtri(target))
-    root = math.hypot(quantile, math.sqrt(2 * epsilon))
-    low = root + quantile if quantile > 0 else 2 * epsilon / (root - quantile)
-    high = low
-    while high < _HUGE_MU and gaussian_delta(epsilon, high) <= target:
-        low, high = high, 16 * high
-    at = np.array([epsilon])
-    below, _ = bracket_root(lambda mu: _deltas(at, mu) - target, np.array([low]), np.array([high]))
-    return float(below[0])
+def _unit_scale(epsilon: float, delta: float) -> float:
+    """The σ of sensitivity 1 to 1e-12, by the steps of dp_accounting's ``get_sigma_gaussian``.
+
+    A released model states ε and δ, and its σ is computed again: to the last bit as it was.
+    """
+    # Imported here: scipy.optimize takes longer to import than all of this module.
+    from scipy.optimize import brentq
+
+    target = np.log(delta)
+    low, high = 1e-1, 1e0
+    while _log_delta(low, epsilon) < target:
+        high, low = low, low / 10
+    while _log_delta(high, epsilon) > target:
+        low, high = high, high * 10
+    return float(brentq(lambda scale: _log_delta(scale, epsilon) - target, low, high, xtol=1e-12))
+
+
+def _log_delta(scale: float, epsilon: float) -> float:
+    """log δ(ε, 1/σ) (Balle and Wang 2018, Eq. 6), −∞ where rounding leaves nothing of it."""
+    far = epsilon * scale + 1 / (2 * scale)
+    first, second = log_ndtr(1 / scale - far), epsilon + log_ndtr(-far)
+    return float(first + np.log1p(-np.exp(second - first))) if second <= first else -math.inf
 
 
 def _keeps(epsilon: float, delta: float, sensitivity: float, scale: float) -> bool:

@@ -186,6 +186,10 @@ def number(value: Any, name: str = "a field", *, infinite: bool = False) -> floa
     return found
 
 
+# What JSON holds as it is; a float is one only where it is finite.
+_PLAIN = {bool, int, str, type(None)}
+
+
 def plain(value: Any, *, missing: bool = False) -> Any:
     """Return numbers, arrays, sequences and mappings as strict JSON.
 
@@ -193,11 +197,7 @@ def plain(value: Any, *, missing: bool = False) -> Any:
     ArithmeticError: a figure that is not a number is a fault of the program.
     """
     if isinstance(value, np.ndarray | np.generic):
-        # The most common column of a large table, and the longest.
-        whole = value.dtype.kind == "f" and np.all(np.isfinite(value))
         value = value.tolist()
-        if whole:
-            return value
     if isinstance(value, float) and not math.isfinite(value):
         if not math.isnan(value):
             return "infinity" if value > 0 else "-infinity"
@@ -205,6 +205,10 @@ def plain(value: Any, *, missing: bool = False) -> Any:
             raise ArithmeticError("a figure is not a number")
         return None
     if isinstance(value, list | tuple):
+        # The columns of a large table: no call of Python for each number.
+        kinds = set(map(type, value))
+        if kinds <= _PLAIN or (kinds <= {float} and all(map(math.isfinite, value))):
+            return list(value)
         return [plain(entry, missing=missing) for entry in value]
     if isinstance(value, Mapping):
         return {name: plain(entry, missing=missing) for name, entry in value.items()}

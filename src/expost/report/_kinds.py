@@ -133,6 +133,10 @@ class Whole(Kind):
             raise Misfit("must be a whole number of at most 2**53 − 1 in magnitude")
         return int(plain)
 
+    def plain_many(self, values: Sequence[Any]) -> list[Any]:
+        usual = set(map(type, values)) <= {int}
+        return list(values) if usual else super().plain_many(values)
+
     def parse_many(self, plain: list[Any]) -> tuple[Any, ...] | None:
         usual = (
             set(map(type, plain)) == {int} and max(plain) <= _LARGEST and min(plain) >= -_LARGEST

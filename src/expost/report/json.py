@@ -74,7 +74,7 @@ def laid_out(value: Any, newline: str = "\n") -> str:
 
 
 def _is_nested(values: Iterable[Any]) -> bool:
-    return any(isinstance(each, dict | list) for each in values)
+    return any(issubclass(kind, dict | list) for kind in set(map(type, values)))
 
 
 def _read(text: str | bytes) -> dict[str, Any]:
