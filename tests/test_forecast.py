@@ -55,7 +55,8 @@ def test_objective_noise_is_compared_with_the_gradients_of_all_rows(loss, noise)
     rng = np.random.default_rng(1)
     draws = how.law.sample(20_000, rng)
     length = math.sqrt(np.mean(np.sum(draws**2, axis=1)))
-    slope = math.sqrt(2) if isinstance(loss, Softmax) else 1.0
+    # L√q of three classes.
+    slope = math.sqrt(2) * math.sqrt(3) if isinstance(loss, Softmax) else 1.0
     # A false alarm is a mean square off by 4 %: past six standard errors.
     assert how.forecast.noise_ratio == pytest.approx(length / (500 * slope), rel=0.02)
 
@@ -77,6 +78,14 @@ def test_output_noise_counts_as_the_gradient_that_it_leaves(noise):
         length.append(gradient @ gradient)
     seen = math.sqrt(np.mean(length)) / (rows * bound)
     assert how.forecast.noise_ratio == pytest.approx(seen, rel=0.05)
+
+
+def test_softmax_of_two_classes_has_the_ratio_of_logistic_regression():
+    """Where nothing is spent on determinants both release the same difference of classes."""
+    plain = {"regularization": 1e6}
+    two = mechanism(loss=Softmax(classes=2), dimension=14, **plain).forecast
+    one = mechanism(dimension=7, **plain).forecast
+    assert two.noise_ratio == pytest.approx(one.noise_ratio, rel=1e-3)
 
 
 def test_the_unit_of_the_labels_does_not_count():

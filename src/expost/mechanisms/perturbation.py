@@ -247,12 +247,12 @@ class Perturbation(ABC):
 
     @property
     def forecast(self) -> Forecast:
-        """r = ν/(n·u) and its meaning (:mod:`expost.forecast`); r = 0 without noise."""
+        """r = ν/(n·u·√q) and its meaning (:mod:`expost.forecast`); r = 0 without noise."""
         loss, ratio = self.loss, 0.0
         if self.is_private:
             rank, curvature = loss.determinant
             curved = rank * curvature / self.dimension + self.total_regularization
-            noise = math.sqrt(self.dimension * self.gradient_variance(curved**2))
+            noise = math.sqrt(self.dimension / loss.outputs * self.gradient_variance(curved**2))
             bound = loss.label_bound
             unit = loss.lipschitz(self.total_regularization) if bound is None else bound
             ratio = noise / (self.rows * unit)
