@@ -17,9 +17,11 @@ from expost.errors import InvalidInput
 from expost.files.parts import PartStore
 from expost.groups import tree
 from expost.jobs.profile import run
+from expost.losses import Logistic, Squared
 from expost.mechanisms import sampling
 from expost.profiles import subpopulations
-from expost.profiles.digest import FIGURES, FitScores, Maxima, Terms
+from expost.profiles.digest import FIGURES, Maxima, Terms
+from expost.profiles.fit import FitScores
 from expost.profiles.parts import (
     digest_of_parts,
     maxima_of_parts,
@@ -92,19 +94,38 @@ def terms(worst_case=1.0, *, noiseless=False):
 def test_fits_of_blocks_add_up_to_those_of_all_rows():
     X, y = RNG.normal(size=(90, 3)), RNG.normal(5, 2, 90)
     models = (RNG.normal(size=3), RNG.normal(size=3))
-    total = FitScores()
-    for start in (0, 20, 25):
-        stop = {0: 20, 20: 25, 25: 90}[start]
-        total = total.merged(FitScores.of(RowBlock.of(X[start:stop], y[start:stop]), models))
+
+    def fit_in_blocks(labels, loss):
+        total = FitScores()
+        for start, stop in ((0, 20), (20, 25), (25, 90)):
+            block = RowBlock.of(X[start:stop], labels[start:stop])
+            total = total.merged(FitScores.of(block, models, loss))
+        return total
+
     z = [X @ theta for theta in models]
+    total = fit_in_blocks(y, Squared(label_bound=20.0))
     assert total.rows == 90
-    assert total.right == tuple(int(np.sum((one > 0) == (y > 0))) for one in z)
     np.testing.assert_allclose(total.errors, [np.sum((one - y) ** 2) for one in z])
     np.testing.assert_allclose([total.mean, total.spread], [np.mean(y), 90 * np.var(y)])
+    signs = np.where(RNG.random(90) < 0.3, 1.0, -1.0)
+    total = fit_in_blocks(signs, Logistic())
+    assert total.right == tuple(int(np.sum((one > 0) == (signs > 0))) for one in z)
+    assert total.classes == (int(np.sum(signs < 0)), int(np.sum(signs > 0)))
+    np.testing.assert_allclose(
+        total.log_losses, [np.sum(np.log1p(np.exp(-signs * one))) for one in z]
+    )
 
 
 def test_what_a_part_says_of_itself_keeps_every_digit():
-    scores = FitScores(rows=3, right=(1, 2), errors=(0.1, 1 / 3), mean=math.pi, spread=1e-300)
+    scores = FitScores(
+        rows=3,
+        right=(1, 2),
+        log_losses=(0.1, 1 / 7),
+        classes=(1, 2),
+        errors=(0.1, 1 / 3),
+        mean=math.pi,
+        spread=1e-300,
+    )
     maxima = Maxima(exposure=0.1, loss=0.2, expected=1 / 3, distance=1e-17, scores=scores)
     assert Maxima.from_json(maxima.to_json().encode()) == maxima
 
@@ -218,7 +239,7 @@ def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     rows = pa.concat_tables(found.batches())
     assert len(rows) == 400
     top = found.most(20).to_pylist()
-    assert top[0]["id"] in found.lines()[8]
+    assert top[0]["id"] in next(x for x in found.lines() if x.startswith("most exposed"))
     assert len(top) == 20
     exposure = rows.column("exposure").to_numpy()
     assert found.scores.largest == np.max(exposure) == found.quantile(1.0)

@@ -186,13 +186,9 @@ class _PrivateLinearModel(BaseEstimator):
                 RaisedRegularizationWarning,
                 stacklevel=3,
             )
-        forecast = how.forecast
-        if forecast.is_useless:
-            warn(
-                f"{forecast.lines()[0]} {forecast.remedy}",
-                UselessModelWarning,
-                stacklevel=3,
-            )
+        useless = how.forecast.warning
+        if useless is not None:
+            warn(useless, UselessModelWarning, stacklevel=3)
         if read:
             warn(
                 f"read from the data, which is not private: {', '.join(read)}; give bounds that"

@@ -11,9 +11,9 @@ the labels of a regression), so that
     r = ν/(n·u·√q)
 
 compares the noise with the largest sum that n rows could agree on. Of q > 1 outputs (classes) each
-has ν²/q of the noise; softmax of two classes then has the r of logistic regression. In the quadratic model the
-excess risk depends on n, d, ε and δ through r alone; on ten tables models of n rows at ε and of
-n/16 rows at 16ε have the same AUC to within .01 in 11 of 12 cases (docs/utility.md).
+has ν²/q of the noise; softmax of two classes then has the r of logistic regression. In the
+quadratic model the excess risk depends on n, d, ε and δ through r alone; models of n rows at ε and
+of n/16 rows at 16ε had the same AUC to within .01 in 11 of 12 cases (docs/utility.md).
 
 H is not public. For noise on θ it is taken to have equal eigenvalues, (r·c/d + Λ) with r·c the
 largest trace of a row's curvature (``Loss.determinant``), d the number of coefficients: rows of the
@@ -118,7 +118,7 @@ class Forecast:
     @property
     def label(self) -> str:
         """The level and r, for one line about a model."""
-        return f"forecast: {self.level.name} (r = {at_most(self.noise_ratio)})"
+        return f"{self.level.name} (r = {at_most(self.noise_ratio)})"
 
     @property
     def sentence(self) -> str:
@@ -128,16 +128,20 @@ class Forecast:
         return f"{meaning}{level.detail if self.is_classification else ''}."
 
     @property
-    def remedy(self) -> str:
-        """What makes the model useful: the rows needed, or other settings."""
+    def warning(self) -> str | None:
+        """What is said first of a useless model, with a remedy; None of all others."""
+        if not self.is_useless:
+            return None
         return (
-            f"Use a larger epsilon, fewer columns, or about {_count(self.rows_needed(NEAR))} rows"
-            " for a model near a non-private one."
+            "This model is forecast to be no better than the base rate: its noise exceeds any"
+            f" useful model (r = {at_most(self.noise_ratio)}, useless from {USELESS:g} on). Use a"
+            f" larger epsilon, fewer columns, or about {_count(self.rows_needed(NEAR))} rows for a"
+            " model near a non-private one."
         )
 
     def lines(self) -> list[str]:
         """Return the level, its meaning, and the rows that each better level needs."""
-        lines = [f"{self.label}. {self.sentence}"]
+        lines = [f"forecast: {self.label}. {self.sentence}"]
         better = [level for level in LEVELS[:-1] if self.noise_ratio > level.most]
         if better:
             needed = [

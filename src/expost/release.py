@@ -145,7 +145,7 @@ class Release(Sealed, Displayed):
             f"Release({kind}, n={self.mechanism.rows},"
             f" epsilon={upper_text(self.mechanism.epsilon)}"
             f"{for_persons(self.mechanism.rows_per_person)},"
-            f" noise={noise!r}, {self.mechanism.forecast.label}{seeded})"
+            f" noise={noise!r}, forecast: {self.mechanism.forecast.label}{seeded})"
         )
 
     def content(self) -> dict[str, Any]:

@@ -206,4 +206,10 @@ def _profile_lines(outcome: "profile_job.Outcome") -> list[str]:
             f" {score.base_rate:{form}} by the base rate alone,"
             f" {score.noiseless:{form}} at epsilon = ∞",
         ]
+        losses = score.log_loss
+        if losses is not None:
+            lines.append(
+                f"Log loss: {losses.released:.3f} released, {losses.base_rate:.3f} by the base rate"
+                f" alone, {losses.noiseless:.3f} at epsilon = ∞"
+            )
     return [*lines, *end_lines(summary, outcome.files)]

@@ -123,6 +123,7 @@ def publish_command(
         content: dict[str, Any] = {
             "files": {name: str(path) for name, path in outcome.files.items()},
             "report": {"kind": outcome.report.kind, "fails_with": outcome.report.fails_with},
+            "forecast": outcome.report.release.mechanism.forecast.fields(),
             "notices": [*outcome.report.statements, *outcome.notices],
         }
         if outcome.comparison is not None:

@@ -13,8 +13,8 @@ A model that exists is copied only after its rows have been found to be the righ
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +52,8 @@ from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
 from expost.preparing import Facts, objective_of, prepared
-from expost.profiles.digest import FitScores, Terms
+from expost.profiles.digest import Terms
+from expost.profiles.fit import FitScores, fit_of
 from expost.profiles.parts import (
     RowParts,
     digest_of_parts,
@@ -65,9 +66,9 @@ from expost.profiles.subpopulations import readable_features
 from expost.profiles.verb import Target, profile_of_table
 from expost.release import Release
 from expost.report import Accuracy, Summary, collect, render_html
+from expost.report.profile_part import LogLoss
 from expost.report.rows import MOST_ROWS
-from expost.rows import RowBlock
-from expost.types import Audience, FloatArray
+from expost.types import Audience
 
 __all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
 
@@ -166,9 +167,9 @@ class _Work(TableWork):
         model = self._model(given)
         noun = "row" if job.person_column is None else "person"
         progress.phase(f"finding every {noun}'s neighbour")
-        result, scores = self._in_blocks(model, given) if self.blocks else self._held(model, given)
+        result = self._in_blocks(model, given) if self.blocks else self._held(model, given)
         progress.phase("collecting the report")
-        summary = self._summary(model, result, scores)
+        summary = self._summary(model, result)
         progress.phase("writing the report")
         files = {"model": job.out / MODEL}
         if model.ledger is not None:
@@ -257,7 +258,7 @@ class _Work(TableWork):
 
     # -- its rows' losses ----------------------------------------------------------------------
 
-    def _held(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
+    def _held(self, model: _Model, given: Release | None) -> Profile:
         """Profile rows in memory."""
         result = profile_of_table(
             model.target,
@@ -265,25 +266,23 @@ class _Work(TableWork):
             by_person=self.job.person_column is not None,
             notices=model.target.notices,
         )
-        models = model.release.theta, model.objective.minimiser(TOLERANCE).theta
+        exact = model.objective.minimiser(TOLERANCE).theta
+        result = replace(result, fit=fit_of(model.objective, model.release.theta, exact))
         self.progress.phase("averaging over the models it might have been")
         _ = result.expected
         if given is not None:
             with writing(self.job.out, _NOTHING_RELEASED):
                 copy_model(self.run, given, self.job.model)
-        scores = model.objective.map(_Scored(models))
-        return result, reduce(FitScores.merged, scores, FitScores())
+        return result
 
-    def _in_blocks(self, model: _Model, given: Release | None) -> tuple[Profile, FitScores]:
+    def _in_blocks(self, model: _Model, given: Release | None) -> Profile:
         """Profile rows that are read in blocks, into parts."""
         with writing(self.job.out, CONTINUE):
             parts = self._losses(model)
             if given is not None:
                 copy_model(self.run, given, self.job.model)
             self.progress.phase("ranking the rows")
-            result = self._ranked(model, parts)
-        assert result.parts is not None
-        return result, result.parts.maxima.scores
+            return self._ranked(model, parts)
 
     def _losses(self, model: _Model) -> dict[int, Part]:
         """Compute every row's loss."""
@@ -337,11 +336,13 @@ class _Work(TableWork):
                 stream=model.objective.table.stream,
             ),
             notices=model.target.notices,
+            fit=maxima.scores,
+            forecast=release.mechanism.forecast,
         )
 
     # -- the page ------------------------------------------------------------------------------
 
-    def _summary(self, model: _Model, result: Profile, scores: FitScores) -> Summary:
+    def _summary(self, model: _Model, result: Profile) -> Summary:
         groups, explanation = self._explored(model, result)
         return collect(
             result,
@@ -349,7 +350,7 @@ class _Work(TableWork):
             source=self.job.name,
             made=self.run.made,
             choices=choices_of(self.job, self.encoding, model.release),
-            accuracy=_accuracy(model, scores),
+            accuracy=_accuracy(result.fit),
             groups=tuple(sorted(groups, key=_unevenness, reverse=True)),
             explanation=explanation,
             notices=(*model.notices, *self.notes()[model.noted :]),
@@ -399,27 +400,23 @@ class _Work(TableWork):
         return files
 
 
-@dataclass(frozen=True, kw_only=False)
-class _Scored:
-    """Score the released model and the one without noise on the rows of a block."""
-
-    models: tuple[FloatArray, FloatArray]
-
-    def __call__(self, block: RowBlock) -> FitScores:
-        """Return the scores."""
-        return FitScores.of(block, self.models)
-
-
-def _accuracy(model: _Model, scores: FitScores) -> Accuracy:
+def _accuracy(fit: FitScores | None) -> Accuracy | None:
     """Return how good the model is on these rows, beside the base rate and beside ε = ∞."""
-    rows = scores.rows
-    if model.release.classes is None:
-        spread = scores.spread / rows or 1.0
-        released, noiseless = (1 - error / rows / spread for error in scores.errors)
-        return Accuracy(measure="R²", released=released, base_rate=0.0, noiseless=noiseless)
-    released, noiseless = (right / rows for right in scores.right)
-    base_rate = max(model.facts.classes) / rows
-    return Accuracy(released=released, base_rate=base_rate, noiseless=noiseless)
+    if fit is None:
+        return None
+    released, noiseless = fit.score
+    log_loss = None
+    if fit.log_losses:
+        log_loss = LogLoss(
+            released=fit.log_loss[0], base_rate=fit.base_log_loss, noiseless=fit.log_loss[1]
+        )
+    return Accuracy(
+        measure=fit.measure,
+        released=released,
+        base_rate=fit.base_score,
+        noiseless=noiseless,
+        log_loss=log_loss,
+    )
 
 
 def _unevenness(grouping: Grouping) -> float:

@@ -10,7 +10,12 @@ from sklearn.base import RegressorMixin
 
 from expost import _checks
 from expost.data import Encoding, LevelEntry, Mark, Table, open_table
-from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
+from expost.errors import (
+    InvalidInput,
+    PrivacyLeakWarning,
+    SeededReleaseWarning,
+    UselessModelWarning,
+)
 from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
@@ -274,7 +279,7 @@ def _columns(job: TableJob, person: str | None) -> list[str] | None:
 def noted() -> Iterator[Callable[[], list[str]]]:
     """Turn warnings into notices of the report: a command line has no filters for them."""
     # The results say these of themselves, whole.
-    elsewhere = (PrivacyLeakWarning, SeededReleaseWarning)
+    elsewhere = (PrivacyLeakWarning, SeededReleaseWarning, UselessModelWarning)
     with collected() as found:
         yield lambda: [
             message for category, message in found if not issubclass(category, elsewhere)

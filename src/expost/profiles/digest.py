@@ -8,18 +8,17 @@ exact (:class:`~expost._order.Sorted`). Rows that are processed in blocks are co
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
 
 from expost._order import Histogram, OrderStatistics, SignedHistogram, Sorted, ranking
-from expost.glm import predictors
 from expost.mechanisms import Mechanism, RowLosses
+from expost.profiles.fit import FitScores
 from expost.risk import Guarantee
-from expost.rows import RowBlock
 from expost.types import FloatArray, Neighbouring
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "POSTERIOR",
     "Digest",
     "ExtremeRow",
-    "FitScores",
     "Maxima",
     "PosteriorDigest",
     "RowFigures",
@@ -124,56 +122,6 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitScores:
-    """How well two models predict some rows: the released one, and the one without noise.
-
-    Classes: the number of rows that each predicts ``right``. Numbers: the sums of squared
-    ``errors``, and the labels' mean and sum of squared deviations (``spread``).
-    """
-
-    rows: int = 0
-    right: tuple[int, int] = (0, 0)
-    errors: tuple[float, float] = (0.0, 0.0)
-    mean: float = 0.0
-    spread: float = 0.0
-
-    @classmethod
-    def of(cls, block: RowBlock, models: tuple[FloatArray, FloatArray]) -> "FitScores":
-        """Return the scores of two coefficient vectors on the rows of a block."""
-        outputs = len(models[0]) // block.X.shape[1]
-        z = [predictors(block.X, theta, outputs) for theta in models]
-        mean = float(np.mean(block.y))
-        if outputs > 1:
-            right = [one.argmax(axis=1) == block.y for one in z]
-            return cls(rows=len(block), right=_pair(int(np.count_nonzero(one)) for one in right))
-        return cls(
-            rows=len(block),
-            right=_pair(int(np.count_nonzero((one > 0) == (block.y > 0))) for one in z),
-            errors=_pair(float(np.sum((one - block.y) ** 2)) for one in z),
-            mean=mean,
-            spread=float(np.sum((block.y - mean) ** 2)),
-        )
-
-    def merged(self, other: "FitScores") -> "FitScores":
-        """Return the scores on the rows of both (Chan, Golub and LeVeque 1983, for the spread)."""
-        rows, step = self.rows + other.rows, other.mean - self.mean
-        if not rows:
-            return self
-        return FitScores(
-            rows=rows,
-            right=_pair(sum(both) for both in zip(self.right, other.right, strict=True)),
-            errors=_pair(sum(both) for both in zip(self.errors, other.errors, strict=True)),
-            mean=self.mean + step * (other.rows / rows),
-            spread=self.spread + other.spread + step * step * (self.rows * other.rows / rows),
-        )
-
-
-def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
-    first, second = values
-    return first, second
-
-
-@dataclass(frozen=True, kw_only=True)
 class Maxima:
     """The largest finite value of each figure of some rows: the ranges of their histograms.
 
@@ -185,7 +133,7 @@ class Maxima:
     loss: float = 0.0
     expected: float = 0.0
     distance: float = 0.0
-    scores: FitScores = FitScores()
+    scores: FitScores = field(default_factory=FitScores)
 
     @classmethod
     def of(cls, columns: Mapping[str, FloatArray], scores: FitScores) -> "Maxima":
@@ -224,7 +172,7 @@ class Maxima:
         """Return the maxima that :meth:`to_json` wrote."""
         value = json.loads(text)
         scores = value.pop("scores")
-        scores |= {name: tuple(scores[name]) for name in ("right", "errors")}
+        scores |= {name: tuple(one) for name, one in scores.items() if isinstance(one, list)}
         return cls(**value, scores=FitScores(**scores))
 
 

@@ -28,13 +28,13 @@ from expost.noise.tabulated import Table as ExposureTable
 from expost.profiles.digest import (
     FIGURES,
     Digest,
-    FitScores,
     Maxima,
     PosteriorDigest,
     RowFigures,
     Terms,
     figure_columns,
 )
+from expost.profiles.fit import FitScores
 from expost.profiles.subpopulations import PartCells
 from expost.rows import RowBlock, RowStream
 from expost.types import Audience, FloatArray
@@ -115,7 +115,9 @@ class _LossColumns:
         losses = self.losses(block)
         figures = RowFigures(losses=losses, expected=lambda: self._expected(losses))
         columns = figure_columns(figures)
-        return columns, Maxima.of(columns, FitScores.of(block, self.models))
+        return columns, Maxima.of(
+            columns, FitScores.of(block, self.models, self.losses.mechanism.loss)
+        )
 
     def about(self, notes: Sequence[Maxima]) -> dict[str, str]:
         """Return the maxima of all rows of a part."""

@@ -25,6 +25,7 @@ from expost._order import OrderStatistics, Sorted, rank_numbers, ranking
 from expost.engine import engine_of
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
+from expost.forecast import Forecast
 from expost.groups.columns import printable
 from expost.groups.exposure import (
     Explanation,
@@ -37,6 +38,7 @@ from expost.mechanisms import RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
 from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
+from expost.profiles.fit import FitScores, useless_sentence
 from expost.profiles.parts import RowParts
 from expost.profiles.posterior import RowIdentifiability
 from expost.release import Release
@@ -69,6 +71,8 @@ class ProfileFigures:
     ``past_posterior``  of how many an undecided attacker may be more certain than ``POSTERIOR``.
     ``inside``          of how many the loss is > 0.
     ``top``             the keys of the most exposed, as they are shown.
+    ``useless``         what is said first of a model no better than the base rate; else None.
+    ``forecast``        what the noise leaves of the model; None where it is not known.
 
     Scores are exposures, or distances where there is no noise.
     """
@@ -94,6 +98,8 @@ class ProfileFigures:
     past_posterior: int
     inside: int
     top: tuple[str, ...]
+    useless: str | None = None
+    forecast: Forecast | None = None
 
     audience = Audience.FAIL
 
@@ -112,8 +118,10 @@ class ProfileFigures:
         of_rows = "" if self.most_rows is None else f" with {self.rows} rows"
         title = f"Privacy profile of {self.count} {self.unit}s{of_rows} ({self.relation.value})"
         return [
+            *([] if self.useless is None else [self.useless]),
             self._broken if self.promise_broken else title,
             f"model        {self.description}",
+            *([] if self.forecast is None else [f"forecast     {self.forecast.label}"]),
             *(self._noiseless if self.noiseless else self._noisy),
             f"most exposed {', '.join(self.top)}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -187,6 +195,8 @@ class Profile(RowTable):
                     every figure is then one of a person. None: rows are on their own.
     ``notices``     what the reader must know: choices read from the data, missing noise.
     ``release``     the model, where it is known.
+    ``fit``         how well it predicts its rows, and ``forecast`` what its noise leaves of it,
+                    where they are known.
 
     The arrays with one figure for each row, and :meth:`columns`, exist where :attr:`is_held`;
     :meth:`batches`, :meth:`most`, the figures of all rows and the files exist always.
@@ -200,6 +210,8 @@ class Profile(RowTable):
     owner: IntArray | None = None
     notices: tuple[str, ...] = ()
     release: Release | None = None
+    fit: FitScores | None = None
+    forecast: Forecast | None = None
 
     audience = Audience.FAIL
 
@@ -258,6 +270,11 @@ class Profile(RowTable):
     def is_noiseless(self) -> bool:
         """Whether the model carries no noise, so that rows are compared by distance."""
         return self.terms.noiseless
+
+    @property
+    def useless(self) -> str | None:
+        """What is said first of a model no better than the base rate; None of all others."""
+        return useless_sentence(self.fit, self.forecast)
 
     @property
     def promise_broken(self) -> bool:
@@ -461,7 +478,8 @@ class Profile(RowTable):
         return self.digest.count if self.losses is None else len(self.losses.loss)
 
     def __repr__(self) -> str:
-        return f"Profile({len(self)} {self.unit}s, {self.description})"
+        useless = "" if self.useless is None else f"{self.useless} "
+        return f"{useless}Profile({len(self)} {self.unit}s, {self.description})"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -492,6 +510,8 @@ class Profile(RowTable):
             width=math.inf if digest.unproved else 2 * digest.half_width,
             rows_past_promise=self.rows_past_promise,
             top=tuple(printable(key) for key in top.to_pylist()),
+            useless=self.useless,
+            forecast=self.forecast,
             **{name: getattr(digest, name) for name in counted},
             **{name: getattr(terms, name) for name in guaranteed},
         )
@@ -576,6 +596,9 @@ class Profile(RowTable):
             "measure": self.terms.measure,
             "worst_case": self.worst_case,
             "promise_broken": self.promise_broken,
+            "useless": self.useless,
+            "fit": None if self.fit is None else self.fit.fields(),
+            "forecast": None if self.forecast is None else self.forecast.fields(),
             "figures": {
                 "count": figures.count,
                 "median": figures.median,

@@ -20,6 +20,7 @@ from expost.neighbouring.change import Change, entering_rows
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import warn
+from expost.profiles.fit import fit_of
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.results import row_keys
@@ -187,12 +188,15 @@ def _together(
     ]
     if len(each) == 1:
         return each[0]
-    shared = [notice for found in each for notice in found.notices]
+    useless = [found.useless for found in each if found.useless is not None]
+    shared = [*useless, *(notice for found in each for notice in found.notices)]
     return replace(
         each[0],
         losses=combine([found.losses for found in each if found.losses is not None]),
         description=f"{len(each)} releases: " + "; ".join(found.description for found in each),
         notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
+        fit=None,
+        forecast=None,
     )
 
 
@@ -282,6 +286,8 @@ def profile_of(
         ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
+        fit=fit_of(objective, target.theta),
+        forecast=how.forecast,
     )
 
 

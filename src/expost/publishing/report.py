@@ -360,7 +360,9 @@ class PublishedReport(Sealed, Displayed):
         """The report in a few lines; it has no row to tell of."""
         how, spent = self.release.mechanism, self.spending
         delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
+        useless = how.forecast.warning
         lines = [
+            *([] if useless is None else [useless]),
             f"Privacy report, {self.kind}",
             f"model        {how.title}, {how.noise} noise,"
             f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"

@@ -40,6 +40,10 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield from _head(summary)
     for name, part in summary.by_name.items():
         yield from _SECTIONS[name](part, summary.lead(part))
+    if summary.forecast:
+        yield from section(
+            "What the noise leaves", [f"- {escaped(line)}" for line in summary.forecast]
+        )
     if summary.choices:
         rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
         yield from section(

@@ -52,12 +52,14 @@ class Choice:
 class Headline:
     """What a part has to say to the three questions of a page; None: nothing.
 
+    ``useless``  that the model is no better than the base rate; said first.
     ``epsilon``  which ε was, or is to be, used.
     ``exposed``  how sure an attacker gets of the most exposed row.
     ``advice``   what to do.
     ``alarm``    whether the advice comes before that of other parts.
     """
 
+    useless: str | None = None
     epsilon: str | None = None
     exposed: str | None = None
     advice: str | None = None
@@ -71,6 +73,7 @@ class Part(ABC):
     ``model``     the model in one line.
     ``headline``  its sentences for the top of the page.
     ``answer``    further sentences, with which its own sections begin.
+    ``forecast``  what the noise leaves of the model, in sentences.
     ``source``, ``made``  a file name and a date, if the caller gave them.
     ``audience``  for whom it is.
     """
@@ -80,6 +83,7 @@ class Part(ABC):
     answer: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ()
     notices: tuple[str, ...] = ()
+    forecast: tuple[str, ...] = ()
     source: str | None = None
     made: str | None = None
     audience: Audience = Audience.FAIL

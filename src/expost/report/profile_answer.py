@@ -12,7 +12,7 @@ from expost.profiles.profile import ProfileFigures
 from expost.release import Release
 from expost.report.parts import Headline
 from expost.report.profile_part import PersonFigures
-from expost.report.wording import count, number_up, percent_up, sure_text
+from expost.report.wording import count, number_up, percent_up, sure_text, symbols
 from expost.report.wording import share as share_text
 from expost.rounding import for_persons, nats
 from expost.types import Audience, Neighbouring
@@ -34,6 +34,7 @@ class ProfileAnswer:
         if self.profile.noiseless:
             return self._noiseless
         return Headline(
+            useless=self._useless,
             epsilon=self._promise,
             exposed=self._exposed,
             advice=self._advice,
@@ -57,6 +58,11 @@ class ProfileAnswer:
             f" {_nats(middle)} ({sure_text(middle)} sure), and 99 of 100 by at most"
             f" {_nats(most)} ({sure_text(most)} sure).",
         )
+
+    @property
+    def _useless(self) -> str | None:
+        useless = self.profile.useless
+        return None if useless is None else symbols(useless)
 
     @property
     def _noun(self) -> str:
@@ -208,6 +214,7 @@ class ProfileAnswer:
         moved = self.profile.inside
         noun = self._noun
         return Headline(
+            useless=self._useless,
             epsilon="This model carries no noise, so no ε is promised.",
             exposed=(
                 f"Somebody who knows {self._known} can be certain whether a {noun} was in the"

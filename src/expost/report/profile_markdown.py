@@ -102,13 +102,20 @@ def _groups(grouping: Grouping | Explanation, heading: str) -> list[str]:
 def _accuracy(part: ProfilePart) -> list[str]:
     found = part.accuracy
     assert found is not None
+    losses = found.log_loss
+    models = {
+        "this released model": "released",
+        "knowing nothing (base rate)": "base_rate",
+        "without noise (ε = ∞, not released)": "noiseless",
+    }
+    columns = [found] if losses is None else [found, losses]
     rows = [
-        ["this released model", f"{found.released:.3f}"],
-        ["knowing nothing (base rate)", f"{found.base_rate:.3f}"],
+        [name, *(or_unknown(getattr(column, key), "{:.3f}".format) for column in columns)]
+        for name, key in models.items()
+        if getattr(found, key) is not None
     ]
-    if found.noiseless is not None:
-        rows.append(["without noise (ε = ∞, not released)", f"{found.noiseless:.3f}"])
-    return table((escaped(f"{found.measure} on {found.rows}"), ""), rows)
+    more = () if losses is None else ("log loss",)
+    return table((escaped(f"{found.measure} on {found.rows}"), "", *more), rows)
 
 
 def _model(part: ProfilePart) -> list[str]:

@@ -21,10 +21,23 @@ __all__ = [
     "Accuracy",
     "CurvePoint",
     "ExposedRow",
+    "LogLoss",
     "PersonFigures",
     "ProfilePart",
     "Quantile",
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogLoss:
+    """The log loss of the released model, of the shares of the classes, and of ε = ∞, in nats."""
+
+    released: float
+    base_rate: float
+    noiseless: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_finite(self.released, self.base_rate, self.noiseless)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +48,7 @@ class Accuracy:
     ``base_rate``  what the most frequent label (the mean) achieves.
     ``noiseless``  what ε = ∞ would achieve on the same rows: not released, not private.
     ``rows``       which rows it was measured on, in words.
+    ``log_loss``   the same by log loss, where the model's loss is one.
     """
 
     released: float
@@ -42,11 +56,10 @@ class Accuracy:
     noiseless: float | None = None
     measure: str = "accuracy"
     rows: str = "the training rows"
+    log_loss: LogLoss | None = None
 
     def __post_init__(self) -> None:
-        figures = (self.released, self.base_rate, self.noiseless)
-        if not all(figure is None or math.isfinite(figure) for figure in figures):
-            raise InvalidInput("accuracy: its figures must be finite numbers.")
+        _check_finite(self.released, self.base_rate, self.noiseless)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +203,12 @@ class ProfilePart(Part):
             return f"{count(self.persons.count)} persons with {rows_text(self.rows)}"
         noun = "rows" if self.relation is Neighbouring.REMOVE else "candidates"
         return f"{count(self.rows)} {noun}"
+
+
+def _check_finite(*figures: float | None) -> None:
+    """Refuse figures that cannot be shown."""
+    if not all(figure is None or math.isfinite(figure) for figure in figures):
+        raise InvalidInput("accuracy: its figures must be finite numbers.")
 
 
 def rows_text(number_of_rows: int) -> str:

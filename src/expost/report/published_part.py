@@ -15,7 +15,7 @@ from expost.errors import InvalidInput
 from expost.groups.exposure import printable
 from expost.publishing.report import Answer, PublishedReport
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import count, sure_text, upper
+from expost.report.wording import count, forecast_lines, sure_text, symbols, upper
 from expost.types import Audience
 
 __all__ = ["BudgetLine", "PersonBound", "PublishedPart", "collect_published"]
@@ -199,6 +199,7 @@ def collect_published(
         labels=() if classes is None else tuple(printable(one) for one in classes.tolist()),
         command=_command(report) if command is None else printable(command, _LONGEST_COMMAND),
         bounds=bounds,
+        forecast=forecast_lines(how.forecast),
         audience=audience,
         **context.fields(_notes(answers)),
     )
@@ -233,9 +234,12 @@ def _headline(report: PublishedReport, bounds: tuple[PersonBound, ...]) -> Headl
                 " like."
             ),
         )
+    warning = report.release.mechanism.forecast.warning
+    useless = None if warning is None else symbols(warning)
     most = _most(report)
     limit = f"; nobody's bound is above {sure_text(most)}" if most is not None else ""
     return Headline(
+        useless=useless,
         epsilon=_spent(report),
         exposed=(
             "With this report anybody can learn how sure an attacker can get at most, from this"

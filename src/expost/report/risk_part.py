@@ -11,7 +11,7 @@ from typing import Literal
 
 from expost.errors import InvalidInput
 from expost.report.parts import Context, Headline, Part, one_line
-from expost.report.wording import number, symbols, upper
+from expost.report.wording import forecast_lines, number, symbols, upper
 from expost.risk import wording
 from expost.risk.answer import REVIEWED, Figure, Identifiability
 from expost.risk.composition import CompositionComparison
@@ -191,6 +191,7 @@ def collect_risk(found: Identifiability, *, context: Context | None = None) -> R
         curves=tuple(_curves(found)) if epsilon is not None and 0 < epsilon < math.inf else (),
         ways=tuple(added_up(found.comparison)),
         ways_heading=added_up_heading(found.comparison),
+        forecast=forecast_lines(found.forecast),
         audience=audience,
         **context.fields([symbols(notice) for notice in found.notices]),
     )
@@ -209,7 +210,9 @@ def _headline(found: Identifiability, sentences: dict[str, str]) -> Headline:
     if found.is_goal:
         first = kept[0] if kept else "nothing that is known here keeps it."
         promise = f"Asked for: {question}. {first}"
+    warning = None if found.forecast is None else found.forecast.warning
     return Headline(
+        useless=None if warning is None else symbols(warning),
         epsilon=promise,
         exposed=sentences.get(told),
         advice=_GOAL_ADVICE if found.is_goal else _ADVICE,

@@ -60,7 +60,12 @@ _ADVICE = (
     "risk",
     "ledger",
 )
-_ASKED = (("epsilon", _EPSILON), ("exposed", _EXPOSED), ("advice", _ADVICE))
+_ASKED = (
+    ("useless", _EXPOSED),
+    ("epsilon", _EPSILON),
+    ("exposed", _EXPOSED),
+    ("advice", _ADVICE),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +117,17 @@ class Summary:
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """Three sentences: which ε, how exposed the most exposed row is, what to do."""
-        told = (self._first(question, order) for question, order in _ASKED)
+        """At most four sentences: a useless model, which ε, the most exposed row, what to do."""
+        # A guarantee that does not hold comes before a model that is of no use.
+        alarm = any(part.headline.alarm for part in self.parts)
+        asked = [pair for pair in _ASKED if not (alarm and pair[0] == "useless")]
+        told = (self._first(question, order) for question, order in asked)
         return tuple(sentence for sentence in told if sentence is not None)
 
     def lead(self, part: Part) -> tuple[str, ...]:
         """The sentences that open a part's sections: its own, but for what the page has said."""
         said, top = part.headline, (*self.answer, *self._replaced)
-        own = (said.epsilon, said.exposed, said.advice)
+        own = (said.useless, said.epsilon, said.exposed, said.advice)
         return (*(text for text in own if text is not None and text not in top), *part.answer)
 
     def _first(self, question: str, order: tuple[str, ...]) -> str | None:
@@ -161,6 +169,11 @@ class Summary:
     def models(self) -> tuple[str, ...]:
         """The models in one line each, once."""
         return tuple(dict.fromkeys(part.model for part in self.parts if part.model))
+
+    @property
+    def forecast(self) -> tuple[str, ...]:
+        """What the noise leaves of the models, once."""
+        return tuple(dict.fromkeys(line for part in self.parts for line in part.forecast))
 
     @property
     def sources(self) -> tuple[str, ...]:

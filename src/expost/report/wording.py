@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from scipy.special import expit
 
+from expost.forecast import Forecast
 from expost.rounding import (
     Side,
     at_most,
@@ -25,6 +26,7 @@ __all__ = [
     "figure",
     "figure_down",
     "figure_up",
+    "forecast_lines",
     "grouped",
     "interval",
     "number",
@@ -137,6 +139,13 @@ def symbols(text: str) -> str:
 
     spelled = _SPELLED.sub(lambda found: _GREEK[found[1]], text)
     return _PERCENT.sub(f"{_SPACE}%", _EXPONENT.sub(power, spelled))
+
+
+def forecast_lines(forecast: Forecast | None) -> tuple[str, ...]:
+    """What the noise leaves of a model, as a page writes it."""
+    if forecast is None:
+        return ()
+    return tuple(symbols(f"{line[0].upper()}{line[1:]}") for line in forecast.lines())
 
 
 def grouped(text: str) -> str:

@@ -220,9 +220,9 @@ class Identifiability(Displayed):
         if self.comparison is not None:
             lines += ["", *self.comparison.lines()]
         if self.forecast is not None:
-            forecast = self.forecast.lines()
-            first = self.forecast.is_useless
-            lines = [*forecast, "", *lines] if first else [*lines, "", *forecast]
+            useless = self.forecast.warning
+            lines = [*lines, "", *self.forecast.lines()]
+            lines = lines if useless is None else [useless, "", *lines]
         lines.append("")
         lines += [f"{route.name}: {route.note}" for route in self.routes]
         lines += [f"! {notice}" for notice in self.notices]

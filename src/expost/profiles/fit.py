@@ -1,0 +1,187 @@
+"""How well a released model predicts its own rows, beside the base rate.
+
+Conventions
+-----------
+base rate   predicts the most frequent class, each class with its share of the rows, or the mean.
+log loss    −log of the probability of a row's class, in nats, averaged; of losses that are one.
+
+These are figures of exact rows, for the curator only. On the rows that a model was made from they
+flatter it: what is no better than the base rate there is not better elsewhere.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from expost.forecast import Forecast
+from expost.glm import Objective, predictors
+from expost.losses import Loss
+from expost.rounding import fixed
+from expost.rows import RowBlock
+from expost.types import FloatArray
+
+__all__ = ["FitScores", "fit_of", "useless_sentence"]
+
+_REMEDY = "Use a larger epsilon, more rows or fewer columns."
+_NO_NOISE = "The columns do not predict the label, or the regularization is too large."
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitScores:
+    """How well models predict some rows: the released one and, where it is known, one of ε = ∞.
+
+    Classes: the number of rows that each predicts ``right``, the sums of their ``log_losses`` (none
+    for a loss that is no log loss), and how many rows each class has (``classes``). Numbers: the
+    sums of squared ``errors``, and the labels' mean and sum of squared deviations (``spread``).
+    """
+
+    rows: int = 0
+    right: tuple[int, ...] = ()
+    log_losses: tuple[float, ...] = ()
+    classes: tuple[int, ...] = ()
+    errors: tuple[float, ...] = ()
+    mean: float = 0.0
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, block: RowBlock, models: tuple[FloatArray, ...], loss: Loss) -> "FitScores":
+        """Return the scores of coefficient vectors on the rows of a block."""
+        z, y = [predictors(block.X, theta, loss.outputs) for theta in models], block.y
+        if not loss.is_classification:
+            mean = float(np.mean(y))
+            return cls(
+                rows=len(block),
+                errors=tuple(float(np.sum((each - y) ** 2)) for each in z),
+                mean=mean,
+                spread=float(np.sum((y - mean) ** 2)),
+            )
+        several = loss.outputs > 1
+        codes = y.astype(int) if several else (y > 0).astype(int)
+        chosen = [each.argmax(axis=1) if several else (each > 0).astype(int) for each in z]
+        losses = [float(np.sum(loss.value(each, y))) for each in z] if loss.is_likelihood else []
+        counts = np.bincount(codes, minlength=max(loss.outputs, 2))
+        return cls(
+            rows=len(block),
+            right=tuple(int(np.count_nonzero(each == codes)) for each in chosen),
+            log_losses=tuple(losses),
+            classes=tuple(counts.tolist()),
+        )
+
+    def merged(self, other: "FitScores") -> "FitScores":
+        """Return the scores on the rows of both (Chan, Golub and LeVeque 1983, for the spread)."""
+        rows, step = self.rows + other.rows, other.mean - self.mean
+        if not rows:
+            return self
+        names = ("right", "log_losses", "classes", "errors")
+        sums = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
+        return FitScores(
+            rows=rows,
+            **sums,
+            mean=self.mean + step * (other.rows / rows),
+            spread=self.spread + other.spread + step * step * (self.rows * other.rows / rows),
+        )
+
+    @property
+    def measure(self) -> str:
+        """ "accuracy", or "R²" for a regression."""
+        return "accuracy" if self.classes else "R²"
+
+    @property
+    def score(self) -> tuple[float, ...]:
+        """The accuracy, or R², of each model."""
+        if self.classes:
+            return tuple(right / self.rows for right in self.right)
+        spread = self.spread / self.rows or 1.0
+        return tuple(1 - error / self.rows / spread for error in self.errors)
+
+    @property
+    def base_score(self) -> float:
+        """The accuracy of the most frequent class, or the R² of the mean: 0."""
+        return max(self.classes) / self.rows if self.classes else 0.0
+
+    @property
+    def log_loss(self) -> tuple[float, ...]:
+        """The log loss of each model; none where its loss is no log loss."""
+        return tuple(total / self.rows for total in self.log_losses)
+
+    @property
+    def base_log_loss(self) -> float:
+        """The log loss of the shares of the classes: their entropy."""
+        shares = [count / self.rows for count in self.classes if count]
+        return -math.fsum(share * math.log(share) for share in shares)
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the released model is no better than the base rate by the measure that leads.
+
+        The log loss leads: where one class is rare the most frequent one has the best accuracy.
+        """
+        if self.log_losses:
+            return not self.log_loss[0] < self.base_log_loss
+        return not self.score[0] > self.base_score
+
+    def fields(self) -> dict[str, Any]:
+        """Return what JSON holds: the figures of the released model and of the base rate."""
+        known = len(self.log_losses) > 0
+        return {
+            "measure": self.measure,
+            "released": self.score[0],
+            "base_rate": self.base_score,
+            "log_loss": self.log_loss[0] if known else None,
+            "base_rate_log_loss": self.base_log_loss if known else None,
+        }
+
+    @property
+    def words(self) -> str:
+        """The figures of the released model beside those of the base rate."""
+        if not self.classes:
+            return f"R² {self.score[0]:.3f} on its rows, 0 by their mean"
+        right = fixed(self.score[0], 1, percent=True), fixed(self.base_score, 1, percent=True)
+        text = f"it predicts {right[0]} % of its rows, the base rate {right[1]} %"
+        if not self.log_losses:
+            return text
+        return f"{text}; log loss {self.log_loss[0]:.3f}, of the base rate {self.base_log_loss:.3f}"
+
+
+def fit_of(objective: Objective, *models: FloatArray) -> FitScores:
+    """Return the scores of coefficient vectors on all rows of an objective."""
+    scores = objective.map(_Scored(models=models, loss=objective.loss))
+    return reduce(FitScores.merged, scores, FitScores())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Scored:
+    """Score models on the rows of a block."""
+
+    models: tuple[FloatArray, ...]
+    loss: Loss
+
+    def __call__(self, block: RowBlock) -> FitScores:
+        """Return the scores."""
+        return FitScores.of(block, self.models, self.loss)
+
+
+def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | None:
+    """Return what is said first of a model no better than the base rate; None of all others.
+
+    The measured figures decide where there are any; a forecast that they contradict is told too.
+    """
+    if fit is not None and fit.is_useless:
+        noisy = forecast is None or forecast.noise_ratio > 0
+        better = bool(fit.classes) and fit.score[0] > fit.base_score
+        subject = "The probabilities of this model are" if better else "This model is"
+        remedy = _REMEDY if noisy else _NO_NOISE
+        return f"{subject} no better than the base rate: {fit.words}. {remedy}"
+    if forecast is None or forecast.warning is None:
+        return None
+    seen = "" if fit is None else f" Measured, {fit.words}."
+    return f"{forecast.warning}{seen}"
+
+
+def _added(first: Iterable[Any], second: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(a + b for a, b in zip_longest(first, second, fillvalue=0))

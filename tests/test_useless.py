@@ -1,0 +1,206 @@
+"""A model no better than the base rate says so first, wherever it is shown."""
+
+import json
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import expost
+from expost import PrivateLogisticRegression
+from expost.forecast import Forecast
+from expost.losses import HuberHinge, Softmax, Squared
+from expost.profiles.fit import FitScores, useless_sentence
+from expost.report import collect, render_html, render_json, render_markdown
+from expost.rows import RowBlock
+from program import installed
+
+RNG = np.random.default_rng(5)
+BETTER = Forecast(noise_ratio=0.001, rows=100)
+USELESS = Forecast(noise_ratio=0.5, rows=100)
+
+
+def scores(**figures):
+    return FitScores(**{"rows": 100, "right": (60,), "classes": (70, 30), **figures})
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def test_scores_of_classes_are_those_of_a_naive_count():
+    X, codes = RNG.normal(size=(50, 3)), RNG.integers(0, 4, 50)
+    theta = RNG.normal(size=12)
+    found = FitScores.of(RowBlock.of(X, codes.astype(float)), (theta,), Softmax(classes=4))
+    z = X @ theta.reshape(4, 3).T
+    assert found.score == (np.mean(z.argmax(axis=1) == codes),)
+    np.testing.assert_allclose(
+        found.log_loss, [-np.mean(log_softmax(z, axis=1)[np.arange(50), codes])]
+    )
+    shares = np.bincount(codes, minlength=4) / 50
+    assert found.base_score == max(shares)
+    np.testing.assert_allclose(found.base_log_loss, -np.sum(shares * np.log(shares)))
+
+
+def test_a_hinge_has_no_log_loss_and_a_regression_has_r2():
+    X, y = RNG.normal(size=(40, 3)), RNG.choice([-1.0, 1.0], 40)
+    theta = RNG.normal(size=3)
+    assert FitScores.of(RowBlock.of(X, y), (theta,), HuberHinge(width=0.5)).log_loss == ()
+    found = FitScores.of(RowBlock.of(X, y), (theta,), Squared(label_bound=1.0))
+    assert found.measure == "R²"
+    expected = 1 - np.mean((X @ theta - y) ** 2) / np.var(y)
+    np.testing.assert_allclose(found.score, [expected])
+
+
+def test_a_class_that_no_row_has_adds_nothing_to_the_entropy():
+    assert scores(classes=(100, 0)).base_log_loss == 0
+    assert scores(classes=(50, 50)).base_log_loss == pytest.approx(math.log(2))
+
+
+# -- the sentence ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fit", "begins"),
+    [
+        # Worse by both measures.
+        (scores(log_losses=(80.0,)), "This model is no better than the base rate: it predicts 60"),
+        # More rows right, but worse probabilities.
+        (scores(right=(75,), log_losses=(80.0,)), "The probabilities of this model are no better"),
+        # A hinge has its accuracy alone.
+        (scores(right=(70,)), "This model is no better than the base rate"),
+        (FitScores(rows=10, errors=(30.0,), spread=20.0), "This model is no better"),
+    ],
+)
+def test_a_model_no_better_than_the_base_rate_is_told(fit, begins):
+    sentence = useless_sentence(fit, BETTER)
+    assert sentence.startswith(begins)
+    assert sentence.endswith("Use a larger epsilon, more rows or fewer columns.")
+    without_noise = useless_sentence(fit, Forecast(noise_ratio=0.0, rows=100))
+    assert without_noise.startswith(begins)
+    assert "epsilon" not in without_noise
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        scores(right=(80,), log_losses=(50.0,)),
+        # Where a class is rare nothing predicts more rows right than the most frequent one.
+        scores(right=(99,), classes=(99, 1), log_losses=(4.0,)),
+        scores(right=(71,)),
+        FitScores(rows=10, errors=(19.0,), spread=20.0),
+        None,
+    ],
+)
+def test_a_better_model_is_not_told_and_a_useless_forecast_is(fit):
+    assert useless_sentence(fit, BETTER) is None
+    assert useless_sentence(fit, None) is None
+    sentence = useless_sentence(fit, USELESS)
+    assert sentence.startswith("This model is forecast to be no better than the base rate")
+    assert ("Measured, " in sentence) == (fit is not None)
+
+
+# -- where it is said ------------------------------------------------------------------------------
+
+
+def fitted(rows, epsilon, seed=1):
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-0.4, 0.4, (rows, 5))
+    y = (X[:, 0] + 0.1 * rng.normal(size=rows) > 0.1).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivateLogisticRegression(epsilon, classes=(0, 1), random_state=seed).fit(X, y)
+    return model, X, y
+
+
+def test_a_profile_says_it_first():
+    model, X, y = fitted(120, 0.02)
+    found = expost.profile(model, X, y)
+    assert found.useless.startswith("This model is ")
+    assert "no better than the base rate" in found.useless
+    assert str(found).startswith(found.useless)
+    assert repr(found).startswith(found.useless)
+    content = json.loads(found.to_json())
+    assert content["useless"] == found.useless
+    assert content["fit"]["base_rate"] == pytest.approx(max(np.mean(y), 1 - np.mean(y)))
+    assert content["forecast"]["level"] == "useless"
+
+
+def test_the_page_says_it_first():
+    model, X, y = fitted(120, 0.02)
+    summary = collect(expost.profile(model, X, y))
+    assert "no better than the base rate" in summary.answer[0]
+    content = json.loads(render_json(summary))
+    assert content["profile"]["headline"]["useless"] == summary.answer[0]
+    page = render_html(summary)
+    assert page.index("no better than the base rate") < page.index("The mechanism promises")
+    assert "What the noise leaves" in page
+    assert "What the noise leaves" in render_markdown(summary)
+
+
+def test_a_useful_model_has_nothing_to_say():
+    model, X, y = fitted(4_000, 2.0)
+    found = expost.profile(model, X, y)
+    assert found.useless is None
+    assert repr(found).startswith("Profile(")
+    summary = collect(found)
+    assert all("base rate" not in sentence for sentence in summary.answer)
+    assert "as good as non-private" in summary.forecast[0]
+
+
+def test_a_published_report_tells_the_forecast_and_no_measured_figure():
+    model = fitted(120, 0.02, None)[0]
+    report = expost.publish(model)
+    assert report.lines()[0].startswith("This model is forecast to be no better")
+    summary = collect(report)
+    assert summary.audience is expost.types.Audience.PASS
+    assert summary.answer[0].startswith("This model is forecast to be no better")
+    assert "% of its rows" not in render_html(summary)
+    assert "Measured" not in render_json(summary)
+
+
+def test_several_releases_tell_the_useless_ones():
+    bad, X, y = fitted(120, 0.02)
+    worse, _, _ = fitted(120, 0.01)
+    found = expost.profile([bad, worse], X, y)
+    assert found.useless is None
+    assert sum("no better than the base rate" in notice for notice in found.notices) == 2
+
+
+def test_the_command_prints_it_first(tmp_path):
+    rows = ["a,b,c,label"]
+    for _ in range(60):
+        a, b, c = RNG.normal(size=3)
+        rows.append(f"{a:.3f},{b:.3f},{c:.3f},{'yes' if a > 0.8 else 'no'}")
+    (tmp_path / "table.csv").write_text("\n".join(rows))
+    done = installed(
+        *("profile", tmp_path / "table.csv", "--target", "label", "--epsilon", "0.01"),
+        *("--out", tmp_path / "out"),
+    )
+    assert done.code == 0
+    first, second, *_ = done.out.splitlines()
+    assert "no better than the base rate" in first
+    assert second.startswith("Privacy profile of 60 rows")
+    assert "\nLog loss: " in done.out
+
+
+def test_the_command_that_publishes_prints_it_first(tmp_path):
+    path = fitted(120, 0.02, None)[0].save(tmp_path / "model.json")
+    done = installed("publish", "--model", path, "--out", tmp_path / "published")
+    assert done.code == 0
+    assert done.out.startswith("This model is forecast to be no better than the base rate")
+    done = installed("publish", "--model", path, "--out", tmp_path / "again", "--json")
+    assert json.loads(done.out)["forecast"]["level"] == "useless"
+
+
+def test_a_broken_guarantee_comes_before_a_useless_model():
+    model, X, y = fitted(120, 0.02)
+    found = expost.profile(model, X, y)
+    broken = replace(found.losses, worst_case=1e-9, worst_case_passed=0.0)
+    summary = collect(replace(found, losses=broken))
+    assert summary.answer[0].startswith("The promise is broken")
+    assert found.useless.replace(" %", "\N{NO-BREAK SPACE}%") in " ".join(
+        summary.lead(summary.profile)
+    ).replace("ε", "epsilon")
