@@ -200,6 +200,9 @@ def test_a_broken_guarantee_comes_before_a_useless_model():
     found = expost.profile(model, X, y)
     broken = replace(found.losses, worst_case=1e-9, worst_case_passed=0.0)
     summary = collect(replace(found, losses=broken))
+    first, second, *_ = replace(found, losses=broken).lines()
+    assert first.startswith("PROMISE BROKEN")
+    assert second == found.useless
     assert summary.answer[0].startswith("The promise is broken")
     assert found.useless.replace(" %", "\N{NO-BREAK SPACE}%") in " ".join(
         summary.lead(summary.profile)

@@ -117,9 +117,9 @@ class ProfileFigures:
         """Ten readable lines; no row's values, but ranks and exposures: curator only."""
         of_rows = "" if self.most_rows is None else f" with {self.rows} rows"
         title = f"Privacy profile of {self.count} {self.unit}s{of_rows} ({self.relation.value})"
+        useless = [] if self.useless is None else [self.useless]
         return [
-            *([] if self.useless is None else [self.useless]),
-            self._broken if self.promise_broken else title,
+            *([self._broken, *useless] if self.promise_broken else [*useless, title]),
             f"model        {self.description}",
             *([] if self.forecast is None else [f"forecast     {self.forecast.label}"]),
             *(self._noiseless if self.noiseless else self._noisy),
