@@ -36,8 +36,8 @@ from expost.files.sealed import Sealed, from_fields, to_fields
 from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
-from expost.rounding import for_persons, summed_up
-from expost.types import Audience
+from expost.rounding import for_persons, relation_words, summed_up
+from expost.types import Audience, Neighbouring
 
 __all__ = ["NAME", "Entry", "Ledger", "Listable", "append", "entries_of", "ledger_notice"]
 __all__ += ["ledger_path", "list_release", "now"]
@@ -72,6 +72,8 @@ class Entry:
     ``run``             identifies the run that made it; None where that is not known.
     ``rows_per_person`` k: ``epsilon``, ``delta`` and ``guarantee`` hold for persons with up to k
                         rows.
+    ``relation``        "remove": they hold for a row that is removed or added; "replace": also for
+                        a replaced one; None where that is not known.
     """
 
     release: str
@@ -90,6 +92,7 @@ class Entry:
     data: str | None
     run: str | None = None
     rows_per_person: int = 1
+    relation: str | None = None
 
     def __post_init__(self) -> None:
         # The name of a file may hold bytes that are no text, and the ledger is text.
@@ -110,6 +113,8 @@ class Entry:
         if self.delta != 0:
             _checks.probability("delta", self.delta)
         _checks.rows_per_person(self.rows_per_person)
+        if self.relation is not None:
+            _checks.one_of("relation", self.relation, ("remove", "replace"))
         for field, least in (("dimension", 1), ("rows", 2), ("read_from_data", 0)):
             if _checks.whole(field, getattr(self, field), least=least) > _MOST:
                 raise InvalidInput(f"{field}: must be a whole number of at most 2**53.")
@@ -119,9 +124,19 @@ class Entry:
     def description(self) -> str:
         """What it is, in a few words."""
         if self.kind == "report":
-            return "report: gradient and Hessian, gaussian"
+            return f"report: gradient and Hessian, gaussian{self._relation}"
         noise = self.noise if np.isfinite(self.epsilon) else "no noise"
-        return f"model: {self.mechanism}, {noise}{for_persons(self.rows_per_person)}"
+        return (
+            f"model: {self.mechanism}, {noise}{for_persons(self.rows_per_person)}{self._relation}"
+        )
+
+    @property
+    def _relation(self) -> str:
+        """The neighbouring relation of the guarantee, where there is one and it is known."""
+        if self.relation is None or not self.is_promised:
+            return ""
+        replaced = self.relation == Neighbouring.REPLACE.value
+        return f", {relation_words(replaced, self.rows_per_person)}"
 
     @property
     def is_promised(self) -> bool:
@@ -129,7 +144,7 @@ class Entry:
         return "infinity" not in self.guarantee.to_json().values()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this line; ``rows_per_person`` is left out where it is 1."""
+        """Return the fields of this line, but a ``rows_per_person`` of 1 and what is not known."""
         fields = to_fields(self)
         if self.rows_per_person == 1:
             del fields["rows_per_person"]

@@ -22,9 +22,10 @@ from expost.labels import class_codes, signs
 from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
+from expost.mechanisms.statement import relation_text
 from expost.results import Displayed
 from expost.rounding import for_persons, upper_text
-from expost.types import Audience, FloatArray
+from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["Release"]
 
@@ -141,10 +142,13 @@ class Release(Sealed, Displayed):
     def __repr__(self) -> str:
         seeded = ", made with a random_state: not a private release" if self.seeded else ""
         kind, noise = self.mechanism.loss.name, self.mechanism.noise
+        how = self.mechanism
+        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
+        covered = f" {relation_text(how)}" if how.worst_case < np.inf else ""
         return (
-            f"Release({kind}, n={self.mechanism.rows},"
-            f" epsilon={upper_text(self.mechanism.epsilon)}"
-            f"{for_persons(self.mechanism.rows_per_person)},"
+            f"Release({kind}, n={how.rows},"
+            f" epsilon={upper_text(how.epsilon)}{delta}"
+            f"{for_persons(how.rows_per_person)}{covered},"
             f" noise={noise!r}, forecast: {self.mechanism.forecast.label}{seeded})"
         )
 
@@ -220,6 +224,7 @@ class Release(Sealed, Displayed):
             read_from_data=len(self.read_from_data),
             data=data,
             rows_per_person=mechanism.rows_per_person,
+            relation="replace" if mechanism.covers(Neighbouring.REPLACE) else "remove",
         )
         return (entry,)
 

@@ -32,6 +32,7 @@ __all__ = [
     "percent_at_least",
     "percent_at_most",
     "plain",
+    "relation_words",
     "rounded_down",
     "rounded_up",
     "significant",
@@ -216,6 +217,16 @@ def _infinite(value: float | Decimal) -> str:
 def for_persons(rows_per_person: int) -> str:
     """Return " for persons with up to k rows", or nothing where a guarantee is for one row."""
     return "" if rows_per_person == 1 else f" for persons with up to {rows_per_person:,} rows"
+
+
+def relation_words(covers_replacement: bool, rows_per_person: int = 1) -> str:
+    """Return the neighbouring relation of a guarantee: 'if a row is removed or added'."""
+    what = "a row is" if rows_per_person == 1 else "rows are"
+    return (
+        f"if {what} removed, added or replaced"
+        if covers_replacement
+        else f"if {what} removed or added"
+    )
 
 
 def nats(figure: str) -> str:

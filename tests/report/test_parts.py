@@ -566,6 +566,7 @@ ORDER = (
     ("roc", "attacks", "rows", "audit-groups", "exposures", "bounds", "questions", "audits"),
     ("ledger",),
     ("accuracy", "model"),
+    ("guarantee",),
     ("forecast",),
     ("choices",),
     ("notices",),

@@ -74,6 +74,7 @@ def test_hostile_text_stays_text_in_markdown(laplace):
         "## What the model is good for",
         "## The model",
         "## How sure an attacker gets of each row",
+        "## The guarantee",
         "## What the noise leaves",
         "## Choices made",
         "## What to know",

@@ -51,6 +51,7 @@ from expost.jobs.profile_asked import (
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import estimator_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
+from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of, prepared
 from expost.profiles.digest import Terms
 from expost.profiles.fit import FitScores, fit_of
@@ -338,6 +339,7 @@ class _Work(TableWork):
             notices=model.target.notices,
             fit=maxima.scores,
             forecast=release.mechanism.forecast,
+            guarantee=statements(release.mechanism),
         )
 
     # -- the page ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from expost.report.wording import count, symbols, upper
 from expost.risk import Guarantee
 from expost.risk.composition import CompositionComparison, compare_compositions
 from expost.risk.wording import belief_sentence
-from expost.rounding import at_most, for_persons, summed_up, upper_text
+from expost.rounding import at_most, for_persons, relation_words, summed_up, upper_text
 
 __all__ = ["Line", "Listing", "add", "ledger_summary", "listing"]
 
@@ -97,7 +97,11 @@ class Listing:
                 at_most(summed_up(getattr(entry, name) for entry in entries), 4)
                 for name in ("epsilon", "delta")
             )
-            said.append(f"As they were asked for they add up to epsilon {epsilon}, delta {delta}.")
+            replaced = all(entry.relation == "replace" for entry in entries)
+            said.append(
+                f"As they were asked for they add up to epsilon {epsilon}, delta {delta}"
+                f" {relation_words(replaced)}."
+            )
         unlisted = sum(line.ledger is None for line in self.releases)
         bare = sum(not entry.is_promised for entry in entries)
         seeded = sum(entry.seeded for entry in entries)

@@ -269,6 +269,9 @@ class Mechanism(Protocol):
     def covers(self, relation: Neighbouring) -> bool:
         """Return whether the guarantee holds for this relation too."""
 
+    def delta_at(self, epsilon: float) -> float:
+        """Return δ at another ε, of the same noise, relations and persons, rounded up."""
+
     def bound(
         self,
         theta: FloatArray,

@@ -290,12 +290,7 @@ class ObjectivePerturbation(Perturbation):
         if rows == self.rows_per_person or self.noise == "laplace":
             return EpsilonDelta(epsilon=epsilon, delta=self.delta or 0.0)
         assert self.delta is not None
-        reach = self.slope_bound / self.resolution
-        if isinstance(self.loss, Logistic):
-            delta = logistic_delta(epsilon, reach, self.penalty_sum, rows)
-        else:
-            left = epsilon - rows * self._spent() * (1 + 1e-12)
-            delta = self.loss.determinant[0] * person_delta(left, reach, rows)
+        delta = self._delta_of(epsilon, rows)
         if rows > self.rows_per_person:
             # The published noise is more than ε needs: more rows are not guaranteed a smaller δ.
             delta = max(delta, self.delta)
@@ -303,6 +298,22 @@ class ObjectivePerturbation(Perturbation):
             return EpsilonDelta(epsilon=math.inf)
         # What underflows is still not 0.
         return EpsilonDelta(epsilon=epsilon, delta=max(delta, math.ulp(0.0)))
+
+    def _delta_of(self, epsilon: float, rows: int) -> float:
+        """Bound δ(ε) of ``rows`` rows under Gaussian noise, as :meth:`guarantee` states it."""
+        reach = self.slope_bound / self.resolution
+        if isinstance(self.loss, Logistic):
+            return logistic_delta(epsilon, reach, self.penalty_sum, rows)
+        left = epsilon - rows * self._spent() * (1 + 1e-12)
+        return self.loss.determinant[0] * person_delta(left, reach, rows)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return δ at another ε, of the same noise, for rows that are removed or added."""
+        if self.noise == "laplace" or not self._promises:
+            return super().delta_at(epsilon)
+        assert self.delta is not None
+        known = self.delta if epsilon >= self.epsilon else 1.0
+        return min(known, max(self._delta_of(epsilon, self.rows_per_person), math.ulp(0.0)))
 
     def worst_case_of(self, rows: int) -> tuple[float, float]:
         """Return (b, p): removing ``rows`` rows has an exposure that passes b with probability ≤ p.

@@ -19,7 +19,7 @@ from expost.losses import Loss
 from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm
 from expost.noise import Gaussian, LossLaw, Noise, NormLaplace
 from expost.risk import Guarantee
-from expost.rounding import for_persons, upper_text
+from expost.rounding import for_persons, relation_words, upper_text
 from expost.types import FloatArray, Neighbouring
 
 if TYPE_CHECKING:
@@ -140,6 +140,10 @@ class Perturbation(ABC):
     def covers(self, relation: Neighbouring) -> bool:
         """Return True: the guarantee holds for every relation."""
         return True
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return δ at another ε, of the same noise, relations and persons, rounded up."""
+        return self.guarantee(self.rows_per_person).delta(epsilon)
 
     def check_report(self) -> None:
         """Refuse: there is no data-dependent report."""
@@ -300,8 +304,12 @@ class Perturbation(ABC):
         spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
         delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
         penalty = self.total_regularization if epsilon else self.regularization
+        covered = ""
+        if epsilon and self.worst_case < math.inf:
+            replaced = self.covers(Neighbouring.REPLACE)
+            covered = f" {relation_words(replaced, self.rows_per_person)}"
         return (
-            f"{self.title}, {noise}{spent}{delta}{for_persons(self.rows_per_person)},"
+            f"{self.title}, {noise}{spent}{delta}{for_persons(self.rows_per_person)}{covered},"
             f" regularization={penalty:.4g}, n={self.rows}, d={self.dimension}"
         )
 

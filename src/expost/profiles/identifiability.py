@@ -10,6 +10,7 @@ from typing import Any, overload
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms.base import default_delta
+from expost.mechanisms.statement import relation_text, statements
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
 from expost.release import Release
@@ -174,11 +175,13 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
     what = f"{kind}, none of it"
     if how.is_private:
         unit = for_persons(how.rows_per_person)
-        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit}"
+        what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit} {relation_text(how)}"
     # Its constants may follow from what was read from the rows, and the answer from them.
     promise = how.guarantee(how.rows_per_person)
     answer = of_promise(promise, own, what=what)
-    return replace(answer, forecast=how.forecast, audience=release.audience)
+    return replace(
+        answer, forecast=how.forecast, guarantee=statements(how), audience=release.audience
+    )
 
 
 def _table(rows: int | None, features: int | None, name: str) -> tuple[int, int] | None:

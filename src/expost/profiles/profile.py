@@ -73,6 +73,7 @@ class ProfileFigures:
     ``top``             the keys of the most exposed, as they are shown.
     ``useless``         what is said first of a model no better than the base rate; else None.
     ``forecast``        what the noise leaves of the model; None where it is not known.
+    ``guarantee``       what the mechanism guarantees, in sentences.
 
     Scores are exposures, or distances where there is no noise.
     """
@@ -100,6 +101,7 @@ class ProfileFigures:
     top: tuple[str, ...]
     useless: str | None = None
     forecast: Forecast | None = None
+    guarantee: tuple[str, ...] = ()
 
     audience = Audience.FAIL
 
@@ -122,6 +124,7 @@ class ProfileFigures:
             *([self._broken, *useless] if self.promise_broken else [*useless, title]),
             f"model        {self.description}",
             *([] if self.forecast is None else [f"forecast     {self.forecast.label}"]),
+            *(f"guarantee    {line}" for line in self.guarantee),
             *(self._noiseless if self.noiseless else self._noisy),
             f"most exposed {', '.join(self.top)}",
             f"mark         {self.audience.value}: {self.audience.meaning}",
@@ -197,6 +200,7 @@ class Profile(RowTable):
     ``release``     the model, where it is known.
     ``fit``         how well it predicts its rows, and ``forecast`` what its noise leaves of it,
                     where they are known.
+    ``guarantee``   what the mechanism guarantees, in sentences: its relation, and δ at other ε.
 
     The arrays with one figure for each row, and :meth:`columns`, exist where :attr:`is_held`;
     :meth:`batches`, :meth:`most`, the figures of all rows and the files exist always.
@@ -212,6 +216,7 @@ class Profile(RowTable):
     release: Release | None = None
     fit: FitScores | None = None
     forecast: Forecast | None = None
+    guarantee: tuple[str, ...] = ()
 
     audience = Audience.FAIL
 
@@ -512,6 +517,7 @@ class Profile(RowTable):
             top=tuple(printable(key) for key in top.to_pylist()),
             useless=self.useless,
             forecast=self.forecast,
+            guarantee=self.guarantee,
             **{name: getattr(digest, name) for name in counted},
             **{name: getattr(terms, name) for name in guaranteed},
         )
@@ -596,6 +602,7 @@ class Profile(RowTable):
             "measure": self.terms.measure,
             "worst_case": self.worst_case,
             "promise_broken": self.promise_broken,
+            "guarantee": list(self.guarantee),
             "useless": self.useless,
             "fit": None if self.fit is None else self.fit.fields(),
             "forecast": None if self.forecast is None else self.forecast.fields(),

@@ -16,6 +16,7 @@ from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
 from expost.mechanisms.combined import check_distinct, combine
+from expost.mechanisms.statement import statements
 from expost.neighbouring.change import Change, entering_rows
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
@@ -197,6 +198,7 @@ def _together(
         notices=tuple(dict.fromkeys([*_dependent(targets), *shared])),
         fit=None,
         forecast=None,
+        guarantee=(),
     )
 
 
@@ -288,6 +290,7 @@ def profile_of(
         notices=tuple(notices),
         fit=fit_of(objective, target.theta),
         forecast=how.forecast,
+        guarantee=statements(how),
     )
 
 

@@ -30,6 +30,7 @@ from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,
 )
+from expost.mechanisms.statement import statements
 from expost.publishing.lookup import Answer, Form, form_number
 from expost.release import Release
 from expost.results import Displayed
@@ -367,6 +368,7 @@ class PublishedReport(Sealed, Displayed):
             f"model        {how.title}, {how.noise} noise,"
             f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
             f" n={how.rows}, d={how.dimension}",
+            *(f"guarantee    {line}" for line in statements(how)),
             f"fails        with probability at most {upper_text(self.fails_with, 3)}"
             + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
         ]
@@ -459,6 +461,7 @@ class PublishedReport(Sealed, Displayed):
             seeded=False,
             read_from_data=0,
             data=data,
+            relation="remove",
         )
         return (*model, entry)
 

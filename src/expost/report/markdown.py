@@ -40,6 +40,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield from _head(summary)
     for name, part in summary.by_name.items():
         yield from _SECTIONS[name](part, summary.lead(part))
+    if summary.guarantee:
+        yield from section("The guarantee", [f"- {escaped(line)}" for line in summary.guarantee])
     if summary.forecast:
         yield from section(
             "What the noise leaves", [f"- {escaped(line)}" for line in summary.forecast]

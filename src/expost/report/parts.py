@@ -73,6 +73,7 @@ class Part(ABC):
     ``model``     the model in one line.
     ``headline``  its sentences for the top of the page.
     ``answer``    further sentences, with which its own sections begin.
+    ``guarantee``  what is guaranteed, in sentences: its relation, and δ at other ε.
     ``forecast``  what the noise leaves of the model, in sentences.
     ``source``, ``made``  a file name and a date, if the caller gave them.
     ``audience``  for whom it is.
@@ -83,6 +84,7 @@ class Part(ABC):
     answer: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ()
     notices: tuple[str, ...] = ()
+    guarantee: tuple[str, ...] = ()
     forecast: tuple[str, ...] = ()
     source: str | None = None
     made: str | None = None

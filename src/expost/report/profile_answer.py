@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from expost.mechanisms.statement import relation_text
 from expost.profiles.digest import POSTERIOR
 from expost.profiles.profile import ProfileFigures
 from expost.release import Release
@@ -134,9 +135,10 @@ class ProfileAnswer:
                 f" and the most exposed {self._noun} here takes up"
                 f" {percent_up(min(self._largest / promise, 1.0))} of it."
             )
+        covered = "" if self.release is None else f" {relation_text(self.release.mechanism)}"
         return (
             f"The mechanism promises ε = {number_up(promise)} together with δ ="
-            f" {number_up(self._delta)}, so a row may lose more than {_nats(promise)}"
+            f" {number_up(self._delta)}{covered}, so a row may lose more than {_nats(promise)}"
             f" ({sure_text(promise)} sure): here"
             f" {'no row does' if past == 0 else f'{count(past)} of the rows do'}."
         )

@@ -20,7 +20,7 @@ from expost.report.profile_part import (
 )
 from expost.report.rows import MOST_ROWS, rows_of_profile
 from expost.report.slider import curve_ranks, slider_of_profile
-from expost.report.wording import certainty, count, forecast_lines
+from expost.report.wording import certainty, count, forecast_lines, symbols
 from expost.rounding import upper_text
 
 __all__ = ["collect_profile"]
@@ -76,6 +76,7 @@ def collect_profile(
         persons=persons,
         row_data=rows_of_profile(profile),
         slider=slider_of_profile(profile, release),
+        guarantee=tuple(symbols(line) for line in profile.guarantee),
         forecast=forecast_lines(profile.forecast),
         **context.fields((*profile.notices, *_notices(profile))),
     )

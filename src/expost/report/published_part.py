@@ -13,6 +13,7 @@ from typing import Literal
 
 from expost.errors import InvalidInput
 from expost.groups.exposure import printable
+from expost.mechanisms.statement import statements
 from expost.publishing.report import Answer, PublishedReport
 from expost.report.parts import Context, Headline, Part, one_line
 from expost.report.wording import count, forecast_lines, sure_text, symbols, upper
@@ -199,6 +200,7 @@ def collect_published(
         labels=() if classes is None else tuple(printable(one) for one in classes.tolist()),
         command=_command(report) if command is None else printable(command, _LONGEST_COMMAND),
         bounds=bounds,
+        guarantee=tuple(symbols(line) for line in statements(how)),
         forecast=forecast_lines(how.forecast),
         audience=audience,
         **context.fields(_notes(answers)),

@@ -191,6 +191,7 @@ def collect_risk(found: Identifiability, *, context: Context | None = None) -> R
         curves=tuple(_curves(found)) if epsilon is not None and 0 < epsilon < math.inf else (),
         ways=tuple(added_up(found.comparison)),
         ways_heading=added_up_heading(found.comparison),
+        guarantee=tuple(symbols(line) for line in found.guarantee),
         forecast=forecast_lines(found.forecast),
         audience=audience,
         **context.fields([symbols(notice) for notice in found.notices]),

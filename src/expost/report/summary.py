@@ -171,6 +171,11 @@ class Summary:
         return tuple(dict.fromkeys(part.model for part in self.parts if part.model))
 
     @property
+    def guarantee(self) -> tuple[str, ...]:
+        """What is guaranteed, once."""
+        return tuple(dict.fromkeys(line for part in self.parts for line in part.guarantee))
+
+    @property
     def forecast(self) -> tuple[str, ...]:
         """What the noise leaves of the models, once."""
         return tuple(dict.fromkeys(line for part in self.parts for line in part.forecast))

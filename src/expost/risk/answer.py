@@ -90,6 +90,7 @@ class Identifiability(Displayed):
     ``comparison``  what each way of composing the releases costs; None for one release.
     ``forecast``  what the noise leaves of a linear model with so many rows and features; None
                   where their numbers are not known.
+    ``guarantee``  what a model guarantees, in sentences: its relation, and δ at other ε.
     ``notices``   what the reader must know.
     ``audience``  the mark of the model whose promise it is; without one it may be published.
     """
@@ -105,6 +106,7 @@ class Identifiability(Displayed):
     releases: int
     comparison: CompositionComparison | None = None
     forecast: Forecast | None = None
+    guarantee: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     audience: Audience = Audience.PASS
 
@@ -211,7 +213,8 @@ class Identifiability(Displayed):
     def lines(self, width: int | None = None) -> list[str]:
         """The table, the sentences and what holds for what; wrapped at ``width``."""
         verb = "What keeps" if self.is_goal else "What is allowed by"
-        lines = [f"{verb} {self.question}", *self._setting(), "", *self._table(), ""]
+        lines = [f"{verb} {self.question}", *self.guarantee, *self._setting()]
+        lines += ["", *self._table(), ""]
         if self.is_goal:
             lines += [*(f"- {sentence}" for sentence in self._said(limits=True)), ""]
         lines.append(f"In words, {self.routes[0].name}:")
@@ -303,6 +306,7 @@ class Identifiability(Displayed):
             },
             "comparison": None if self.comparison is None else self.comparison.fields(),
             "forecast": None if self.forecast is None else self.forecast.fields(),
+            "guarantee": list(self.guarantee),
             "notices": list(self.notices),
         }
 

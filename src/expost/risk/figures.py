@@ -19,7 +19,14 @@ from expost.risk.wording import (
 )
 from expost.rounding import at_least, at_most, percent_at_most, upper_text
 
-__all__ = ["Setting", "Told", "epsilon_figure", "limit_figures", "risk_figures"]
+__all__ = [
+    "Setting",
+    "Told",
+    "delta_figures",
+    "epsilon_figure",
+    "limit_figures",
+    "risk_figures",
+]
 
 # Digits of ε, μ, σ and noise multipliers: what is typed again.
 _DIGITS = 4
@@ -166,6 +173,18 @@ def epsilon_figure(
         shown=shown,
         sentence=_epsilon_words(first, setting.delta) if sentence is None else sentence,
     )
+
+
+def delta_figures(routes: Sequence[Route], epsilon: float) -> list[Figure]:
+    """δ at ε/2 and at 2ε of the same promises, rounded up."""
+    figures = []
+    for name, times in (("delta_at_half", 0.5), ("delta_at_double", 2.0)):
+        at = times * epsilon
+        by = {route.key: route.promise.delta(at) for route in routes if route.promise is not None}
+        shown = {key: at_most(value) for key, value in by.items()}
+        label = f"delta at epsilon = {upper_text(at, _DIGITS)}"
+        figures.append(Figure(name=name, label=label, by=by, shown=shown))
+    return figures
 
 
 def limit_figures(told: Told, sentences: Mapping[str, str], releases: int) -> list[Figure]:

@@ -17,7 +17,14 @@ from expost.risk.answer import Figure, Identifiability, Route
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
 from expost.risk.curves import tenfold
 from expost.risk.dpsgd import DPSGD
-from expost.risk.figures import Setting, Told, epsilon_figure, limit_figures, risk_figures
+from expost.risk.figures import (
+    Setting,
+    Told,
+    delta_figures,
+    epsilon_figure,
+    limit_figures,
+    risk_figures,
+)
 from expost.risk.forward import together_gaussian
 from expost.risk.guarantee import Guarantee
 from expost.risk.inverse import mu_from_epsilon
@@ -227,6 +234,10 @@ def answer(
         routes, setting, told, sentence=sentences.get("epsilon", "") if is_goal else None
     )
     figures: list[Figure] = [] if epsilon is None else [epsilon]
+    if epsilon is not None and setting.releases == 1:
+        # What is known of one release at its own ε says little without the curve around it.
+        first = next(iter(epsilon.by.values()))
+        figures += delta_figures(routes, first) if 0 < first < math.inf else []
     figures += limit_figures(told, sentences, setting.releases)
     figures += risk_figures(routes, setting, told)
     return Identifiability(

@@ -1,0 +1,64 @@
+"""A guarantee in sentences: (ε, δ), the neighbouring relation that it covers, and δ at other ε.
+
+Formal guarantees
+-----------------
+replacement  A mechanism that is (ε, δ) for a row that is removed or added is (2ε, (1 + e^ε)δ) for a
+             row that is replaced. With D′ the data without the row and D″ with the other one,
+             P(S) ≤ e^ε P′(S) + δ ≤ e^ε(e^ε P″(S) + δ) + δ.
+curve        δ(ε′) is nonincreasing in ε′. :meth:`Mechanism.delta_at` bounds it for the same noise.
+
+Every figure is rounded up.
+"""
+
+import math
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING
+
+from expost.rounding import at_most, decimal, for_persons, relation_words, upper_text
+from expost.types import Neighbouring
+
+if TYPE_CHECKING:
+    from expost.mechanisms.base import Mechanism
+
+__all__ = ["for_replacement", "relation_text", "statements"]
+
+# The multiples of ε at which δ is told.
+_MULTIPLES = (0.5, 1, 2)
+_UP = Context(prec=30)
+
+
+def relation_text(mechanism: "Mechanism") -> str:
+    """Return the neighbouring relation: 'if a row is removed or added'."""
+    return relation_words(mechanism.covers(Neighbouring.REPLACE), mechanism.rows_per_person)
+
+
+def for_replacement(epsilon: float, delta: float) -> tuple[Decimal, Decimal]:
+    """Return (2ε, (1 + e^ε)δ), exactly and rounded up."""
+    factor = 1 + decimal(epsilon).exp(_UP).next_plus(_UP)
+    return 2 * decimal(epsilon), _UP.multiply(factor, decimal(delta)).next_plus(_UP)
+
+
+def statements(mechanism: "Mechanism") -> tuple[str, ...]:
+    """Return what the mechanism guarantees, a sentence each; none where it guarantees nothing."""
+    if not mechanism.is_private or not mechanism.worst_case < math.inf:
+        return ()
+    epsilon, delta = mechanism.epsilon, mechanism.delta or 0.0
+    persons = for_persons(mechanism.rows_per_person)
+    lines = [
+        f"(ε, δ) = ({upper_text(epsilon)}, {upper_text(delta)}){persons},"
+        f" {relation_text(mechanism)}."
+    ]
+    if not mechanism.covers(Neighbouring.REPLACE):
+        twice, slip = for_replacement(epsilon, delta)
+        lines[0] += " A removed row counts as a null row: the number of rows is public."
+        follows = f"({upper_text(float(twice))}, {at_most(slip)})"
+        lines.append(
+            f"If {'a row is' if not persons else 'rows are'} replaced: (2ε, (1 + e^ε)δ) ="
+            f" {follows if slip < 1 else 'no guarantee, as the second is above 1'}."
+        )
+    curve = [
+        f"{at_most(mechanism.delta_at(times * epsilon))} at ε = {upper_text(times * epsilon)}"
+        for times in _MULTIPLES
+    ]
+    lines.append(f"The same noise has δ(ε) of at most {', '.join(curve)}.")
+    return tuple(lines)
