@@ -42,7 +42,6 @@ RESULTS = {
     "epsilon.CURATOR-ONLY.parquet",
     "report.CURATOR-ONLY.html",
     "summary.CURATOR-ONLY.json",
-    "transition.CURATOR-ONLY.png",
 }
 ROWS = 60
 
@@ -141,7 +140,6 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     page = page_of(out)
     assert f"Use ε = {float(typed):g}." in page
     assert f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}" in done.out
-    assert (out / "transition.CURATOR-ONLY.png").read_bytes().startswith(b"\x89PNG")
     for name, value, origin in (
         ("target", "income", "given"),
         ("classes", "<=50K, >50K", "read from the data"),
@@ -576,3 +574,12 @@ def test_the_encoding_that_was_given_is_never_removed(ask, tmp_path):
     assert (done.code, done.out) == (2, "")
     assert "is read by this command, and would be lost as its result" in done.message
     assert given.read_bytes() == before
+
+
+def test_a_picture_is_written_when_it_is_asked_for(ask, tmp_path):
+    done = ask("--picture --json")
+    picture = tmp_path / "o" / "transition.CURATOR-ONLY.png"
+    assert json.loads(done.out)["files"]["picture"] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert mode(picture) == 0o600
+    assert {*RESULTS, picture.name} == set(names(picture.parent))

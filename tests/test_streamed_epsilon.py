@@ -539,7 +539,6 @@ def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monk
         "epsilon.CURATOR-ONLY.parquet",
         "report.CURATOR-ONLY.html",
         "summary.CURATOR-ONLY.json",
-        "transition.CURATOR-ONLY.png",
     }
     assert sum(name.startswith("epsilon.CURATOR-ONLY.parquet/part-") for name in undisturbed) == 3
     assert outcome.files["table"].name == "epsilon.CURATOR-ONLY.parquet"

@@ -8,7 +8,7 @@ from expost.cli import options
 from expost.cli.exit_codes import NO_RECOMMENDATION
 from expost.cli.lines import choice_lines, end_lines, print_json
 from expost.cli.open_page import show
-from expost.cli.options import MODEL, QUESTION
+from expost.cli.options import MODEL, OUTPUT, QUESTION
 from expost.cli.progress import progress
 from expost.rounding import lower_text
 
@@ -122,6 +122,14 @@ def epsilon_command(
         ),
     ] = None,
     out: options.Out,
+    picture: Annotated[
+        bool,
+        typer.Option(
+            "--picture",
+            help="Also write the transition as a PNG; the page has its own figure.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     force: options.Force = False,
     open_it: options.Open = False,
     as_json: options.AsJson = False,
@@ -181,6 +189,7 @@ def epsilon_command(
             share=share,
             measure=measure,
             folds=folds,
+            picture=picture,
         ),
         as_json=as_json,
         log_json=log_json,

@@ -72,7 +72,10 @@ _NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonJob(TableJob):
-    """A table, and what is asked about ε; None where the default of ``choose_epsilon`` stands."""
+    """A table, and what is asked about ε; None where the default of ``choose_epsilon`` stands.
+
+    ``picture``  also write the transition as a PNG.
+    """
 
     epsilons: tuple[float, ...] | None = None
     models: int | None = None
@@ -84,6 +87,7 @@ class EpsilonJob(TableJob):
     share: float | None = None
     measure: str | None = None
     folds: int | None = None
+    picture: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +202,6 @@ class _Work(TableWork):
         out, mark = self.job.out, summary.audience
         assert summary.epsilon is not None
         page = render_html(summary).encode()
-        picture = TransitionDisplay(part=summary.epsilon).png()
         path = out / self.encoding.audience.file_name("encoding", "json")
         files = {
             "encoding": self.encoding.save(path),
@@ -206,7 +209,9 @@ class _Work(TableWork):
         }
         if store is None:
             files["table"] = choice.to_parquet(out / "epsilon.parquet")
-        files["picture"] = write_bytes(out / mark.file_name("transition", "png"), mark, picture)
+        if self.job.picture:
+            picture = TransitionDisplay(part=summary.epsilon).png()
+            files["picture"] = write_bytes(out / mark.file_name("transition", "png"), mark, picture)
         files["report"] = write_bytes(out / mark.file_name("report", "html"), mark, page)
         files["summary"] = write_summary(out, summary)
         if store is not None:
