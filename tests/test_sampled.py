@@ -9,22 +9,24 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtri
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from expost import _numerics
 from expost._numerics import bracket_root
 from expost.epsilon.black_box import BlackBox
 from expost.epsilon.choose import choose_epsilon
+from expost.epsilon.limit import PosteriorLimit
 from expost.epsilon.row_figures import EstimatedLosses, _inflation, row_figures
 from expost.epsilon.sampled import DEFAULT_EPSILONS, SampledMechanism, SampledSweep
-from expost.epsilon.sweep import BeliefBound, LawSweep
+from expost.epsilon.sweep import LawSweep
 from expost.errors import InvalidInput
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.neighbours import tight_neighbours
 
-BOUND = BeliefBound(largest=0.75)
+LIMIT = PosteriorLimit(max_posterior=0.75)
 ROWS = 12
 
 
@@ -41,6 +43,7 @@ def output(noise):
     """(mechanism, neighbours) of output perturbation on the table."""
     prepared = PrivateLogisticRegression(
         epsilon=1.0,
+        mechanism="output",
         noise=noise,
         delta=1e-3 if noise == "gaussian" else None,
         regularization=0.1,
@@ -97,7 +100,7 @@ def sweep_of(mechanism, **options):
             "tolerance": 0.1,
             "share": 0.5,
             "models": 2000,
-            "bound": BOUND,
+            "limit": LIMIT,
             "seed": np.random.SeedSequence(seed),
             **options,
         }
@@ -111,7 +114,7 @@ def both(noise):
     exact = LawSweep.of(
         neighbours,
         mechanism=how,
-        bound=BOUND,
+        limit=LIMIT,
         epsilons=DEFAULT_EPSILONS,
         tolerance=0.1,
         share=0.5,
@@ -164,12 +167,15 @@ def test_one_sidedness_is_the_exact_one(noise):
 
 
 @NOISES
-@pytest.mark.parametrize("bound", [BOUND, BeliefBound(largest=0.6, prior=0.2, quantile=0.8)])
-def test_beliefs_are_limits_just_above_the_exact_ones(noise, bound):
+@pytest.mark.parametrize(
+    "limit", [LIMIT, PosteriorLimit(max_posterior=0.6, prior=0.2, quantile=0.8)]
+)
+def test_posteriors_are_limits_just_above_the_exact_ones(noise, limit):
     # The limits of 13 ε share their models: all hold, or a run in twenty misses.
-    sampled, exact = both(noise)
-    found = sampled.belief(bound, DEFAULT_EPSILONS)
-    truth = exact.belief(bound, DEFAULT_EPSILONS)
+    sampled, exact = (replace(sweep, limit=limit) for sweep in both(noise))
+    found = sampled.posterior(DEFAULT_EPSILONS)
+    # The samples have the distances themselves, not the upper ends of their certificates.
+    truth = exact.posterior_at(exact.distances.largest, DEFAULT_EPSILONS)
     assert np.all(found >= truth)
     assert np.all(found <= truth + 0.03)
 
@@ -212,17 +218,17 @@ def test_the_transition_is_that_of_the_exact_one_sidedness(noise):
 
 
 @NOISES
-@pytest.mark.parametrize("quantile", [None, 0.9])
-def test_the_epsilon_for_a_belief_is_below_the_exact_one(noise, quantile):
+@pytest.mark.parametrize("quantile", [0.6, 0.95])
+def test_the_ceiling_is_below_the_exact_one(noise, quantile):
     # Each limit misses with a probability of a twentieth: nine of ten, but for a run in twelve.
-    bound = replace(BOUND, quantile=quantile)
-    truth = both(noise)[1].epsilon_for_belief(bound)
+    limit = replace(LIMIT, quantile=quantile)
+    truth = replace(both(noise)[1], limit=limit).ceiling()
     grid = np.geomspace(truth / 8, truth * 2, 5)
     found = np.array(
         [
             sweep_of(
-                SampledOutput(noise), epsilons=grid, models=400, bound=bound, seed=seed
-            ).epsilon_for_belief(bound)
+                SampledOutput(noise), epsilons=grid, models=400, limit=limit, seed=seed
+            ).ceiling()
             for seed in range(10)
         ]
     )
@@ -233,8 +239,8 @@ def test_the_epsilon_for_a_belief_is_below_the_exact_one(noise, quantile):
 # What is found ---------------------------------------------------------------------------------
 
 
-def naive_figures(losses, bound):
-    """Means, standard errors and the belief's limit of one row after another."""
+def naive_figures(losses, limit):
+    """Means, standard errors and the limit of the posterior of one row after another."""
     results = []
     for column in range(losses.loss.shape[1]):
         values = [float(v) for v in losses.loss[:, column]]
@@ -250,20 +256,25 @@ def naive_figures(losses, bound):
             spread = sum((x - sum(numbers) / m) ** 2 for x in numbers) / (m - 1)
             return math.sqrt(spread / m + shared**2)
 
-        beliefs = [1 / (1 + math.exp(-logit(bound.prior) - v)) for v in values]
-        plain = [
-            1 / (1 + math.exp(-logit(bound.prior) - v + c))
-            for v, c in zip(values, shifts, strict=True)
-        ]
-        limit = mean(beliefs) + score * error(beliefs, shared / 4)
-        limit += abs(mean(beliefs) - mean(plain))
-        limit += mean([s * s for s in noises]) / (12 * math.sqrt(3))
+        # Half of what may pass is spent on the noise, the rest on an order statistic.
+        half = (1 - limit.quantile) / 2
+        moved = sorted(
+            v + norm.isf(half) * s + abs(mean(shifts)) + score * shared
+            for v, s in zip(values, noises, strict=True)
+        )
+        # The least rank r with P(fewer than r of m losses lie below the quantile) ≥ 0.95.
+        below, rank = 0.0, 0
+        while below < 0.95:
+            below += math.comb(m, rank) * (1 - half) ** rank * half ** (m - rank)
+            rank += 1
+        loss = moved[rank - 1] if rank <= m else math.inf
+        posterior = 1 / (1 + math.exp(-logit(limit.prior) - loss))
         sizes = [abs(v) for v in values]
-        results.append((mean(values), mean(sizes), error(sizes, shared), min(limit, 1.0)))
+        results.append((mean(values), mean(sizes), error(sizes, shared), posterior))
     return np.array(results).T
 
 
-def noisy_losses(rng, models=60, rows=5):
+def noisy_losses(rng, models=130, rows=5):
     return EstimatedLosses(
         loss=rng.normal(1.0, 1.0, size=(models, rows)),
         noise=rng.uniform(0.1, 0.5, size=(models, rows)),
@@ -273,22 +284,24 @@ def noisy_losses(rng, models=60, rows=5):
 
 
 @pytest.mark.parametrize("prior", [0.5, 0.1])
-def test_figures_are_those_of_a_loop(prior):
+@pytest.mark.parametrize("quantile", [0.5, 0.8, 0.95])
+def test_figures_are_those_of_a_loop(prior, quantile):
     losses = noisy_losses(np.random.default_rng(0))
-    bound = BeliefBound(largest=0.9, prior=prior)
-    found = row_figures(losses, bound)
-    mean, size, error, belief = naive_figures(losses, bound)
+    limit = PosteriorLimit(max_posterior=0.9, prior=prior, quantile=quantile)
+    found = row_figures(losses, limit)
+    mean, size, error, posterior = naive_figures(losses, limit)
+    assert np.all(posterior < 1)
     np.testing.assert_allclose(found.expected_loss, mean, rtol=1e-12)
     np.testing.assert_allclose(found.exposure, size, rtol=1e-12)
     np.testing.assert_allclose(found.exposure_error, error, rtol=1e-12)
-    np.testing.assert_allclose(found.belief_high, belief, rtol=1e-12)
+    np.testing.assert_allclose(found.posterior_high, posterior, rtol=1e-12)
 
 
 def test_the_block_of_rows_changes_nothing(monkeypatch):
     losses = noisy_losses(np.random.default_rng(4), rows=200)
-    whole = row_figures(losses, BOUND)
+    whole = row_figures(losses, LIMIT)
     monkeypatch.setattr(_numerics, "_BLOCK_ROWS", 7)
-    for name, values in vars(row_figures(losses, BOUND)).items():
+    for name, values in vars(row_figures(losses, LIMIT)).items():
         np.testing.assert_allclose(values, getattr(whole, name), rtol=1e-12)
 
 
@@ -359,7 +372,7 @@ def test_a_noisy_estimate_does_not_look_less_one_sided(mu, noise):
         correction=np.zeros(shape),
         shared=np.zeros(1),
     )
-    found = row_figures(losses, BOUND)
+    found = row_figures(losses, LIMIT)
     truth = mu**2 / 2 / np.mean(np.abs(true))
     assert math.isnan(found.one_sidedness_high[0]) or found.one_sidedness_high[0] >= truth
     assert found.one_sidedness_low[0] <= truth
@@ -367,7 +380,7 @@ def test_a_noisy_estimate_does_not_look_less_one_sided(mu, noise):
     if noise >= mu:
         # What would have read as private.
         assert plain < 0.95 * truth
-    assert found.belief_high[0] >= np.mean(expit(true))
+    assert found.posterior_high[0] >= expit(np.quantile(true, 0.95))
 
 
 def test_losses_within_the_noise_say_nothing_of_the_plateau():
@@ -398,8 +411,8 @@ def test_without_noise_every_row_is_exposed():
     assert np.all(sweep.typical_error == np.inf)
     assert np.all(sweep.ranked.mean == np.inf)
     assert np.all(sweep.ranked.error == np.inf)
-    assert np.all(sweep.belief(BOUND, DEFAULT_EPSILONS) == 1)
-    assert sweep.epsilon_for_belief(BOUND) == 0
+    assert np.all(sweep.posterior(DEFAULT_EPSILONS) == 1)
+    assert sweep.ceiling() == 0
     assert math.isnan(sweep.low)
     assert math.isnan(sweep.high)
     assert np.all(sweep.critical == 0)
@@ -408,7 +421,7 @@ def test_without_noise_every_row_is_exposed():
     assert choice.recommended is None
 
 
-@pytest.mark.parametrize("quantile", [None, 0.6])
+@pytest.mark.parametrize("quantile", [0.5, 0.6])
 def test_losses_that_are_not_resolved_count_as_proof(quantile):
     def make(epsilon, models, rng):
         # Half of the models leave it open how much they tell.
@@ -420,26 +433,42 @@ def test_losses_that_are_not_resolved_count_as_proof(quantile):
             shared=np.zeros(1),
         )
 
-    bound = replace(BOUND, quantile=quantile)
-    figures = sweep_of(MadeUp(make), models=40, bound=bound).figures(1.0)
-    assert figures.belief_high[0] >= (0.75 if quantile is None else 1.0)
+    limit = replace(LIMIT, quantile=quantile)
+    figures = sweep_of(MadeUp(make), models=40, limit=limit).figures(1.0)
+    assert figures.posterior_high[0] == 1
     assert figures.exposure_error[0] == np.inf
     assert figures.one_sidedness_high[0] == 1
 
 
 def test_too_few_models_for_a_quantile_show_nothing():
-    bound = BeliefBound(largest=0.75, quantile=0.99)
-    sweep = sweep_of(SampledOutput("laplace"), models=100, bound=bound)
-    assert sweep.belief(bound, np.array([0.01]))[0] == 1
-    enough = sweep_of(SampledOutput("laplace"), models=400, bound=bound)
-    assert enough.belief(bound, np.array([0.01]))[0] < 0.51
+    # 0.99²⁹⁸ > 0.05 ≥ 0.99²⁹⁹, 0.95⁵⁸ > 0.05 ≥ 0.95⁵⁹: the largest of them is a limit.
+    for quantile, least in ((0.99, 299), (0.95, 59)):
+        limit = replace(LIMIT, quantile=quantile)
+        few = sweep_of(SampledOutput("laplace"), models=least - 1, limit=limit)
+        assert few.posterior(np.array([0.01]))[0] == 1
+        assert few.ceiling() == 0
+        assert any("needs many models" in remark for remark in few.remarks)
+        enough = sweep_of(SampledOutput("laplace"), models=least, limit=limit)
+        assert enough.posterior(np.array([0.01]))[0] < 0.51
+
+
+@pytest.mark.parametrize(("models", "is_enough"), [(118, False), (119, True)])
+def test_estimated_losses_take_twice_as_many_models_for_a_quantile(models, is_enough):
+    shape = (models, 1)
+    losses = EstimatedLosses(
+        loss=np.zeros(shape),
+        noise=np.full(shape, 0.01),
+        correction=np.zeros(shape),
+        shared=np.zeros(1),
+    )
+    assert (row_figures(losses, LIMIT).posterior_high[0] < 1) == is_enough
 
 
 def test_rows_that_no_model_depends_on_are_on_their_plateau_throughout():
     nothing = MadeUp(lambda epsilon, models, rng: np.zeros((len(models), 2)), rows=2)
-    sweep = sweep_of(nothing, models=30)
-    assert np.all(sweep.belief(BOUND, DEFAULT_EPSILONS) == 0.5)
-    assert sweep.epsilon_for_belief(BOUND) == DEFAULT_EPSILONS[-1]
+    sweep = sweep_of(nothing, models=60)
+    assert np.all(sweep.posterior(DEFAULT_EPSILONS) == 0.5)
+    assert sweep.ceiling() == DEFAULT_EPSILONS[-1]
     assert np.all(sweep.critical == DEFAULT_EPSILONS[-1])
     assert np.all(sweep.one_sidedness.farthest == 0)
     # Where it ends was not seen.
@@ -448,19 +477,19 @@ def test_rows_that_no_model_depends_on_are_on_their_plateau_throughout():
     assert len(sweep.remarks) == 3
 
 
-def test_a_belief_that_was_passed_once_is_passed():
+def test_a_limit_that_was_passed_once_is_passed():
     def make(epsilon, models, rng):
         return np.full((len(models), 1), 3.0 if 1 < epsilon < 4 else 0.01)
 
-    sweep = sweep_of(MadeUp(make), models=30)
-    assert sweep.epsilon_for_belief(BOUND) <= 1
+    sweep = sweep_of(MadeUp(make), models=60)
+    assert 0.5 < sweep.ceiling() <= 1
 
 
-def test_a_belief_is_looked_for_below_the_grid():
-    truth = both("laplace")[1].epsilon_for_belief(BOUND)
+def test_the_ceiling_is_looked_for_below_the_grid():
+    truth = both("laplace")[1].ceiling()
     sweep = sweep_of(SampledOutput("laplace"), epsilons=np.array([100.0, 300.0]), models=400)
     # Sixteen steps a factor of ten, and the sampling error.
-    assert truth / 1.4 <= sweep.epsilon_for_belief(BOUND) <= truth
+    assert truth / 1.4 <= sweep.ceiling() <= truth
 
 
 def test_the_grid_may_lie_beside_the_transition():
@@ -479,8 +508,10 @@ def test_a_sampled_mechanism_is_chosen_for():
     assert isinstance(mechanism, SampledMechanism)
     choice = choose_epsilon(X, y, mechanism=mechanism, random_state=4, ids=range(100, 112))
     exact = both("laplace")[1]
-    assert choice.recommended == choice.epsilon_for_belief <= exact.epsilon_for_belief(BOUND)
-    assert choice.low < choice.recommended < choice.high
+    assert choice.verdict == "most"
+    assert choice.recommended == choice.ceiling <= exact.ceiling()
+    assert max(choice.low, choice.recommended) < choice.high
+    assert choice.posteriors is None
     assert choice.utility is None
     assert choice.ids == tuple(range(100, 112))
     assert np.array_equal(choice.epsilons, DEFAULT_EPSILONS)
@@ -496,10 +527,10 @@ def test_a_sampled_mechanism_is_chosen_for():
 def test_what_is_unknown_is_written_as_such():
     X, y = table()
     choice = choose_epsilon(
-        X, y, mechanism=SampledOutput("laplace"), epsilons=[40, 80, 160], models=50, random_state=0
+        X, y, mechanism=SampledOutput("laplace"), epsilons=[40, 80, 160], models=60, random_state=0
     )
     assert math.isnan(choice.low)
-    assert "from unknown" in str(choice)
+    assert "Where the transition begins was not found" in str(choice)
     written = json.loads(choice.to_json())
     assert written["low"] is None
     assert written["epsilons"] == [40, 80, 160]
@@ -512,8 +543,8 @@ def test_what_is_unknown_is_written_as_such():
         ("delta", 1e-6),
         ("loss", "squared"),
         ("regularization", 0.5),
-        ("regularization", "auto"),
-        ("utility", 0.7),
+        ("share", 0.7),
+        ("measure", "auc"),
         ("fit_intercept", False),
         ("intercept_scaling", 1.0),
         ("data_norm", 1.0),

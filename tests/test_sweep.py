@@ -10,7 +10,8 @@ from scipy.integrate import quad
 from scipy.special import expit, kve, logit
 from scipy.stats import norm
 
-from expost.epsilon.sweep import BeliefBound, LawSweep, Pair
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.sweep import LawSweep, Pair
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
@@ -20,15 +21,15 @@ from expost.noise import Gaussian, GaussianLaw, NormLaplace, NormLaplaceLaw
 DELTA = 1e-5
 CASES = [("laplace", 1), ("laplace", 2), ("laplace", 6), ("gaussian", 1), ("gaussian", 3)]
 by_case = pytest.mark.parametrize(("noise", "d"), CASES)
-BOUNDS = [
-    BeliefBound(largest=0.75),
-    BeliefBound(largest=0.51),
-    BeliefBound(largest=0.999),
-    BeliefBound(largest=0.3, prior=0.05),
-    BeliefBound(largest=0.9, prior=0.8),
-    BeliefBound(largest=0.75, quantile=0.5),
-    BeliefBound(largest=0.9, quantile=0.95),
-    BeliefBound(largest=0.4, prior=0.2, quantile=0.75),
+LIMITS = [
+    PosteriorLimit(max_posterior=0.75),
+    PosteriorLimit(max_posterior=0.51),
+    PosteriorLimit(max_posterior=0.999),
+    PosteriorLimit(max_posterior=0.3, prior=0.05),
+    PosteriorLimit(max_posterior=0.9, prior=0.8),
+    PosteriorLimit(max_posterior=0.75, quantile=0.5),
+    PosteriorLimit(max_posterior=0.9, quantile=0.99),
+    PosteriorLimit(max_posterior=0.4, prior=0.2, quantile=0.75),
 ]
 
 
@@ -55,7 +56,7 @@ def make(noise, d, *, near=None, **changes):
     )
     values = {
         "mechanism": mechanism,
-        "bound": BOUNDS[0],
+        "limit": LIMITS[0],
         "epsilons": np.geomspace(0.1, 1e3, 9),
         "tolerance": 0.1,
         "share": 0.5,
@@ -84,9 +85,9 @@ def separations(sweep, epsilon, distance):
 
 def ends(sweep):
     """The upper and the lower end of each distance."""
-    near = sweep.neighbours
-    upper = [a + e for a, e in zip(near.distance, near.error_bound, strict=True)]
-    lower = [max(a - e, 0.0) for a, e in zip(near.distance, near.error_bound, strict=True)]
+    distance, error = sweep.held
+    upper = [a + e for a, e in zip(distance, error, strict=True)]
+    lower = [max(a - e, 0.0) for a, e in zip(distance, error, strict=True)]
     return upper, lower
 
 
@@ -132,19 +133,39 @@ def naive_mean(noise, d, t, function):
     return mean / total
 
 
+def naive_survival(noise, d, t, loss):
+    """P(ℓ > loss) from the same density, over the losses past it alone."""
+    if noise == "gaussian":
+        return float(norm.sf(loss / t - t / 2))
+    if loss >= t:
+        return 0.0
+    if d == 1:
+        inside = quad(lambda x: math.exp((x - t) / 2) / 4, loss, t, epsabs=1e-13)[0]
+        return 0.5 + inside
+    kappa = 2 * (d - 1) / t * kve(d / 2, t / 2) / kve(d / 2 - 1, t / 2)
+
+    def weight(phi):
+        tilt = math.exp(t * (math.cos(phi) - 1) / 2)
+        return tilt * math.sin(phi) ** (d - 2) * (kappa + math.sin(phi) ** 2)
+
+    whole, past = (
+        quad(weight, 0, end, epsabs=0, epsrel=1e-12, limit=500)[0]
+        for end in (math.pi, math.acos(loss / t))
+    )
+    return past / whole
+
+
 def law_of(noise, d, t):
     if noise == "gaussian":
         return GaussianLaw(separation=np.array(t))
     return NormLaplaceLaw(separation=np.array(t), dimension=d)
 
 
-def beliefs(sweep, bound, epsilon, distance):
-    """The typical belief in every row, one by one."""
-    noise, d = sweep.mechanism.noise, sweep.mechanism.dimension
+def posteriors(sweep, epsilon, distance):
+    """The posterior of every row at the quantile, one by one."""
+    noise, d, limit = sweep.mechanism.noise, sweep.mechanism.dimension, sweep.limit
     law = law_of(noise, d, separations(sweep, epsilon, distance))
-    if bound.quantile is None:
-        return law.expected_belief(bound.prior)
-    return expit(logit(bound.prior) + law.quantile(bound.quantile))
+    return expit(logit(limit.prior) + law.quantile(limit.quantile))
 
 
 class TestTransition:
@@ -199,12 +220,12 @@ class TestTransition:
         for d in (1, 2, 6):
             sweep = make("laplace", d)
             beta = sweep.critical / sweep.mechanism.sensitivity
-            constant = beta * (sweep.neighbours.distance + sweep.neighbours.error_bound)
+            constant = beta * np.array(ends(sweep)[0])
             np.testing.assert_allclose(constant, sweep.transition.leaves, rtol=1e-13)
             assert np.all(constant <= sweep.transition.leaves)
         # Gaussian noise has no such constant: ε and 1/σ are not proportional.
         sweep = make("gaussian", 3)
-        product = sweep.critical * sweep.neighbours.distance
+        product = sweep.critical * sweep.held[0]
         assert product.max() / product.min() > 1.2
 
     def test_nothing_depends_on_the_values_tabulated(self):
@@ -212,8 +233,7 @@ class TestTransition:
             one, other = make(noise, d), make(noise, d, epsilons=np.array([7.0]))
             assert (one.low, one.high) == (other.low, other.high)
             np.testing.assert_array_equal(one.critical, other.critical)
-            bound = BOUNDS[0]
-            assert one.epsilon_for_belief(bound) == other.epsilon_for_belief(bound)
+            assert one.ceiling() == other.ceiling()
 
     def test_scaling_the_data_scales_epsilon(self):
         """Under pure ε everything is a function of ε·distance/Δ."""
@@ -228,49 +248,58 @@ class TestTransition:
             assert other.low == pytest.approx(one.low / 2, rel=1e-9)
             assert other.high == pytest.approx(one.high / 2, rel=1e-9)
             np.testing.assert_allclose(other.critical, one.critical / 2, rtol=1e-9)
-            for bound in (BOUNDS[0], BOUNDS[3]):
-                found = other.epsilon_for_belief(bound)
-                assert found == pytest.approx(one.epsilon_for_belief(bound) / 2, rel=1e-8)
+            for limit in (LIMITS[0], LIMITS[3]):
+                found = dataclasses.replace(other, limit=limit).ceiling()
+                expected = dataclasses.replace(one, limit=limit).ceiling() / 2
+                assert found == pytest.approx(expected, rel=1e-8)
 
 
-class TestBelief:
+class TestPosterior:
     @by_case
-    @pytest.mark.parametrize("bound", BOUNDS)
-    def test_it_is_the_largest_that_no_row_passes(self, noise, d, bound):
-        sweep = make(noise, d)
+    @pytest.mark.parametrize("limit", LIMITS)
+    def test_it_is_the_largest_that_no_row_passes(self, noise, d, limit):
+        sweep = make(noise, d, limit=limit)
         upper, _ = ends(sweep)
-        found = sweep.epsilon_for_belief(bound)
-        assert np.all(beliefs(sweep, bound, found, upper) <= bound.largest)
-        assert np.any(beliefs(sweep, bound, found * (1 + 1e-6), upper) > bound.largest)
+        found, most = sweep.ceiling(), limit.max_posterior
+        assert np.all(posteriors(sweep, found, upper) <= most)
+        assert np.any(posteriors(sweep, found * (1 + 1e-6), upper) > most)
         grid = np.geomspace(found / 20, found * 20, 12)
-        worst = [beliefs(sweep, bound, epsilon, upper).max() for epsilon in grid]
-        assert [b > bound.largest for b in worst] == [e > found for e in grid]
-        assert np.all(np.diff(worst) >= -1e-12), "belief grows with ε"
-        np.testing.assert_allclose(sweep.belief(bound, grid), worst, rtol=1e-12)
+        worst = [posteriors(sweep, epsilon, upper).max() for epsilon in grid]
+        assert [p > most for p in worst] == [e > found for e in grid]
+        assert np.all(np.diff(worst) >= -1e-12), "the posterior grows with ε"
+        np.testing.assert_allclose(sweep.posterior(grid), worst, rtol=1e-12)
 
     @by_case
-    @pytest.mark.parametrize(("prior", "largest"), [(0.5, 0.75), (0.05, 0.3), (0.8, 0.9)])
-    def test_the_mean_against_a_quadrature_of_its_own(self, noise, d, prior, largest):
-        bound = BeliefBound(largest=largest, prior=prior)
-        sweep = make(noise, d)
+    @pytest.mark.parametrize(
+        ("prior", "largest", "level"), [(0.5, 0.75, 0.95), (0.05, 0.3, 0.6), (0.8, 0.9, 0.95)]
+    )
+    def test_the_quantile_against_a_quadrature_of_its_own(self, noise, d, prior, largest, level):
+        """P(posterior > m) = 1 − q at the ε found."""
+        limit = PosteriorLimit(max_posterior=largest, prior=prior, quantile=level)
+        sweep = make(noise, d, limit=limit)
         upper, _ = ends(sweep)
-        epsilon = sweep.epsilon_for_belief(bound)
-        t = max(separations(sweep, epsilon, upper))
-        mean = naive_mean(noise, d, t, lambda loss: expit(logit(prior) + loss))
-        assert mean == pytest.approx(largest, rel=1e-9)
-        assert sweep.belief(bound, np.array([epsilon]))[0] == pytest.approx(mean, rel=1e-9)
-        # Power: an ε that is 1 % off, or the belief of another prior, is told apart.
-        off = naive_mean(noise, d, 1.01 * t, lambda loss: expit(logit(prior) + loss))
-        assert abs(off / largest - 1) > 1e-5
+        epsilon = sweep.ceiling()
+        most = float(logit(largest) - logit(prior))
+
+        def passed(factor):
+            t = max(separations(sweep, epsilon, upper)) * factor
+            return naive_survival(noise, d, t, most)
+
+        # On a line half of the releases have the largest loss there is: the quantile jumps.
+        jumps = noise == "laplace" and d == 1
+        assert passed(1.0) <= 1 - level + 1e-9
+        assert passed(1.0) == pytest.approx(0.0 if jumps else 1 - level, abs=1e-9)
+        # Power: a separation that is 1 ‰ off is told apart.
+        assert passed(1.001) > 1 - level + (0.1 if jumps else 1e-6)
+        assert sweep.posterior(np.array([epsilon]))[0] == pytest.approx(largest, rel=1e-9)
 
     @by_case
     @pytest.mark.parametrize("level", [0.5, 0.9])
     def test_the_quantile_by_counting(self, noise, d, level):
-        """P(belief > largest) at the ε found, from the density: at most 1 − q, and more past it."""
-        bound = BeliefBound(largest=0.8, quantile=level)
-        sweep = make(noise, d)
+        """P(posterior > m) at the ε found, from the law: at most 1 − q, and more past it."""
+        sweep = make(noise, d, limit=PosteriorLimit(max_posterior=0.8, quantile=level))
         upper, _ = ends(sweep)
-        epsilon = sweep.epsilon_for_belief(bound)
+        epsilon = sweep.ceiling()
         most = float(logit(0.8))
 
         def passed(factor):
@@ -281,23 +310,23 @@ class TestBelief:
         assert passed(1.001) > 1 - level
 
     def test_a_pure_bound_is_never_beaten_by_its_worst_case(self):
-        """sigmoid(ε·t/ε) bounds every belief, so the ε found is at least logit(0.75)·Δ/distance."""
+        """sigmoid(β·distance) bounds every posterior: ε is at least logit(0.75)·Δ/distance.
+
+        It is just that on a line, where half of the releases reach the bound.
+        """
         for d in (1, 2, 6):
             sweep = make("laplace", d)
             upper, _ = ends(sweep)
             least = logit(0.75) * sweep.mechanism.sensitivity / max(upper)
-            assert sweep.epsilon_for_belief(BOUNDS[0]) > least
+            found = sweep.ceiling()
+            assert found == pytest.approx(least, rel=1e-9) if d == 1 else found > 1.001 * least
 
-    def test_published_beliefs_at_the_onset(self):
-        """DESIGN.md: d = 2, at t = 3.87 the farthest row's typical belief is .835."""
-        sweep = make("laplace", 2)
-        assert sweep.belief(BOUNDS[0], np.array([sweep.low]))[0] == pytest.approx(0.835, abs=5e-4)
-        assert sweep.epsilon_for_belief(BOUNDS[0]) < sweep.low
-        # The table of docs/epsilon.md.
-        for d, known in ((1, 0.505), (6, 0.719)):
-            at_low = make("laplace", d)
-            found = float(at_low.belief(BOUNDS[0], np.array([at_low.low]))[0])
-            assert found == pytest.approx(known, abs=5e-4)
+    def test_the_posterior_under_gaussian_noise_in_closed_form(self):
+        """expit(μ²/2 + z_q·μ): .75 at μ = .569 for q = .95."""
+        sweep = make("gaussian", 3)
+        mu = max(separations(sweep, sweep.ceiling(), ends(sweep)[0]))
+        assert expit(mu**2 / 2 + norm.ppf(0.95) * mu) == pytest.approx(0.75, rel=1e-9)
+        assert mu == pytest.approx(0.569, abs=5e-4)
 
     def test_a_bound_that_no_epsilon_keeps(self):
         """At δ = 0.9 Gaussian noise stays below what a row at Δ itself needs."""
@@ -305,15 +334,15 @@ class TestBelief:
         sweep = make("gaussian", 1)
         how = dataclasses.replace(sweep.mechanism, delta=0.9)
         far = moved(near, np.full(24, how.sensitivity), np.zeros(24))
-        sweep = dataclasses.replace(make("gaussian", 1, near=far), mechanism=how)
-        assert sweep.epsilon_for_belief(BOUNDS[1]) == 0
-        assert sweep.belief(BOUNDS[1], np.array([1e-6]))[0] > 0.51
+        sweep = dataclasses.replace(make("gaussian", 1, near=far, limit=LIMITS[1]), mechanism=how)
+        assert sweep.ceiling() == 0
+        assert sweep.posterior(np.array([1e-6]))[0] > 0.51
         assert sweep.low == 0
         assert np.all(sweep.critical == 0)
-        kept = BeliefBound(largest=0.95)
-        found = sweep.epsilon_for_belief(kept)
+        kept = dataclasses.replace(sweep, limit=PosteriorLimit(max_posterior=0.999, quantile=0.5))
+        found = kept.ceiling()
         assert 0 < found < 10
-        assert np.all(beliefs(sweep, kept, found, ends(sweep)[0]) <= 0.95)
+        assert np.all(posteriors(kept, found, ends(kept)[0]) <= 0.999)
 
 
 class TestCertificates:
@@ -329,23 +358,24 @@ class TestCertificates:
         assert loose.low == far.low < make(noise, d).low
         np.testing.assert_array_equal(loose.critical, far.critical)
         assert loose.high == close.high > make(noise, d).high
-        for bound in (BOUNDS[0], BOUNDS[6]):
-            assert loose.epsilon_for_belief(bound) == far.epsilon_for_belief(bound)
+        for limit in (LIMITS[0], LIMITS[6]):
+            one, other = (dataclasses.replace(sweep, limit=limit) for sweep in (loose, far))
+            assert one.ceiling() == other.ceiling()
             np.testing.assert_array_equal(
-                loose.belief(bound, loose.epsilons), far.belief(bound, loose.epsilons)
+                one.posterior(one.epsilons), other.posterior(one.epsilons)
             )
 
     def test_whatever_the_true_distances_are(self):
-        """Any distances within their certificates: low and the belief bound still hold."""
+        """Any distances within their certificates: low and the limit on the posterior still hold."""
         near = neighbours(2)
         error = 0.5 * near.distance
         sweep = make("laplace", 2, near=moved(near, near.distance, error))
-        limit = sweep.epsilon_for_belief(BOUNDS[0])
+        ceiling = sweep.ceiling()
         rng = np.random.default_rng(1)
         for _ in range(20):
             true = near.distance + error * rng.uniform(-1, 1, 24)
             assert np.all(way(sweep, separations(sweep, sweep.low, true))[0] <= 0.1 + 1e-12)
-            assert np.all(beliefs(sweep, BOUNDS[0], limit, true) <= 0.75)
+            assert np.all(posteriors(sweep, ceiling, true) <= 0.75)
             arrived = way(sweep, separations(sweep, sweep.high, true))[1] <= 0.1 + 1e-12
             assert np.count_nonzero(arrived) >= 12
 
@@ -363,8 +393,8 @@ class TestCertificates:
         assert np.all(sweep.one_sidedness.median == 0)
         assert np.all(sweep.typical[:, :13] == 0)
         nothing = make(noise, d, near=moved(near, np.zeros(24), error))
-        assert nothing.low == nothing.high == nothing.epsilon_for_belief(BOUNDS[0]) == np.inf
-        np.testing.assert_array_equal(nothing.belief(BOUNDS[0], np.ones(2)), [0.5, 0.5])
+        assert nothing.low == nothing.high == nothing.ceiling() == np.inf
+        np.testing.assert_array_equal(nothing.posterior(np.ones(2)), [0.5, 0.5])
         assert np.all(nothing.one_sidedness.farthest == 0)
         assert np.all(nothing.typical == 0)
 
@@ -375,7 +405,7 @@ class TestMonotone:
     @pytest.mark.parametrize("d", [1, 2, 3, 6, 30])
     @pytest.mark.parametrize("level", [0.5, 0.500001, 0.6, 0.95])
     def test_quantiles_from_the_half_on_never_fall(self, d, level):
-        """So that the farthest row decides, and more noise never raises a typical belief."""
+        """So that the farthest row decides, and more noise never raises a posterior."""
         quantile = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d).quantile(level)
         assert np.all(np.diff(quantile) > 0)
 
@@ -401,7 +431,7 @@ class TestCurves:
         sweep = make(noise, d, epsilons=np.geomspace(1e-3, 1e5, 30))
         found = sweep.one_sidedness
         assert isinstance(found, Pair)
-        distance = sweep.neighbours.distance
+        distance, _ = sweep.held
         for values, apart in (
             (found.farthest, max(distance)),
             (found.median, float(np.median(distance))),
@@ -421,7 +451,7 @@ class TestCurves:
         sweep = make(noise, d)
         assert sweep.typical.shape == (9, 24)
         for place in (0, 4, 8):
-            t = separations(sweep, sweep.epsilons[place], sweep.neighbours.distance)
+            t = separations(sweep, sweep.epsilons[place], sweep.held[0])
             for row in (0, 7, 23):
                 expected = float(law_of(noise, d, [t[row]]).expected_exposure[0])
                 assert sweep.typical[place, row] == pytest.approx(expected, rel=1e-11)
@@ -434,16 +464,22 @@ class TestCurves:
         """
         sweep = make(noise, d, epsilons=np.array([3.0]))
         law = dataclasses.replace(sweep.mechanism, epsilon=3.0).law
-        near = sweep.neighbours
+        near = neighbours(d)
         theta = near.base + law.sample(100_000, np.random.default_rng(8))
         row = int(np.argmax(near.distance))
         loss = law.log_density(theta - near.base) - law.log_density(
             theta - near.base - near.shift[row]
         )
+        # The share of the releases that pass the posterior at the quantile, none of them just so.
+        apart = max(near.distance)
+        quantile = float(logit(sweep.posterior_at(apart, np.array([3.0]))[0]))
+        t = separations(sweep, 3.0, [apart])
+        survival = float(law_of(noise, d, t).survival(quantile + 1e-9)[0])
+        assert survival == pytest.approx(0.0 if (noise, d) == ("laplace", 1) else 0.05, abs=1e-6)
         for values, expected in (
             (np.abs(loss), sweep.typical[0, row]),
             (loss, sweep.typical[0, row] * sweep.one_sidedness.farthest[0]),
-            (expit(loss), sweep.belief(BOUNDS[0], np.array([3.0]))[0]),
+            (loss > quantile + 1e-9, survival),
         ):
             error = values.std() / math.sqrt(len(values))
             assert abs(values.mean() - expected) < 5 * error + 1e-9

@@ -139,7 +139,6 @@ def transition(**options):
         "output_profile": np.tile(ranks, (13, 1)),
         "low": 1.0,
         "high": 90.0,
-        "for_belief": 5.0,
         "similar": (1.1, 1.05),
     }
     return ObjectiveTransition(**(given | options))
