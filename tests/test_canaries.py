@@ -59,8 +59,8 @@ MODELS = {
         LABELS,
     ),
     "svc": (PrivateLinearSVC(data_norm=NORM, classes=["no", "yes"]), LABELS),
-    "ridge": (PrivateRidge(data_norm=NORM, label_bound=0.2), TARGET),
-    "clipped": (PrivateRidge(data_norm=700.0, label_bound=0.03), TARGET),
+    "ridge": (PrivateRidge(data_norm=NORM, label_range=(-0.2, 0.2), huber_width=None), TARGET),
+    "clipped": (PrivateRidge(data_norm=700.0, label_range=(-0.03, 0.03), huber_width=None), TARGET),
 }
 
 
@@ -388,7 +388,7 @@ def test_errors_of_labels(name, case, labels):
 
 
 def test_warnings_of_clipping_and_leaks():
-    said = quiet(lambda: PrivateRidge(label_bound=0.05).fit(X, TARGET))
+    said = quiet(lambda: PrivateRidge(label_range=(-0.05, 0.05), huber_width=None).fit(X, TARGET))
     assert "clipped" in said
     assert "read from the data" in said
     assert "not private" in said

@@ -304,7 +304,7 @@ def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, ask, tmp_pa
 
 FIXED = (
     "--epsilon 1", "--delta 1e-5", "--noise laplace", "--loss logistic", "--regularization auto",
-    "--data-norm 3", "--label-bound 3", "--classes <=50K,>50K", "--encoding encoding.json",
+    "--data-norm 3", "--label-range 0,3", "--classes <=50K,>50K", "--encoding encoding.json",
     "--seed 1", "--drop city", "--missing ?",
 )  # fmt: skip
 
@@ -498,7 +498,7 @@ def test_an_encoding_that_is_not_there_or_holds_a_norm_already_is_refused(ask, t
         ("--noise gaussian --delta nan", "delta=nan | between 0 and 1"),
         ("--noise uniform", "noise='uniform' | 'laplace', 'gaussian'"),
         ("--loss hinge", "loss='hinge' | 'huber-hinge'"),
-        ("--label-bound 3", "label_bound=3.0 | leave it out"),
+        ("--label-range 0,3", "label_range=(0.0, 3.0) | leave it out"),
         ("--data-norm 0", "data_norm=0.0 | > 0"),
         ("--data-norm nan", "data_norm=nan | > 0"),
         ("--seed -1", "seed=-1 | at least 0"),
@@ -528,8 +528,14 @@ def test_a_bad_option_is_refused_before_the_table_is_read(
         ("--target income --classes a,a", "classes | must differ"),
         ("--target income --loss squared", "'income' | is not a number"),
         ("--target age --loss squared --classes a,b", "classes | left out"),
-        ("--target age --loss squared --label-bound 0", "label_bound=0.0 | > 0"),
-        ("--target age --loss squared --label-bound 1e300", "label_bound=1e+300 | at most"),
+        (
+            "--target age --loss squared --label-range 3,0",
+            "label_range=(3.0, 0.0) | low must be below high",
+        ),
+        (
+            "--target age --loss squared --label-range 0,1e300",
+            "label_range=(0.0, 1e+300) | at most",
+        ),
         ("--target income --id nobody", "'nobody' | is not in"),
         ("--target income --id city", "'city' | different in each"),
         ("--target number --id number", "'number' | is not in"),
@@ -820,18 +826,18 @@ def first_rows(frame, rows: int):
 
 def test_a_regression(ask, tmp_path):
     asked = "--loss squared --id number"
-    done = ask(f"{asked} --label-bound 80 --epsilon inf", target="age")
+    done = ask(f"{asked} --label-range 0,80 --epsilon inf", target="age")
     assert done.code == 0, done.err
-    assert model_of(tmp_path / "o")["loss"] == {"name": "squared", "label_bound": 80.0}
-    assert re.search(r"^  label_bound +80 +\(given\)", done.out, re.MULTILINE)
+    assert model_of(tmp_path / "o")["label_scale"] == {"centre": 40.0, "scale": 40.0, "bound": 1.0}
+    assert re.search(r"^  label_range +0 to 80 +\(given\)", done.out, re.MULTILINE)
     score = re.search(
         r"R² on the training rows: (\S+) released, 0.000 by the .*, (\S+) at epsilon = ∞", done.out
     )
     assert 0 < float(score[1]) == float(score[2]) < 1
     # A bound that is not given is read, and says so.
     done = ask(asked, target="age", out="p")
-    assert re.search(r"^  label_bound +\d+ +\(read from the data\)", done.out, re.MULTILINE)
-    assert "label_bound" in str(model_of(tmp_path / "p")["read_from_data"])
+    assert re.search(r"^  label_range +\d+ to \d+ +\(read from the data\)", done.out, re.MULTILINE)
+    assert "label_range" in str(model_of(tmp_path / "p")["read_from_data"])
 
 
 def test_gaussian_noise_the_hinge_dropped_columns_and_missing_tokens(ask, tmp_path):

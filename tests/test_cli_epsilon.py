@@ -291,10 +291,10 @@ def test_a_shell_reads_the_next_command_as_it_is_meant(ask, tmp_path):
 
 
 def test_the_next_command_with_an_encoding_and_a_regression(ask, program, tmp_path):
-    first = ask("--loss squared --label-bound 90 --id number --folds 0", target="age")
+    first = ask("--loss squared --label-range 0,90 --id number --folds 0", target="age")
     assert first.code == 0, first.err
     whole = tmp_path / "o" / "encoding.CURATOR-ONLY.json"
-    asked = "--loss squared --label-bound 90 --id number --encoding"
+    asked = "--loss squared --label-range 0,90 --id number --encoding"
     second = ask(asked, whole, target="age", out="p")
     assert second.code == 0, second.err
     command = next_command(second)
@@ -419,7 +419,7 @@ def test_an_encoding_whose_bounds_were_all_given_may_be_published(ask, tmp_path)
         ("--noise gaussian", "delta | between 0 and 1"),
         ("--noise uniform", "noise='uniform' | 'laplace', 'gaussian'"),
         ("--loss hinge", "loss='hinge' | 'huber-hinge'"),
-        ("--label-bound 3", "label_bound=3.0 | leave it out"),
+        ("--label-range 0,3", "label_range=(0.0, 3.0) | leave it out"),
         ("--data-norm nan", "data_norm=nan | > 0"),
         ("--seed -1", "seed=-1 | at least 0"),
         ("--classes yes", "'--classes' | 'yes' | two labels"),

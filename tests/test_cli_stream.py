@@ -91,7 +91,7 @@ def rows_of(out):
             "target": "pay",
             "loss": "squared",
             "drop": ("income", "number"),
-            "label_bound": 5.0,
+            "label_range": (-5.0, 5.0),
             "id_column": None,
         },
         pytest.param(

@@ -210,7 +210,7 @@ def test_predictions_clip_rows_as_the_fit_did(kind, classes):
 
 def test_predictions_of_a_regression_clip_too():
     X, _ = rows()
-    model = PrivateRidge(label_bound=1.0).fit(X, np.tanh(X[:, 0]))
+    model = PrivateRidge(label_range=(-1.0, 1.0), huber_width=None).fit(X, np.tanh(X[:, 0]))
     np.testing.assert_allclose(model.predict(X), model.predict(clipped(X)), rtol=1e-9)
 
 

@@ -245,7 +245,7 @@ class TestLosses:
         X, y = load_diabetes(return_X_y=True)
         y = (y - 150) / 200
         choice = choose_epsilon(
-            X, y, loss="squared", label_bound=1.0, data_norm=0.5, regularization=0.01,
+            X, y, loss="squared", label_range=(-1.0, 1.0), data_norm=0.5, regularization=0.01,
             models=20, random_state=0,
         )  # fmt: skip
         assert set(choice.utility.curves) == {"r2"}
@@ -253,7 +253,7 @@ class TestLosses:
         assert "R²" in str(choice)
         assert "squared by output perturbation" in choice.description
         model = expost.PrivateRidge(
-            epsilon=1.0, label_bound=1.0, data_norm=0.5, regularization=0.01
+            epsilon=1.0, label_range=(-1.0, 1.0), data_norm=0.5, regularization=0.01
         ).fit(X, y)
         assert model.release_.mechanism.sensitivity == choice.sweep.mechanism.sensitivity
 
@@ -275,9 +275,9 @@ class TestLosses:
     def test_clipping_is_a_notice_not_a_warning(self):
         X, _ = small()
         choice = choose_epsilon(
-            X, X[:, 0], loss="squared", label_bound=0.5, data_norm=1.0, folds=0, models=4
+            X, X[:, 0], loss="squared", label_range=(-0.5, 0.5), data_norm=1.0, folds=0, models=4
         )
-        assert any("label_bound" in notice for notice in choice.notices)
+        assert any("label_range" in notice for notice in choice.notices)
         assert any("data_norm" in notice for notice in choice.notices)
         assert not any("clipped" in notice for notice in quick().notices)
 
@@ -455,9 +455,9 @@ def test_the_defaults_are_the_documented_ones():
         ({"fit_intercept": "yes"}, "fit_intercept"),
         ({"classes": ("a", "b")}, "classes"),
         ({"huber_width": 0.5}, "huber_width"),
-        ({"label_bound": 1.0}, "label_bound"),
+        ({"label_range": (0.0, 1.0)}, "label_range"),
         ({"loss": "huber-hinge", "huber_width": 3.0}, "huber_width"),
-        ({"loss": "huber-hinge", "label_bound": 3.0}, "label_bound"),
+        ({"loss": "huber-hinge", "label_range": (0.0, 3.0)}, "label_range"),
     ],
 )
 def test_every_parameter_is_checked(options, word):

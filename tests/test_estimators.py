@@ -39,14 +39,18 @@ from settings import OUTPUT
 
 KINDS = (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
 CLASSIFIERS = KINDS[:2]
-DATA_NORM, LABEL_BOUND = 10.0, 5.0
+DATA_NORM, LABEL_BOUND = 10.0, 1.0
 # What is read from the data unless it is given.
-BOUND = {**dict.fromkeys(CLASSIFIERS, "classes"), PrivateRidge: "label_bound"}
+BOUND = {**dict.fromkeys(CLASSIFIERS, "classes"), PrivateRidge: "label_range"}
 
 
 def make(kind, **parameters):
     """An estimator whose every bound is given, by default of output perturbation."""
-    own = {"label_bound": LABEL_BOUND} if kind is PrivateRidge else {"classes": ("a", "b")}
+    own = (
+        {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
+        if kind is PrivateRidge
+        else {"classes": ("a", "b")}
+    )
     return kind(**{**OUTPUT, "data_norm": DATA_NORM, **own, **parameters})
 
 
@@ -55,7 +59,7 @@ def rows(kind, *, n=60, d=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     signal = X @ np.linspace(1, 2, d) / np.sqrt(d) + 0.3 * rng.normal(size=n)
-    return X, np.clip(signal, -4, 4) if kind is PrivateRidge else np.where(signal > 0, "b", "a")
+    return X, np.clip(signal, -4, 4) / 5 if kind is PrivateRidge else np.where(signal > 0, "b", "a")
 
 
 # scikit-learn's own checks.
@@ -71,15 +75,24 @@ EXPECTED_FAILED_CHECKS = {
 EXACT = {"data_norm": DATA_NORM, "regularization": 1e-3, "random_state": 0}
 CHECKED = [
     *(kind() for kind in CLASSIFIERS),
-    PrivateRidge(label_bound=LABEL_BOUND),
+    PrivateRidge(label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None),
     *(kind(**OUTPUT, data_norm=DATA_NORM) for kind in CLASSIFIERS),
-    PrivateRidge(**OUTPUT, data_norm=DATA_NORM, label_bound=LABEL_BOUND),
+    PrivateRidge(
+        **OUTPUT, data_norm=DATA_NORM, label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None
+    ),
     *(kind(1e6, **{**OUTPUT, **EXACT}) for kind in CLASSIFIERS),
-    PrivateRidge(1e6, **{**OUTPUT, **EXACT}, label_bound=LABEL_BOUND),
+    PrivateRidge(
+        1e6, **{**OUTPUT, **EXACT}, label_range=(-LABEL_BOUND, LABEL_BOUND), huber_width=None
+    ),
     PrivateLogisticRegression(1e4, 0, mechanism="objective", **EXACT),
     PrivateLinearSVC(100.0, 1e-5, noise="gaussian", regularization=1.0, data_norm=DATA_NORM),
     PrivateRidge(
-        1e6, mechanism="objective", calibration="published", label_bound=LABEL_BOUND, **EXACT
+        1e6,
+        mechanism="objective",
+        calibration="published",
+        label_range=(-LABEL_BOUND, LABEL_BOUND),
+        huber_width=None,
+        **EXACT,
     ),
 ]
 
@@ -283,7 +296,7 @@ def test_automatic_regularization_does_not_see_labels_through_their_bound():
     found = set()
     for factor in (1, 0.37, 1e-3):
         model = PrivateRidge(regularization="auto", data_norm=DATA_NORM)
-        with pytest.warns(PrivacyLeakWarning, match="label_bound"):
+        with pytest.warns(PrivacyLeakWarning, match="label_range"):
             found.add(model.fit(X, factor * y).release_.mechanism.regularization)
     assert len(found) == 1
 
@@ -309,7 +322,7 @@ def test_bounds_given_and_kept_warn_of_nothing(kind):
     [
         (PrivateLogisticRegression, "classes", "classes (the label set)"),
         (PrivateLinearSVC, "classes", "classes (the label set)"),
-        (PrivateRidge, "label_bound", "label_bound"),
+        (PrivateRidge, "label_range", "label_range"),
     ],
 )
 def test_a_bound_read_from_the_data_leaks_and_says_so_once(kind, dropped, named):
@@ -321,8 +334,9 @@ def test_a_bound_read_from_the_data_leaks_and_says_so_once(kind, dropped, named)
     assert len(model.release_.read_from_data) == 1
     assert model.release_.audience is Audience.REVIEW
     assert make(kind).fit(X, y).release_.audience is Audience.PASS
-    if dropped == "label_bound":
-        assert model.release_.mechanism.loss.label_bound == np.abs(y).max()
+    if dropped == "label_range":
+        ends = (y.min(), y.max())
+        assert model.release_.label_scale.ends == pytest.approx(ends, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -342,11 +356,11 @@ def test_rows_past_the_bound_are_clipped_with_one_warning(kind):
 
 def test_labels_past_the_bound_are_clipped_with_one_warning():
     X, y = rows(PrivateRidge)
-    model = make(PrivateRidge, epsilon=np.inf, label_bound=1.0)
+    model = make(PrivateRidge, epsilon=np.inf, label_range=(-0.2, 0.2))
     [(category, text)] = caught(lambda: model.fit(X, y))
     assert category is ClippedRowsWarning
-    assert f"{np.count_nonzero(np.abs(y) > 1)} labels" in text
-    np.testing.assert_array_equal(model.coef_, clone(model).fit(X, np.clip(y, -1, 1)).coef_)
+    assert f"{np.count_nonzero(np.abs(y) > 0.2)} labels" in text
+    np.testing.assert_array_equal(model.coef_, clone(model).fit(X, np.clip(y, -0.2, 0.2)).coef_)
 
 
 @pytest.mark.parametrize(
@@ -829,8 +843,8 @@ def test_bad_parameters(kind, parameters, expected):
 @pytest.mark.parametrize(
     ("kind", "parameters", "expected"),
     [
-        (PrivateRidge, {"label_bound": 0.0}, "label_bound=0.0"),
-        (PrivateRidge, {"label_bound": np.nan}, "label_bound=nan"),
+        (PrivateRidge, {"label_range": (1.0, 0.0)}, r"label_range=\(1.0, 0.0\): low must be below"),
+        (PrivateRidge, {"label_range": np.nan}, "label_range=nan: must be two numbers"),
         (PrivateLinearSVC, {"huber_width": 0.0}, "huber_width=0.0"),
         (PrivateLinearSVC, {"huber_width": 1.5}, "huber_width=1.5: must be at most 1"),
         (PrivateLinearSVC, {"huber_width": np.nan}, "huber_width=nan"),

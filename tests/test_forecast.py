@@ -183,7 +183,7 @@ def test_fit_warns_of_a_useless_model_and_names_the_rows_needed():
         fitted(60, 0.1, classes=(0, 1))
     assert "rows for a model near a non-private one" in str(all_[0].message)
     with pytest.warns(UselessModelWarning):
-        fitted(60, 0.1, kind=PrivateRidge, label_bound=1.0)
+        fitted(60, 0.1, kind=PrivateRidge, label_range=(-1.0, 1.0), huber_width=None)
 
 
 def test_fit_does_not_warn_of_a_useful_model():

@@ -107,7 +107,11 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
     assert entries_of(release.save(tmp_path / "seeded.json"))[0].seeded
     constants = {**OUTPUT, "mechanism": "objective", "data_norm": 2.0}
     with pytest.warns(NoPromiseWarning):
-        release = PrivateRidge(1.0, label_bound=1.0, **constants).fit(X, X[:, 0]).release_
+        release = (
+            PrivateRidge(1.0, label_range=(-1.0, 1.0), huber_width=None, **constants)
+            .fit(X, X[:, 0])
+            .release_
+        )
     (entry,) = entries_of(release.save(tmp_path / "ridge.json"))
     assert entry.epsilon == 1.0
     assert not entry.is_promised

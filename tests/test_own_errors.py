@@ -70,7 +70,7 @@ def matrix(values):
 def model(kind):
     known = {**OUTPUT, "data_norm": 5.0}
     if kind == "ridge":
-        return PrivateRidge(label_bound=1.0, **known)
+        return PrivateRidge(label_range=(-1.0, 1.0), huber_width=None, **known)
     known["classes"] = ("no", "yes")
     if kind == "svc":
         return PrivateLinearSVC(**known)
@@ -187,7 +187,9 @@ def test_a_matrix_is_an_array(fitted, report):
     for name, call in of_features(fitted, report, matrix(X)):
         if name not in ("publish", "select", "stream"):
             assert own(call, accepted=True) is None, name
-    again = PrivateRidge(data_norm=5.0, label_bound=1.0, epsilon=np.inf, regularization=1.0)
+    again = PrivateRidge(
+        data_norm=5.0, label_range=(-1.0, 1.0), huber_width=None, epsilon=np.inf, regularization=1.0
+    )
     wanted = again.fit(X, T).coef_.copy()
     assert np.array_equal(again.fit(matrix(X), matrix(T).T).coef_, wanted)
     assert again.score(matrix(X), matrix(T).T) == again.score(X, T)

@@ -174,12 +174,18 @@ def test_without_noise_everything_is_infinite_and_ranks_by_distance():
     ("model", "y"),
     [
         (PrivateLinearSVC(epsilon=3.0, data_norm=1.0, classes=[-1.0, 1.0], **OUTPUT), Y),
-        (PrivateRidge(epsilon=3.0, data_norm=1.0, label_bound=2.0, **OUTPUT), TARGET),
+        (
+            PrivateRidge(
+                epsilon=3.0, data_norm=1.0, label_range=(-2.0, 2.0), huber_width=None, **OUTPUT
+            ),
+            TARGET,
+        ),
         (
             PrivateRidge(
                 epsilon=3.0,
                 data_norm=1,
-                label_bound=1,
+                label_range=(-1, 1),
+                huber_width=None,
                 **{**OUTPUT, "noise": "gaussian", "delta": 1e-5},
             ),
             TARGET,
@@ -754,12 +760,19 @@ def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
 
 @pytest.mark.parametrize(("epsilon", "told"), [(1.0, "1 nat"), (2.0, "2 nats"), (0.1, "0.1 nats")])
 def test_one_nat_is_one(epsilon, told):
-    model = PrivateRidge(epsilon=epsilon, data_norm=1.0, label_bound=2.0, **OUTPUT).fit(X, TARGET)
+    model = PrivateRidge(
+        epsilon=epsilon, data_norm=1.0, label_range=(-2.0, 2.0), huber_width=None, **OUTPUT
+    ).fit(X, TARGET)
     assert f"worst case   at most {told} promised, any row" in str(profile(model, X, TARGET))
 
 
 def test_a_squared_loss_says_that_nothing_is_promised():
-    model = PrivateRidge(**{**OUTPUT, "mechanism": "objective"}, data_norm=1.0, label_bound=2.0)
+    model = PrivateRidge(
+        **{**OUTPUT, "mechanism": "objective"},
+        data_norm=1.0,
+        label_range=(-2.0, 2.0),
+        huber_width=None,
+    )
     with pytest.warns(NoPromiseWarning):
         model.fit(X, TARGET)
     found = profile(model, X, TARGET)

@@ -45,7 +45,7 @@ def model(kind=PrivateLogisticRegression, **parameters):
         "fit_intercept": False,
         "random_state": 0,
     }
-    given |= {"label_bound": 1.0} if kind is PrivateRidge else {"classes": [-1.0, 1.0]}
+    given |= {"label_range": (-1.0, 1.0)} if kind is PrivateRidge else {"classes": [-1.0, 1.0]}
     return kind(**{**given, **parameters})
 
 

@@ -71,8 +71,14 @@ MODELS = {
     "objective laplace": (PrivateLogisticRegression(**PUBLIC, **LAPLACE), LABELS),
     "svc": (PrivateLinearSVC(**PUBLIC, **OBJECTIVE), LABELS),
     "svc output": (PrivateLinearSVC(**PUBLIC, **OUTPUT), LABELS),
-    "ridge": (PrivateRidge(data_norm=2.0, label_bound=1.0, **OBJECTIVE), TARGET),
-    "ridge output": (PrivateRidge(data_norm=2.0, label_bound=1.0, **OUTPUT), TARGET),
+    "ridge": (
+        PrivateRidge(data_norm=2.0, label_range=(-1.0, 1.0), huber_width=None, **OBJECTIVE),
+        TARGET,
+    ),
+    "ridge output": (
+        PrivateRidge(data_norm=2.0, label_range=(-1.0, 1.0), huber_width=None, **OUTPUT),
+        TARGET,
+    ),
 }
 
 

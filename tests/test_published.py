@@ -471,7 +471,7 @@ def test_a_regression_needs_its_label_and_clips_it():
     rng = np.random.default_rng(6)
     X = rng.uniform(-1, 1, size=(60, 2))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = PrivateRidge(data_norm=2.0, label_bound=1.0, **OUTPUT).fit(
+    model = PrivateRidge(data_norm=2.0, label_range=(-1.0, 1.0), huber_width=None, **OUTPUT).fit(
         frame, np.clip(X[:, 0], -1, 1)
     )
     report = publish(model)

@@ -28,7 +28,7 @@ MECHANISMS = [
 
 def fit(kind=PrivateLogisticRegression, *, persons=None, **parameters):
     options = {**OUTPUT, "regularization": 0.1, "data_norm": 2.0, **parameters}
-    options |= {"label_bound": 1.0} if kind is PrivateRidge else {"classes": (0, 1)}
+    options |= {"label_range": (-1.0, 1.0)} if kind is PrivateRidge else {"classes": (0, 1)}
     return kind(**options).fit(X, Y, persons=persons)
 
 

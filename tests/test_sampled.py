@@ -550,7 +550,7 @@ def test_what_is_unknown_is_written_as_such():
         ("data_norm", 1.0),
         ("classes", [0, 1]),
         ("huber_width", 0.1),
-        ("label_bound", 2.0),
+        ("label_range", (-2.0, 2.0)),
     ],
 )
 def test_options_of_the_estimators_belong_to_the_sampler(name, value):

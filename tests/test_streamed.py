@@ -64,7 +64,7 @@ def released(source, loss="logistic", **options):
     encoded = encoding.encode_table(rows)
     classes = encoding.target.classes
     labels = encoded.y if classes is None else np.where(encoded.y > 0, classes[1], classes[0])
-    bounds = {"label_bound": 3.0} if classes is None else {"classes": classes}
+    bounds = {"label_range": (-3.0, 3.0)} if classes is None else {"classes": classes}
     settings = {**OUTPUT, "epsilon": 2.0, "regularization": 0.01, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
@@ -76,8 +76,7 @@ def released(source, loss="logistic", **options):
 
 def streamed(release, rows, encoding, engine, size=None):
     loss = release.mechanism.loss
-    bound = getattr(loss, "label_bound", None)
-    stream = RowStream.of(rows, encoding, release.ball, label_bound=bound, size=size)
+    stream = RowStream.of(rows, encoding, release.ball, label_scale=release.label_scale, size=size)
     penalty = np.full(stream.columns, release.mechanism.total_regularization)
     return Objective(rows=TableRows(stream=stream, engine=engine), loss=loss, penalty=penalty)
 

@@ -34,6 +34,7 @@ from expost.jobs.epsilon import EpsilonJob
 from expost.jobs.output import MANIFEST
 from expost.jobs.streaming import Streaming
 from expost.jobs.workspace import Workspace
+from expost.labels import LabelScale
 from expost.preparing import prepared as prepared_rows
 from expost.preparing import read_rows
 from expost.report import parse_json
@@ -99,7 +100,7 @@ def options_of(encoding, noise):
     bounds = {"data_norm": encoding.data_norm, "regularization": 0.01, "noise": noise}
     bounds |= {"delta": 1e-5} if noise == "gaussian" else {}
     if encoding.target.classes is None:
-        return {**bounds, "label_bound": 3.0}
+        return {**bounds, "label_range": (-3.0, 3.0)}
     return {**bounds, "classes": encoding.target.classes}
 
 
@@ -116,8 +117,8 @@ def in_memory(source, loss="logistic", noise="laplace", **question):
 def prepared_of(source, engine, loss="logistic", noise="laplace", size=256):
     rows, encoding = opened(source, loss)
     ball = UnitBall(data_norm=encoding.data_norm, fit_intercept=True)
-    bound = 3.0 if loss == "squared" else None
-    stream = RowStream.of(rows, encoding, ball, label_bound=bound, size=size)
+    scale = LabelScale.within((-3.0, 3.0)) if loss == "squared" else None
+    stream = RowStream.of(rows, encoding, ball, label_scale=scale, size=size)
     estimator = ESTIMATORS[loss](epsilon=1.0, **options_of(encoding, noise))
     rows = TableRows(stream=stream, engine=engine)
     read, facts = read_rows(rows)

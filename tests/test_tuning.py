@@ -47,7 +47,11 @@ def table(loss, *, n=240, seed=0):
 
 
 def bounds(loss):
-    own = {"label_bound": LABEL_BOUND} if loss == "squared" else {"classes": ("no", "yes")}
+    own = (
+        {"label_range": (-LABEL_BOUND, LABEL_BOUND)}
+        if loss == "squared"
+        else {"classes": ("no", "yes")}
+    )
     return {"data_norm": DATA_NORM, **own}
 
 
@@ -335,7 +339,7 @@ def test_the_result_may_be_published_where_its_bounds_were_given(tmp_path):
 @pytest.mark.parametrize("loss", KINDS)
 def test_bounds_read_from_the_data_need_a_review(loss):
     X, y = table(loss)
-    own = "label_bound" if loss == "squared" else "classes"
+    own = "label_range" if loss == "squared" else "classes"
     with pytest.warns(PrivacyLeakWarning, match=f"read from the data.*{own}") as caught:
         result = select_regularization(
             X, y, CANDIDATES, epsilon=1.0, loss=loss, data_norm=DATA_NORM
@@ -404,7 +408,7 @@ BAD = [
     ({"noise": "gaussian"}, r"delta=None: Gaussian noise needs"),
     ({"noise": "cauchy"}, r"noise='cauchy'"),
     ({"loss": "hinge"}, r"loss='hinge': must be one of"),
-    ({"label_bound": 3.0}, r"label_bound: is not used by loss='logistic'"),
+    ({"label_range": (0.0, 3.0)}, r"label_range: is not used by loss='logistic'"),
     ({"data_norm": -1.0}, r"data_norm=-1\.0"),
     ({"classes": ("no", "maybe")}, r"y holds labels beside"),
     ({"method": "argmax"}, r"method='argmax'"),

@@ -209,7 +209,7 @@ def write_tables(folder: Path) -> None:
 TWO = ("two.csv", "--target", "ill")
 WAGES = ("wages.csv", "--target", "wage")
 VISITS = ("visits.csv", "--target", "ill")
-RIDGE = ("--loss", "squared", "--label-bound", "3")
+RIDGE = ("--loss", "squared", "--label-range", "-3,3")
 OBJECTIVE = ("--mechanism", "objective", "--noise", "gaussian", "--delta", "1e-5")
 SEED = ("--seed", "7")
 BLOCKS = ("--engine", "local")

@@ -287,7 +287,7 @@ def fit(problem: Problem, X: FloatArray, y: NDArray[Any]) -> Any:
         "random_state": seed_of(problem.key),
     }
     if problem.loss == "squared":
-        settings["label_bound"] = LABEL_BOUND
+        settings["label_range"] = (-LABEL_BOUND, LABEL_BOUND)
     else:
         settings["classes"] = sorted(set(y.tolist()))
     if problem.loss == "huber-hinge":
@@ -410,7 +410,7 @@ def profile_table(
     if problem.noise == "gaussian":
         arguments += ["--delta", DELTA]
     if problem.loss == "squared":
-        arguments += ["--label-bound", LABEL_BOUND]
+        arguments += ["--label-range", f"{-LABEL_BOUND},{LABEL_BOUND}"]
     run(*arguments)
     model = folder / "first" / "model.json"
     theta = numbers(json.loads(model.read_text())["theta"])

@@ -35,15 +35,15 @@ from expost.errors import (
     UselessModelWarning,
 )
 from expost.glm import Objective, two_classes_only
-from expost.labels import class_codes, class_set, signs, two_classes
-from expost.losses import HuberHinge, Logistic, Loss, Softmax, Squared
+from expost.labels import LabelScale, class_codes, class_set, signs, two_classes
+from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import default_delta, default_mechanism, default_noise
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.neighbouring.persons import read_persons
 from expost.notices import ALONE, warn
 from expost.release import Release
-from expost.rows import HeldRows, Rows, TableRows
+from expost.rows import HeldRows, Rows
 from expost.types import FloatArray
 
 __all__ = [
@@ -116,6 +116,7 @@ class Prepared:
     mechanism_at: Callable[[float], Mechanism]
     ball: UnitBall
     classes: NDArray[Any] | None
+    label_scale: LabelScale | None
     feature_names: tuple[str, ...] | None
     read_from_data: tuple[str, ...]
     clipped: tuple[str, ...]
@@ -201,6 +202,7 @@ class _PrivateLinearModel(BaseEstimator):
             mechanism=how,
             ball=prepared.ball,
             classes=prepared.classes,
+            label_scale=prepared.label_scale,
             feature_names=prepared.feature_names,
             read_from_data=read,
             seeded=rng is not None,
@@ -215,7 +217,8 @@ class _PrivateLinearModel(BaseEstimator):
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
         features, names = _checks.matrix(X), self._names()
         read: list[str] = []
-        target, classes, loss, past = self._targets(y, read)
+        target, known, loss, past = self._targets(y, read)
+        scale = known if isinstance(known, LabelScale) else None
         ball = self.ball(features.shape[1])
         if self.data_norm == "auto":
             _warn_of_scales(features, names)
@@ -224,7 +227,8 @@ class _PrivateLinearModel(BaseEstimator):
             HeldRows(X=rows, y=target),
             loss=loss,
             ball=ball,
-            classes=classes,
+            classes=None if isinstance(known, LabelScale) else known,
+            label_scale=scale,
             feature_names=names,
             read=read,
             past=past,
@@ -238,6 +242,7 @@ class _PrivateLinearModel(BaseEstimator):
         loss: Loss,
         ball: UnitBall,
         classes: NDArray[Any] | None,
+        label_scale: LabelScale | None,
         feature_names: tuple[str, ...] | None,
         read: list[str],
         past: int,
@@ -249,8 +254,9 @@ class _PrivateLinearModel(BaseEstimator):
         """
         clipped = []
         if past:
+            low, high = (label_scale or LabelScale()).ends
             clipped.append(
-                f"{past} labels are past label_bound={loss.label_bound:g} and were clipped to it."
+                f"{past} labels are outside of label_range=({low:g}, {high:g}) and were clipped."
             )
         if longer:
             clipped.append(
@@ -266,6 +272,7 @@ class _PrivateLinearModel(BaseEstimator):
             mechanism_at=lambda epsilon: self.how(loss, rows.count, dimension, epsilon=epsilon),
             ball=ball,
             classes=classes,
+            label_scale=label_scale,
             feature_names=feature_names,
             read_from_data=tuple(read),
             clipped=tuple(clipped),
@@ -314,9 +321,10 @@ class _PrivateLinearModel(BaseEstimator):
             "rows_per_person": _checks.rows_per_person(self.rows_per_person),
         }
         regularization, publishing = self.regularization, self._publishing()
-        if publishing is not None and isinstance(loss, Softmax):
+        if publishing is not None and isinstance(loss, Softmax | Huber):
             raise InvalidInput(
-                "publishing: only models of two classes have a data-dependent report; leave it out."
+                "publishing: only classifiers of two classes have a data-dependent report; leave it"
+                " out."
             )
         if publishing is not None and budget["rows_per_person"] > 1:
             raise InvalidInput(
@@ -409,7 +417,7 @@ class _PrivateLinearModel(BaseEstimator):
         """The estimator that wrote ``path``."""
         release = Release.load(path)
         loss = release.mechanism.loss
-        name = Logistic.name if isinstance(loss, Softmax) else loss.name
+        name = {Softmax.name: Logistic.name, Huber.name: Squared.name}.get(loss.name, loss.name)
         if name != cls._loss_name:
             raise InvalidInput(
                 f"{path}: holds a model with {loss.name} loss; {cls.__name__}"
@@ -435,6 +443,9 @@ class _PrivateLinearModel(BaseEstimator):
         parameters |= {name: getattr(how.loss, field) for name, field in cls._of_loss.items()}
         if release.classes is not None:
             parameters["classes"] = tuple(release.classes.tolist())
+        if release.label_scale is not None:
+            parameters["label_range"] = release.label_scale.ends
+            parameters["huber_width"] = getattr(how.loss, "width", None)
         # A bound that was read from the data was not given: another fit must warn again.
         for entry in release.read_from_data:
             parameters.pop(entry.split(" ")[0], None)
@@ -584,34 +595,47 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has one, below)
-    __doc__ = f"""Ridge regression, released once under differential privacy.
+    __doc__ = f"""Ridge regression with Huber's loss, released once under differential privacy.
+
+    Labels are centred and scaled to [−1, 1] by their range. Predictions are clipped to the range.
 
     {_SHARED}
-    label_bound : float, default=None
-        A bound on ∣y∣ known without the data; labels past it are clipped. None reads it from the
-        data, under PrivacyLeakWarning.
+    label_range : (low, high), default=None
+        The range of the labels, known without the data; labels outside of it are clipped. None
+        reads it from the data, under PrivacyLeakWarning.
+    huber_width : float or None, default=0.5
+        h ≤ 1, in units of half the label range: residuals past h count linearly, which bounds the
+        gradient, so that objective perturbation has a guarantee. None: squared loss, whose gradient
+        is not bounded; "auto" is then output perturbation.
     """
 
-    label_bound: float | None = None
+    label_range: Any = None
+    huber_width: float | None = 0.5
 
     _loss_name = "squared"
-    _of_loss: ClassVar[dict[str, str]] = {"label_bound": "label_bound"}
+    _of_loss: ClassVar[dict[str, str]] = {}
 
-    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, None, Loss, int]:
+    @property
+    def loss(self) -> Loss:
+        """The loss, for labels in [−1, 1]."""
+        if self.huber_width is None:
+            return Squared(label_bound=1.0)
+        width = _checks.positive("huber_width", self.huber_width)
+        if not width <= 1:
+            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
+        return Huber(width=width)
+
+    def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
+        """Return how labels are scaled: by the range that was given, or that of ``labels``."""
+        if self.label_range is not None:
+            return LabelScale.within(self.label_range)
+        read.append("label_range (the smallest and the largest label)")
+        return LabelScale.read(*labels)
+
+    def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, LabelScale, Loss, int]:
         target = _checks.vector(y)
-        size = np.abs(target)
-        loss = self.loss_of(float(np.max(size)), read)
-        bound = loss.label_bound
-        past = int(np.count_nonzero(size > bound))
-        return np.clip(target, -bound, bound), None, loss, past
-
-    def loss_of(self, largest_label: float, read: list[str]) -> Squared:
-        """Return the loss for labels up to this one, which is the bound if none was given."""
-        if self.label_bound is not None:
-            return Squared(label_bound=_checks.positive("label_bound", self.label_bound))
-        read.append("label_bound (the largest label)")
-        # Any positive bound serves labels that are all 0.
-        return Squared(label_bound=largest_label or 1.0)
+        scale = self.label_scale((float(target.min()), float(target.max())), read)
+        return scale.inside(target), scale, self.loss, scale.past(target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
@@ -620,8 +644,10 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
             return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> FloatArray:
-        """x·coef + intercept."""
-        return self._linear(X)
+        """x·coef + intercept, of the clipped row, clipped to the label range."""
+        scores = self._linear(X)
+        assert self.release_.label_scale is not None
+        return self.release_.label_scale.outside(scores)
 
 
 Estimator = PrivateLogisticRegression | PrivateLinearSVC | PrivateRidge
@@ -633,8 +659,6 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 
 def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
     """Return J over rows in memory or of a table, one penalty for all coefficients."""
-    if isinstance(rows, TableRows) and loss.label_bound is not None:
-        rows = rows.with_stream(label_bound=loss.label_bound)
     penalty = np.full(loss.outputs * rows.columns, regularization)
     return Objective(rows=rows, loss=loss, penalty=penalty)
 

@@ -1,6 +1,7 @@
-"""Labels: ±1 or class codes inside, anything outside."""
+"""Labels: ±1, class codes or numbers of a bounded size inside, anything outside."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["class_codes", "class_set", "signs", "two_classes"]
+__all__ = ["LabelScale", "class_codes", "class_set", "signs", "two_classes"]
 
 
 def two_classes(labels: Any, classes: Sequence[Any] | None = None) -> NDArray[Any]:
@@ -93,3 +94,56 @@ def _vector(labels: Any) -> NDArray[Any]:
     if values.dtype == object and any(map(_checks.is_missing, values)):
         raise InvalidInput("y holds missing labels: drop those rows.")
     return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelScale:
+    """How labels of a regression become numbers of size ≤ ``bound``: (y − centre)/scale, clipped.
+
+    A label range [low, high] has centre (low + high)/2, scale (high − low)/2 and bound 1.
+    """
+
+    centre: float = 0.0
+    scale: float = 1.0
+    bound: float = 1.0
+
+    @classmethod
+    def within(cls, label_range: Any) -> "LabelScale":
+        """Return the scale of a range (low, high)."""
+        ends = _checks.array(label_range, "label_range")
+        if ends.shape != (2,) or ends.dtype.kind not in "iuf" or not np.all(np.isfinite(ends)):
+            raise InvalidInput(f"label_range={label_range!r}: must be two numbers, low and high.")
+        low, high = float(ends[0]), float(ends[1])
+        if not 0 < high - low < 2e100 or not max(abs(low), abs(high)) <= 1e100:
+            raise InvalidInput(
+                f"label_range={label_range!r}: low must be below high, and both at most 1e100 in"
+                " size."
+            )
+        return cls(centre=low / 2 + high / 2, scale=(high - low) / 2)
+
+    @classmethod
+    def read(cls, low: float, high: float) -> "LabelScale":
+        """Return the scale of the labels that were read; any serves labels that are all equal."""
+        return cls.within((low, high)) if low < high else cls(centre=low)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """(low, high): the least and the largest label that is not clipped."""
+        reach = self.scale * self.bound
+        return self.centre - reach, self.centre + reach
+
+    def inside(self, y: Any) -> FloatArray:
+        """Return labels as the loss takes them."""
+        inside: FloatArray = np.clip((y - self.centre) / self.scale, -self.bound, self.bound)
+        return inside
+
+    def outside(self, z: Any) -> FloatArray:
+        """Return predictions in the units of the labels, clipped to their range."""
+        outside: FloatArray = self.centre + self.scale * np.clip(z, -self.bound, self.bound)
+        return outside
+
+    def past(self, y: Any) -> int:
+        """Count the labels that are clipped by more than rounding."""
+        sizes = np.abs((y - self.centre) / self.scale)
+        slack = 1e-12 * (self.bound + abs(self.centre) / self.scale)
+        return int(np.count_nonzero(sizes > self.bound + slack))

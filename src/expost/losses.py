@@ -26,6 +26,7 @@ third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], a
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -42,7 +43,9 @@ from expost.types import FloatArray, IntArray
 __all__ = [
     "LOSSES",
     "Derivatives",
+    "Huber",
     "HuberHinge",
+    "Kinked",
     "Logistic",
     "Loss",
     "ScalarDerivatives",
@@ -190,6 +193,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def vertices(self) -> int:
+        """How many vectors span ∇f, with 0 and for a given label: it lies in their convex hull."""
+        ...
+
+    @property
     def curvature_rounding(self) -> float:
         """log of the factor by which ∇²f as computed may differ from that of the predictors."""
         ...
@@ -236,6 +244,7 @@ class _Scalar:
 
     outputs: ClassVar[int] = 1
     is_classification: ClassVar[bool] = True
+    vertices: ClassVar[int] = 1
     curvature_rounding: ClassVar[float] = 2 * _EVALUATION * ROUNDOFF
 
     @property
@@ -324,8 +333,27 @@ class Logistic(_Scalar):
         return min(1 / regularization, math.sqrt(2 * math.log(2) / regularization))
 
 
+class Kinked(_Scalar, ABC):
+    """A loss whose f″ is ``curvature_bound`` between two knots and 0 beyond them: no f‴."""
+
+    third_ratio: ClassVar[float | None] = None
+
+    @abstractmethod
+    def beyond(self, z: Array, y: Array) -> Array:
+        """How far z lies beyond the nearer knot; below 0 between the knots."""
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """``curvature_bound`` between the knots."""
+        return np.where(self.beyond(z, y) < 0, self.curvature_bound, 0.0)
+
+    def knot_distance(self, z: Array, y: Array) -> Array:
+        """How far z may move before f″ changes."""
+        distance: Array = np.abs(self.beyond(z, y))
+        return distance
+
+
 @dataclass(frozen=True, kw_only=True)
-class HuberHinge(_Scalar):
+class HuberHinge(Kinked):
     """The hinge smoothed by a parabola around its corner (Chaudhuri et al. 2011, Eq. 7).
 
     With u = yz and width h: 0 for u > 1+h, (1+h−u)²/(4h) for ∣1−u∣ ≤ h, 1−u for u < 1−h. Then
@@ -338,7 +366,6 @@ class HuberHinge(_Scalar):
     is_likelihood: ClassVar[bool] = False
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
-    third_ratio: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         width = _checks.positive("width", self.width)
@@ -361,9 +388,10 @@ class HuberHinge(_Scalar):
         """−y·clip((1+h−u)/(2h), 0, 1)."""
         return -y * np.clip((1 + self.width - y * z) / (2 * self.width), 0, 1)
 
-    def curvature(self, z: Array, y: Array) -> Array:
-        """1/(2h) between the knots."""
-        return np.where(np.abs(1 - y * z) < self.width, self.curvature_bound, 0.0)
+    def beyond(self, z: Array, y: Array) -> Array:
+        """∣1 − yz∣ − h."""
+        beyond: Array = np.abs(1 - y * z) - self.width
+        return beyond
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         """(f′, f″)."""
@@ -381,11 +409,6 @@ class HuberHinge(_Scalar):
         increment: Array = y * overlap * self.curvature_bound
         return increment
 
-    def knot_distance(self, z: Array, y: Array) -> Array:
-        """How far z may move before f″ changes."""
-        distance: Array = np.abs(np.abs(1 - y * z) - self.width)
-        return distance
-
     def lipschitz(self, regularization: float) -> float:
         """1 on the unit ball."""
         return 1.0
@@ -393,6 +416,69 @@ class HuberHinge(_Scalar):
     def solution_bound(self, regularization: float) -> float:
         """∥A∥ ≤ L/Λ, and (Λ/2)∥A∥² ≤ J(0) = f(0) = 1 (for h ≤ 1; (1+h)²/(4h) = 1 at h = 1)."""
         return min(1 / regularization, math.sqrt(2 / regularization))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Huber(Kinked):
+    """Huber's loss of a regression with ∣y∣ ≤ 1: (z − y)²/2 up to ∣z − y∣ = h, then linear.
+
+    ∣f′∣ ≤ h and f″ ≤ 1; f″ jumps at the knots ∣z − y∣ = h, so there is no f‴. f′ has both signs
+    whatever the label is: it lies between the two ``vertices`` −h and h.
+    """
+
+    width: float = 0.5
+
+    name: ClassVar[str] = "huber"
+    is_classification: ClassVar[bool] = False
+    is_likelihood: ClassVar[bool] = False
+    has_bounded_slope: ClassVar[bool] = True
+    label_bound: ClassVar[float | None] = 1.0
+    curvature_bound: ClassVar[float] = 1.0
+    vertices: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        width = _checks.positive("width", self.width)
+        if not width <= 1:
+            raise InvalidInput(f"width={width!r}: must be at most 1.")
+        object.__setattr__(self, "width", width)
+
+    def value(self, z: Array, y: Array) -> Array:
+        """The parabola and the two lines."""
+        gap = np.abs(z - y)
+        near = np.minimum(gap, self.width)
+        value: Array = near * (gap - near / 2)
+        return value
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """z − y, clipped to ±h."""
+        slope: Array = np.clip(z - y, -self.width, self.width)
+        return slope
+
+    def beyond(self, z: Array, y: Array) -> Array:
+        """∣z − y∣ − h."""
+        beyond: Array = np.abs(z - y) - self.width
+        return beyond
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """(f′, f″)."""
+        return self.slope(z, y), self.curvature(z, y)
+
+    def increment(self, z: Array, y: Array, step: Array) -> Array:
+        """Integral of f″ over the step: its overlap with (y − h, y + h)."""
+        gap = z - y
+        # gap + step would lose a tiny step; inside the parabola it is kept exactly.
+        inner = np.maximum(np.minimum(step, self.width - gap), -self.width - gap)
+        outer = self.slope(gap + step, np.zeros_like(gap)) - self.slope(z, y)
+        return np.where(np.abs(gap) <= self.width, inner, outer)
+
+    def lipschitz(self, regularization: float) -> float:
+        """The width, on the unit ball."""
+        return self.width
+
+    def solution_bound(self, regularization: float) -> float:
+        """∥A∥ ≤ L/Λ, and (Λ/2)∥A∥² ≤ J(0) ≤ h(1 − h/2), the most f(0) for ∣y∣ ≤ 1."""
+        most = self.width * (1 - self.width / 2)
+        return min(self.width / regularization, math.sqrt(2 * most / regularization))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -577,6 +663,11 @@ class Softmax:
         return self.classes - 1, 1 / self.classes
 
     @property
+    def vertices(self) -> int:
+        """K − 1: eₖ − e_y for every other class."""
+        return self.classes - 1
+
+    @property
     def curvature_rounding(self) -> float:
         """Four relative errors of p: each acts like as large a change of z."""
         return 4 * gamma(_EXPONENTIAL + self.classes)
@@ -644,19 +735,21 @@ class Softmax:
 
 # By their names, which model.json has too. A new loss is a line here.
 LOSSES: dict[str, type[Loss]] = {
-    kind.name: kind for kind in (Logistic, HuberHinge, Squared, Softmax)
+    kind.name: kind for kind in (Logistic, HuberHinge, Huber, Squared, Softmax)
 }
 
 
 def make_loss(name: str | Loss, *, label_bound: float | None = None, width: float = 0.5) -> Loss:
     """The loss that ``name`` names; ``label_bound`` is needed by the squared loss alone."""
-    if isinstance(name, Logistic | HuberHinge | Squared):
+    if isinstance(name, Logistic | HuberHinge | Huber | Squared):
         return name
-    match _checks.one_of("loss", name, ("logistic", "huber-hinge", "squared")):
+    match _checks.one_of("loss", name, ("logistic", "huber-hinge", "huber", "squared")):
         case "logistic":
             return Logistic()
         case "huber-hinge":
             return HuberHinge(width=width)
+        case "huber":
+            return Huber(width=width)
         case _:
             if label_bound is None:
                 raise InvalidInput(

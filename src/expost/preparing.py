@@ -14,6 +14,7 @@ import numpy as np
 from expost.estimators import Estimator, Prepared, PrivateRidge, objective_over
 from expost.files.digest import Content, leaves
 from expost.glm import Objective
+from expost.labels import LabelScale
 from expost.losses import Loss
 from expost.release import Release
 from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
@@ -27,8 +28,8 @@ class Facts:
 
     ``classes``        the rows of each class, in the order of the encoding's classes; of a
                        regression the rows with labels ≤ 0 and > 0.
-    ``largest_label``  the largest ∣y∣.
-    ``past``           labels past the label bound of the stream, where it has one.
+    ``labels``         the least and the largest label.
+    ``past``           labels past the label range of the stream, where it has one.
     ``clipped``        rows that are longer than the encoding's ``data_norm``.
     ``unknown``        by column, cells that are no level of the encoding.
     ``content``        the digest of the rows; see :mod:`expost.files.digest`.
@@ -37,7 +38,7 @@ class Facts:
 
     rows: int
     classes: tuple[int, ...]
-    largest_label: float
+    labels: tuple[float, float]
     past: int
     clipped: int
     unknown: Mapping[str, int]
@@ -50,7 +51,7 @@ class _BlockFacts:
     """The facts of one block, and the block itself where rows are kept."""
 
     classes: np.ndarray[Any, Any]
-    largest_label: float
+    labels: tuple[float, float]
     past: int
     clipped: int
     unknown: Mapping[str, int]
@@ -64,7 +65,7 @@ class _FactsOf:
     """Find the facts of one block; ``classes`` is their number, None of a regression."""
 
     classes: int | None
-    label_bound: float | None
+    label_scale: LabelScale | None
     keep: bool
 
     def __call__(self, block: RowBlock) -> _BlockFacts:
@@ -72,13 +73,11 @@ class _FactsOf:
         encoded = block.encoded
         assert encoded is not None
         y = encoded.y
-        size = np.abs(y)
-        bound = np.inf if self.label_bound is None else self.label_bound
         places = y if self.classes is not None and self.classes > 2 else (y > 0).astype(float)
         return _BlockFacts(
             classes=np.bincount(places.astype(np.int64), minlength=self.classes or 2),
-            largest_label=float(size.max()),
-            past=int(np.count_nonzero(size > bound)),
+            labels=(float(y.min()), float(y.max())),
+            past=0 if self.label_scale is None else self.label_scale.past(y),
             clipped=block.clipped,
             unknown=encoded.unknown,
             leaves=leaves(encoded.X, y if self.classes is None else places),
@@ -93,19 +92,19 @@ def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
     names = stream.encoding.target.classes
     content = Content(len(stream.encoding.feature_names), names)
     task = _FactsOf(
-        classes=None if names is None else len(names), label_bound=stream.label_bound, keep=hold
+        classes=None if names is None else len(names), label_scale=stream.label_scale, keep=hold
     )
     keeper = _Keeper(rows) if hold else None
     classes = np.zeros(2 if names is None else len(names), dtype=np.int64)
     past = clipped = 0
-    largest, unknown = 0.0, dict[str, int]()
+    labels, unknown = (np.inf, -np.inf), dict[str, int]()
 
     def summaries() -> Iterator[BlockSummary]:
-        nonlocal past, clipped, largest, classes
+        nonlocal past, clipped, labels, classes
         for facts in rows.map(task):
             classes = classes + facts.classes
             past, clipped = past + facts.past, clipped + facts.clipped
-            largest = max(largest, facts.largest_label)
+            labels = min(labels[0], facts.labels[0]), max(labels[1], facts.labels[1])
             for name, count in facts.unknown.items():
                 unknown[name] = unknown.get(name, 0) + count
             content.add(facts.summary.rows, facts.leaves)
@@ -117,7 +116,7 @@ def read_rows(rows: TableRows, *, hold: bool = False) -> tuple[Rows, Facts]:
     found = Facts(
         rows=stream.count,
         classes=tuple(classes.tolist()),
-        largest_label=largest,
+        labels=labels,
         past=past,
         clipped=clipped,
         unknown=unknown,
@@ -159,9 +158,13 @@ def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) 
     classes are the estimator's.
     """
     stream, read = source.stream, list[str]()
+    scale = None
     names = stream.encoding.target.classes
     if isinstance(estimator, PrivateRidge):
-        loss: Loss = estimator.loss_of(facts.largest_label, read)
+        loss: Loss = estimator.loss
+        scale = estimator.label_scale(facts.labels, read)
+        if stream.label_scale is None:
+            rows = _rescaled(rows, scale, facts)
     else:
         loss = estimator.loss_of(2 if names is None else len(names))
     return estimator.ready(
@@ -171,9 +174,20 @@ def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) 
         classes=None if names is None else np.array(names),
         feature_names=stream.encoding.feature_names,
         read=read,
+        label_scale=scale,
         past=facts.past,
         longer=facts.clipped,
     )
+
+
+def _rescaled(rows: Rows, scale: LabelScale, facts: Facts) -> Rows:
+    """Return rows that were read before the range of their labels was known, with it."""
+    if isinstance(rows, TableRows):
+        size = float(np.max(np.abs(scale.inside(np.array(facts.labels)))))
+        summary = replace(facts.summary, label_size=size)
+        return replace(rows.with_stream(label_scale=scale), summary=summary)
+    assert isinstance(rows, HeldRows)
+    return replace(rows, y=scale.inside(rows.y))
 
 
 def objective_of(release: Release, rows: Rows) -> Objective:

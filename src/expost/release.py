@@ -18,7 +18,7 @@ from expost.errors import InvalidInput
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
 from expost.glm import Objective, predictors, two_classes_only
-from expost.labels import class_codes, signs
+from expost.labels import LabelScale, class_codes, signs
 from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
@@ -39,6 +39,7 @@ class Release(Sealed, Displayed):
     ``mechanism``       how it was released, with n, Λ, the loss and the noise.
     ``ball``            how rows come into the unit ball.
     ``classes``         the labels, of two the second one positive; None for regression.
+    ``label_scale``     how the labels of a regression are scaled; None for a classifier.
     ``encoding``        the table's encoding (JSON), where there was a table.
     ``read_from_data``  the bounds that were read from the data: not private.
     ``seeded``          whether the noise came from a seed instead of the operating system.
@@ -50,6 +51,7 @@ class Release(Sealed, Displayed):
     classes: NDArray[Any] | None
     feature_names: tuple[str, ...] | None = None
     encoding: dict[str, Any] | None = None
+    label_scale: LabelScale | None = None
     read_from_data: tuple[str, ...] = ()
     seeded: bool = False
 
@@ -66,6 +68,10 @@ class Release(Sealed, Displayed):
             )
         if (self.classes is None) is mechanism.loss.is_classification:
             raise InvalidInput("classes: labels for a classifier, none for a regression.")
+        if (self.label_scale is None) is not mechanism.loss.is_classification:
+            raise InvalidInput("label_scale: one for a regression, none for a classifier.")
+        if self.label_scale is not None and self.label_scale.bound != mechanism.loss.label_bound:
+            raise InvalidInput("label_scale: its bound is not that of the loss; was edited.")
         mechanism.check_classes()
         many = mechanism.loss.classes if isinstance(mechanism.loss, Softmax) else 2
         if self.classes is not None and not (
@@ -97,7 +103,10 @@ class Release(Sealed, Displayed):
     @property
     def coefficients(self) -> tuple[FloatArray, float | FloatArray]:
         """(coef, intercept) in the units of the features; (K, d) and (K,) for K > 2 classes."""
-        loss = self.mechanism.loss
+        loss, scale = self.mechanism.loss, self.label_scale
+        if scale is not None:
+            coef, intercept = self.ball.coefficients(self.theta)
+            return scale.scale * coef, scale.centre + scale.scale * intercept
         if not isinstance(loss, Softmax):
             return self.ball.coefficients(self.theta)
         each = [self.ball.coefficients(theta) for theta in self.theta.reshape(loss.classes, -1)]
@@ -112,13 +121,11 @@ class Release(Sealed, Displayed):
         return predictors(rows, self.theta, self.mechanism.loss.outputs)
 
     def targets(self, y: Any, rows: int) -> FloatArray:
-        """Labels as the loss takes them: ±1, the class from 0 up, or clipped to the label bound."""
+        """Labels as the loss takes them: ±1, the class from 0 up, or scaled and clipped."""
         if self.classes is not None:
             return (signs if len(self.classes) == 2 else class_codes)(y, self.classes)
-        target = _checks.vector(y, length=rows)
-        loss = self.mechanism.loss
-        bound = np.inf if loss.label_bound is None else loss.label_bound
-        return np.clip(target, -bound, bound)
+        assert self.label_scale is not None
+        return self.label_scale.inside(_checks.vector(y, length=rows))
 
     def problem(self, X: Any, y: Any) -> Objective:
         """:meth:`objective`, for what works on models of two classes alone."""
@@ -163,6 +170,7 @@ class Release(Sealed, Displayed):
             "regularization": mechanism.regularization,
             "unit_ball": self.ball.to_json(),
             "classes": None if self.classes is None else [_label(c) for c in self.classes],
+            "label_scale": None if self.label_scale is None else to_fields(self.label_scale),
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "encoding": self.encoding,
             "read_from_data": list(self.read_from_data),
@@ -191,13 +199,17 @@ class Release(Sealed, Displayed):
             dimension=len(theta),
         )
         classes = value["classes"]
-        names = value["feature_names"]
+        names, scale = value["feature_names"], value.get("label_scale")
+        if scale is None and mechanism.loss.label_bound is not None:
+            # A model of an earlier version: its labels are as they are, up to their bound.
+            scale = {"bound": mechanism.loss.label_bound}
         return cls(
             theta=theta,
             mechanism=mechanism,
             ball=UnitBall.from_json(value["unit_ball"]),
             classes=None if classes is None else np.array(classes),
             feature_names=None if names is None else tuple(str(name) for name in names),
+            label_scale=None if scale is None else from_fields(LabelScale, scale),
             encoding=_object_or_none(value["encoding"]),
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
             seeded=bool(value["seeded"]),

@@ -30,6 +30,7 @@ from expost.engine import SILENT, Engine, Progress
 from expost.errors import InvalidInput
 from expost.files.digest import LEAF
 from expost.files.parts import Part, PartStore
+from expost.labels import LabelScale
 from expost.types import FloatArray, IntArray
 
 __all__ = [
@@ -225,13 +226,13 @@ def block_rows(columns: int) -> int:
 class RowStream:
     """A table as a model sees it, read again in every pass. It is pickled to where it is read.
 
-    ``label_bound``  labels of a regression are clipped to ± this.
+    ``label_scale``  how labels of a regression are scaled and clipped; None: not at all.
     """
 
     reader: Reader
     encoding: Encoding
     ball: UnitBall
-    label_bound: float | None = None
+    label_scale: LabelScale | None = None
     id_column: str | None = None
 
     @classmethod
@@ -241,7 +242,7 @@ class RowStream:
         encoding: Encoding,
         ball: UnitBall,
         *,
-        label_bound: float | None = None,
+        label_scale: LabelScale | None = None,
         size: int | None = None,
     ) -> "RowStream":
         """Return the rows of ``table`` in blocks of ``size`` rows (None: by the columns)."""
@@ -258,7 +259,7 @@ class RowStream:
             reader=reader,
             encoding=encoding,
             ball=ball,
-            label_bound=label_bound,
+            label_scale=label_scale,
             id_column=key,
         )
 
@@ -270,7 +271,7 @@ class RowStream:
         ball: UnitBall,
         *,
         classes: Sequence[Any] | None = None,
-        label_bound: float | None = None,
+        label_scale: LabelScale | None = None,
         size: int | None = None,
     ) -> "RowStream":
         """Return the rows of Dask arrays X (n, d) and y (n,), whose numbers are taken as they are.
@@ -281,7 +282,7 @@ class RowStream:
 
         table = array_table(X, y, text=classes is not None)
         encoding = array_encoding(X.shape[1], ball, classes)
-        return cls.of(table, encoding, ball, label_bound=label_bound, size=size)
+        return cls.of(table, encoding, ball, label_scale=label_scale, size=size)
 
     @property
     def count(self) -> int:
@@ -303,8 +304,8 @@ class RowStream:
             encoded = self.encoding.encode(block.batch, first_row=block.start + 1)
             X, clipped = self.ball.rows(encoded.X)
             y = encoded.y
-            if self.label_bound is not None:
-                y = np.clip(y, -self.label_bound, self.label_bound)
+            if self.label_scale is not None:
+                y = self.label_scale.inside(y)
             ids = None
             if self.id_column is not None:
                 ids = np.array(block.batch.column(self.id_column).to_pylist(), dtype=object)

@@ -26,7 +26,7 @@ from expost.jobs.output import check_place
 from expost.jobs.profile import run_opened
 from expost.jobs.profile_asked import ProfileJob, opened_for
 from expost.jobs.streaming import Streaming, is_streamed, table_rows
-from expost.jobs.table import check_options, estimator_of, noted, table_notices
+from expost.jobs.table import check_options, estimator_of, label_scale_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
 from expost.preparing import Facts, objective_of, prepared, read_rows
@@ -44,7 +44,7 @@ __all__ = ["choose_epsilon", "profile", "publish"]
 # Options of `choose_epsilon` that a table takes; the others are of models of arrays.
 _OF_A_TABLE = (
     *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
-    *("label_bound", *QUESTION),
+    *("label_range", *QUESTION),
 )
 
 
@@ -187,7 +187,7 @@ def _objective(
     release: Release, opened: tuple[Table, Encoding], engine: Engine, *, hold: bool
 ) -> tuple[Objective, Facts]:
     """Return the rows of a table as the objective of ``release`` sees them."""
-    source = table_rows(opened, release.ball, release.mechanism.loss.label_bound, engine)
+    source = table_rows(opened, release.ball, release.label_scale, engine)
     rows, facts = read_rows(source, hold=hold)
     return objective_of(release, rows), facts
 
@@ -224,12 +224,12 @@ def choose_epsilon(
         written.
     **options
         The options below. A table takes mechanism, noise, delta, loss, regularization, data_norm,
-        classes and label_bound of the model, and every option of the question.
+        classes and label_range of the model, and every option of the question.
 
     The model
     ---------
     ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
-    classes, huber_width, label_bound`` mean what they mean for the estimators, which would release
+    classes, huber_width, label_range`` mean what they mean for the estimators, which would release
     it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε. Of arrays,
     ``rows_per_person`` = k calibrates the noise of every ε to persons with up to k rows; the
     figures stay those of single rows.
@@ -300,7 +300,7 @@ def choose_epsilon(
         estimator = estimator_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
             ball = estimator.ball(len(opened[1].entries))
-            source = table_rows(opened, ball, job.label_bound, worker)
+            source = table_rows(opened, ball, label_scale_of(job), worker)
             rows, facts = read_rows(source, hold=True)
             ready = prepared(estimator, rows, source, facts)
             keys = held(rows, "the choice").ids

@@ -322,7 +322,9 @@ def test_releases_of_every_loss():
     margins = np.where(two == 1, 1, -1) * hinge.decision_function(X)
     found = target_of(hinge, two).signals(X, two).confidence
     np.testing.assert_allclose(found, margins, rtol=1e-4, atol=1e-5)
-    ridge = PrivateRidge(5.0, data_norm=5.0, label_bound=4.0).fit(X, X[:, 0])
+    ridge = PrivateRidge(5.0, data_norm=5.0, label_range=(-4.0, 4.0), huber_width=None).fit(
+        X, X[:, 0]
+    )
     numbers = target_of(ridge, X[:, 0])
     loss = (ridge.predict(X) - X[:, 0]) ** 2 / (2 * np.var(X[:, 0]))
     expected = -np.log(np.expm1(loss))

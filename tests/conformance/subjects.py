@@ -436,7 +436,7 @@ class Output:
         }[self.loss]
         bounds: dict[str, Any] = {"classes": [-1.0, 1.0]}
         if self.loss == "squared":
-            bounds = {"label_bound": LABEL_BOUND}
+            bounds = {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
         budget = {"epsilon": epsilon, "delta": self.delta(epsilon), "noise": self.noise}
         return cls(data_norm=1.0, fit_intercept=False, **budget, **bounds, **parameters)
 

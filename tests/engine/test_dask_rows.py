@@ -25,6 +25,7 @@ from expost.errors import InvalidInput, PrivacyLeakWarning, SeededReleaseWarning
 from expost.estimators import PrivateLogisticRegression
 from expost.glm import Objective
 from expost.jobs.profile import run
+from expost.labels import LabelScale
 from expost.losses import Logistic, Squared
 from expost.rows import RowStream, TableRows
 from test_streamed import table
@@ -164,11 +165,11 @@ def test_arrays_have_the_bytes_of_a_file(local, two_workers, tmp_path, regressio
     columns = {f"x{place}": X[:, place] for place in range(5)}
     pq.write_table(pa.table({**columns, "y": y}), tmp_path / "rows.parquet")
     classes, loss = (None, Squared(label_bound=2.0)) if regression else ((0, 1), None)
-    bound = 2.0 if regression else None
+    scale = LabelScale(bound=2.0) if regression else None
     X, y = da.from_array(X, chunks=((5, 295, 400), (2, 3))), da.from_array(y, chunks=(333,))
-    stream = RowStream.of_arrays(X, y, BALL, classes=classes, label_bound=bound, size=SIZE)
+    stream = RowStream.of_arrays(X, y, BALL, classes=classes, label_scale=scale, size=SIZE)
     file = open_table(tmp_path / "rows.parquet", missing=())
-    wanted = RowStream.of(file, stream.encoding, BALL, label_bound=bound, size=SIZE)
+    wanted = RowStream.of(file, stream.encoding, BALL, label_scale=scale, size=SIZE)
     expected = figures(wanted, local, loss)
     assert figures(stream, local, loss) == expected
     assert figures(stream, two_workers, loss) == expected

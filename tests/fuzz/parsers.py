@@ -89,7 +89,12 @@ def releases() -> tuple[Release, ...]:
         ).fit(X, three)  # fmt: skip
         svc = expost.PrivateLinearSVC(math.inf, random_state=1, **bounds, **OUTPUT).fit(X, y)
         ridge = expost.PrivateRidge(
-            2.0, data_norm=2.0, label_bound=1.0, random_state=1, **{**OUTPUT, **gaussian}
+            2.0,
+            data_norm=2.0,
+            label_range=(-1.0, 1.0),
+            huber_width=None,
+            random_state=1,
+            **{**OUTPUT, **gaussian},
         ).fit(X, X[:, 0])
     first = replace(
         of_table.release_,

@@ -55,10 +55,21 @@ ESTIMATORS = {
         PrivateLinearSVC(epsilon=0.1, data_norm=2, huber_width=0.25, classes=["no", "yes"]),
         LABELS,
     ),
-    "ridge": (PrivateRidge(data_norm=1.5, label_bound=3, intercept_scaling=0.3), TARGET),
-    "no noise": (PrivateRidge(epsilon=math.inf, data_norm=1.0, label_bound=3.0), TARGET),
+    "ridge": (
+        PrivateRidge(data_norm=1.5, label_range=(-3, 3), huber_width=None, intercept_scaling=0.3),
+        TARGET,
+    ),
+    "no noise": (
+        PrivateRidge(epsilon=math.inf, data_norm=1.0, label_range=(-3.0, 3.0), huber_width=None),
+        TARGET,
+    ),
     "automatic": (
-        PrivateRidge(regularization="auto", data_norm=1.0, label_bound=np.float32(3)),
+        PrivateRidge(
+            regularization="auto",
+            data_norm=1.0,
+            label_range=(-np.float32(3), np.float32(3)),
+            huber_width=None,
+        ),
         TARGET,
     ),
     "objective": (
@@ -540,7 +551,9 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
 
 
 def test_a_release_that_promises_nothing_is_not_marked_pass(tmp_path):
-    model = PrivateRidge(mechanism="objective", data_norm=1.0, label_bound=3.0)
+    model = PrivateRidge(
+        mechanism="objective", data_norm=1.0, label_range=(-3.0, 3.0), huber_width=None
+    )
     with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
         model.fit(X, TARGET)
     assert model.release_.audience is Audience.REVIEW

@@ -43,7 +43,7 @@ def chosen(kind="laplace"):
         case "regression":
             y = X[:, 0] + 0.1 * X[:, 1]
             del options["classes"]
-            options |= {"loss": "squared", "label_bound": 4.0}
+            options |= {"loss": "squared", "label_range": (-4.0, 4.0)}
         case "still":
             # Pairs of opposite labels put the minimiser at 0, where rows of zeros move nothing.
             X = np.repeat(np.where(np.arange(45)[:, None] < 12, X[:45], 0.0), 2, axis=0)

@@ -176,7 +176,9 @@ def test_a_regression_asks_for_a_number():
     rng = np.random.default_rng(6)
     X = rng.uniform(-1, 1, size=(60, 2))
     frame = pd.DataFrame(X, columns=["first column", "$(rm -rf)"])
-    model = PrivateRidge(data_norm=2.0, label_bound=1.0).fit(frame, np.clip(X[:, 0], -1, 1))
+    model = PrivateRidge(data_norm=2.0, label_range=(-1.0, 1.0), huber_width=None).fit(
+        frame, np.clip(X[:, 0], -1, 1)
+    )
     found = publish(model)
     values = {"first column": 0.3, "$(rm -rf)": -0.2}
     summary = collect(found, answers=found.lookup(values, 0.43719283))

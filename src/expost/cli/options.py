@@ -24,7 +24,7 @@ __all__ = [
     "Engine",
     "Force",
     "IdColumn",
-    "LabelBound",
+    "LabelRange",
     "Ledger",
     "LogJson",
     "Loss",
@@ -167,9 +167,13 @@ Classes = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-LabelBound = Annotated[
-    float | None,
-    typer.Option(help="A bound on the target, for squared loss.", rich_help_panel=DATA),
+LabelRange = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="The range of the target, not from the data, for squared loss.",
+        rich_help_panel=DATA,
+    ),
 ]
 Mechanism = Annotated[
     str | None,
@@ -330,17 +334,29 @@ def number_or_auto(text: str | None) -> float | str | None:
         ) from None
 
 
-def numbers(text: str | None) -> tuple[float, ...] | None:
-    """Values of ε with commas between them."""
+def numbers(text: str | None, option: str, example: str) -> tuple[float, ...] | None:
+    """Numbers with commas between them."""
     if text is None:
         return None
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} must be numbers with commas between them, as 0.1,1,10",
-            param_hint="'--epsilons'",
+            f"{text!r} must be numbers with commas between them, as {example}",
+            param_hint=f"'{option}'",
         ) from None
+
+
+def label_range(text: str | None) -> tuple[float, float] | None:
+    """LOW,HIGH."""
+    ends = numbers(text, "--label-range", "0,100")
+    if ends is None:
+        return None
+    if len(ends) != 2:
+        raise typer.BadParameter(
+            f"{text!r} must be two numbers, as 0,100", param_hint="'--label-range'"
+        )
+    return ends[0], ends[1]
 
 
 def labels(text: str | None) -> tuple[str, ...] | None:

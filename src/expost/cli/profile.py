@@ -28,7 +28,7 @@ def profile_command(
     encoding: options.Encoding = None,
     data_norm: options.DataNorm = None,
     classes: options.Classes = None,
-    label_bound: options.LabelBound = None,
+    label_range: options.LabelRange = None,
     person_column: options.PersonColumn = None,
     max_rows_per_person: options.MaxRowsPerPerson = None,
     cap_rows: options.CapRows = False,
@@ -78,7 +78,7 @@ def profile_command(
 
     `expost profile people.csv --target income --id number --out report`
 
-    `expost profile 'y*.parquet' --target wage --loss squared --label-bound 9e3 --out report`
+    `expost profile 'y*.parquet' --target wage --loss squared --label-range 0,9e3 --out report`
 
     `expost profile people.csv --target income --model report/model.json --out again`
 
@@ -88,7 +88,7 @@ def profile_command(
     With --max-rows-per-person epsilon and delta hold for persons; the number must not be from the
     data.
 
-    Bounds that are not given (--encoding, --data-norm, --classes, --label-bound) are read from the
+    Bounds that are not given (--encoding, --data-norm, --classes, --label-range) are read from the
     data, which is not private; the results say which.
     """
     from expost.jobs.profile import ProfileJob
@@ -109,7 +109,7 @@ def profile_command(
             loss=loss,
             regularization=options.number_or_auto(regularization),
             data_norm=data_norm,
-            label_bound=label_bound,
+            label_range=options.label_range(label_range),
             classes=options.labels(classes),
             id_column=id_column,
             person_column=person_column,

@@ -168,7 +168,7 @@ def choose_epsilon(
     rows_per_person: int = 1,
     classes: Any = None,
     huber_width: float | None = None,
-    label_bound: float | None = None,
+    label_range: tuple[float, float] | None = None,
     ids: Sequence[Any] | None = None,
     random_state: int | np.random.Generator | None = None,
     workers: int | None = None,
@@ -203,7 +203,7 @@ def choose_epsilon(
         "data_norm": data_norm,
         "rows_per_person": rows_per_person,
     }
-    given = {"classes": classes, "huber_width": huber_width, "label_bound": label_bound}
+    given = {"classes": classes, "huber_width": huber_width, "label_range": label_range}
     if isinstance(mechanism, str):
         prepared = _prepared(X, y, loss, options, given)
         keys = row_keys(ids, prepared.objective.count)

@@ -9,7 +9,7 @@ the run keeps.
 
 import inspect
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from expost.jobs.table import (
     TableJob,
     check_options,
     estimator_of,
+    label_scale_of,
     noted,
     opened,
     table_notices,
@@ -160,7 +161,7 @@ class _Work(TableWork):
         # Every ε that is looked at has its own mechanism.
         estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
         ball = estimator.ball(len(self.encoding.entries))
-        source, rows, facts = self.known_rows(ball, self.job.label_bound)
+        source, rows, facts = self.known_rows(ball, label_scale_of(self.job))
         self.progress.phase("following every row over epsilon, and models on held-out rows")
         ready = prepared(estimator, rows, source, facts)
         ids = rows.ids if isinstance(rows, HeldRows) else None
@@ -237,7 +238,7 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
     ]
     seed = "drawn for this run" if job.seed is None else str(job.seed)
     return (
-        *chosen.target(how),
+        *chosen.target(label_scale_of(job)),
         *chosen.model(
             how,
             intercept=f"{scaling:g} in each row",
@@ -247,6 +248,11 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
         chosen.choice("seed", seed, job.seed),
         *chosen.table(),
     )
+
+
+def _joined(values: Sequence[object] | None) -> str | None:
+    """Return values as an option takes them, with commas between them."""
+    return None if values is None else ",".join(map(str, values))
 
 
 def _value(job: EpsilonJob, name: str) -> str:
@@ -283,8 +289,8 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
         *(("missing", token) for token in job.missing or ()),
         ("encoding", job.encoding),
         ("data-norm", job.data_norm),
-        ("classes", None if job.classes is None else ",".join(job.classes)),
-        ("label-bound", job.label_bound),
+        ("classes", _joined(job.classes)),
+        ("label-range", _joined(job.label_range)),
         ("epsilon", lower_text(choice.recommended, 3)),
         ("mechanism", job.mechanism),
         ("noise", job.noise),

@@ -49,7 +49,7 @@ from expost.jobs.profile_asked import (
     opened_for,
 )
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
-from expost.jobs.table import estimator_of, noted, table_notices
+from expost.jobs.table import estimator_of, label_scale_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of, prepared
@@ -226,7 +226,7 @@ class _Work(TableWork):
 
     def _objective(self, release: Release) -> tuple[Objective, Facts]:
         """Return the rows as the objective of a model that exists sees them."""
-        _, rows, facts = self.known_rows(release.ball, release.mechanism.loss.label_bound)
+        _, rows, facts = self.known_rows(release.ball, release.label_scale)
         return objective_of(release, rows), facts
 
     def _draw(self) -> _Model:
@@ -241,7 +241,7 @@ class _Work(TableWork):
             rows_per_person=job.max_rows_per_person or 1,
         )
         ball = estimator.ball(len(self.encoding.entries))
-        source, rows, facts = self.known_rows(ball, job.label_bound)
+        source, rows, facts = self.known_rows(ball, label_scale_of(job))
         self.progress.phase("fitting the model")
         ready = prepared(estimator, rows, source, facts)
         release = completed(estimator.release(ready), self.encoding)

@@ -39,7 +39,7 @@ __all__ = [
 # The options that a model has settled, beside those of its encoding.
 _OF_A_MODEL = (
     *("epsilon", "delta", "max_rows_per_person", "noise", "loss", "regularization"),
-    *("label_bound", "seed"),
+    *("label_range", "seed"),
 )
 
 
@@ -165,7 +165,7 @@ def choices_of(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[C
     randomness = source if how.is_private else "none, epsilon is infinite"
     intercept = f"{ball.intercept_scaling:g} in each row" if ball.fit_intercept else "none"
     return (
-        *chosen.target(how),
+        *chosen.target(release.label_scale),
         chosen.choice("epsilon", f"{how.epsilon:g}", job.epsilon),
         *chosen.model(how, intercept=intercept),
         chosen.choice("randomness", randomness, job.seed),

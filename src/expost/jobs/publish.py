@@ -285,7 +285,7 @@ class _Work(TableWork):
     @cached_property
     def _known(self) -> tuple[Rows, Facts]:
         release = self.request.release
-        _, rows, facts = self.known_rows(release.ball, release.mechanism.loss.label_bound)
+        _, rows, facts = self.known_rows(release.ball, release.label_scale)
         return rows, facts
 
     @property

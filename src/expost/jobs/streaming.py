@@ -17,6 +17,7 @@ from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.errors import InvalidInput
 from expost.jobs.output import begun
 from expost.jobs.runs import Run, read_state, running
+from expost.labels import LabelScale
 from expost.ledger import Ledger
 from expost.preparing import Facts, read_rows
 from expost.report.parts import installed
@@ -210,7 +211,7 @@ class TableWork:
             )
 
     def known_rows(
-        self, ball: UnitBall, label_bound: float | None
+        self, ball: UnitBall, label_scale: LabelScale | None
     ) -> tuple[TableRows, Rows, Facts]:
         """Return the rows as they are read, the rows, in memory unless in blocks, and their facts.
 
@@ -218,7 +219,7 @@ class TableWork:
         the run began with.
         """
         opened, hold = (self.table, self.encoding), not self.blocks
-        source = table_rows(opened, ball, label_bound, self.engine, self.progress)
+        source = table_rows(opened, ball, label_scale, self.engine, self.progress)
         kept = self.run.kept("facts", _facts_from)
         if kept is not None and not hold and self.table.origin.relation.files:
             return source, replace(source, summary=kept.summary), kept
@@ -236,13 +237,13 @@ class TableWork:
 def table_rows(
     opened: tuple[Table, Encoding],
     ball: UnitBall,
-    label_bound: float | None,
+    label_scale: LabelScale | None,
     engine: Engine,
     progress: Progress = SILENT,
 ) -> TableRows:
     """Return the rows of an open table as a model sees them."""
     table, encoding = opened
-    stream = RowStream.of(table, encoding, ball, label_bound=label_bound)
+    stream = RowStream.of(table, encoding, ball, label_scale=label_scale)
     return TableRows(stream=stream, engine=engine, progress=progress)
 
 
@@ -257,10 +258,11 @@ def _facts_to(facts: Facts) -> dict[str, Any]:
 
 def _facts_from(kept: Any) -> Facts:
     content, summary = bytes.fromhex(kept["content"]), RowSummary(**kept["summary"])
-    classes = tuple(kept["classes"])
-    facts = Facts(**{**kept, "classes": classes, "content": content, "summary": summary})
+    classes, labels = tuple(kept["classes"]), tuple(kept["labels"])
+    read = {"classes": classes, "labels": labels, "content": content, "summary": summary}
+    facts = Facts(**{**kept, **read})
     counts = (facts.rows, *classes, facts.past, facts.clipped, *facts.unknown.values())
-    sizes = (facts.largest_label, summary.longest, summary.label_size, summary.common_norm)
+    sizes = (labels[1] - labels[0], summary.longest, summary.label_size, summary.common_norm)
     if not (
         all(isinstance(count, int) and count >= 0 for count in counts)
         and all(isinstance(size, float | int) and size >= 0 for size in sizes)

@@ -19,7 +19,8 @@ from expost.errors import (
 from expost.estimators import ESTIMATORS, Estimator
 from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
-from expost.losses import make_loss
+from expost.labels import LabelScale
+from expost.losses import Huber, make_loss
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.notices import collected
 from expost.release import Release
@@ -62,7 +63,7 @@ class TableJob:
     loss: str | None = None
     regularization: float | str | None = None
     data_norm: float | None = None
-    label_bound: float | None = None
+    label_range: tuple[float, float] | None = None
     classes: tuple[str, ...] | None = None
     id_column: str | None = None
     drop: tuple[str, ...] | None = None
@@ -95,9 +96,9 @@ def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
 def check_options(job: TableJob, epsilon: float | None = None) -> None:
     """Refuse what no table can make right, before one is read."""
     name = _checks.one_of("loss", job.loss or "logistic", tuple(ESTIMATORS))
-    if job.label_bound is not None and not is_regression(job):
+    if job.label_range is not None and not is_regression(job):
         raise InvalidInput(
-            f"label_bound={job.label_bound!r}: only the squared loss takes one; leave it out, or"
+            f"label_range={job.label_range!r}: only the squared loss takes one; leave it out, or"
             " take loss='squared'."
         )
     regularization = job.regularization
@@ -105,7 +106,8 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
         _checks.one_of("regularization", regularization, ("auto",))
         regularization = None
     # The mechanism checks its own constants; those of the data stand in as the least there are.
-    loss = make_loss(name, label_bound=1.0 if job.label_bound is None else job.label_bound)
+    label_scale_of(job)
+    loss = Huber() if is_regression(job) else make_loss(name)
     ESTIMATORS[name](
         epsilon=1.0 if epsilon is None else epsilon,
         regularization=1.0 if regularization is None else regularization,
@@ -115,6 +117,11 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
         _checks.positive("data_norm", job.data_norm)
     if job.seed is not None:
         _checks.whole("seed", job.seed, least=0)
+
+
+def label_scale_of(job: TableJob) -> LabelScale | None:
+    """Return how labels are scaled; None of a classification, or if it is read from the data."""
+    return None if job.label_range is None else LabelScale.within(job.label_range)
 
 
 def is_regression(job: TableJob) -> bool:
@@ -153,7 +160,7 @@ def estimator_of(
 ) -> Estimator:
     """Return the estimator that would release the model that is asked for."""
     classes = encoding.target.classes
-    bounds = {"label_bound": job.label_bound} if classes is None else {"classes": classes}
+    bounds = {"label_range": job.label_range} if classes is None else {"classes": classes}
     check_mechanism(job, encoding)
     return ESTIMATORS[job.loss or "logistic"](
         epsilon=epsilon,
@@ -307,13 +314,15 @@ class Chosen:
         origin = Origin.GIVEN if asked is not None else otherwise
         return Choice(name=name, value=value, origin=self.settled or origin)
 
-    def target(self, how: Mechanism) -> tuple[Choice, ...]:
+    def target(self, scale: LabelScale | None) -> tuple[Choice, ...]:
         """What is predicted, and what is known of it."""
         job, goal = self.job, self.encoding.target
         column = self.choice("target", goal.column, job.target)
-        if how.loss.label_bound is not None:
-            bound = f"{how.loss.label_bound:.6g}"
-            return column, self.choice("label_bound", bound, job.label_bound, Origin.READ)
+        if goal.classes is None:
+            ends = "that of the labels"
+            if scale is not None:
+                ends = " to ".join(f"{end:.6g}" for end in scale.ends)
+            return column, self.choice("label_range", ends, job.label_range, Origin.READ)
         classes = ", ".join(goal.classes or ())
         return column, self.choice("classes", classes, _given(goal.mark), Origin.READ)
 

@@ -69,7 +69,7 @@ from scipy.special import betaincinv, gammaincinv, ndtri
 
 from expost._numerics import ROUNDOFF, gamma, row_blocks, row_norms, row_products
 from expost.glm import predictors
-from expost.losses import HuberHinge, Loss, SoftmaxDerivatives
+from expost.losses import Kinked, Loss, SoftmaxDerivatives
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.output import OutputPerturbation
@@ -376,9 +376,9 @@ def _grown(norm: float, inner: FloatArray | float, step: FloatArray) -> FloatArr
 def _largest_curvature(loss: Loss, z: FloatArray, y: FloatArray, move: FloatArray) -> FloatArray:
     """Sup f″ over z ± ``move``."""
     bound = loss.curvature_bound
-    if isinstance(loss, HuberHinge):
+    if isinstance(loss, Kinked):
         # f″ is 0 or its bound: 0 only where no point of the range lies between the knots.
-        inside = np.abs(1 - y * z) <= loss.width + move + 4 * ROUNDOFF * (1 + np.abs(z))
+        inside = loss.beyond(z, y) <= move + 4 * ROUNDOFF * (1 + np.abs(z))
         return np.where(inside, bound, 0.0)
     growth = np.exp(np.minimum((loss.third_ratio or 0.0) * move, 700.0))
     return np.minimum(loss.curvature(z, y) * growth * _UP, bound)

@@ -21,7 +21,9 @@ gaussian  Let Z ~ N(0, 1) be b's component along x in units of σ, and A = L/σ.
 
           A²/2 + AZ is the loss of a Gaussian mechanism of sensitivity L, and (1 − e^(ε − loss))₊
           grows with the loss, so δ(ε) ≤ δ_Gauss(ε − c₁, L/σ). Adding a row gives the same without
-          c₁. (Redberg, Koskela & Wang 2023 have −log(1 − c/λ), and twice that δ.)
+          c₁. (Redberg, Koskela & Wang 2023 have −log(1 − c/λ), and twice that δ.) Huber's loss has
+          slopes of both signs: with ±A for A there are v = 2 vertices, a²/2 + aZ is largest at one
+          of them or at 0, and δ(ε) ≤ v·δ_Gauss(ε − c₁, L/σ). All tails below count v times.
 laplace   b of density ∝ exp(−β∥b∥), β = ε′/(2L), ε′ = ε − ln(1 + c/λ): pure ε for rows that are
           removed, added or replaced. The determinants of an exchange differ by a factor of
           (1 + f″m)/(1 + f″′m′), both leverages without either row: between 1/(1 + c/λ) and 1 + c/λ.
@@ -70,7 +72,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.glm import Minimiser, Objective
-from expost.losses import Logistic, Softmax, Squared
+from expost.losses import Logistic, Softmax
 from expost.mechanisms.base import TOLERANCE, ClosedForm, Losses, register
 from expost.mechanisms.calibration import (
     logistic_delta,
@@ -223,7 +225,7 @@ class ObjectivePerturbation(Perturbation):
         """The law of b."""
         if not self.is_private:
             raise InvalidInput("epsilon=inf: a release without noise has no noise law.")
-        left, bound, rank = self._budget[1], self.slope_bound, self.loss.determinant[0]
+        left, bound, vertices = self._budget[1], self.slope_bound, self.loss.vertices
         k, penalty = self.rows_per_person, self.penalty_sum
         coupled = self.calibration == "tight" and isinstance(self.loss, Logistic)
         if self.noise == "laplace":
@@ -237,11 +239,11 @@ class ObjectivePerturbation(Perturbation):
         if coupled:
             scale = logistic_scale(self.epsilon, self.delta, penalty, k)
         elif self.calibration == "published":
-            scale = bound * math.sqrt(8 * math.log(2 * rank / self.delta) + 4 * left) / left
+            scale = bound * math.sqrt(8 * math.log(2 * vertices / self.delta) + 4 * left) / left
         elif isinstance(self.loss, Softmax):
             scale = softmax_scale(self.epsilon, self.delta, penalty, self.loss.classes, k)
         else:
-            scale = person_scale(k * left, self.delta, bound, k)
+            scale = person_scale(k * left, self.delta / vertices, bound, k)
         return Gaussian(scale=scale, dimension=self.dimension)
 
     @property
@@ -268,7 +270,7 @@ class ObjectivePerturbation(Perturbation):
     @property
     def _promises(self) -> bool:
         """Whether there is any ε: none without noise, or for a gradient that is not bounded."""
-        return self.is_private and not isinstance(self.loss, Squared)
+        return self.is_private and self.loss.has_bounded_slope
 
     def guarantee(self, rows: int = 1) -> EpsilonDelta:
         """Return what two data sets are guaranteed of which one lacks ``rows`` rows of the other.
@@ -305,7 +307,7 @@ class ObjectivePerturbation(Perturbation):
         if isinstance(self.loss, Logistic):
             return logistic_delta(epsilon, reach, self.penalty_sum, rows)
         left = epsilon - rows * self._spent() * (1 + 1e-12)
-        return self.loss.determinant[0] * person_delta(left, reach, rows)
+        return self.loss.vertices * person_delta(left, reach, rows)
 
     def delta_at(self, epsilon: float) -> float:
         """Return δ at another ε, of the same noise, for rows that are removed or added."""
@@ -330,7 +332,7 @@ class ObjectivePerturbation(Perturbation):
                       as ∥Σ∇ℓᵢ∥² ≤ σ²(Σaᵢ)² ≤ mσ²Σaᵢ². If a sum passes b, one of its terms passes
                       b/m ≥ c₁: upwards with probability at most m·Φ(mA/2 − (b/m − c₁)/A), or
                       m·P(h_m(Z) > b/m) for the logistic loss; downwards m·Φ(−b/(mA)). For K classes
-                      the terms are convex in p as for one row, A = √2/σ, and each counts r times.
+                      the terms are convex in p as for one row and A = √2/σ. Each counts v times.
         """
         rows = _checks.whole("rows", rows, least=1)
         if not self._promises:
@@ -340,14 +342,14 @@ class ObjectivePerturbation(Perturbation):
             return bound, 0.0
         if rows == 1:
             return bound, self._passed(bound, Neighbouring.REMOVE)
-        a, rank = self.slope_bound / self.resolution, self.loss.determinant[0]
+        a, vertices = self.slope_bound / self.resolution, self.loss.vertices
         if rows > self.rows_per_person:
             bound = (bound + rows * (rows - self.rows_per_person) * a * a / 2) * (1 + 1e-14)
         each = bound / rows
         above = float(ndtr(rows * a / 2 - (each - self._spent()) / a))
         if isinstance(self.loss, Logistic):
             above = logistic_passed(each, a, self.penalty_sum, rows=rows)
-        return bound, min(rows * rank * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
+        return bound, min(rows * vertices * (above + float(ndtr(-each / a))) * (1 + 1e-14), 1.0)
 
     def covers(self, relation: Neighbouring) -> bool:
         """Gaussian noise is calibrated to a row that leaves or enters, not to one for another."""
@@ -358,7 +360,7 @@ class ObjectivePerturbation(Perturbation):
 
         0 under norm-Laplace noise. Gaussian noise is not calibrated for an exchange: 1.
         """
-        if self.noise == "laplace" or isinstance(self.loss, Squared):
+        if self.noise == "laplace" or not self.loss.has_bounded_slope:
             return 0.0
         if relation is Neighbouring.REPLACE:
             return 1.0
@@ -400,7 +402,7 @@ class ObjectivePerturbation(Perturbation):
         if isinstance(self.loss, Logistic):
             above = logistic_passed(epsilon, a, self.penalty_sum, added=added)
             first, second = (first, above) if added else (above, second)
-        return rank * first, rank * second
+        return self.loss.vertices * first, self.loss.vertices * second
 
     def loss_passed(self, bound: float, *, two_sided: bool = False) -> float:
         """Bound the probability with which the loss (exposure) of a fixed row passes ``bound``.
@@ -436,7 +438,7 @@ class ObjectivePerturbation(Perturbation):
         below = float(betainc((self.dimension - 1) / 2, 0.5, 1 - cosine**2)) / 2
         if self.dimension == 1:
             below = 0.5 if cosine < 1 else 0.0
-        return min(rank * (above + below if two_sided else above), 1.0)
+        return min(self.loss.vertices * (above + below if two_sided else above), 1.0)
 
     def loss_quantile(self, quantile: float, *, two_sided: bool = False) -> float:
         """Bound the q-quantile of the loss of one row; of the logistic loss without a search."""
@@ -511,7 +513,13 @@ class ObjectivePerturbation(Perturbation):
         return tangent
 
     def check_report(self) -> None:
-        """Refuse a model of more than two classes, or for persons with more than one row."""
+        """Refuse what has no data-dependent report, e.g. more classes than two."""
+        if not self.loss.is_classification and self.loss.has_bounded_slope:
+            raise ReleaseRefused(
+                f"kind='data-dependent': the model has the {self.loss.name} loss, and its slopes"
+                " have no sign of their own, which such a report needs; take"
+                " kind='data-independent'."
+            )
         if self.loss.outputs > 1:
             raise ReleaseRefused(
                 f"kind='data-dependent': the model has {self.loss.outputs} classes, and only models"

@@ -37,7 +37,7 @@ from expost import _checks
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_products
 from expost.accounting import gaussian_epsilon, gaussian_epsilon_below, gaussian_scale
 from expost.errors import InvalidInput, ReleaseRefused
-from expost.losses import HuberHinge, Loss
+from expost.losses import Kinked, Loss
 from expost.mechanisms.base import Mechanism
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -279,7 +279,7 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
     adds at most c·x xᵀ, so the sensitivity is the same.
     """
     loss, objective = tangent.constants.loss, tangent.objective
-    if not isinstance(loss, HuberHinge):
+    if not isinstance(loss, Kinked):
         return tangent.hessian
     assert objective is not None
     room = tangent.mechanism.reach_of_cell + tangent.constants.margin_error(tangent.theta)
@@ -295,7 +295,7 @@ def steady_hessian(tangent: Tangent) -> FloatArray:
 class _FarFromKnots:
     """Σ f″x xᵀ of the rows of a block that are farther than ``room`` from a knot."""
 
-    loss: HuberHinge
+    loss: Kinked
     theta: FloatArray
     room: float
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, CompensatedSum, gamma, row_blocks, row_norms, row_products
 from expost.glm import Constants, Objective, predictors
-from expost.losses import Derivatives, HuberHinge, Loss
+from expost.losses import Derivatives, Kinked, Loss
 from expost.mechanisms.leverage import (
     ChangedRows,
     Hessian,
@@ -448,7 +448,7 @@ def uncertain_rows(
     loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, reach: float
 ) -> NDArray[np.bool_]:
     """Return whether each predictor may pass a knot of the Huber hinge within ``reach`` of θ."""
-    if not isinstance(loss, HuberHinge):
+    if not isinstance(loss, Kinked):
         return np.zeros(len(z), dtype=bool)
     slack = norms * (reach + 1e-15 * (1 + np.abs(z)))
     return np.asarray(loss.knot_distance(z, y) <= slack + 4 * ROUNDOFF * (1 + np.abs(z)))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from expost._numerics import ROUNDOFF, gamma
 from expost.glm import Constants, Objective
-from expost.losses import HuberHinge, Loss
+from expost.losses import Kinked, Loss
 from expost.neighbouring.change import EvaluatedRows
 from expost.rows import RowBlock
 from expost.types import FloatArray
@@ -42,7 +42,7 @@ def knot_reach(
     loss: Loss, z: FloatArray, y: FloatArray, norms: FloatArray, margin_error: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return each predictor's way to its nearest knot, and how far θ must move; rounded down."""
-    assert isinstance(loss, HuberHinge)
+    assert isinstance(loss, Kinked)
     # The predictor itself is known to margin_error·∥x∥, and 1 − yz is rounded: a knot that close
     # counts as reached.
     close = 2 * margin_error * norms + 4 * ROUNDOFF

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from expost.glm import Minimiser, Objective
-from expost.losses import HuberHinge
+from expost.losses import Kinked
 from expost.neighbouring.change import Change, EvaluatedRows
 from expost.neighbouring.expansion import Expansion, curvature_of, expand
 from expost.neighbouring.knots import energy_norms
@@ -65,7 +65,7 @@ class LeaveOneOut:
         loose, longest = objective.rows.on_first(task, count)
         is_costly = objective.count * expansion.columns**3 > _COSTLY
         if not loose or (
-            loose <= _FEW * count and is_costly and not isinstance(expansion.loss, HuberHinge)
+            loose <= _FEW * count and is_costly and not isinstance(expansion.loss, Kinked)
         ):
             return self
         refinement = refinement_for(objective, expansion, _FARTHER * longest)

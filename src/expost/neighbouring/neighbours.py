@@ -20,7 +20,7 @@ from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput, PrecisionWarning
 from expost.glm import Minimiser, Objective, minimise
 from expost.labels import signs, two_classes
-from expost.losses import HuberHinge, Loss, Squared, make_loss
+from expost.losses import Kinked, Loss, Squared, make_loss
 from expost.neighbouring.change import Change, ChangedGroup, EvaluatedRows
 from expost.neighbouring.expansion import Expansion, curvature_of, expand
 from expost.neighbouring.knots import energy_norms
@@ -370,7 +370,7 @@ def _refinement(
 
     Not by kink rows for persons: their steps are long, and pass the knots of too many rows.
     """
-    is_kinked = isinstance(objective.loss, HuberHinge)
+    is_kinked = isinstance(objective.loss, Kinked)
     if is_kinked and change.persons is not None and not change.persons.are_rows:
         return Refinement()
     reach = 0.0

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from expost._numerics import gamma, row_blocks, row_norms, solve_small
 from expost.glm import Objective
-from expost.losses import HuberHinge, Logistic
+from expost.losses import Kinked, Logistic
 from expost.neighbouring.certificate import endpoint_error
 from expost.neighbouring.expansion import Expansion
 from expost.neighbouring.knots import KinkRows
@@ -76,14 +76,14 @@ def is_refinable(expansion: Expansion) -> bool:
     """Whether one pass over the rows finds what steps can be refined by."""
     loss = expansion.loss
     is_smooth = isinstance(loss, Logistic) and expansion.columns <= _TENSOR_COLUMNS
-    return is_smooth or isinstance(loss, HuberHinge)
+    return is_smooth or isinstance(loss, Kinked)
 
 
 def refinement_for(objective: Objective, expansion: Expansion, reach: float) -> Refinement:
     """Return what steps of ∥δ∥_B up to ``reach`` are refined by, from one pass over the rows."""
     if not is_refinable(expansion):
         return Refinement()
-    if isinstance(expansion.loss, HuberHinge):
+    if isinstance(expansion.loss, Kinked):
         if not reach < np.inf:
             return Refinement()
         return Refinement(kinks=KinkRows.of(objective, expansion, reach))

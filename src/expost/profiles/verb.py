@@ -71,7 +71,7 @@ class Target:
         bound = np.inf if loss.label_bound is None else loss.label_bound
         if not float(np.max(np.abs(problem.held.y))) <= bound:
             raise InvalidInput(
-                f"y: with bare coefficients no label may be past label_bound={bound:g}; clip them."
+                f"y: with bare coefficients no label may be past {bound:g} in size; clip them."
             )
         return problem
 

@@ -255,12 +255,13 @@ class PublishedReport(Sealed, Displayed):
         raise InvalidInput(f"label: must be {names}.")
 
     def _answer(self, x: FloatArray, label: Any, notes: tuple[str, ...]) -> Answer:
-        loss = self.release.mechanism.loss
-        if loss.label_bound is not None and not abs(label) <= loss.label_bound:
+        scale = self.release.label_scale
+        if scale is not None and scale.past(label):
+            low, high = scale.ends
             notes = (
                 *notes,
-                f"The label lies past the bound of the model ({loss.label_bound:g}) and was clipped"
-                " to it, as it would have been in training.",
+                f"The label lies outside of the label range of the model ({low:g} to {high:g}) and"
+                " was clipped to it, as it would have been in training.",
             )
         rows, labels, _ = self._rows(x, label)
         found = self.bounds(rows, labels)

@@ -263,10 +263,11 @@ def published_report(found: PublishedReport) -> Display:
 
 def _labels(release: Release, along: FloatArray) -> tuple[list[Any], list[FloatArray]]:
     """Some labels, and the direction in which a row is asked about with each."""
-    loss = release.mechanism.loss
-    if release.classes is None:
-        bound = 1.0 if loss.label_bound is None else loss.label_bound
-        return [-bound, 0.0, bound], [along[0]] * 3
+    scale = release.label_scale
+    if scale is not None:
+        low, high = scale.ends
+        return [low, scale.centre, high], [along[0]] * 3
+    assert release.classes is not None
     labels = release.classes.tolist()[: len(_COLOURS)]
     if len(along) == 1:
         return labels, [along[0]] * len(labels)

@@ -22,8 +22,9 @@ The total is therefore ε and δ, not the sum over candidates. As everywhere her
 compare data under the same public constants: the number of rows of each part (which sets the noise
 of its model) is one of them, as n is. Losing models and the counts are never kept.
 
-Squared loss has no mistakes: each row counts (y − ŷ)² clipped at ``label_bound``², the most that
-the answer 0 could cost, in units of 2⁻²⁰ of it rounded down, so that sums are exact whole numbers.
+Squared loss has no mistakes: each row counts (y − ŷ)² clipped at 1 in units of half the
+label range, the most that the answer 0 could cost, in whole units of 2⁻²⁰ of it rounded down, so
+that sums are exact.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,6 @@ from expost._numerics import row_blocks
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
 from expost.estimators import ESTIMATORS, Prepared
 from expost.glm import Objective
-from expost.losses import Squared
 from expost.mechanisms import Mechanism
 from expost.notices import warn
 from expost.release import Release
@@ -118,7 +118,7 @@ def select_regularization(
     noise: str = "auto",
     data_norm: float | str = "auto",
     classes: Any = None,
-    label_bound: float | None = None,
+    label_range: tuple[float, float] | None = None,
     huber_width: float = 0.5,
     fit_intercept: bool = True,
     intercept_scaling: float | str = "auto",
@@ -129,7 +129,7 @@ def select_regularization(
 
     ``candidates`` is a list made before anybody looked at these rows. The module docstring has the
     algorithm and why it costs ε once. ``loss`` is "logistic", "huber-hinge" or "squared"; the
-    other parameters are those of the estimators (``classes`` for the first two, ``label_bound``
+    other parameters are those of the estimators (``classes`` for the first two, ``label_range``
     for the third, ``huber_width`` for the second) and of ``select_privately``. The models are made
     by output perturbation, which covers a replaced row and keeps each candidate as it is. Bounds
     of labels that are left at None are read from the data, under PrivacyLeakWarning, and the
@@ -140,7 +140,7 @@ def select_regularization(
     estimator = _estimator(
         loss,
         classes=classes,
-        label_bound=label_bound,
+        label_range=label_range,
         huber_width=huber_width,
         epsilon=epsilon,
         delta=delta,
@@ -161,7 +161,7 @@ def select_regularization(
         for how, part in zip(_mechanisms(prepared, values, training), training, strict=True)
     ]
     scores = [-_errors(prepared.problem, release.theta, judging) for release in releases]
-    unit = _UNITS if isinstance(prepared.problem.loss, Squared) else 1
+    unit = _UNITS if not prepared.problem.loss.is_classification else 1
     budget = prepared.mechanism
     index = draw_index(scores, unit, budget.epsilon, method=method, rng=rng)
     estimator.set_params(regularization=values[index])
@@ -190,12 +190,12 @@ def _candidates(candidates: Sequence[float]) -> tuple[float, ...]:
 
 
 def _estimator(
-    loss: str, *, classes: Any, label_bound: float | None, huber_width: float, **shared: Any
+    loss: str, *, classes: Any, label_range: Any, huber_width: float, **shared: Any
 ) -> Any:
     """The unfitted estimator, which prepares the rows and will carry the model."""
     kind = ESTIMATORS[_checks.one_of("loss", loss, tuple(ESTIMATORS))]
-    own = {"label_bound": label_bound} if loss == "squared" else {"classes": classes}
-    for name, value in (("classes", classes), ("label_bound", label_bound)):
+    own = {"label_range": label_range} if loss == "squared" else {"classes": classes}
+    for name, value in (("classes", classes), ("label_range", label_range)):
         if value is not None and name not in own:
             raise InvalidInput(f"{name}: is not used by loss={loss!r}; leave it out.")
     if loss == "huber-hinge":
@@ -276,6 +276,7 @@ def _release(
         mechanism=how,
         ball=prepared.ball,
         classes=prepared.classes,
+        label_scale=prepared.label_scale,
         feature_names=prepared.feature_names,
         read_from_data=prepared.read_from_data,
         seeded=rng is not None,
@@ -285,10 +286,10 @@ def _release(
 def _errors(problem: Objective, theta: FloatArray, judging: IntArray) -> int:
     """Mistakes of the model, or its clipped squared errors in whole units."""
     predicted, target = _predictions(problem.held.X[judging], theta), problem.held.y[judging]
-    if not isinstance(problem.loss, Squared):
+    if problem.loss.is_classification:
         return int(np.count_nonzero((predicted > 0) != (target > 0)))
     with np.errstate(over="ignore"):
-        off = (target - predicted) / problem.loss.label_bound
+        off = target - predicted
         return int(np.floor(np.minimum(off * off, 1.0) * _UNITS).sum())
 
 
