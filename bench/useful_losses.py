@@ -4,13 +4,15 @@
     python bench/useful_losses.py --only softmax       one section
     python bench/useful_losses.py --record             also writes docs/evidence/useful-losses.json
 
-Sections: softmax regression and the Huber hinge. "before" is the package at commit BEFORE with its
-defaults (softmax: mechanism="objective", which it needed), "default" the current one with nothing
-set but ε, "oracle" the best of the factors of Λ in FACTORS on the *held-out* rows, for each measure
-apart. Numbers are (x − mean)/standard deviation of the training rows, cut at ±2 (not cut before);
-strings become one column a level. At most ROWS training rows are used. None of these tables took
-part in choosing a rule: that was done on iris, wine, digits and breast cancer of scikit-learn,
-tables.TUNING_TABLES and drawn ones.
+Sections: softmax regression, the Huber hinge and ridge regression. "before" is the package at
+commit BEFORE with its defaults (softmax: mechanism="objective", which it needed), "default" the
+current one with nothing set but ε, "oracle" the best of the factors of Λ in FACTORS on the
+*held-out* rows, for each measure apart. Numbers are (x − mean)/standard deviation of the training
+rows, cut at ±2 (not cut before); strings become one column a level. Ridge has a label range known
+without the data (RANGES), before as its label bound. At most ROWS training rows are used.
+
+None of these tables took part in choosing a rule: that was done on iris, wine and digits of
+scikit-learn, tables.TUNING_TABLES and drawn ones. Diabetes also chose the width of Huber's loss.
 """
 
 import measure  # isort: skip (it pins BLAS to one thread)
@@ -27,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tables
+from sklearn.datasets import load_diabetes
 from tables import TABLES
 
 SEED = 18
@@ -76,7 +79,44 @@ HINGE = {
     name: _two(name)
     for name in ("adult", "bank", "credit", "cardiotocography", "car", "wine", "heavy-tailed")
 }
-SECTIONS = {"softmax": SOFTMAX, "hinge": HINGE}
+
+
+def _diabetes() -> tuple[Columns, NDArray[Any]]:
+    data = load_diabetes(scaled=False)
+    return {f"x{k}": column for k, column in enumerate(data.data.T)}, data.target
+
+
+def _number(name: str, label: str) -> Callable[[], tuple[Columns, NDArray[Any]]]:
+    def read() -> tuple[Columns, NDArray[Any]]:
+        columns = dict(TABLES[name]().columns)
+        y = columns.pop(label)
+        return columns, y
+
+    return read
+
+
+def _drawn() -> tuple[Columns, NDArray[Any]]:
+    rng = np.random.default_rng(1807)
+    X = rng.standard_normal((6000, 15)) @ (np.eye(15) + 0.1 * rng.standard_normal((15, 15)))
+    y = X @ rng.standard_normal(15)
+    return {f"x{k}": column for k, column in enumerate(X.T)}, y + y.std() * rng.standard_normal(
+        6000
+    )
+
+
+RIDGE = {
+    "diabetes": _diabetes,
+    "wine: alcohol": _number("wine", "alcohol"),
+    "bank: age": _number("bank", "age"),
+    "drawn (6,000 × 15)": _drawn,
+}
+RANGES = {
+    "diabetes": (0, 400),
+    "wine: alcohol": (8, 15),
+    "bank: age": (18, 95),
+    "drawn (6,000 × 15)": (-15, 15),
+}
+SECTIONS = {"softmax": SOFTMAX, "hinge": HINGE, "ridge": RIDGE}
 
 
 # -- fits ------------------------------------------------------------------------------------------
@@ -96,15 +136,19 @@ class Split:
         self.p = len(columns)
 
 
-def estimator_of(section: str, split: Split, classes: list[Any], **given: Any) -> Any:
-    from expost import PrivateLinearSVC, PrivateLogisticRegression
+def estimator_of(section: str, name: str, classes: list[Any], **given: Any) -> Any:
+    from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 
+    if section == "ridge":
+        return PrivateRidge(label_range=RANGES[name], **given)
     kind = PrivateLinearSVC if section == "hinge" else PrivateLogisticRegression
     return kind(classes=tuple(classes), **given)
 
 
 def rate(model: Any, split: Split, classes: list[Any]) -> dict[str, float]:
-    """Accuracy, and AUC of two classes or log loss of more."""
+    """R², or accuracy, and AUC of two classes or log loss of more."""
+    if split.y.dtype.kind == "f":
+        return {"R²": float(model.score(split.X_test, split.y_test))}
     found = {"accuracy": float(np.mean(model.predict(split.X_test) == split.y_test))}
     if len(classes) == 2:
         from sklearn.metrics import roc_auc_score
@@ -126,24 +170,30 @@ def seed_of(split: int, epsilon: float) -> int:
 def fits(section: str, name: str, *, before: bool) -> Iterator[tuple[str, float, dict[str, float]]]:
     """(column, ε, figures) of every fit of a table."""
     columns, y = SECTIONS[section][name]()
-    classes = np.unique(y).tolist()
+    classes = [] if section == "ridge" else np.unique(y).tolist()
     for index in range(SPLITS):
         split = Split(columns, y, index, cut=math.inf if before else 2.0)
         for epsilon in EPSILONS:
             given: dict[str, Any] = {"epsilon": epsilon, "random_state": seed_of(index, epsilon)}
             if before:
                 given |= {"mechanism": "objective"} if section == "softmax" else {}
-                model = estimator_of(section, split, classes, **given).fit(split.X, split.y)
-                yield "before", epsilon, rate(model, split, classes)
+                if section == "ridge":
+                    from expost import PrivateRidge
+
+                    bound = float(max(map(abs, RANGES[name])))
+                    model = PrivateRidge(label_bound=bound, **given)
+                else:
+                    model = estimator_of(section, name, classes, **given)
+                yield "before", epsilon, rate(model.fit(split.X, split.y), split, classes)
                 continue
             given |= {"data_norm": math.sqrt(split.p) / 2}
             given |= {"intercept_scaling": 1 / math.sqrt(split.p + 1)}
-            model = estimator_of(section, split, classes, **given).fit(split.X, split.y)
+            model = estimator_of(section, name, classes, **given).fit(split.X, split.y)
             yield "default", epsilon, rate(model, split, classes)
             penalty = model.release_.mechanism.regularization
             for factor in FACTORS:
                 given["regularization"] = factor * penalty
-                model = estimator_of(section, split, classes, **given).fit(split.X, split.y)
+                model = estimator_of(section, name, classes, **given).fit(split.X, split.y)
                 yield f"oracle {factor:g}", epsilon, rate(model, split, classes)
 
 
@@ -167,6 +217,8 @@ def fits_before(section: str, name: str) -> Iterator[tuple[str, float, dict[str,
 def base_of(section: str, name: str) -> dict[str, float]:
     """What predicting the shares of the classes gives, on average over the splits."""
     columns, y = SECTIONS[section][name]()
+    if section == "ridge":
+        return {"R²": 0.0}
     found: dict[str, list[float]] = {"accuracy": [], "log loss": []}
     for index in range(SPLITS):
         split = Split(columns, y, index, cut=2.0)

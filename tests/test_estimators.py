@@ -843,7 +843,7 @@ def test_bad_parameters(kind, parameters, expected):
 @pytest.mark.parametrize(
     ("kind", "parameters", "expected"),
     [
-        (PrivateRidge, {"label_range": (1.0, 0.0)}, r"label_range=\(1.0, 0.0\): low must be below"),
+        (PrivateRidge, {"label_range": (1.0, 0.0)}, "label_range=(1.0, 0.0): low must be below"),
         (PrivateRidge, {"label_range": np.nan}, "label_range=nan: must be two numbers"),
         (PrivateLinearSVC, {"huber_width": 0.0}, "huber_width=0.0"),
         (PrivateLinearSVC, {"huber_width": 1.5}, "huber_width=1.5: must be at most 1"),

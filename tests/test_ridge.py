@@ -223,9 +223,11 @@ def test_the_default_predicts_diabetes():
     Z = np.clip((data.data - data.data.mean(0)) / data.data.std(0), -2, 2)
     found = [
         quietly(
-            lambda seed=seed: PrivateRidge(1.0, label_range=(0, 400), random_state=seed)
-            .fit(Z, data.target)
-            .score(Z, data.target)
+            lambda seed=seed: (
+                PrivateRidge(1.0, label_range=(0, 400), random_state=seed)
+                .fit(Z, data.target)
+                .score(Z, data.target)
+            )
         )
         for seed in range(10)
     ]

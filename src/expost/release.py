@@ -170,12 +170,20 @@ class Release(Sealed, Displayed):
             "regularization": mechanism.regularization,
             "unit_ball": self.ball.to_json(),
             "classes": None if self.classes is None else [_label(c) for c in self.classes],
-            "label_scale": None if self.label_scale is None else to_fields(self.label_scale),
+            **self._label_fields,
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "encoding": self.encoding,
             "read_from_data": list(self.read_from_data),
             "seeded": self.seeded,
         }
+
+    @property
+    def _label_fields(self) -> dict[str, Any]:
+        """How labels are scaled; left out where there are none, or if they stay as they are."""
+        scale = self.label_scale
+        if scale is None or scale == LabelScale(bound=scale.bound):
+            return {}
+        return {"label_scale": to_fields(scale)}
 
     def save(self, path: str | Path) -> Path:
         """Write model.json: whole or not at all."""
@@ -201,7 +209,7 @@ class Release(Sealed, Displayed):
         classes = value["classes"]
         names, scale = value["feature_names"], value.get("label_scale")
         if scale is None and mechanism.loss.label_bound is not None:
-            # A model of an earlier version: its labels are as they are, up to their bound.
+            # Labels as they are, up to their bound.
             scale = {"bound": mechanism.loss.label_bound}
         return cls(
             theta=theta,
