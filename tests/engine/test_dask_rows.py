@@ -286,7 +286,7 @@ def test_a_profile_of_arrays_is_that_of_rows_in_memory(tmp_path):
     rng = np.random.default_rng(8)
     X, y = rng.normal(size=(700, 3)), rng.integers(0, 2, size=700)
     with pytest.warns(PrivacyLeakWarning), pytest.warns(SeededReleaseWarning):
-        model = PrivateLogisticRegression(random_state=0).fit(X, y)
+        model = PrivateLogisticRegression(data_norm=5.0, random_state=0).fit(X, y)
     arrays = da.from_array(X, chunks=(300, 2)), da.from_array(y, chunks=90)
     found = profile(model, *arrays, out=tmp_path / "arrays")
     wanted = expost.profile(model, X, y)

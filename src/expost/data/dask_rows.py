@@ -340,7 +340,7 @@ def array_encoding(columns: int, ball: UnitBall, classes: Sequence[Any] | None) 
     """The encoding of :func:`array_table`: numbers as they are."""
     return Encoding(
         entries=tuple(
-            NumericEntry(name=f"x{place}", mean=0.0, scale=1.0, mark=Mark.GIVEN)
+            NumericEntry(name=f"x{place}", mean=0.0, scale=1.0, mark=Mark.GIVEN, cut=None)
             for place in range(columns)
         ),
         target=Target(
