@@ -236,7 +236,7 @@ def best(measure_name: str, means: list[float]) -> float:
 
 
 def results_of(section: str, name: str) -> dict[str, Any]:
-    """{ε: {measure: {column: [mean, standard error]}}}."""
+    """{ε: {measure: {column: mean}}}; [mean, standard error over splits] of "default"."""
     values: dict[tuple[str, float, str], list[float]] = {}
     for found in (fits(section, name, before=False), fits_before(section, name)):
         for column, epsilon, figures in found:
@@ -251,19 +251,17 @@ def results_of(section: str, name: str) -> dict[str, Any]:
                 for (column, at, k), each in values.items()
                 if (at, k) == (epsilon, key)
             }
+            error = float(np.std(cells["default"], ddof=1) / math.sqrt(SPLITS))
             line[key] = {
-                column: [
-                    round(float(np.mean(cells[column])), 4),
-                    round(float(np.std(cells[column], ddof=1) / math.sqrt(SPLITS)), 4),
-                ]
-                for column in ("before", "default")
+                "before": round(float(np.mean(cells["before"])), 3),
+                "default": [round(float(np.mean(cells["default"])), 3), round(error, 3)],
             }
             means = [
                 float(np.mean(each))
                 for column, each in cells.items()
                 if column.startswith("oracle")
             ]
-            line[key]["oracle"] = round(best(key, means), 4)
+            line[key]["oracle"] = round(best(key, means), 3)
         lines[f"{epsilon:g}"] = line
     return {"base rate": base_of(section, name), "epsilon": lines}
 
@@ -277,7 +275,7 @@ def print_section(section: str, results: dict[str, Any]) -> None:
     for name, table in results.items():
         for epsilon, line in table["epsilon"].items():
             cells = [
-                f"{line[key]['before'][0]:.3f} | {line[key]['default'][0]:.3f} ±"
+                f"{line[key]['before']:.3f} | {line[key]['default'][0]:.3f} ±"
                 f" {line[key]['default'][1]:.3f} | {line[key]['oracle']:.3f}"
                 for key in keys
             ]
