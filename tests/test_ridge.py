@@ -240,3 +240,15 @@ def test_choose_epsilon_takes_the_range():
         X, Y, loss="squared", label_range=RANGE, data_norm=2.0, folds=0, models=20, random_state=0
     )
     assert choice is not None
+
+
+def test_a_useless_regression_is_forecast():
+    # A row adds at most h to the sum of gradients: that is what the noise is compared with.
+    def forecast(rows, epsilon):
+        how = PrivateRidge(epsilon, label_range=RANGE).how(Huber(), rows, 11)
+        share = math.sqrt(how.law.mean_square) / (rows * 0.5)
+        assert how.forecast.noise_ratio == pytest.approx(share)
+        return how.forecast
+
+    assert forecast(331, 0.1).is_useless
+    assert not forecast(331, 1.0).is_useless

@@ -258,7 +258,10 @@ class Perturbation(ABC):
             curved = rank * curvature / self.dimension + self.total_regularization
             noise = math.sqrt(self.dimension / loss.outputs * self.gradient_variance(curved**2))
             bound = loss.label_bound
-            unit = loss.lipschitz(self.total_regularization) if bound is None else bound
+            # Of squared loss, whose slope is not bounded, that of the labels.
+            unit = loss.lipschitz(self.total_regularization)
+            if bound is not None and not loss.has_bounded_slope:
+                unit = bound
             ratio = noise / (self.rows * unit)
         return Forecast(noise_ratio=ratio, rows=self.rows, is_classification=loss.is_classification)
 
