@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from expost.preparing import prepared, read_rows
+from expost.preparing import read_rows
 from expost.data import Encoding, UnitBall, open_table
 from expost.rows import RowStream, block_rows, TableRows
 from expost.engine import engine_of
@@ -150,7 +150,7 @@ def costs(path: Path) -> dict[str, object]:
     with engine_of("local:1") as engine:
         rows = TableRows(stream=stream, engine=engine)
         read, facts = read_rows(rows)
-        problem = prepared(estimator, read, rows, facts).objective
+        problem = estimator.ready_table(read, rows, facts).objective
         task = _Evaluate(constants=problem.constants, theta=problem.start(), hessian=True)
         blocks = -(-stream.count // block_rows(stream.columns))
         start = time.perf_counter()

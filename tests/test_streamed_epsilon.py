@@ -35,7 +35,6 @@ from expost.jobs.output import MANIFEST
 from expost.jobs.streaming import Streaming
 from expost.jobs.workspace import Workspace
 from expost.labels import LabelScale
-from expost.preparing import prepared as prepared_rows
 from expost.preparing import read_rows
 from expost.report import parse_json
 from expost.report.epsilon_part import collect_epsilon
@@ -122,7 +121,7 @@ def prepared_of(source, engine, loss="logistic", noise="laplace", size=256):
     estimator = ESTIMATORS[loss](epsilon=1.0, **options_of(encoding, noise))
     rows = TableRows(stream=stream, engine=engine)
     read, facts = read_rows(rows)
-    return prepared_rows(estimator, read, rows, facts)
+    return estimator.ready_table(read, rows, facts)
 
 
 def streamed(
@@ -281,7 +280,7 @@ def test_objective_perturbation_is_followed_in_blocks(engine, tmp_path, classes)
     for hold in (False, True):
         read, facts = read_rows(source, hold=hold)
         store = None if hold else PartStore.at(tmp_path / "parts")
-        ready = prepared_rows(estimator, read, source, facts)
+        ready = estimator.ready_table(read, source, facts)
         choices.append(choose_for(ready, question, seeds_of(4), store=store))
     found, true = choices
     assert found.sweep.mechanism.objective.loss.outputs == (1 if classes == 2 else 3)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LONE", "array", "finite", "is_missing", "is_text", "levels", "matrix", "nonnegative"]
-__all__ += ["numbers", "one_of", "points", "positive", "probability", "regularization"]
-__all__ += ["rows_per_person", "spread", "triple", "vector", "whole"]
+__all__ = ["LONE", "array", "finite", "is_missing", "is_text", "levels", "matrix", "named"]
+__all__ += ["nonnegative", "numbers", "one_of", "points", "positive", "probability"]
+__all__ += ["regularization", "rows_per_person", "spread", "text_columns", "triple", "vector"]
+__all__ += ["whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
@@ -118,12 +119,35 @@ def regularization(value: Any) -> float:
     return number
 
 
+def text_columns(array: NDArray[Any]) -> tuple[int, ...]:
+    """Return the columns of a matrix of any type that are not numbers throughout."""
+    if array.ndim != 2 or array.dtype.kind in "biufc":
+        return ()
+    columns = range(array.shape[1])
+    if array.dtype != object:
+        return tuple(columns)
+    return tuple(
+        column
+        for column in columns
+        if any(isinstance(value, str | bytes) for value in array[:, column])
+    )
+
+
+def named(columns: Sequence[Any]) -> str:
+    """Return the first few columns for a sentence: names quoted, positions as they are."""
+    noun = "column" if len(columns) == 1 else "columns"
+    shown = ", ".join(str(name) if isinstance(name, int) else repr(name) for name in columns[:5])
+    return f"{noun} {shown}" + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
+
+
 def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
     """Python numbers in an object array; a text that looks like a number is still a text."""
     if any(isinstance(value, str | bytes) for value in array.flat):
+        columns = text_columns(array)
+        where = f" in {named(columns)}" if columns else ""
         raise InvalidInput(
-            f"{name} holds text: must be numeric; encode the table first (the command line and"
-            " expost.data do)."
+            f"{name} holds text{where}: must be numeric; encode the table first (the command line,"
+            " expost.data and encoding= of the estimators do)."
         )
     if any(isinstance(value, int) and abs(value) > _LARGEST_INTEGER for value in array.flat):
         raise InvalidInput(

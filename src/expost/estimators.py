@@ -4,9 +4,9 @@ A fitted estimator holds ``release_`` (θ and public constants) and what follows
 else of the data, neither the minimiser nor the noise.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,8 +20,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _checks
-from expost.data import UnitBall
+from expost.data import Encoding, UnitBall, given_encoding, is_frame, open_encoded
+from expost.data.frames import (
+    frame_of,
+    given_ranges,
+    label_values,
+    target_name,
+    text_columns,
+    with_target,
+)
 from expost.data.unit_ball import default_intercept, default_norm
+from expost.engine import engine_of
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
@@ -41,9 +50,10 @@ from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import default_delta, default_mechanism, default_noise
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.neighbouring.persons import read_persons
-from expost.notices import ALONE, warn
+from expost.notices import ALONE, ignored, listed, warn
+from expost.preparing import Facts, objective_over, read_rows, rescaled
 from expost.release import Release
-from expost.rows import HeldRows, Rows
+from expost.rows import HeldRows, Rows, RowStream, TableRows
 from expost.types import FloatArray
 
 __all__ = [
@@ -53,13 +63,11 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
-    "objective_over",
 ]
 
 
-# Columns of another root mean square are named in a warning, so many of them.
+# Columns of another root mean square are named in a warning.
 _SCALES = (0.1, 10.0)
-_NAMED = 5
 
 _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f folds, with its refit,
     spends it k·f + 1 times (and warns, see :class:`BudgetWarning`).
@@ -98,6 +106,17 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         Rows longer than this are clipped to it, also when the model predicts. "auto" is √p/2 of p
         columns, which is meant for columns of mean 0 and scale 1: most rows are then clipped, and
         keep their direction.
+    encoding : Encoding, dict or path, default=None
+        How the columns of a table become features: a whole :class:`expost.data.Encoding`, its JSON
+        or the path of its encoding.json, or a part of one. What a part leaves out is read from the
+        data, under PrivacyLeakWarning; {} reads all of it. X is then a frame, which may hold text
+        (pandas, polars, Arrow, a dict of columns), encoded as the command line encodes tables;
+        predictions take frames too. p counts the columns of the table that are encoded.
+    ranges : pairs (low, high) by column, default=None
+        The range of each column that is known without the data: a sequence with a pair for each
+        column, or a dict by the names of columns. Each range is mapped linearly to [−1, 1], and
+        values outside of it are cut to its ends. Columns of a frame that a dict leaves out are
+        encoded as by ``encoding={}``.
     random_state : int, Generator or RandomState, default=None
         None draws the noise from the operating system, which is what a release needs. A seed is
         for simulation: with it the noise can be taken off, and it warns."""
@@ -109,6 +128,7 @@ class Prepared:
 
     ``mechanism_at``  how a model would be released at another ε, with the Λ of that ε.
     ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
+    ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
     """
 
     objective: Objective
@@ -120,6 +140,7 @@ class Prepared:
     feature_names: tuple[str, ...] | None
     read_from_data: tuple[str, ...]
     clipped: tuple[str, ...]
+    encoding: Encoding | None = None
 
     @property
     def problem(self) -> Objective:
@@ -143,6 +164,8 @@ class _PrivateLinearModel(BaseEstimator):
     intercept_scaling: float | str = "auto"
     rows_per_person: int = 1
     data_norm: float | str = "auto"
+    encoding: Any = None
+    ranges: Any = None
     random_state: Any = None
 
     _loss_name: ClassVar[str]
@@ -192,11 +215,12 @@ class _PrivateLinearModel(BaseEstimator):
             warn(useless, UselessModelWarning, stacklevel=3)
         if read:
             warn(
-                f"read from the data, which is not private: {', '.join(read)}; give bounds that"
-                " you know without the data.",
+                f"read from the data, which is not private: {listed(read)}; give what you know"
+                " without the data.",
                 PrivacyLeakWarning,
                 stacklevel=3,
             )
+        encoding = prepared.encoding
         return Release(
             theta=how.release(prepared.objective, rng),
             mechanism=how,
@@ -204,6 +228,7 @@ class _PrivateLinearModel(BaseEstimator):
             classes=prepared.classes,
             label_scale=prepared.label_scale,
             feature_names=prepared.feature_names,
+            encoding=None if encoding is None else encoding.to_json(),
             read_from_data=read,
             seeded=rng is not None,
         )
@@ -212,6 +237,9 @@ class _PrivateLinearModel(BaseEstimator):
         """The rows as the objective sees them, and how they would be released; spends nothing."""
         _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
+        if self.encoding is not None or self.ranges is not None:
+            return self._prepared_table(X, y)
+        _check_numeric(X)
         with _refusals(X=X, y=y):
             # "numeric" keeps integers, so that the next line sees those past 2⁵³.
             X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
@@ -247,6 +275,7 @@ class _PrivateLinearModel(BaseEstimator):
         read: list[str],
         past: int,
         longer: int,
+        encoding: Encoding | None = None,
     ) -> "Prepared":
         """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
 
@@ -274,9 +303,99 @@ class _PrivateLinearModel(BaseEstimator):
             classes=classes,
             label_scale=label_scale,
             feature_names=feature_names,
-            read_from_data=tuple(read),
+            read_from_data=(*(() if encoding is None else encoding.read_from_data), *read),
             clipped=tuple(clipped),
+            encoding=encoding,
         )
+
+    def _prepared_table(self, X: Any, y: Any) -> "Prepared":
+        """Return the rows of a frame or an array by the encoding that is asked for."""
+        frame = frame_of(X)
+        given = self._given_encoding(frame.column_names)
+        goal = target_name(y, frame.column_names)
+        if isinstance(given, Encoding):
+            goal = given.target.column
+        elif isinstance(given.get("target"), Mapping):
+            goal = given["target"].get("column", goal)
+        classes = getattr(self, "classes", None)
+        # What was read is said when a model is released.
+        with ignored(PrivacyLeakWarning):
+            table, encoding = open_encoded(
+                with_target(frame, y, goal),
+                target=goal,
+                classes=None if classes is None else list(classes),
+                regression=isinstance(self, RegressorMixin),
+                given=given,
+            )
+        labels = None
+        if encoding.target.classes is not None:
+            encoding, labels = _sorted_by_value(encoding, y)
+        columns = len(encoding.entries)
+        ball = replace(self.ball(columns), data_norm=encoding.data_norm)
+        stream = RowStream.of(table, encoding, ball, label_scale=self._given_scale())
+        with engine_of("local") as engine:
+            source = TableRows(stream=stream, engine=engine)
+            rows, facts = read_rows(source, hold=True)
+        ready = self.ready_table(rows, source, facts)
+        return ready if labels is None else replace(ready, classes=labels)
+
+    def _given_encoding(self, columns: list[str]) -> "Encoding | dict[str, Any]":
+        """Return the whole encoding that was given, or the part of one."""
+        if self.ranges is not None:
+            if self.encoding is not None:
+                raise InvalidInput(
+                    "ranges: cannot be combined with encoding; give the columns in the encoding, as"
+                    " mean, scale and cut."
+                )
+            given: Encoding | dict[str, Any] = given_ranges(self.ranges, columns)
+        else:
+            given = given_encoding(self.encoding)
+        norm = self.data_norm
+        if isinstance(given, Encoding):
+            if norm not in ("auto", given.data_norm):
+                raise InvalidInput(
+                    f"data_norm={norm!r}: the encoding has its own ({given.data_norm:g}); leave it"
+                    " out."
+                )
+            return given
+        if norm == "auto":
+            return given
+        if "data_norm" in given:
+            raise InvalidInput("data_norm: the encoding has its own; leave it out.")
+        return {**given, "data_norm": _checks.positive("data_norm", norm)}
+
+    def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> "Prepared":
+        """Return the rows of a table, and how a model of them would be released; spends nothing.
+
+        ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
+        are those of its encoding, and ``facts`` those of its rows.
+        """
+        encoding, read = source.stream.encoding, list[str]()
+        classes = encoding.target.classes
+        scale = self._scale_of_table(facts, read)
+        if scale is not None and source.stream.label_scale is None:
+            rows = rescaled(rows, scale, facts)
+        return self.ready(
+            rows,
+            loss=self._loss_of_table(classes),
+            ball=source.stream.ball,
+            classes=None if classes is None else np.array(classes),
+            label_scale=scale,
+            feature_names=encoding.feature_names,
+            read=read,
+            past=facts.past,
+            longer=facts.clipped,
+            encoding=encoding,
+        )
+
+    def _given_scale(self) -> LabelScale | None:
+        """Return how labels of a regression are scaled, where that was given."""
+        return None
+
+    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale | None:
+        """Return how labels of a regression are scaled, by what was given or the facts of rows."""
+        del facts, read
+        return None
 
     def _names(self) -> tuple[str, ...] | None:
         names = getattr(self, "feature_names_in_", None)
@@ -391,7 +510,13 @@ class _PrivateLinearModel(BaseEstimator):
     def _keep(self, release: Release) -> Self:
         self.release_ = release
         coef, intercept = release.coefficients
-        self.n_features_in_ = coef.shape[-1]
+        encoding = release.table_encoding
+        self.n_features_in_ = coef.shape[-1] if encoding is None else len(encoding.columns)
+        names = release.feature_names if encoding is None else encoding.columns
+        if names is None or (encoding is not None and encoding.is_positional):
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            self.feature_names_in_ = np.array(names, dtype=object)
         if release.classes is None:
             self.coef_: FloatArray = coef
             self.intercept_: float | FloatArray = intercept
@@ -403,6 +528,16 @@ class _PrivateLinearModel(BaseEstimator):
     def _linear(self, X: Any) -> FloatArray:
         check_is_fitted(self, "release_")
         X = _plain(X, "X")
+        encoding = self.release_.table_encoding
+        if encoding is not None:
+            if not self.release_.encodes(X):
+                columns = _checks.named(encoding.columns)
+                raise InvalidInput(
+                    f"X: has no column names, and the model reads {columns}; pass a frame that has"
+                    " them."
+                )
+            return self.release_.scores(X)
+        _check_numeric(X)
         with _refusals(X=X):
             X = validate_data(self, X, reset=False, dtype="numeric")
         return self.release_.scores(_checks.matrix(X, min_rows=1))
@@ -438,6 +573,10 @@ class _PrivateLinearModel(BaseEstimator):
             "rows_per_person": how.rows_per_person,
             **ball.to_json(),
         }
+        if release.encoding is not None:
+            # The bound on the rows is the encoding's own.
+            parameters["encoding"] = release.encoding
+            del parameters["data_norm"]
         own = set(how.options) & set(cls._get_param_names())
         parameters |= {name: getattr(how, name) for name in own}
         parameters |= {name: getattr(how.loss, field) for name, field in cls._of_loss.items()}
@@ -450,8 +589,6 @@ class _PrivateLinearModel(BaseEstimator):
         for entry in release.read_from_data:
             parameters.pop(entry.split(" ")[0], None)
         estimator = cls(**parameters)
-        if release.feature_names is not None:
-            estimator.feature_names_in_ = np.array(release.feature_names, dtype=object)
         return estimator._keep(release)
 
     def __sklearn_clone__(self) -> Self:
@@ -499,6 +636,15 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
     def _takes_more(self) -> bool:
         """Whether more than two classes can be fitted."""
         return False
+
+    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
+        if classes is not None and len(classes) > 2 and not self._takes_more():
+            raise InvalidInput(
+                f"y holds {len(classes)} classes: exactly two are needed here; fit one class"
+                " against the rest, or take the logistic loss with objective perturbation."
+            )
+        loss: Loss = self.loss_of(2 if classes is None else len(classes))
+        return loss
 
     def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss, int]:
         if self.classes is None:
@@ -637,6 +783,16 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         scale = self.label_scale((float(target.min()), float(target.max())), read)
         return scale.inside(target), scale, self.loss, scale.past(target)
 
+    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
+        del classes
+        return self.loss
+
+    def _given_scale(self) -> LabelScale | None:
+        return None if self.label_range is None else LabelScale.within(self.label_range)
+
+    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale:
+        return self.label_scale(facts.labels, read)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
         y = _plain(y, "y")
@@ -657,27 +813,35 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 }
 
 
-def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
-    """Return J over rows in memory or of a table, one penalty for all coefficients."""
-    penalty = np.full(loss.outputs * rows.columns, regularization)
-    return Objective(rows=rows, loss=loss, penalty=penalty)
-
-
 def _warn_of_scales(features: FloatArray, names: tuple[str, ...] | None) -> None:
     """Warn of columns that clipping would make the only ones that count, or not count at all."""
     scales = np.sqrt(np.mean(np.square(features), axis=0))
     odd = np.flatnonzero((scales > _SCALES[1]) | ((scales < _SCALES[0]) & (scales > 0)))
     if not odd.size:
         return
-    named = [str(column) if names is None else repr(names[column]) for column in odd[:_NAMED]]
-    more = f" and {odd.size - _NAMED} more" if odd.size > _NAMED else ""
+    columns = odd.tolist() if names is None else [names[column] for column in odd]
     warn(
-        f"X: columns {', '.join(named)}{more} are far from scale 1 (root mean square outside of"
+        f"X: the scale of {_checks.named(columns)} is far from 1 (root mean square outside of"
         f" [{_SCALES[0]:g}, {_SCALES[1]:g}]): clipped rows keep little but the largest columns;"
-        " subtract a mean and divide by a scale that you know without the data, or give data_norm.",
+        " give ranges= or encoding= with what you know of the columns without the data, or"
+        " data_norm= if their scales are meant.",
         UnscaledColumnsWarning,
         stacklevel=4,
     )
+
+
+def _sorted_by_value(encoding: Encoding, y: Any) -> tuple[Encoding, NDArray[Any]]:
+    """Return the encoding with its classes in the order of the labels in y, and these, sorted.
+
+    Scorers count on sorted labels. The order differs from that of the text where numbers of
+    different lengths are labels (2 and 10).
+    """
+    classes = encoding.target.classes
+    assert classes is not None
+    labels = label_values(classes, y)
+    order = np.argsort(labels, kind="stable")
+    target = replace(encoding.target, classes=tuple(classes[place] for place in order))
+    return replace(encoding, target=target), labels[order]
 
 
 def _or_rule(name: str, value: float | str, rule: float) -> float:
@@ -726,11 +890,30 @@ _REPHRASED = {
 }
 
 
+# Those of them that are about cells which are not numbers: the columns are named instead.
+_NOT_NUMBERS = tuple(
+    _REPHRASED[start] for start in ("could not convert", "The DType", "float() argument")
+)
+
+
 # Scorers quote the labels that they refuse.
 _UNLIKE = (
     "y: must hold one label for each row, of the type that the model was fitted with, and"
     " sample_weight, if given, one number."
 )
+
+
+def _check_numeric(X: Any) -> None:
+    """Refuse a frame with columns of text, by their names."""
+    if is_frame(X) and (columns := text_columns(X)):
+        raise InvalidInput(_not_numeric(columns))
+
+
+def _not_numeric(columns: Sequence[str | int]) -> str:
+    return (
+        f"X must be numeric: text or other values in {_checks.named(columns)}; encode it first, or"
+        " give encoding= (encoding={} reads levels, means and scales from the data)."
+    )
 
 
 class _WrongType(InvalidInput, TypeError):
@@ -758,4 +941,6 @@ def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
         for start, rephrased in _REPHRASED.items():
             if text.startswith(start):
                 text = rephrased
+        if text in _NOT_NUMBERS and "X" in arrays and (columns := text_columns(arrays["X"])):
+            text = _not_numeric(columns)
         raise (_WrongType if isinstance(error, TypeError) else InvalidInput)(text) from None

@@ -7,11 +7,11 @@ belongs to the running thread (or asynchronous task) alone, and the filters stay
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["ALONE", "collected", "ignored", "taken", "warn"]
+__all__ = ["ALONE", "collected", "ignored", "listed", "taken", "warn"]
 
 # Held around functions of scikit-learn that change the filters for a moment: two threads of expost
 # in them at once would leave the filters changed.
@@ -37,6 +37,12 @@ def taken(message: str, category: type[Warning]) -> bool:
     if found is not None:
         found.append((category, message))
     return found is not None
+
+
+def listed(parts: Sequence[str], most: int = 6) -> str:
+    """Return the first parts of a sentence, and how many more there are."""
+    more = f" and {len(parts) - most} more" if len(parts) > most else ""
+    return ", ".join(parts[:most]) + more
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The rows of a table, ready for an estimator: read once, in memory or in passes.
+"""The rows of a table as an estimator needs them: read once, in memory or in passes.
 
 The first pass over a table finds out what an estimator needs to know of all rows together
 (:class:`Facts`), and keeps the rows in memory if they fit. Everything after it works on
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from expost.estimators import Estimator, Prepared, PrivateRidge, objective_over
 from expost.files.digest import Content, leaves
 from expost.glm import Objective
 from expost.labels import LabelScale
@@ -19,7 +18,7 @@ from expost.losses import Loss
 from expost.release import Release
 from expost.rows import BlockSummary, HeldRows, RowBlock, Rows, RowSummary, TableRows
 
-__all__ = ["Facts", "objective_of", "prepared", "read_rows"]
+__all__ = ["Facts", "objective_of", "objective_over", "read_rows", "rescaled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,36 +150,13 @@ class _Keeper:
         return HeldRows(X=self._X, y=self._y, ids=self._ids, encoded=self._encoded)
 
 
-def prepared(estimator: Estimator, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
-    """Return the rows as ``estimator`` sees them, and how it would release a model.
-
-    It spends nothing. ``source`` is the table that the rows come from; its encoding's bounds and
-    classes are the estimator's.
-    """
-    stream, read = source.stream, list[str]()
-    scale = None
-    names = stream.encoding.target.classes
-    if isinstance(estimator, PrivateRidge):
-        loss: Loss = estimator.loss
-        scale = estimator.label_scale(facts.labels, read)
-        if stream.label_scale is None:
-            rows = _rescaled(rows, scale, facts)
-    else:
-        loss = estimator.loss_of(2 if names is None else len(names))
-    return estimator.ready(
-        rows,
-        loss=loss,
-        ball=stream.ball,
-        classes=None if names is None else np.array(names),
-        feature_names=stream.encoding.feature_names,
-        read=read,
-        label_scale=scale,
-        past=facts.past,
-        longer=facts.clipped,
-    )
+def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:
+    """Return J over rows in memory or of a table, one penalty for all coefficients."""
+    penalty = np.full(loss.outputs * rows.columns, regularization)
+    return Objective(rows=rows, loss=loss, penalty=penalty)
 
 
-def _rescaled(rows: Rows, scale: LabelScale, facts: Facts) -> Rows:
+def rescaled(rows: Rows, scale: LabelScale, facts: Facts) -> Rows:
     """Return rows that were read before the range of their labels was known, with it."""
     if isinstance(rows, TableRows):
         size = float(np.max(np.abs(scale.inside(np.array(facts.labels)))))

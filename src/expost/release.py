@@ -6,6 +6,7 @@ then it is ``review``, and says which.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost import _checks
-from expost.data import UnitBall
+from expost.data import Encoding, UnitBall, is_frame
+from expost.data.frames import with_target
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
 from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
@@ -112,11 +114,28 @@ class Release(Sealed, Displayed):
         each = [self.ball.coefficients(theta) for theta in self.theta.reshape(loss.classes, -1)]
         return np.array([coef for coef, _ in each]), np.array([intercept for _, intercept in each])
 
+    @cached_property
+    def table_encoding(self) -> Encoding | None:
+        """How a table becomes features, where the model was made from one."""
+        return None if self.encoding is None else Encoding.from_json(self.encoding)
+
+    def encodes(self, X: Any) -> bool:
+        """Return whether rows are encoded: frames, and arrays where the model was made from one.
+
+        Otherwise the columns of X are the features.
+        """
+        encoding = self.table_encoding
+        return encoding is not None and (is_frame(X) or encoding.is_positional)
+
     def scores(self, X: Any) -> FloatArray:
         """Return the predictors of rows, which are clipped as the training rows were: (n,), (n, K).
 
-        For a row that is not clipped they are x·coef + intercept.
+        For a row that is not clipped they are x·coef + intercept. X: see :meth:`encodes`.
         """
+        if self.encodes(X):
+            assert self.table_encoding is not None
+            self._check_columns(X)
+            X = self.table_encoding.encode_features(X)
         rows, _ = self.ball.rows(X)
         return predictors(rows, self.theta, self.mechanism.loss.outputs)
 
@@ -132,7 +151,24 @@ class Release(Sealed, Displayed):
         return two_classes_only(self.objective(X, y))
 
     def objective(self, X: Any, y: Any) -> Objective:
-        """The rows as this model's objective sees them."""
+        """The rows as this model's objective sees them; X: see :meth:`encodes`."""
+        features, target = self._encoded(X, y) if self.encodes(X) else self._plain(X, y)
+        rows, _ = self.ball.rows(features)
+        penalty = self.mechanism.total_regularization
+        return Objective.of(X=rows, y=target, loss=self.mechanism.loss, penalty=penalty)
+
+    def _encoded(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the features of rows of the table, and their labels as the loss takes them."""
+        encoding = self.table_encoding
+        assert encoding is not None
+        self._check_columns(X)
+        table = encoding.open(with_target(X, y, encoding.target.column))
+        encoded = encoding.encode_table(table)
+        scale = self.label_scale
+        return encoded.X, encoded.y if scale is None else scale.inside(encoded.y)
+
+    def _plain(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Return rows of features as they are, and their labels as the loss takes them."""
         features = _checks.matrix(X, min_rows=1)
         width = self._width
         if features.shape[1] != width:
@@ -141,10 +177,14 @@ class Release(Sealed, Displayed):
             )
         if not hasattr(y, "__len__") or len(y) != len(features):
             raise InvalidInput(f"y: must have one entry for each of {len(features)} rows.")
-        rows, _ = self.ball.rows(features)
-        target, loss = self.targets(y, len(features)), self.mechanism.loss
-        penalty = self.mechanism.total_regularization
-        return Objective.of(X=rows, y=target, loss=loss, penalty=penalty)
+        return features, self.targets(y, len(features))
+
+    def _check_columns(self, X: Any) -> None:
+        """Refuse an array of another number of columns than the model's; frames have names."""
+        assert self.table_encoding is not None
+        width = len(self.table_encoding.columns)
+        if not is_frame(X) and np.ndim(X) == 2 and np.shape(X)[1] != width:
+            raise InvalidInput(f"X has {np.shape(X)[1]} columns: the model was made with {width}.")
 
     def __repr__(self) -> str:
         seeded = ", made with a random_state: not a private release" if self.seeded else ""

@@ -7,7 +7,7 @@ does not fit into memory is processed in blocks, and its results are written to 
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from expost.data import Encoding, Table
 from expost.data.dask_rows import array_encoding, array_table
+from expost.data.frames import given_ranges
 from expost.engine import Engine, engine_of
 from expost.epsilon import choose
 from expost.epsilon.choice import EpsilonChoice
@@ -29,7 +30,7 @@ from expost.jobs.streaming import Streaming, is_streamed, table_rows
 from expost.jobs.table import check_options, estimator_of, label_scale_of, noted, table_notices
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
-from expost.preparing import Facts, objective_of, prepared, read_rows
+from expost.preparing import Facts, objective_of, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
 from expost.publishing import publish as publishing
@@ -44,7 +45,7 @@ __all__ = ["choose_epsilon", "profile", "publish"]
 # Options of `choose_epsilon` that a table takes; the others are of models of arrays.
 _OF_A_TABLE = (
     *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
-    *("label_range", *QUESTION),
+    *("label_range", "encoding", "ranges", *QUESTION),
 )
 
 
@@ -69,7 +70,8 @@ def profile(
     Parameters
     ----------
     model
-        A fitted expost estimator (alone or last in a Pipeline), a released model or the path of its
+        A fitted expost estimator, alone or last in a Pipeline (``notices`` names steps that were
+        fitted to the data, which no guarantee covers), a released model or the path of its
         model.json, a fitted scikit-learn LogisticRegression, RidgeClassifier or Ridge (no noise:
         distances only), a LogisticRegression of diffprivlib 0.6.6 (removal only), or θ itself with
         its ``mechanism`` (rows then lie in the unit ball as they are, and labels are −1 and +1, or
@@ -77,9 +79,13 @@ def profile(
         releases of the same rows, whose losses add (``mechanism`` is then a list, too). Of a table:
         a released model that was made from a table, or its path.
     X, y
-        The training rows and their labels, in their order; other rows are refused. Without ``y``,
-        a table that holds both: a path or glob, a query, a frame, an Arrow table, a Dask dataframe.
-        Two Dask arrays are processed in blocks.
+        The training rows and their labels, in their order: arrays, or frames, which a model with an
+        encoding reads as it read them for the fit. Another number of rows or columns is refused,
+        and so is a label that the model does not have. Other rows, or labels in another order, are
+        refused in part of the cases only: where the noise that they imply has a norm that the
+        mechanism does not draw. Elsewhere the figures are those of the rows that were passed.
+        Without ``y``, a table that holds both: a path or glob, a query, a frame, an Arrow table, a
+        Dask dataframe. Two Dask arrays are processed in blocks.
     relation
         "remove" by default; "add" reports on ``candidates`` = (rows, labels), people who are not
         in the data; "replace" exchanges row i for candidate i.
@@ -212,7 +218,10 @@ def choose_epsilon(
     ----------
     X, y
         The rows and their labels; or without ``y`` a table that holds both (see
-        :func:`expost.profile`).
+        :func:`expost.profile`). A frame with columns of text is encoded as the command line encodes
+        a table, as are all of its columns; what is read from the data for it is named in
+        ``notices``. Arrays and frames of numbers are taken as they are unless ``encoding`` or
+        ``ranges`` is given.
     target
         Of a table: the column to predict.
     ids
@@ -224,13 +233,17 @@ def choose_epsilon(
         written.
     **options
         The options below. A table takes mechanism, noise, delta, loss, regularization, data_norm,
-        classes and label_range of the model, and every option of the question.
+        classes, label_range, encoding and ranges (by name) of the model, and every option of the
+        question.
 
     The model
     ---------
     ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
-    classes, huber_width, label_range`` mean what they mean for the estimators, which would release
-    it. ``regularization="auto"`` takes the Λ of ε = 1, since one Λ must serve all ε. Of arrays,
+    classes, huber_width, label_range, encoding, ranges`` mean what they mean for the estimators,
+    which would release it. ``estimator`` gives all of them at once: an estimator of expost, or a
+    Pipeline that ends in one; its ``epsilon`` does not matter. Steps of the pipeline that are not
+    fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
+    ``regularization="auto"`` chooses a Λ for each ε. Of arrays,
     ``rows_per_person`` = k calibrates the noise of every ε to persons with up to k rows; the
     figures stay those of single rows.
 
@@ -280,6 +293,7 @@ def choose_epsilon(
     given = {"regularization": defaults["regularization"].default} | {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
+    given["encoding"] = _encoding(given.get("encoding"), given.pop("ranges", None))
     job = epsilon.EpsilonJob(
         source=X,
         target=target,
@@ -302,7 +316,7 @@ def choose_epsilon(
             ball = estimator.ball(len(opened[1].entries))
             source = table_rows(opened, ball, label_scale_of(job), worker)
             rows, facts = read_rows(source, hold=True)
-            ready = prepared(estimator, rows, source, facts)
+            ready = estimator.ready_table(rows, source, facts)
             keys = held(rows, "the choice").ids
             return choose.choose_for(
                 ready,
@@ -344,12 +358,12 @@ def publish(
     Parameters
     ----------
     model
-        A fitted expost estimator, a released model or the path of its model.json. The report is of
-        that one release; nothing is drawn again.
+        A fitted expost estimator, alone or last in a Pipeline, a released model or the path of its
+        model.json. The report is of that one release; nothing is drawn again.
     X, y
         The rows it was trained on, in their order; or without ``y`` the table that the model was
-        made from (see :func:`expost.profile`). A data-independent report does not need them; where
-        they are given they are checked.
+        made from (see :func:`expost.profile`, also on which other rows are refused). A
+        data-independent report does not need them; where they are given they are checked.
     kind
         "data-independent": from θ and public constants, nothing is spent. Of models by objective
         perturbation also "data-dependent": a noisy gradient and a noisy Hessian are released beside
@@ -365,7 +379,8 @@ def publish(
     Notes
     -----
     Models that hold anything read from their rows, that carry no noise or the noise of a seed, and
-    for a data-dependent report those with too little regularization are refused.
+    for a data-dependent report those with too little regularization are refused. A step of a
+    Pipeline that was fitted to the rows is read from them.
     """
     options: dict[str, Any] = {
         "kind": kind,
@@ -384,8 +399,8 @@ def publish(
         raise _no_encoding()
     with noted():
         if y is None:
-            encoding = Encoding.from_json(release.encoding)
-            opened = encoding.open(X), encoding
+            assert release.table_encoding is not None
+            opened = release.table_encoding.open(X), release.table_encoding
         else:
             opened = _arrays(X, y, release)
         streaming = Streaming(engine=engine, memory=memory)
@@ -394,6 +409,17 @@ def publish(
         with engine_of(engine or "local") as worker:
             objective, _ = _objective(release, opened, worker, hold=not blocks)
             return request.report(publishing.ReleasedRows.of(release, objective))
+
+
+def _encoding(encoding: Any, ranges: Any) -> Any:
+    """Return the encoding of a table that was given, or that of the ranges of its columns."""
+    if ranges is None:
+        return Path(encoding) if isinstance(encoding, str) else encoding
+    if encoding is not None:
+        raise InvalidInput("ranges: cannot be combined with encoding; give one of them.")
+    if not isinstance(ranges, Mapping):
+        raise InvalidInput("ranges: of a table must be a dict of (low, high) by column.")
+    return given_ranges(ranges, [*ranges])
 
 
 def _are_dask(X: Any, y: Any) -> bool:

@@ -3,11 +3,13 @@
 from expost.data._entries import LevelEntry, Mark, NumericEntry, Target
 from expost.data._origins import files_of
 from expost.data._query import Query
-from expost.data.encoding import Encoded, Encoding
+from expost.data.encoding import MISSING, Encoded, Encoding, given_encoding, open_encoded
+from expost.data.frames import is_frame
 from expost.data.sources import Column, Kind, Table, open_table
 from expost.data.unit_ball import UnitBall
 
 __all__ = [
+    "MISSING",
     "Column",
     "Encoded",
     "Encoding",
@@ -20,5 +22,8 @@ __all__ = [
     "Target",
     "UnitBall",
     "files_of",
+    "given_encoding",
+    "is_frame",
+    "open_encoded",
     "open_table",
 ]

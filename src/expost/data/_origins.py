@@ -39,7 +39,7 @@ from expost.data._duck import (
 from expost.data._query import Query
 from expost.errors import InvalidInput
 
-__all__ = ["files_of", "raw", "reading_arrow"]
+__all__ = ["arrow_array", "columns_of", "files_of", "is_frame", "raw", "reading_arrow"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -366,7 +366,7 @@ def _dataset(source: Any) -> Origin:
 
 
 def _in_memory(source: Any) -> Origin:
-    arrays = _arrays(source)
+    arrays = columns_of(source)
     label = "the table"
     names = [name for name, _ in arrays]
     check_names(label, names)
@@ -388,14 +388,21 @@ def _in_memory(source: Any) -> Origin:
     )
 
 
-def _arrays(source: Any) -> list[tuple[str, Any]]:
+def is_frame(source: Any) -> bool:
+    """Return whether this is a table in memory whose columns have names."""
+    library = type(source).__module__.partition(".")[0]
+    frame = library in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame")
+    return frame or isinstance(source, pa.Table | pa.RecordBatch | Mapping)
+
+
+def columns_of(source: Any) -> list[tuple[str, Any]]:
     """(name, Arrow array) of each column; the frame libraries are recognised, not imported."""
     module = type(source).__module__.partition(".")[0]
     kind = type(source).__name__
     if module == "pandas" and kind == "DataFrame":
         # A NaN in a pandas frame is a missing cell.
         return [
-            (str(name), _array(str(name), source.iloc[:, index], from_pandas=True))
+            (str(name), arrow_array(str(name), source.iloc[:, index], from_pandas=True))
             for index, name in enumerate(source.columns)
         ]
     if module == "polars" and kind == "LazyFrame":
@@ -413,14 +420,15 @@ def _arrays(source: Any) -> list[tuple[str, Any]]:
         names = [column.name for column in declared("the table", source.schema)]
         return list(zip(names, source.columns, strict=True))
     if isinstance(source, Mapping):
-        return [(str(name), _array(str(name), values)) for name, values in source.items()]
+        return [(str(name), arrow_array(str(name), values)) for name, values in source.items()]
     raise InvalidInput(
         f"a {kind} cannot be read as a table: pass a path, a glob, a pandas or polars frame, a"
         " pyarrow table or dataset, or a dict of columns."
     )
 
 
-def _array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
+def arrow_array(name: str, values: Any, *, from_pandas: bool = False) -> Any:
+    """Return the cells of a column; with ``from_pandas`` NaN is missing."""
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"column {name!r}: is a masked array; pass a list with None for these.")
     with one_type(name):

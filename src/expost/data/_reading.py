@@ -10,15 +10,13 @@ from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.sources import Column, Kind, Table
 from expost.errors import InvalidInput, PrivacyLeakWarning
-from expost.notices import warn
+from expost.notices import listed, warn
 
 __all__ = ["Given", "check_classes", "check_rows", "read_columns", "read_target", "warn_of_leak"]
 
 # One-hot features of one column; a name or a number read as text has one a row.
 _MOST_LEVELS = 1_000
 _BLOCK_CELLS = 2**20
-# Names that a warning lists before it says "and n more".
-_LISTED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,10 +260,8 @@ def warn_of_leak(read: Sequence[str]) -> None:
     """Say in one warning what was read from the data."""
     if not read:
         return
-    shown = ", ".join(read[:_LISTED])
-    more = f" and {len(read) - _LISTED} more" if len(read) > _LISTED else ""
     warn(
-        f"read from the data, which is not private: {shown}{more}. Give them in an encoding to"
+        f"read from the data, which is not private: {listed(read)}. Give them in an encoding to"
         " keep the promise of epsilon.",
         PrivacyLeakWarning,
         stacklevel=3,

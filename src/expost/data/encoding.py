@@ -15,7 +15,7 @@ Preprocessing is a public constant: removing a row changes none of it. What was 
 is marked so and is not private; :meth:`Encoding.read` says it in a ``PrivacyLeakWarning``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,19 @@ from numpy.typing import NDArray
 
 from expost.data import _entries, _reading
 from expost.data._entries import Entry, Mark, Target
+from expost.data.frames import frame_of, position_names
 from expost.data.sources import Kind, Table, open_table
 from expost.data.unit_ball import default_norm
 from expost.errors import InvalidInput
 from expost.files import atomic
 from expost.types import Audience, FloatArray
 
-__all__ = ["Encoded", "Encoding"]
+__all__ = ["MISSING", "Encoded", "Encoding", "given_encoding", "open_encoded"]
 
 _FORMAT = "expost encoding"
 _VERSION = 2
+# The tokens of a missing cell, unless others are given.
+MISSING = ("", "?")
 # Entries of X that are made at a time.
 _BLOCK_ENTRIES = 2**20
 
@@ -73,9 +76,7 @@ class Encoding:
     dropped: tuple[tuple[str, Mark], ...] = ()
 
     def __post_init__(self) -> None:
-        names = [entry.name for entry in self.entries]
-        names += [name for name, _ in self.dropped]
-        names.append(self.target.column)
+        names = [*self.columns, self.target.column]
         if len(set(names)) != len(names):
             raise InvalidInput("encoding: a column stands in it twice.")
         if not self.entries:
@@ -102,6 +103,16 @@ class Encoding:
         if self.data_norm_mark is Mark.READ:
             said.append("the largest row norm")
         return tuple(said)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns beside the target: those encoded, then those left out."""
+        return (*(entry.name for entry in self.entries), *(name for name, _ in self.dropped))
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether the columns are those of an array, which has no names (x0, x1, …)."""
+        return set(self.columns) == set(position_names(len(self.columns)))
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -139,15 +150,12 @@ class Encoding:
                 {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no",
                 "yes"]}, "data_norm": 5}, any of these; or the path of either.
         """
-        if isinstance(given, str | Path):
-            given = atomic.read_json(Path(given))
-        if isinstance(given, Mapping) and "format" in given:
-            given = cls.from_json(given)
+        given = given_encoding({} if given is None else given)
         if isinstance(given, Encoding):
             given._check(table, target=target, classes=classes, regression=regression)
             _reading.warn_of_leak(given.read_from_data)
             return given
-        part = _reading.Given.from_json({} if given is None else given)
+        part = _reading.Given.from_json(given)
         part = part.with_target(target, classes, regression)
         entries, dropped = _reading.read_columns(table, target, part)
         goal = _reading.read_target(table, target, part, regression=regression)
@@ -175,20 +183,36 @@ class Encoding:
 
     def encode(self, block: Any, *, first_row: int = 1) -> Encoded:
         """The features of a block of :meth:`Table.blocks`; ``first_row`` numbers it in messages."""
+        X, unknown = self._features(block, first_row)
+        labels = self._cells(block, self.target.column, self.target.kind)
+        return Encoded(
+            X=X,
+            y=self.target.encode(labels, first_row),
+            ids=None,
+            feature_names=self.feature_names,
+            unknown=unknown,
+        )
+
+    def encode_features(self, X: Any) -> FloatArray:
+        """Return the features (n, d) of rows without labels, a frame or an array."""
+        kinds = {entry.name: entry.kind for entry in self.entries}
+        table = open_table(frame_of(X), columns=[*kinds], kinds=kinds, missing=self.missing)
+        features, row = np.empty((table.rows, len(self.feature_names))), 0
+        for block in table.blocks(columns=[*kinds]):
+            stop = row + block.num_rows
+            features[row:stop], _ = self._features(block, row + 1)
+            row = stop
+        return features
+
+    def _features(self, block: Any, first_row: int) -> tuple[FloatArray, dict[str, int]]:
+        """Return the features of a block, and by column the cells that are no level."""
         parts, unknown = [], {}
         for entry in self.entries:
             features, count = entry.encode(self._cells(block, entry.name, entry.kind), first_row)
             parts.append(features)
             if count:
                 unknown[entry.name] = count
-        labels = self._cells(block, self.target.column, self.target.kind)
-        return Encoded(
-            X=np.concatenate(parts, axis=1),
-            y=self.target.encode(labels, first_row),
-            ids=None,
-            feature_names=self.feature_names,
-            unknown=unknown,
-        )
+        return np.concatenate(parts, axis=1), unknown
 
     def blocks(self, table: Table, size: int | None = None) -> Iterator[Encoded]:
         """The encoded rows of ``table`` in order, ``size`` at a time."""
@@ -336,6 +360,55 @@ class Encoding:
         _reading.check_rows(table)
         if mine.classes is not None:
             _reading.check_classes(table.retyped({target: "text"}), target, mine.classes)
+
+
+def given_encoding(value: Any) -> Encoding | dict[str, Any]:
+    """Return what was given of an encoding: the whole of it, or a part.
+
+    ``value`` is an encoding, its JSON or a part of that, or the path of either.
+    """
+    if isinstance(value, Encoding):
+        return value
+    json = atomic.read_json(Path(value)) if isinstance(value, str | Path) else value
+    if not isinstance(json, Mapping):
+        raise InvalidInput(
+            "encoding: must be an Encoding, its JSON object, or the path of an encoding.json."
+        )
+    if "format" not in json:
+        return dict(json)
+    return Encoding.load(value) if json is not value else Encoding.from_json(json)
+
+
+def open_encoded(
+    source: Any,
+    *,
+    target: str,
+    classes: Sequence[Any] | None,
+    regression: bool,
+    given: Encoding | Mapping[str, Any] | None,
+    missing: Sequence[str] = MISSING,
+    columns: Sequence[str] | None = None,
+    limited: Callable[[Table], Table] = lambda table: table,
+    **keys: Any,
+) -> tuple[Table, Encoding]:
+    """Open a table and find its encoding; no row is held.
+
+    ``given`` and the options of the target are those of :meth:`Encoding.read`, the others those of
+    :func:`open_table`. A whole encoding also says which cells are missing and which columns are
+    read. ``limited`` makes of a table the one to read. Classes are sorted, as the estimators have
+    them: θ and y must mean the same.
+    """
+    if isinstance(given, Encoding):
+        table = limited(given.open(source, **keys))
+    else:
+        table = limited(open_table(source, columns=columns, missing=missing, **keys))
+    encoding = Encoding.read(
+        table, target=target, classes=classes, regression=regression, given=given
+    )
+    goal = encoding.target
+    if goal.classes is not None:
+        goal = replace(goal, classes=tuple(sorted(goal.classes)))
+    return table, replace(encoding, target=goal)
 
 
 def _check_version(value: Any) -> None:

@@ -15,6 +15,8 @@ import numpy as np
 from expost import _checks
 from expost._numerics import spawned_seeds
 from expost._order import Histogram
+from expost.data import is_frame
+from expost.data.frames import text_columns
 from expost.engine import SILENT, Progress
 from expost.epsilon.black_box import BlackBox, fixed_to
 from expost.epsilon.choice import EpsilonChoice
@@ -26,7 +28,7 @@ from expost.epsilon.sampled import SampledMechanism, SampledSweep, Sweep
 from expost.epsilon.sweep import Distances, LawSweep, distance_columns
 from expost.epsilon.utility import Trials, measures_of
 from expost.errors import InvalidInput
-from expost.estimators import ESTIMATORS, Prepared
+from expost.estimators import ESTIMATORS, Estimator, Prepared
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective, two_classes_only
 from expost.losses import Loss
@@ -34,6 +36,8 @@ from expost.mechanisms import ClosedForm, Mechanism
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import tight_neighbours
+from expost.notices import listed
+from expost.profiles.pipelines import Preprocessing
 from expost.results import row_keys
 from expost.rows import RowBlock
 from expost.types import FloatArray
@@ -169,6 +173,9 @@ def choose_epsilon(
     classes: Any = None,
     huber_width: float | None = None,
     label_range: tuple[float, float] | None = None,
+    encoding: Any = None,
+    ranges: Any = None,
+    estimator: Any = None,
     ids: Sequence[Any] | None = None,
     random_state: int | np.random.Generator | None = None,
     workers: int | None = None,
@@ -202,13 +209,21 @@ def choose_epsilon(
         "intercept_scaling": intercept_scaling,
         "data_norm": data_norm,
         "rows_per_person": rows_per_person,
+        "encoding": encoding,
+        "ranges": ranges,
     }
     given = {"classes": classes, "huber_width": huber_width, "label_range": label_range}
+    if estimator is not None:
+        _refuse_options("the estimator has its own", **options, loss=loss, **given)
     if isinstance(mechanism, str):
-        prepared = _prepared(X, y, loss, options, given)
+        if estimator is None:
+            estimator = _estimator(X, loss, options, given)
+        prepared = _prepared(X, y, estimator)
         keys = row_keys(ids, prepared.objective.count)
         return choose_for(prepared, question, seeds, ids=keys, workers=workers, progress=progress)
-    _refuse_options(**options, loss=loss, measure=measure, share=share, **given)
+    del options["mechanism"]
+    reason = "belongs to the sampler of mechanism, which is not told of it"
+    _refuse_options(reason, **options, loss=loss, measure=measure, share=share, **given)
     fixed, keys = fixed_to(X, y, mechanism, ids)
     sweep = SampledSweep(mechanism=fixed, **question.settings(seeds[0]))
     return EpsilonChoice(
@@ -394,23 +409,21 @@ def _count_distances(store: PartStore, top: float, part: Part) -> Distances:
 # -- the model -------------------------------------------------------------------------------------
 
 
-def _refuse_options(**options: Any) -> None:
-    """Refuse options that a sampled mechanism does not use."""
+def _refuse_options(reason: str, **options: Any) -> None:
+    """Refuse options of the model that something else than this function has settled."""
     parameters = inspect.signature(choose_epsilon).parameters
     for name, value in options.items():
         default = parameters[name].default
         given = value is not default and (default is None or value != default)
-        if given and name != "mechanism":
-            raise InvalidInput(
-                f"{name}: belongs to the sampler of mechanism, which is not told of it; leave it"
-                " out here."
-            )
+        if given:
+            raise InvalidInput(f"{name}: {reason}; leave it out here.")
 
 
-def _prepared(
-    X: Any, y: Any, loss: str, options: dict[str, Any], given: dict[str, Any]
-) -> Prepared:
-    """Return the rows as the estimator sees them that would release the model."""
+def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]) -> Estimator:
+    """Return the estimator that would release the model.
+
+    A frame with columns of text is encoded as the command line encodes a table.
+    """
     _checks.one_of("loss", loss, tuple(ESTIMATORS))
     takes = inspect.signature(ESTIMATORS[loss]).parameters
     for name, value in given.items():
@@ -419,16 +432,31 @@ def _prepared(
         if name not in takes:
             raise InvalidInput(f"{name}={value!r}: loss={loss!r} takes none; leave it out.")
         options[name] = value
+    as_it_is = options["encoding"] is None and options["ranges"] is None
+    if as_it_is and is_frame(X) and text_columns(X):
+        options["encoding"] = {}
     # Every ε that is looked at has its own mechanism.
-    return ESTIMATORS[loss](epsilon=1.0, **options).prepared(X, y)
+    return ESTIMATORS[loss](epsilon=1.0, **options)
+
+
+def _prepared(X: Any, y: Any, estimator: Any) -> Prepared:
+    """Return the rows as an estimator sees them, after the steps of its pipeline."""
+    steps, model = Preprocessing.split(estimator)
+    if not isinstance(model, Estimator):
+        raise InvalidInput(
+            f"estimator: {type(model).__name__} is none of expost; pass one of"
+            f" {', '.join(kind.__name__ for kind in ESTIMATORS.values())}, or a Pipeline that ends"
+            " in one."
+        )
+    steps = steps.fitted_to(X, y)
+    ready = model.prepared(steps.transform(X), y)
+    return replace(ready, read_from_data=(*steps.read_from_data, *ready.read_from_data))
 
 
 def _notices(prepared: Prepared) -> tuple[str, ...]:
     """Return the cost of choosing, what was read from the data, and what was clipped."""
     notices = [_COST]
     if prepared.read_from_data:
-        notices.append(
-            "Read from the data, which is not private either:"
-            f" {', '.join(prepared.read_from_data)}."
-        )
+        read = listed(prepared.read_from_data)
+        notices.append(f"Read from the data, which is not private: {read}.")
     return (*notices, *prepared.clipped)

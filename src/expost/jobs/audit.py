@@ -19,6 +19,7 @@ from expost.attacks.catalogue import ATTACKS
 from expost.attacks.targets import EstimatorTarget, target_of
 from expost.audits.audit import audit, audit_arrays
 from expost.audits.result import Audit
+from expost.data import MISSING
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
@@ -34,7 +35,7 @@ from expost.jobs.output import check_place, writing
 from expost.jobs.pages import write_summary
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, task_of
-from expost.jobs.table import MISSING, model_encoding, noted
+from expost.jobs.table import model_encoding, noted
 from expost.jobs.workspace import Workspace
 from expost.release import Release
 from expost.report import (

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expost.data import Encoding, Table, open_table
+from expost.data import MISSING, Encoding, Table, open_table
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
-from expost.jobs.table import MISSING, unknown_notices
+from expost.jobs.table import unknown_notices
 from expost.types import FloatArray
 
 __all__ = ["EstimatorReader", "ModelReader", "Part", "Reader", "group_columns", "named_estimator"]

@@ -36,7 +36,7 @@ from expost.jobs.table import (
     opened,
     table_notices,
 )
-from expost.preparing import Facts, prepared
+from expost.preparing import Facts
 from expost.report import Choice, Summary, collect, render_html
 from expost.report.transition_display import TransitionDisplay
 from expost.results import row_keys
@@ -47,8 +47,6 @@ __all__ = ["PHASES", "QUESTION", "EpsilonJob", "Outcome", "question_of", "run"]
 
 # How often `run` reports a phase.
 PHASES = 4
-# Bounds that are named in one notice; encoding.json lists all of them.
-_NAMED = 6
 # The options that go to `choose_epsilon` as they are, under the names that they have there.
 QUESTION = (
     "epsilons",
@@ -136,7 +134,7 @@ class _Work(TableWork):
             choice,
             command=None if command is None else shlex.join(command),
             choices=_choices(job, self.encoding, choice),
-            notices=(*_leaks(self.encoding), *reading, *self.notes()),
+            notices=(*reading, *self.notes()),
             source=job.name,
             made=self.run.made,
         )
@@ -163,7 +161,7 @@ class _Work(TableWork):
         ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(self.job))
         self.progress.phase("following every row over epsilon, and models on held-out rows")
-        ready = prepared(estimator, rows, source, facts)
+        ready = estimator.ready_table(rows, source, facts)
         ids = rows.ids if isinstance(rows, HeldRows) else None
         with writing(self.job.out, CONTINUE):
             choice = choose_for(
@@ -265,22 +263,13 @@ def _value(job: EpsilonJob, name: str) -> str:
     return f"{value:g}"
 
 
-def _leaks(encoding: Encoding) -> tuple[str, ...]:
-    """Which bounds were read from the data."""
-    read = encoding.read_from_data
-    if not read:
-        return ()
-    file = encoding.audience.file_name("encoding", "json")
-    more = f" and {len(read) - _NAMED} more, which {file} lists" if len(read) > _NAMED else ""
-    return (f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}.",)
-
-
 def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
     """The command that releases and profiles a model at the recommended ε.
 
     Never with the seed: that was for the simulation, and a seeded release is not private.
     """
-    if choice.recommended is None or not isinstance(job.source, str):
+    in_files = isinstance(job.source, str) and isinstance(job.encoding, Path | None)
+    if choice.recommended is None or not in_files:
         return None
     options: list[tuple[str, object]] = [
         ("target", job.target),

@@ -45,14 +45,13 @@ from expost.jobs.profile_asked import (
     ProfileJob,
     check_asked,
     choices_of,
-    completed,
     opened_for,
 )
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
 from expost.jobs.table import estimator_of, label_scale_of, noted, table_notices
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.statement import statements
-from expost.preparing import Facts, objective_of, prepared
+from expost.preparing import Facts, objective_of
 from expost.profiles.digest import Terms
 from expost.profiles.fit import FitScores, fit_of
 from expost.profiles.parts import (
@@ -243,8 +242,8 @@ class _Work(TableWork):
         ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(job))
         self.progress.phase("fitting the model")
-        ready = prepared(estimator, rows, source, facts)
-        release = completed(estimator.release(ready), self.encoding)
+        ready = estimator.ready_table(rows, source, facts)
+        release = estimator.release(ready)
         reading = self._reading(facts)
         fitting, lister = self.notes(), self._lister(release, facts)
         store_model(self.run, release, lister, reading=reading, fitting=fitting)

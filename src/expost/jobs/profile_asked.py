@@ -1,6 +1,6 @@
 """The options of ``expost profile``: checked, the table that they open, where choices come from."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,6 @@ __all__ = [
     "ProfileJob",
     "check_asked",
     "choices_of",
-    "completed",
     "opened_for",
 ]
 
@@ -144,16 +143,6 @@ def limited(job: ProfileJob, table: Table, release: Release | None) -> Table:
     left = table.rows - len(kept)
     notice = f"{left:,} of {table.rows:,} rows were left out (--cap-rows): {who} more than {most}."
     return table.kept(kept, notice)
-
-
-def completed(release: Release, encoding: Encoding) -> Release:
-    """The release with the encoding as part of it."""
-    return replace(
-        release,
-        encoding=encoding.to_json(),
-        feature_names=encoding.feature_names,
-        read_from_data=(*encoding.read_from_data, *release.read_from_data),
-    )
 
 
 def choices_of(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[Choice, ...]:

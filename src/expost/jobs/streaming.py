@@ -89,7 +89,7 @@ def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     names = [field.name for field in fields(job) if field.name not in _HOW]
     options = {name: _plain(getattr(job, name)) for name in names}
     if "encoding" in names:
-        more = {**more, "encoding": None if job.encoding is None else _checksum(job.encoding)}
+        more = {**more, "encoding": _encoding(job.encoding)}
     # Of a database the rows are compared: its file changes when it is read.
     tables = [getattr(job, name) for name in _TABLES if name in names]
     paths = [path for table in tables if not isinstance(table, Query) for path in files_of(table)]
@@ -107,8 +107,11 @@ def task_of(command: str, job: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _encoding(given: Any) -> Any:
+    """Return what identifies an encoding: the checksum of its file, or its JSON."""
+    if isinstance(given, Path):
+        return hashlib.sha256(given.read_bytes()).hexdigest()
+    return given.to_json() if isinstance(given, Encoding) else given
 
 
 def _plain(value: Any) -> Any:

@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import RegressorMixin
 
 from expost import _checks
-from expost.data import Encoding, LevelEntry, Mark, Table, open_table
+from expost.data import (
+    MISSING,
+    Encoding,
+    LevelEntry,
+    Mark,
+    Table,
+    given_encoding,
+    open_encoded,
+    open_table,
+)
 from expost.errors import (
     InvalidInput,
     PrivacyLeakWarning,
@@ -17,7 +26,6 @@ from expost.errors import (
     UselessModelWarning,
 )
 from expost.estimators import ESTIMATORS, Estimator
-from expost.files.atomic import read_json
 from expost.jobs.streaming import AS_USUAL, Streaming
 from expost.labels import LabelScale
 from expost.losses import Huber, make_loss
@@ -27,7 +35,6 @@ from expost.release import Release
 from expost.report import Choice, Origin
 
 __all__ = [
-    "MISSING",
     "OF_AN_ENCODING",
     "Chosen",
     "TableJob",
@@ -43,8 +50,6 @@ __all__ = [
     "unknown_notices",
 ]
 
-# The tokens of a missing cell, unless others are given.
-MISSING = ("", "?")
 # The options that a whole encoding has settled.
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
 
@@ -68,7 +73,7 @@ class TableJob:
     id_column: str | None = None
     drop: tuple[str, ...] | None = None
     missing: tuple[str, ...] | None = None
-    encoding: Path | None = None
+    encoding: Path | Mapping[str, Any] | Encoding | None = None
     seed: int | None = None
     force: bool = False
     streaming: Streaming = AS_USUAL
@@ -194,29 +199,25 @@ def opened(
         "target": job.target,
         "classes": job.classes,
         "regression": is_regression(job),
+        "limited": limited,
+        **key_options(job.id_column, person),
     }
-    keys = key_options(job.id_column, person)
-    given = None if job.encoding is None else read_json(job.encoding)
-    if job.encoding is not None and isinstance(given, dict) and "format" in given:
-        # A whole encoding also says which cells are missing and which columns are read.
+    given = None if job.encoding is None else given_encoding(job.encoding)
+    if isinstance(given, Encoding):
         refuse_fixed(job, "encoding", OF_AN_ENCODING)
-        whole = Encoding.load(job.encoding)
-        check_no_feature(person, whole, "encoding")
-        table = limited(whole.open(job.source, **keys))
-        return table, _sorted(Encoding.read(table, given=whole, **options))
+        check_no_feature(person, given, "encoding")
+        return open_encoded(job.source, given=given, **options)
     if job.data_norm is not None:
         if given is not None:
             raise InvalidInput("--data-norm: give it in the encoding, or leave --encoding out.")
         given = {"data_norm": job.data_norm}
-    table = limited(
-        open_table(
-            job.source,
-            columns=_columns(job, person),
-            missing=MISSING if job.missing is None else job.missing,
-            **keys,
-        )
+    return open_encoded(
+        job.source,
+        given=given,
+        columns=_columns(job, person),
+        missing=MISSING if job.missing is None else job.missing,
+        **options,
     )
-    return table, _sorted(Encoding.read(table, given=given, **options))
 
 
 def model_encoding(
@@ -226,22 +227,14 @@ def model_encoding(
 
     ``remedy``  what to do with a model that was not made from a table.
     """
-    if release.encoding is None:
+    encoding = release.table_encoding
+    if encoding is None:
         raise InvalidInput(f"{model}: was not made from a table; {remedy}.")
-    encoding = Encoding.from_json(release.encoding)
     if target not in (None, encoding.target.column):
         raise InvalidInput(
             f"target={target!r}: the model predicts {encoding.target.column!r}; name that."
         )
     return encoding
-
-
-def _sorted(encoding: Encoding) -> Encoding:
-    """The same with sorted classes, as the estimators have them: θ and y must mean the same."""
-    classes = encoding.target.classes
-    if classes is None:
-        return encoding
-    return replace(encoding, target=replace(encoding.target, classes=tuple(sorted(classes))))
 
 
 def key_options(id_column: str | None, person: str | None) -> dict[str, Any]:
@@ -356,7 +349,8 @@ class Chosen:
         if job.drop:
             choices.append(self.choice("dropped columns", ", ".join(map(repr, job.drop)), job.drop))
         if job.encoding is not None:
-            choices.append(self.choice("encoding", job.encoding.name, job.encoding))
+            name = job.encoding.name if isinstance(job.encoding, Path) else "given in Python"
+            choices.append(self.choice("encoding", name, job.encoding))
         return tuple(choices)
 
 

@@ -1,12 +1,11 @@
 """The profile of rows in memory: models of expost, of other libraries, and several at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from expost import _checks
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
@@ -20,8 +19,9 @@ from expost.mechanisms.statement import statements
 from expost.neighbouring.change import Change, entering_rows
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
-from expost.notices import warn
+from expost.notices import listed, warn
 from expost.profiles.fit import fit_of
+from expost.profiles.pipelines import Preprocessing
 from expost.profiles.profile import Profile
 from expost.release import Release
 from expost.results import row_keys
@@ -31,25 +31,37 @@ __all__ = ["SEEDED", "Target", "find_target", "profile", "profile_of", "profile_
 
 SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
 
-# So many of the constants that were read from the data are named; the rest are counted.
-_NAMED = 4
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """A model whose mechanism is known: a release, or bare coefficients."""
+    """A model whose mechanism is known: a release, or bare coefficients.
+
+    ``preprocessing``  the steps of its pipeline that come before it; what they read from the data
+                       is listed with the release's own.
+    """
 
     release: Release | None
     theta: FloatArray
     mechanism: Mechanism
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
 
     @classmethod
-    def of(cls, release: Release) -> "Target":
-        """Return a released model."""
-        return cls(release=release, theta=release.theta, mechanism=release.mechanism)
+    def of(cls, release: Release, preprocessing: Preprocessing | None = None) -> "Target":
+        """Return a released model, and the steps before it."""
+        steps = Preprocessing() if preprocessing is None else preprocessing
+        if steps.read_from_data:
+            read = (*steps.read_from_data, *release.read_from_data)
+            release = replace(release, read_from_data=read)
+        return cls(
+            release=release,
+            theta=release.theta,
+            mechanism=release.mechanism,
+            preprocessing=steps,
+        )
 
     def objective(self, X: Any, y: Any) -> Objective:
         """Return the rows as the model's objective sees them."""
+        X = self.preprocessing.transform(X)
         if self.release is not None:
             _check_names(self.release, X)
             return self.release.objective(X, y)
@@ -82,22 +94,29 @@ class Target:
 
 
 def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
-    """Return what is known of the model; None where its mechanism is not."""
+    """Return what is known of the model, or of the last step of a pipeline.
+
+    None where its mechanism is not known.
+    """
+    steps, model = Preprocessing.split(model)
     if isinstance(model, str | Path):
         model = Release.load(model)
     release = model if isinstance(model, Release) else getattr(model, "release_", None)
     if isinstance(release, Release):
-        return Target.of(release)
+        return Target.of(release, steps)
     if mechanism is not None:
         theta = _checks.vector(model, name="model", length=mechanism.dimension)
-        return Target(release=None, theta=theta, mechanism=mechanism)
+        return Target(release=None, theta=theta, mechanism=mechanism, preprocessing=steps)
     return None
 
 
 def _check_names(release: Release, X: Any) -> None:
-    """Refuse a frame whose columns are not those of the model, in their order."""
+    """Refuse a frame whose columns are not those of the model, in their order.
+
+    Those of a table that the model encodes are found by their names.
+    """
     names = getattr(X, "columns", None)
-    if release.feature_names is None or names is None:
+    if release.feature_names is None or names is None or release.encodes(X):
         return
     found = tuple(str(name) for name in names)
     if found != release.feature_names:
@@ -118,13 +137,8 @@ def _notices(release: Release) -> tuple[str, ...]:
             " are what it gives away."
         )
     if release.read_from_data:
-        read = release.read_from_data
-        more = (
-            f" and {len(read) - _NAMED} more, which model.json lists" if len(read) > _NAMED else ""
-        )
-        notices.append(
-            f"Read from the data, which is not private: {', '.join(read[:_NAMED])}{more}."
-        )
+        read = listed(release.read_from_data, most=4)
+        notices.append(f"Read from the data, which is not private: {read}.")
     if release.seeded:
         notices.append(SEEDED)
     return tuple(notices)
@@ -178,10 +192,7 @@ def _together(
             f"mechanism: must be a list of {len(models)}, one for each model (None where the model"
             " knows its own)."
         )
-    targets = [
-        find_target(model[-1] if isinstance(model, Pipeline) else model, how)
-        for model, how in zip(models, mechanism, strict=True)
-    ]
+    targets = [find_target(model, how) for model, how in zip(models, mechanism, strict=True)]
     check_distinct([None if target is None else target.theta for target in targets])
     each = [
         _of_one(model, X, y, mechanism=how, **options)
@@ -227,14 +238,12 @@ def _of_one(
     if persons is not None:
         persons = read_persons(persons, np.shape(X)[0] if np.shape(X) else 0, relation)
     unlisted = _unlisted(model)
-    steps: Any = None
-    if isinstance(model, Pipeline):
-        steps, model = model[:-1], model[-1]
     target = find_target(model, mechanism)
     if target is None:
-        rows = _transformed(steps, X)
+        steps, model = Preprocessing.split(model)
+        rows = steps.transform(X)
         return _foreign_profile(model, rows, y, relation, candidates, persons, ids)
-    problem = target.objective(_transformed(steps, X), y)
+    problem = target.objective(X, y)
     entering = None
     if relation is not Neighbouring.REMOVE:
         if not isinstance(candidates, tuple | list) or len(candidates) != 2:
@@ -242,7 +251,7 @@ def _of_one(
                 f"candidates: relation={relation.value!r} needs a pair (rows, labels)."
             )
         # Candidates go through the same preprocessing as the rows.
-        others = target.objective(_transformed(steps, candidates[0]), candidates[1])
+        others = target.objective(candidates[0], candidates[1])
         entering = (others.held.X, others.held.y)
         if problem.loss.outputs == 1:
             entering = entering_rows(entering, relation, problem.count)
@@ -320,10 +329,6 @@ def _unlisted(model: Any) -> tuple[str, ...]:
         return ()
     warn(notice, NotInLedgerWarning, stacklevel=5)
     return (notice,)
-
-
-def _transformed(steps: Any, X: Any) -> Any:
-    return X if steps is None or len(steps) == 0 else steps.transform(X)
 
 
 def _foreign_profile(

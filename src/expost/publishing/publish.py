@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-from sklearn.pipeline import Pipeline
-
 from expost import _checks
 from expost.errors import InvalidInput, WrongRows
 from expost.glm import Objective
@@ -36,7 +34,7 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
             if request.tangent_mechanism is None
             else "X, y: a data-dependent report needs the rows of the model; pass them."
         )
-    return request.report(ReleasedRows.of_arrays(request.release, X, y))
+    return request.report(ReleasedRows.of_arrays(request.target, X, y))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,9 +45,15 @@ class PublishRequest:
                            model; None: it is data-independent.
     """
 
-    release: Release
+    target: Target
     failure_probability: float
     tangent_mechanism: TangentMechanism | None
+
+    @property
+    def release(self) -> Release:
+        """The model that the report is of."""
+        assert self.target.release is not None
+        return self.target.release
 
     @classmethod
     def of(
@@ -65,19 +69,20 @@ class PublishRequest:
         """Check the arguments of :func:`expost.publish`."""
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
-        release = _release(model)
-        how = release.mechanism
+        target = _target(model)
+        release, how = target.release, target.mechanism
+        assert release is not None
         check_publishable(release)
         if kind != "data-dependent":
             _refuse_budget(
                 epsilon_gradient=epsilon_gradient, epsilon_hessian=epsilon_hessian, delta=delta
             )
-            return cls(release=release, failure_probability=rho, tangent_mechanism=None)
+            return cls(target=target, failure_probability=rho, tangent_mechanism=None)
         how.check_report()
         budget = _budget(how, rho, epsilon_gradient, epsilon_hessian, delta)
         mechanism = how.tangent_mechanism(budget, release.theta)
         mechanism.check()
-        return cls(release=release, failure_probability=rho, tangent_mechanism=mechanism)
+        return cls(target=target, failure_probability=rho, tangent_mechanism=mechanism)
 
     def report(self, rows: "ReleasedRows | None") -> PublishedReport:
         """Return the report; a data-dependent one draws, and spends.
@@ -144,9 +149,12 @@ class ReleasedRows:
         )
 
     @classmethod
-    def of_arrays(cls, release: Release, X: Any, y: Any) -> "ReleasedRows":
-        """Check rows as the model's features, with their labels."""
-        objective, how = Target.of(release).objective(X, y), release.mechanism
+    def of_arrays(cls, model: Release | Target, X: Any, y: Any) -> "ReleasedRows":
+        """Check rows as :func:`expost.profile` takes them, with their labels."""
+        target = Target.of(model) if isinstance(model, Release) else model
+        release, how = target.release, target.mechanism
+        assert release is not None
+        objective = target.objective(X, y)
         if objective.count != how.rows:
             raise WrongRows(
                 f"X has {objective.count} rows: the model was made from {how.rows}; pass its"
@@ -160,19 +168,14 @@ def _row_losses(prepared: Callable[[RowBlock], RowLosses], block: RowBlock) -> F
     return prepared(block).loss
 
 
-def _release(model: Any) -> Release:
-    if isinstance(model, Pipeline):
-        raise InvalidInput(
-            "model: a Pipeline's other steps would not be in the report; transform the rows, and"
-            " pass its last step."
-        )
+def _target(model: Any) -> Target:
     target = find_target(model, None)
     if target is None or target.release is None:
         raise InvalidInput(
             f"model: {type(model).__name__} was not released by expost; pass a fitted expost"
             " estimator, its release_, or the path of a model.json."
         )
-    return target.release
+    return target
 
 
 def _budget(

@@ -31,6 +31,7 @@ from expost.mechanisms.publishing import (
     TangentMechanism,
 )
 from expost.mechanisms.statement import statements
+from expost.notices import listed
 from expost.publishing.lookup import Answer, Form, form_number
 from expost.release import Release
 from expost.results import Displayed
@@ -49,8 +50,6 @@ __all__ = [
 KINDS = ("data-independent", "data-dependent")
 # The fields of the budget in report.json, beside what was released for it.
 _SPENT = ("delta", "epsilon_gradient", "epsilon_hessian")
-# So many of the constants that were read from the data are named; the rest are counted.
-_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +143,10 @@ class PublishedReport(Sealed, Displayed):
         """The probability, over the noise, that the bound is wrong for one row."""
         return self.exposure_bound.failure_probability
 
-    @cached_property
+    @property
     def encoding(self) -> Encoding | None:
         """How a table's columns become features, where the model was made from a table."""
-        value = self.release.encoding
-        return None if value is None else Encoding.from_json(value)
+        return self.release.table_encoding
 
     # -- the bound ---------------------------------------------------------------------------
 
@@ -470,13 +468,12 @@ class PublishedReport(Sealed, Displayed):
 def check_publishable(release: Release) -> None:
     """Refuse a model of which a published report would give away more than the model does."""
     read = list(release.read_from_data)
-    if release.encoding is not None:
-        read += Encoding.from_json(release.encoding).read_from_data
+    if release.table_encoding is not None:
+        read += release.table_encoding.read_from_data
     if read:
-        read = list(dict.fromkeys(read))
-        more = f" and {len(read) - _NAMED} more" if len(read) > _NAMED else ""
+        named = listed(list(dict.fromkeys(read)), most=4)
         raise ReleaseRefused(
-            f"the model holds what was read from its rows ({', '.join(read[:_NAMED])}{more}), which"
+            f"the model holds what was read from its rows ({named}), which"
             " a published report would give away; give bounds, levels and labels that are known"
             " without the data, and fit again."
         )
