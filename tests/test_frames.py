@@ -323,7 +323,7 @@ def test_choose_epsilon_takes_frames_with_text(table, kind):
     for other in (whole, given):
         assert other.description == choice.description
         assert np.array_equal(other.sweep.epsilons, choice.sweep.epsilons)
-        assert np.array_equal(other.utility.accuracy.mean, choice.utility.accuracy.mean)
+        assert np.array_equal(other.utility.leading.mean, choice.utility.leading.mean)
         assert other.notices == choice.notices
     assert any("the levels of 'city'" in notice for notice in choice.notices)
     public = expost.choose_epsilon(X, y, encoding=PUBLIC, **QUESTION)
@@ -338,7 +338,7 @@ def test_choose_epsilon_takes_the_ranges_of_a_table(table):
     together = expost.choose_epsilon(
         frame.assign(income=y), target="income", ranges=ranges, classes=["high", "low"], **QUESTION
     )
-    assert np.array_equal(together.utility.accuracy.mean, apart.utility.accuracy.mean)
+    assert np.array_equal(together.utility.leading.mean, apart.utility.leading.mean)
     assert not any("Read from the data" in notice for notice in together.notices)
 
 
@@ -364,7 +364,7 @@ def test_choose_epsilon_takes_pipelines(table):
         model[0].transform(X)
     Z = columns().fit_transform(X)
     alone = expost.choose_epsilon(Z, y, estimator=model[-1], **QUESTION)
-    assert np.array_equal(alone.utility.accuracy.mean, choice.utility.accuracy.mean)
+    assert np.array_equal(alone.utility.leading.mean, choice.utility.leading.mean)
     for name in READ:
         assert any(name in notice for notice in choice.notices)
         assert not any(name in notice for notice in alone.notices)

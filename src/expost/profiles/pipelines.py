@@ -6,12 +6,12 @@ are named beside everything else that was read from the data. A step that needs 
 (FunctionTransformer, Normalizer) has read nothing.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
@@ -75,7 +75,9 @@ def _inside(step: Any) -> list[tuple[str, Any]] | None:
         return list(step.steps)
     if isinstance(step, FeatureUnion):
         return list(step.transformer_list)
-    if isinstance(step, ColumnTransformer):
+    # Not imported, which takes time: where there is a ColumnTransformer its module has been.
+    compose = sys.modules.get("sklearn.compose")
+    if compose is not None and isinstance(step, compose.ColumnTransformer):
         return [(name, inner) for name, inner, _ in step.transformers]
     return None
 
