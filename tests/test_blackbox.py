@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 import evidence
@@ -21,7 +22,7 @@ from expost.epsilon.row_figures import EstimatedLosses, row_figures
 from expost.epsilon.sampled import SampledMechanism, SampledSweep
 from expost.errors import InvalidInput
 from expost.noise import Gaussian, NormLaplace
-from test_sampled import BOUND, ROWS, both, output, table
+from test_sampled import LIMIT, ROWS, both, output, table
 
 
 def known(noise, separation, draws, rng, models=200, neighbours=None):
@@ -164,7 +165,7 @@ def test_a_linear_map_of_the_models_changes_nothing():
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_losses_of_output_perturbation_are_found(noise):
     how, neighbours = output(noise)
-    epsilon = both(noise)[1].epsilon_for_belief(BOUND) / 2
+    epsilon = both(noise)[1].ceiling()
     on_rows = around_output(noise, draws=1000).on(*table())
     assert isinstance(on_rows, SampledMechanism)
     models = on_rows.sample(epsilon, 100, np.random.default_rng(5))
@@ -184,19 +185,19 @@ def test_the_losses_of_output_perturbation_are_found(noise):
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_the_epsilon_for_a_belief_is_on_the_safe_side(noise):
+def test_the_ceiling_is_on_the_safe_side(noise):
     X, y = table()
-    truth = both(noise)[1].epsilon_for_belief(BOUND)
+    truth = both(noise)[1].ceiling()
     # The three most exposed rows decide.
     rows = np.argsort(output(noise)[1].distance)[-3:].tolist()
     found = [
         choose_epsilon(
             X,
             y,
-            mechanism=around_output(noise, draws=500, rows=rows),
+            mechanism=around_output(noise, draws=2500, rows=rows),
             epsilons=np.geomspace(truth / 8, truth * 2, 5),
             random_state=seed,
-        ).epsilon_for_belief
+        ).ceiling
         for seed in range(5)
     ]
     assert np.all(np.array(found) <= truth)
@@ -205,15 +206,16 @@ def test_the_epsilon_for_a_belief_is_on_the_safe_side(noise):
 
 def test_a_choice_for_a_black_box():
     X, y = table()
-    box = around_output("laplace", draws=300, rows=[10, 2])
-    choice = choose_epsilon(X, y, mechanism=box, models=100, random_state=0)
-    again = choose_epsilon(X, y, mechanism=box, models=100, random_state=0, workers=2)
+    box = around_output("laplace", draws=2000, rows=[10, 2])
+    choice = choose_epsilon(X, y, mechanism=box, models=120, random_state=0)
+    again = choose_epsilon(X, y, mechanism=box, models=120, random_state=0, workers=2)
     exact = both("laplace")[1]
-    assert 0 < choice.epsilon_for_belief <= exact.epsilon_for_belief(BOUND)
-    assert choice.high >= exact.epsilon_for_belief(BOUND)
-    assert choice.recommended is None or choice.recommended <= choice.epsilon_for_belief
+    assert 0 < choice.ceiling <= exact.ceiling()
+    assert choice.high >= exact.ceiling()
+    assert (choice.verdict, choice.recommended) == ("most", choice.ceiling)
+    assert choice.mechanism is None
     assert choice.ids == (10, 2)
-    assert "300 draws for each data set and 45 neighbours counted, n=12, 2 rows" in str(choice)
+    assert "2000 draws for each data set and 159 neighbours counted, n=12, 2 rows" in str(choice)
     assert choice.to_json() == again.to_json()
     assert len(json.loads(choice.to_json())["table"]["critical_epsilon"]) == 2
     named = choose_epsilon(
@@ -231,11 +233,11 @@ def test_a_choice_for_a_black_box():
 def test_many_dimensions_read_as_exposed(dimension):
     noise, rng = Gaussian(scale=1.0, dimension=dimension), np.random.default_rng(7)
     estimate, _ = known(noise, 3.0, 1000, rng)
-    truth = float(noise.law(np.array([3.0])).expected_belief(0.5)[0])
-    assert row_figures(estimate, BOUND).belief_high[0] >= truth
-    # Counting alone would have believed in privacy.
+    loss = float(noise.law(np.array([3.0])).quantile(0.95)[0])
+    assert row_figures(estimate, LIMIT).posterior_high[0] >= expit(loss)
+    # Counting alone would have found privacy.
     raw = estimate.loss - estimate.correction
-    assert np.mean(1 / (1 + np.exp(-raw))) < truth - 0.1
+    assert np.quantile(raw, 0.95) < loss / 2
 
 
 def no_noise(X, y, epsilon, size, rng):
@@ -244,11 +246,11 @@ def no_noise(X, y, epsilon, size, rng):
 
 def test_a_trainer_without_noise_proves_its_rows():
     X = np.array([[1.0, 2.0], [0.5, 0.25], [0.0, 0.0], [-1.0, 3.0]])
-    sweep_options = {"models": 20, "random_state": 0, "epsilons": [0.1, 1.0]}
+    sweep_options = {"models": 120, "random_state": 0, "epsilons": [0.1, 1.0]}
     choice = choose_epsilon(X, None, mechanism=BlackBox(no_noise, draws=100), **sweep_options)
-    assert choice.epsilon_for_belief == 0
+    assert choice.ceiling == 0
     assert choice.recommended is None
-    assert np.all(choice.belief == 1)
+    assert np.all(choice.posterior == 1)
     # The row of zeros moves nothing, and is not taken for one that does.
     assert np.all(choice.typical[:, 2] == 0)
     assert np.all(np.delete(choice.typical, 2, axis=1) > 5)
@@ -310,18 +312,18 @@ def test_foreign_trainers_work(trainer):
     choice = choose_epsilon(
         X,
         y,
-        mechanism=BlackBox(trainer, draws=150, rows=[0, 1]),
+        mechanism=BlackBox(trainer, draws=300, rows=[0, 1]),
         epsilons=np.geomspace(0.1, 1e4, 6),
-        models=40,
-        max_belief=0.9,
+        models=120,
+        max_posterior=0.9,
         random_state=3,
     )
-    belief = choice.belief
-    assert choice.epsilon_for_belief > 0
-    assert belief[0] < 0.75
-    assert np.all(np.diff(belief) > -0.1)
+    posterior = choice.posterior
+    assert choice.ceiling > 0
+    assert posterior[0] < 0.9
+    assert np.all(np.diff(posterior) > -0.1)
     if trainer is noisy_regression:
-        assert belief[-1] == 1
+        assert posterior[-1] == 1
 
 
 def test_a_trainer_gets_its_own_rows_as_they_came():
@@ -436,7 +438,7 @@ def test_rows_are_checked(rows, X, y, message):
 
 @pytest.mark.long
 def test_limits_hold_as_often_as_they_say():
-    """Beliefs and one-sidedness of known laws: how often their limits are passed."""
+    """Posteriors and one-sidedness of known laws: how often their limits are passed."""
     seed, repeats = 20261115, 200
     rng, figures = np.random.default_rng(seed), {}
     cases = [
@@ -452,19 +454,19 @@ def test_limits_hold_as_often_as_they_say():
         scale = {"rate": 1.0} if kind is NormLaplace else {"scale": 1.0}
         noise = kind(**scale, dimension=dimension)
         law = noise.law(np.array([separation]))
-        belief = float(law.expected_belief(0.5)[0])
+        posterior = float(expit(law.quantile(0.95)[0]))
         one_sided = float((law.expected_loss / law.expected_exposure)[0])
         passed, above, excess = 0, 0, []
         for _ in range(repeats):
-            found = row_figures(known(noise, separation, 1000, rng)[0], BOUND)
-            passed += bool(found.belief_high[0] < belief)
+            found = row_figures(known(noise, separation, 1000, rng)[0], LIMIT)
+            passed += bool(found.posterior_high[0] < posterior)
             above += bool(found.one_sidedness_high[0] < one_sided)
-            excess.append(found.belief_high[0] - belief)
+            excess.append(found.posterior_high[0] - posterior)
         name = f"{kind.__name__}, d={dimension}, separation {separation:g}"
         figures[name] = {
-            "belief": belief,
+            "posterior": posterior,
             "mean excess of its limit": float(np.mean(excess)),
-            "belief limits passed": passed,
+            "posterior limits passed": passed,
             "one-sidedness limits passed": above,
             "runs": repeats,
         }
@@ -481,16 +483,16 @@ def test_limits_hold_as_often_as_they_say():
 
 def test_a_sweep_can_be_made_by_hand():
     sweep = SampledSweep(
-        mechanism=around_output("laplace", draws=100, rows=[0]).on(*table()),
+        mechanism=around_output("laplace", draws=2000, rows=[0]).on(*table()),
         epsilons=np.array([1.0, 1000.0]),
         tolerance=0.1,
         share=1.0,
-        models=20,
-        bound=BOUND,
+        models=120,
+        limit=LIMIT,
         seed=np.random.SeedSequence(0),
         halvings=0,
     )
-    assert sweep.epsilon_for_belief(BOUND) == 1.0
+    assert sweep.ceiling() == 1.0
     assert sweep.high == 1000.0
 
 
@@ -511,9 +513,9 @@ def test_the_page_about_black_boxes_is_true(monkeypatch):
     assert len(shown) == len(recorded)
     for name, figures in recorded.items():
         kind, dimension = re.match(r"(\w+), d=(\d+)", name).groups()
-        belief, excess = figures["belief"], figures["mean excess of its limit"]
+        posterior, excess = figures["posterior"], figures["mean excess of its limit"]
         assert shown[kind, dimension] == [
-            f"{belief:.3f}",
-            f"{belief + excess:.3f}",
-            str(figures["belief limits passed"]),
+            f"{posterior:.3f}",
+            f"{posterior + excess:.3f}",
+            str(figures["posterior limits passed"]),
         ]

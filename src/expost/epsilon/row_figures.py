@@ -18,7 +18,7 @@ E∣ℓ∣        E∣ℓ̂∣ ≥ E∣ℓ∣ (Jensen), so E[ℓ̂]/E∣ℓ̂∣
             are NaN, which is within no bound, where a lower limit of that mean is not positive. The
             lower limit divides by E∣ℓ̂∣, which makes it smaller still.
 posterior   sigmoid(logit(prior) + ℓ): the upper limit of its quantile is that of an order
-            statistic of the losses, moved up by what the noise may hide.
+            statistic of the losses, of a higher quantile where there is noise.
 correction  where an estimate was corrected for a bias, the bias that is left is taken to be as
             large: ∣mean f(ℓ̂) − mean f(ℓ̂ − correction)∣ widens every limit of a mean of f.
 unresolved  a loss beyond what the draws can show (noise = ∞): posterior 1 if it is positive, upper
@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, stdtrit
 
 from expost._numerics import row_blocks
 from expost.epsilon.limit import PosteriorLimit
@@ -224,23 +224,22 @@ def _of_expected_loss(loss: FloatArray, noise: FloatArray) -> FloatArray:
 def _quantile_loss(losses: EstimatedLosses, level: float) -> FloatArray:
     """Return the upper limit of the q-quantile of each row's loss, from an order statistic.
 
-    P(ℓ̂ + c > x) ≥ P(ℓ > x) − P(e < −c): with c the (1−p)-quantile of a normal e, the (q+p)-quantile
-    of ℓ̂ + c is at least the q-quantile of ℓ. Half of 1 − q is spent on p where there is noise.
+    Given the model, e ≥ 0 with probability ½, so P(ℓ̂ > x) ≥ ½·P(ℓ > x): where there is noise, the
+    q-quantile of ℓ is at most the (1 + q)/2-quantile of ℓ̂.
     """
     from scipy.stats import binom
 
     models = len(losses.loss)
     noisy = bool(np.any(losses.noise))
-    spent = (1 - level) / 2 if noisy else 0.0
-    rank = int(binom.ppf(CONFIDENCE, models, level + spent)) + 1
+    rank = int(binom.ppf(CONFIDENCE, models, (1 + level) / 2 if noisy else level)) + 1
     if rank > models:
         # Too few models for a limit of this quantile.
         return np.full(losses.loss.shape[1], np.inf)
     upper = losses.loss
     if noisy:
         bias = np.abs(np.mean(losses.correction, axis=0))
-        noise = np.where(np.isinf(losses.noise) & (losses.loss <= 0), 0.0, losses.noise)
-        upper = upper + float(-ndtri(spent)) * noise + bias + _score(models) * losses.shared
+        unresolved = np.isinf(losses.noise) & (losses.loss > 0)
+        upper = np.where(unresolved, np.inf, upper) + bias + _score(models) * losses.shared
     quantile: FloatArray = np.partition(upper, rank - 1, axis=0)[rank - 1]
     return quantile
 
