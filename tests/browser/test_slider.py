@@ -15,13 +15,14 @@ import expost
 import expost.report as report
 from evidence import record
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.recommend import Recommendation
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.recommend import Recommendation, Verdict
 from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import BeliefBound
 from expost.errors import SeededReleaseWarning
 from expost.report.slider import SHARES
 from read_figures import read
 from report.epsilon_choices import chosen
+from settings import OUTPUT
 
 CASES = {
     "laplace-1": (1, {}),
@@ -54,12 +55,11 @@ def profiled(case):
         warnings.simplefilter("ignore", SeededReleaseWarning)
         model = expost.PrivateLogisticRegression(
             epsilon=1.0,
-            regularization=0.05,
             fit_intercept=False,
             data_norm=1.0,
             classes=[-1, 1],
             random_state=0,
-            **options,
+            **{**OUTPUT, "regularization": 0.05, **options},
         ).fit(X, y)
     return model.release_, expost.profile(model, X, y)
 
@@ -259,8 +259,10 @@ def test_a_choice_of_epsilon_moves_a_line_in_its_charts(open_page, shelf):
         found = shown(page)
         there = replace(choice.sweep, epsilons=np.array([epsilon]))
         assert found["typical-3"] == pytest.approx(np.max(there.typical), rel=1e-6)
-        belief = there.belief(BeliefBound(largest=0.9, prior=choice.bound.prior), there.epsilons)
-        assert found["belief"] == pytest.approx(belief[0], rel=1e-6)
+        how = there.mechanism.with_constants(epsilon=epsilon)
+        law = how.loss_law(np.array([there.farthest / how.resolution]))
+        belief = law.expected_belief(choice.limit.prior)[0]
+        assert found["belief"] == pytest.approx(belief, rel=1e-6)
         places = lines.evaluate_all(
             "all => all.map(one => [one.x1.baseVal.value, one.x2.baseVal.value])"
         )
@@ -296,22 +298,23 @@ class Halves:
 
 
 def test_what_is_only_sampled_goes_by_steps(open_page, shelf):
-    bound = BeliefBound(largest=0.9)
+    limit = PosteriorLimit(max_posterior=0.9)
     sweep = SampledSweep(
         mechanism=Halves(),
         epsilons=np.array([0.5, 1.0, 2.0, 8.0]),
         tolerance=0.1,
         share=0.5,
         models=200,
-        bound=bound,
+        limit=limit,
         seed=np.random.SeedSequence(3),
     )
     choice = EpsilonChoice(
         sweep=sweep,
-        bound=bound,
-        epsilon_for_belief=2.0,
+        limit=limit,
         utility=None,
-        recommendation=Recommendation(epsilon=2.0, reasons=("because",)),
+        recommendation=Recommendation(
+            verdict=Verdict.MOST, epsilon=2.0, ceiling=2.0, reasons=("because",)
+        ),
         description="halves",
         notices=(),
     )
@@ -325,7 +328,7 @@ def test_what_is_only_sampled_goes_by_steps(open_page, shelf):
         assert set(found) == {"typical-0", "typical-1", "typical-2", "typical-3", "belief"}
         assert found["typical-0"] == sorted(sweep.typical[place])[1]
         assert found["typical-3"] == max(sweep.typical[place])
-        assert found["belief"] == sweep.belief(bound, sweep.epsilons)[place]
+        assert found["belief"] == sweep.posterior(sweep.epsilons)[place]
         assert float(page.get_by_label("ε =", exact=True).input_value()) == sweep.epsilons[place]
     # Between two steps: the nearest.
     page.get_by_label("ε =", exact=True).fill("3.5")

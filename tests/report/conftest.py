@@ -11,6 +11,7 @@ from expost.errors import SeededReleaseWarning
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
 from expost.types import Neighbouring
+from settings import OUTPUT
 
 HOSTILE = '</style><script>alert("x")</script><img src=x onerror=alert(1)>[a](javascript:x)|`*_\n\u202e&lt;'
 
@@ -23,13 +24,9 @@ def fitted(epsilon=2.0, rows=150, **options):
     y[:2] = ["yes", "no"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
+        settings = {**OUTPUT, "regularization": 0.1, "data_norm": 8.0, **options}
         model = expost.PrivateLogisticRegression(
-            epsilon=epsilon,
-            regularization=0.1,
-            data_norm=8.0,
-            classes=["no", "yes"],
-            random_state=0,
-            **options,
+            epsilon=epsilon, classes=["no", "yes"], random_state=0, **settings
         ).fit(X, y)
     return model.release_, X, y, expost.profile(model, X, y)
 

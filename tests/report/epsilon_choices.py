@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import expost
+from settings import OUTPUT
 
 MODELS = 30
 
@@ -21,6 +22,7 @@ def chosen(kind="laplace"):
     """A choice of ε; the same object each time."""
     X, y = data()
     options = {
+        **OUTPUT,
         "regularization": 0.05,
         "models": MODELS,
         "folds": 3,
@@ -34,7 +36,10 @@ def chosen(kind="laplace"):
         case "gaussian":
             options |= {"noise": "gaussian", "delta": 1e-6, "prior": 0.1, "quantile": 0.9}
         case "none":
-            options |= {"utility": 1.0}
+            options |= {"max_posterior": 0.501}
+        case "objective":
+            options |= {"mechanism": "objective", "noise": "gaussian", "delta": "auto"}
+            options |= {"regularization": "auto", "data_norm": "auto"}
         case "unmeasured":
             options |= {"folds": 0, "epsilons": [3.0]}
         case "line":
@@ -51,9 +56,12 @@ def chosen(kind="laplace"):
             options |= {"fit_intercept": False}
         case "no plateau":
             # At this δ the noise stays small however small ε is.
-            options |= {"noise": "gaussian", "delta": 0.9999, "folds": 0, "max_belief": 0.999}
+            options |= {"noise": "gaussian", "delta": 0.9999, "folds": 0, "max_posterior": 0.999}
             options |= {"regularization": 10.0, "data_norm": 1.0}
     return expost.choose_epsilon(X, y, **options)
 
 
-KINDS = ("laplace", "gaussian", "none", "unmeasured", "line", "regression", "still", "no plateau")
+KINDS = (
+    *("laplace", "gaussian", "objective", "none", "unmeasured", "line", "regression", "still"),
+    "no plateau",
+)

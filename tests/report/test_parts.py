@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 import expost
-from expost.epsilon.sweep import BeliefBound
+from expost.epsilon.limit import PosteriorLimit
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.report import (
     Choice,
@@ -27,6 +27,7 @@ from expost.report import (
 from expost.report.comparison import compared, why_not_compared
 from expost.report.markup import escaped
 from expost.types import Audience
+from settings import OUTPUT
 
 from .audits import audited
 from .conftest import fitted, noiseless, synthetic
@@ -45,7 +46,7 @@ def released(epsilon=2.0, *, seeded=False):
         warnings.simplefilter("ignore", SeededReleaseWarning)
         model = expost.PrivateLogisticRegression(
             epsilon=epsilon,
-            regularization=0.05,
+            **(OUTPUT | {"regularization": 0.05}),
             data_norm=6.0,
             classes=["no", "yes"],
             random_state=3,
@@ -403,7 +404,7 @@ def test_a_model_that_is_for_a_review_is_reviewed_before_it_is_shared():
     assert "do not share this one" in compared(at(80.0, **review), choice()).advice
     release, profile = released()
     assert "share the model if its promise is" in collect(profile, release=release).answer[2]
-    read = dataclasses.replace(release, read_from_data=("data_norm (the largest row norm)",))
+    read = dataclasses.replace(release, read_from_data=("classes (the label set)",))
     advice = collect(profile, release=read).answer[2]
     assert "have that reviewed before you share it, or give it beforehand and release" in advice
     # expost publish refuses such a model.
@@ -427,8 +428,8 @@ def test_an_unlucky_draw_is_told_and_not_drawn_again():
     assert "surer" in compared(at(2.0, top=(against,)), choice()).advice
     # A bound that was set from another prior, for nine releases in ten: e² to 9 is 45.08 %.
     for largest, passed in ((0.45, True), (0.452, False)):
-        bound = BeliefBound(largest=largest, prior=0.1, quantile=0.9)
-        other = dataclasses.replace(choice(), bound=bound)
+        limit = PosteriorLimit(max_posterior=largest, prior=0.1, quantile=0.9)
+        other = dataclasses.replace(choice(), limit=limit)
         advice = compared(at(2.0, top=(worse,)), other).advice
         assert ("With probability 0.9 its ε keeps" in advice) == passed
         assert ("a --quantile above 0.9" in advice) == passed

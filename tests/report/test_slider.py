@@ -10,9 +10,9 @@ import pytest
 
 import expost
 from expost.epsilon.choice import EpsilonChoice
-from expost.epsilon.recommend import Recommendation
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.recommend import Recommendation, Verdict
 from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import BeliefBound
 from expost.errors import InvalidInput
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
@@ -154,7 +154,7 @@ def test_distances_stand_at_their_ranks():
     assert list(slider.exact.quantiles) == [*at_most, descending[0]]
 
 
-@pytest.mark.parametrize("kind", ["laplace", "gaussian", "line", "regression", "none"])
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "objective", "line", "regression", "none"])
 def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
     choice = chosen(kind)
     slider = slider_of_choice(choice)
@@ -165,8 +165,9 @@ def test_a_choice_of_epsilon_slides_over_its_own_axis(kind):
         typical = np.quantile(there.typical[0], SHARES, method="inverted_cdf")
         figures = slider.figures(epsilon)
         np.testing.assert_allclose(figures.typical, typical, rtol=1e-8)
-        bound = BeliefBound(largest=0.9, prior=choice.bound.prior)
-        belief = sweep.belief(bound, np.array([epsilon]))[0]
+        how = sweep.mechanism.with_constants(epsilon=epsilon)
+        law = how.loss_law(np.array([sweep.farthest / how.resolution]))
+        belief = law.expected_belief(choice.limit.prior)[0]
         assert figures.belief == pytest.approx(belief, abs=1e-8)
 
 
@@ -184,22 +185,23 @@ class Coins:
 
 
 def test_what_is_only_sampled_has_steps():
-    bound = BeliefBound(largest=0.9)
+    limit = PosteriorLimit(max_posterior=0.9)
     sweep = SampledSweep(
         mechanism=Coins(),
         epsilons=np.array([0.5, 1.0, 4.0]),
         tolerance=0.1,
         share=0.5,
         models=200,
-        bound=bound,
+        limit=limit,
         seed=np.random.SeedSequence(3),
     )
     choice = EpsilonChoice(
         sweep=sweep,
-        bound=bound,
-        epsilon_for_belief=1.0,
+        limit=limit,
         utility=None,
-        recommendation=Recommendation(epsilon=1.0, reasons=("because",)),
+        recommendation=Recommendation(
+            verdict=Verdict.MOST, epsilon=1.0, ceiling=1.0, reasons=("because",)
+        ),
         description="coins",
         notices=(),
     )
@@ -210,13 +212,13 @@ def test_what_is_only_sampled_has_steps():
     for place, step in enumerate(slider.steps):
         ascending = sorted(sweep.typical[place].tolist())
         assert step.typical == (ascending[2], ascending[5], ascending[5], ascending[5])
-        assert step.belief == sweep.belief(bound, sweep.epsilons)[place]
+        assert step.belief == sweep.posterior(sweep.epsilons)[place]
         assert step.error == max(sweep.typical_error[place])
     # An ε between them that is recommended is one more.
-    between = replace(choice, recommendation=Recommendation(epsilon=1.5, reasons=()))
+    between = replace(choice, recommendation=replace(choice.recommendation, epsilon=1.5))
     assert [step.epsilon for step in slider_of_choice(between).steps] == [0.5, 1.0, 1.5, 4.0]
     assert slider_of_choice(between).start == 1.5
-    none = replace(choice, recommendation=Recommendation(epsilon=None, reasons=()))
+    none = replace(choice, recommendation=replace(choice.recommendation, epsilon=None))
     assert slider_of_choice(none).start in (0.5, 1.0, 4.0)
     # Between two steps the nearest counts, on a log scale.
     assert slider.figures(1.9).typical == slider.steps[1].typical
