@@ -25,6 +25,7 @@ import numpy as np
 from expost.engine import SILENT, Progress
 from expost.epsilon.folds import HeldOutRows
 from expost.epsilon.limit import Plan
+from expost.epsilon.sweep import child
 from expost.errors import InvalidInput
 from expost.glm import Objective, minimise
 from expost.losses import Loss
@@ -163,7 +164,7 @@ class Trials:
     def _parts(self) -> list[_Fold]:
         loss, parts = self.objective.loss, list[_Fold]()
         noise = self.plan(1.0).unit_noise
-        for fold, seed in enumerate(self.seed.spawn(self.folds)):
+        for fold in range(self.folds):
             train, scored = self.rows.split(fold)
             known = _base_rate(loss, train.y)
             shape = (1, scored.count) if loss.outputs == 1 else (1, scored.count, loss.outputs)
@@ -172,7 +173,7 @@ class Trials:
                     train=train,
                     scored=scored,
                     known=np.broadcast_to(known, shape),
-                    draws=noise.sample(self.releases, np.random.default_rng(seed)),
+                    draws=noise.sample(self.releases, np.random.default_rng(child(self.seed, fold))),
                 )
             )
         return parts
