@@ -19,8 +19,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 import expost
 from expost import EpsilonChoice, choose_epsilon
 from expost.datasets import load_adult
-from expost.epsilon.sweep import Distances
 from expost.epsilon.recommend import GRID
+from expost.epsilon.sweep import Distances
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.neighbouring.neighbours import tight_neighbours
@@ -60,9 +60,7 @@ def cancer(noise="laplace"):
     options = GAUSSIAN if noise == "gaussian" else {}
     X, y = cancer_rows()
     asked = {**OUTPUT, **options}
-    return choose_epsilon(
-        X, y, models=40, random_state=1, data_norm=30.0, classes=(0, 1), **asked
-    )
+    return choose_epsilon(X, y, models=40, random_state=1, data_norm=30.0, classes=(0, 1), **asked)
 
 
 @cache
@@ -214,9 +212,7 @@ class TestAdult:
         how = choice.sweep.mechanism
         for place in (0, 12, 24):
             rate = dataclasses.replace(how, epsilon=float(choice.epsilons[place])).law.rate
-            law = NormLaplaceLaw(
-                separation=rate * choice.sweep.held[0][some], dimension=2
-            )
+            law = NormLaplaceLaw(separation=rate * choice.sweep.held[0][some], dimension=2)
             np.testing.assert_allclose(
                 choice.typical[place, some], law.expected_exposure, rtol=1e-11
             )
@@ -590,7 +586,7 @@ class TestWriting:
         assert (none.verdict, none.recommended) == ("none", None)
         assert str(none).startswith("No ε within the limit")
         assert none.rows_needed > 100
-        most = choose_epsilon(*small(100), max_posterior=0.6, random_state=0)
+        most = choose_epsilon(*small(100), max_posterior=0.57, random_state=0)
         assert (most.verdict, most.recommended) == ("most", most.ceiling)
         assert most.share < 0.95
         assert most.rows_needed > 100
@@ -607,8 +603,8 @@ class TestWriting:
         assert none.ceiling == 0
         assert "keeps the limit" in none.reasons[0]
         json.loads(none.to_json())
-        some = choose_epsilon(X, y, **{**options, "delta": 0.3})
-        assert some.low == 0 or some.recommended == some.ceiling > 0
+        some = choose_epsilon(X, y, **{**options, "delta": 0.1})
+        assert some.recommended == some.ceiling > 0
 
     def test_no_row_value_is_written_or_said(self):
         """Canaries of twelve digits, in rows and labels; a file for the curator holds none either."""

@@ -125,7 +125,9 @@ def test_a_quantile_grows_with_its_level_and_with_epsilon():
             ]
             assert levels == sorted(levels)
             sizes = [
-                objective_perturbation(loss, noise=noise, epsilon=e, penalty=20.0).loss_quantile(0.9)
+                objective_perturbation(loss, noise=noise, epsilon=e, penalty=20.0).loss_quantile(
+                    0.9
+                )
                 for e in (0.1, 1.0, 5.0)
             ]
             assert sizes == sorted(sizes)
@@ -154,9 +156,7 @@ def test_the_bound_holds_over_1000_releases(loss):
     """A binomial test at 1e-4, and its power: a bound for q = .88 would fail it."""
     X, y = exposed_rows(loss)
     outputs = LOSSES[loss].outputs
-    how = objective_perturbation(
-        loss, epsilon=2.0, penalty=1.0, rows=60, dimension=2 * outputs
-    )
+    how = objective_perturbation(loss, epsilon=2.0, penalty=1.0, rows=60, dimension=2 * outputs)
     penalty = np.full(2 * outputs, how.total_regularization)
     objective = Objective.of(X=X, y=y, loss=LOSSES[loss], penalty=penalty)
     sampler = how.sampler(objective)
@@ -219,7 +219,10 @@ def test_no_epsilon_keeps_the_limit_where_nothing_is_guaranteed():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        *[({"max_posterior": bad}, "max_posterior") for bad in (0.5, 0.4, 0, 1, math.nan, "a", None)],
+        *[
+            ({"max_posterior": bad}, "max_posterior")
+            for bad in (0.5, 0.4, 0, 1, math.nan, "a", None)
+        ],
         ({"max_posterior": 0.75, "prior": 0.8}, "max_posterior"),
         *[({"prior": bad}, "prior") for bad in (0, 1, -0.1, math.nan, "a", True, None)],
         *[({"quantile": bad}, "quantile") for bad in (0.49, 0, 1, 1.5, math.nan, "a", True, None)],

@@ -114,6 +114,12 @@ def test_none_beats_the_base_rate(options):
     assert worse.rows_needed is None
 
 
+def test_a_constant_that_beats_another_is_no_model():
+    """Much noise leaves θ near 0: a certain gain that is next to nothing."""
+    found = decided([0.002] * 4 + [0.195], error=1e-5, least=[0.001] * 4 + [0.19])
+    assert (found.verdict, found.epsilon) == (Verdict.NONE, None)
+
+
 def test_useless_even_without_noise():
     found = decided([0.001] * 5, best=0.001, error=0.001)
     assert (found.verdict, found.epsilon) == (Verdict.USELESS, None)
@@ -149,8 +155,9 @@ def test_a_recommendation_keeps_every_promise(gains, best, error, ceiling):
         return
     assert found.epsilon <= ceiling
     place = EPSILONS.index(found.epsilon)
-    # Better than the base rate, and not by chance.
+    # Better than the base rate, and not by chance, nor by next to nothing.
     assert gains[place] > 2 * error
+    assert gains[place] > 0.05 * best
     assert best > 2 * error
     if found.verdict is Verdict.ENOUGH:
         assert all(best - gain <= max(error, 0.05 * best) + 1e-12 for gain in gains[place:])
@@ -192,6 +199,8 @@ def test_the_search_goes_beyond_the_grid_where_nothing_is_enough():
     assert decide(plan, 2.5, found, share=0.95).enough > 10
     # And nowhere where nothing can be learnt.
     nothing = Staged(lambda epsilon: -0.1)
-    nothing.utility = lambda: utility([-0.1] * len(nothing.tried), best=0.0, epsilons=sorted(nothing.tried))
+    nothing.utility = lambda: utility(
+        [-0.1] * len(nothing.tried), best=0.0, epsilons=sorted(nothing.tried)
+    )
     search(nothing, 2.5, 0.95, ())
     assert max(nothing.tried) == 10.0

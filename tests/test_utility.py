@@ -77,8 +77,10 @@ def refit(loss, X, y, penalty, linear=0.0):
     """The minimiser of the averaged objective and c·θ, by a route of its own."""
 
     def value(theta):
-        return np.mean(loss.value(X @ theta, y)) + penalty / 2 * theta @ theta + theta @ (
-            linear + np.zeros(len(theta))
+        return (
+            np.mean(loss.value(X @ theta, y))
+            + penalty / 2 * theta @ theta
+            + theta @ (linear + np.zeros(len(theta)))
         )
 
     return minimize(value, np.zeros(X.shape[1]), method="BFGS", options={"gtol": 1e-9}).x
@@ -110,7 +112,9 @@ def test_against_models_that_are_perturbed_one_by_one(name, kind, noise):
         out = fold == part
         X, y, kept, labels = rows.X[out], rows.y[out], rows.X[~out], rows.y[~out]
         draws = asked.plan(1.0).unit_noise.sample(4, np.random.default_rng(child(SEED, part)))
-        known = labels.mean() if name == "squared" else np.log((labels > 0).sum() / (labels < 0).sum())
+        known = (
+            labels.mean() if name == "squared" else np.log((labels > 0).sum() / (labels < 0).sum())
+        )
         for measure, value in scores(name, y, np.full(len(y), known)).items():
             base[measure].append(value)
         for place, epsilon in enumerate(EPSILONS):
@@ -139,7 +143,7 @@ def test_against_models_that_are_perturbed_one_by_one(name, kind, noise):
         np.testing.assert_allclose(
             curve.gain_error, gains.std(axis=1, ddof=1) / np.sqrt(3), **close
         )
-        least = (sign * (cells - known[:, None])).min(axis=(1, 2))
+        least = gains.mean(axis=1) + (sign * (cells - means[:, :, None])).min(axis=(1, 2))
         np.testing.assert_allclose(curve.least_gain, least, **close)
         np.testing.assert_allclose(curve.gap, curve.best_gain - curve.gain, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(curve.share, curve.gain / curve.best_gain, rtol=1e-12)
@@ -220,7 +224,9 @@ def test_a_sample_of_a_large_table_is_a_random_share(monkeypatch):
     # Binomial: 1,000 rows, 200 draws each.
     assert np.std(counts) == pytest.approx(np.sqrt(200 * 0.3 * 0.7), rel=0.1)
     first = HeldOutRows.of(objective, 5, key=1)
-    monkeypatch.setattr(HeldRows, "blocks", lambda rows: (slice(i, i + 7) for i in range(0, 1000, 7)))
+    monkeypatch.setattr(
+        HeldRows, "blocks", lambda rows: (slice(i, i + 7) for i in range(0, 1000, 7))
+    )
     again = HeldOutRows.of(objective, 5, key=1)
     np.testing.assert_array_equal(first.rows.X, again.rows.X)
     np.testing.assert_array_equal(first.fold, again.fold)
@@ -244,7 +250,11 @@ def test_a_sample_has_the_noise_of_all_rows(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "n", "folds", "word"),
-    [("logistic", 90, 30, "rarest class"), ("squared", 20, 6, "20 rows"), ("softmax", 30, 9, "rar")],
+    [
+        ("logistic", 90, 30, "rarest class"),
+        ("squared", 20, 6, "20 rows"),
+        ("softmax", 30, 9, "rar"),
+    ],
 )
 def test_too_few_rows_are_refused(name, n, folds, word):
     with pytest.raises(InvalidInput, match=word):
@@ -293,9 +303,7 @@ def test_ties_count_half():
 
 def test_constant_labels_have_no_r2():
     objective = make("squared")
-    flat = Objective.of(
-        X=objective.held.X, y=np.zeros(90), loss=objective.loss, penalty=np.ones(3)
-    )
+    flat = Objective.of(X=objective.held.X, y=np.zeros(90), loss=objective.loss, penalty=np.ones(3))
     with pytest.raises(InvalidInput, match="R²"):
         scored(trials(flat), 1.0)
 

@@ -10,7 +10,8 @@ enough    the smallest ε tried from which on, for it and every larger one tried
 
 useless   the gain of the best reachable model is not above two SE: no ε.
 enough    enough ≤ ceiling: ε = enough.
-most      the ceiling, where the gain is above two SE and the worst release has one.
+most      the ceiling, where the gain is above two SE and above 5 % of the best reachable one, and
+          the worst release has one.
 none      otherwise: no ε within the limit makes a model that is better than the base rate.
 
 Where the utility is not measured, the ceiling is the most that is allowed, and nothing more is
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expost.epsilon.limit import Plan
 from expost.epsilon.utility import Curve, Trials, Utility
@@ -42,8 +44,9 @@ GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _BEYOND = (30.0, 100.0)
 # Halvings of the step between the last value that is not enough and the first that is.
 _HALVINGS = 2
-# A gain is taken for real from so many standard errors on.
-_REAL = 2.0
+# A gain is taken for real from so many standard errors on, and counts from so large a share of the
+# best reachable one on: models of much noise are constant, and a constant may beat another.
+_REAL, _LITTLE = 2.0, 0.05
 MEASURE_NAMES = {"log_loss": "log loss", "r2": "R²", "auc": "AUC", "accuracy": "accuracy"}
 
 
@@ -147,8 +150,7 @@ def decide(
             reasons=(_enough(utility, place),),
         )
     top = int(np.searchsorted(utility.epsilons, ceiling))
-    reached = ceiling > 0 and _is_real(float(curve.gain[top]), float(curve.gain_error[top]))
-    if reached and curve.least_gain[top] > 0:
+    if ceiling > 0 and _are_better(curve)[top]:
         needed = None if enough is None else _rows_needed(plan, ceiling, enough)
         return Recommendation(
             verdict=Verdict.MOST,
@@ -177,10 +179,16 @@ def decide(
     )
 
 
+def _are_better(curve: Curve) -> NDArray[np.bool_]:
+    """(k,) whether models at each ε are better than the base rate, the worst of them included."""
+    least = np.maximum(_REAL * curve.gain_error, _LITTLE * curve.best_gain)
+    better: NDArray[np.bool_] = (curve.gain > least) & (curve.least_gain > 0)
+    return better
+
+
 def _first_better(utility: Utility) -> float | None:
     """Return the smallest ε from which on all that were tried beat the base rate."""
-    curve = utility.leading
-    good = (curve.gain > _REAL * curve.gain_error) & (curve.least_gain > 0)
+    good = _are_better(utility.leading)
     missing = np.flatnonzero(~good)
     place = int(missing[-1]) + 1 if len(missing) else 0
     return float(utility.epsilons[place]) if place < len(good) else None

@@ -59,7 +59,8 @@ class Curve:
     ``base_rate``   what a model that knows nothing but the labels gets on the same folds.
     ``best``        what the best reachable model gets: not released, not private.
     ``gain``        (k,) by how much the mean is better than the base rate; ``gain_error`` its
-                    standard error, ``least_gain`` (k,) that of the worst release.
+                    standard error, ``least_gain`` (k,) that of the worst release, folds being
+                    equal.
     ``gap``         (k,) by how much the best reachable model is better; ``gap_error`` alike.
     ``best_gain``   by how much the best reachable model is better than the base rate;
                     ``best_error`` its standard error.
@@ -173,7 +174,9 @@ class Trials:
                     train=train,
                     scored=scored,
                     known=np.broadcast_to(known, shape),
-                    draws=noise.sample(self.releases, np.random.default_rng(child(self.seed, fold))),
+                    draws=noise.sample(
+                        self.releases, np.random.default_rng(child(self.seed, fold))
+                    ),
                 )
             )
         return parts
@@ -359,7 +362,7 @@ def _curve(name: str, scores: FloatArray, ends: FloatArray) -> Curve:
         best=float(best.mean()),
         gain=gains.mean(axis=1),
         gain_error=_standard_error(gains),
-        least_gain=np.min(sign * (scores - base[:, None]), axis=(1, 2)),
+        least_gain=gains.mean(axis=1) + np.min(sign * (scores - means[:, :, None]), axis=(1, 2)),
         gap=gaps.mean(axis=1),
         gap_error=_standard_error(gaps),
         best_gain=float(np.mean(sign * (best - base))),
