@@ -27,6 +27,11 @@ class Objective:
         """(f, f′, f″) at the predictor z."""
         if self.loss == "squared":
             return (z - y) ** 2 / 2, z - y, mpf(1)
+        if self.loss == "huber":
+            gap, h = z - y, mpf(self.width)
+            if abs(gap) < h:
+                return gap**2 / 2, gap, mpf(1)
+            return h * (abs(gap) - h / 2), h * mp.sign(gap), mpf(0)
         if self.loss == "logistic":
             tail = 1 / (1 + mp.exp(y * z))
             return mp.log1p(mp.exp(-y * z)), -y * tail, tail * (1 - tail)

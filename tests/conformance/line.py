@@ -16,12 +16,14 @@ from scipy.special import expit, ndtr
 
 
 def slope(loss: str, z: Any, y: Any, width: float = 0.5) -> Any:
-    """f′ of the logistic loss, the Huber hinge or the squared loss."""
+    """f′ of the logistic loss, the Huber hinge, Huber's or the squared loss."""
     match loss:
         case "logistic":
             return -y * expit(-y * z)
         case "huber-hinge":
             return -y * np.clip((1 + width - y * z) / (2 * width), 0, 1)
+        case "huber":
+            return np.clip(z - y, -width, width)
         case _:
             return z - y
 
@@ -54,9 +56,11 @@ class Line:
 
     def knots(self) -> Any:
         """Where f″ jumps."""
-        if self.loss != "huber-hinge":
+        if self.loss not in ("huber-hinge", "huber"):
             return np.empty(0)
         rows = [(x, y) for x, y in zip(self.x, self.y, strict=True) if x != 0]
+        if self.loss == "huber":
+            return np.array([(y + side * self.width) / x for x, y in rows for side in (-1, 1)])
         return np.array([y * (1 + side * self.width) / x for x, y in rows for side in (-1, 1)])
 
     def masses(self, edges: Any) -> Any:

@@ -19,7 +19,7 @@ from conformance.subjects import PUBLISHED, SUBJECTS
 from expost import PrivateRidge
 from expost.data import UnitBall
 from expost.errors import WrongRows
-from expost.losses import HuberHinge, Logistic, Squared
+from expost.losses import Huber, HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, leverage
 from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace
@@ -33,6 +33,7 @@ GAUSSIAN_HUBER, GAUSSIAN_SQUARED = "output-gaussian-huber-hinge", "output-gaussi
 OBJECTIVE, OBJECTIVE_PURE = "objective-gaussian-logistic", "objective-laplace-logistic"
 OBJECTIVE_HUBER, PURE_HUBER = "objective-gaussian-huber-hinge", "objective-laplace-huber-hinge"
 OBJECTIVE_SQUARED = "objective-gaussian-squared"
+REGRESSION, PURE_REGRESSION = "objective-gaussian-huber", "objective-laplace-huber"
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -309,6 +310,21 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @mutant("squared loss taken for Y-Lipschitz", subject=SQUARED, law="4")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Squared, "lipschitz", lambda self, regularization: self.label_bound)
+
+
+@mutant("Huber's loss taken for half as steep, Gaussian noise", subject=REGRESSION, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Huber, "lipschitz", lambda self, regularization: self.width / 2)
+
+
+@mutant("Huber's loss taken for half as steep, pure", subject=PURE_REGRESSION, law="4")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Huber, "lipschitz", lambda self, regularization: self.width / 2)
+
+
+@mutant("Huber's loss curved beyond its knots", subject=REGRESSION, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Huber, "curvature", lambda self, z, y: np.ones_like(z))
 
 
 # The neighbours.

@@ -292,7 +292,9 @@ class ObjectiveTrial:
         """λ by hand: nΛ, or what leaves half of ε for the noise."""
         how = self.mechanism
         asked = len(self.data.X) * self.data.regularization
-        curvature = {"logistic": 0.25, "huber-hinge": 1.0, "squared": 1.0}[how.loss.name]
+        curvature = {"logistic": 0.25, "huber-hinge": 1.0, "huber": 1.0, "squared": 1.0}[
+            how.loss.name
+        ]
         if how.calibration == "published":
             return max(asked, 2 * curvature / how.epsilon)
         return max(asked, curvature / float(np.expm1(how.epsilon / 2)))
@@ -432,15 +434,20 @@ class Output:
         cls = {
             "logistic": expost.PrivateLogisticRegression,
             "huber-hinge": expost.PrivateLinearSVC,
+            "huber": expost.PrivateRidge,
             "squared": expost.PrivateRidge,
         }[self.loss]
         bounds: dict[str, Any] = {"classes": [-1.0, 1.0]}
+        if self.loss == "huber":
+            bounds = {"label_range": (-1, 1)}
         if self.loss == "squared":
             bounds = {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
         budget = {"epsilon": epsilon, "delta": self.delta(epsilon), "noise": self.noise}
         return cls(data_norm=1.0, fit_intercept=False, **budget, **bounds, **parameters)
 
     def labels(self, rng: np.random.Generator, rows: int) -> FloatArray:
+        if self.loss == "huber":
+            return rng.uniform(-1, 1, rows)
         if self.loss == "squared":
             return rng.uniform(-LABEL_BOUND, LABEL_BOUND, rows)
         labels = np.where(rng.random(rows) < 0.5, 1.0, -1.0)
@@ -595,6 +602,11 @@ class Objective(Output):
         if self.loss == "logistic":
             # So many rows against one that no noise moves θ to where it is well classified.
             yield _against_a_crowd(share=0.95 if self.noise == "gaussian" else 0.48)
+        elif self.loss == "huber":
+            if self.noise == "gaussian":
+                yield _alone(share=0.8)
+            else:
+                yield replace(_alone(share=0.98, turned=True), relation=REPLACE)
         elif self.noise == "gaussian":
             yield _alone(share=0.99 if self.calibration == "tight" else 0.2)
         else:
@@ -602,10 +614,13 @@ class Objective(Output):
             yield _at_the_corner(penalty=300.0, share=0.99)
 
 
-def _alone(*, share: float) -> Extreme:
-    """A row of slope 1 and one without any feature; λ so large that the slope stays 1."""
+def _alone(*, share: float, turned: bool = False) -> Extreme:
+    """A row of the largest slope and one without any feature; λ so large that the slope stays.
+
+    ``turned``: those who would enter have the other label, and so the slope of the other sign.
+    """
     X, y = np.array([[1.0], [0.0]]), np.ones(2)
-    data = Data(X=X, y=y, entering=(X, y), regularization=150.0)
+    data = Data(X=X, y=y, entering=(X, -y if turned else y), regularization=150.0)
     return Extreme(data=data, relation=REMOVE, row=0, share=share)
 
 
@@ -696,7 +711,7 @@ SUBJECTS: list[MechanismUnderTest] = [
 SUBJECTS += [
     Objective(noise=noise, loss=loss)
     for noise in ("laplace", "gaussian")
-    for loss in ("logistic", "huber-hinge", "squared")
+    for loss in ("logistic", "huber-hinge", "huber", "squared")
 ]
 SUBJECTS += [Coordinate(loss=loss) for loss in ("logistic", "squared")]
 # Of the published calibrations only the promise is a matter of its own.
