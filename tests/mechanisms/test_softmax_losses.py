@@ -36,6 +36,7 @@ from expost.mechanisms.tangent import Tangent
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from settings import OUTPUT
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 NOISES = ("gaussian", "laplace")
@@ -570,8 +571,8 @@ LONGEST = 12.0
 
 
 def estimator(**options):
-    settings = {"data_norm": LONGEST, "classes": tuple(NAMES), "mechanism": "objective"}
-    return PrivateLogisticRegression(**{"epsilon": 5.0, "regularization": 0.05, **settings, **options})  # fmt: skip
+    settings = {**OUTPUT, "mechanism": "objective", "regularization": 0.05, "data_norm": LONGEST}
+    return PrivateLogisticRegression(**{"epsilon": 5.0, "classes": tuple(NAMES), **settings, **options})  # fmt: skip
 
 
 def test_without_noise_it_is_the_softmax_regression_of_scikit_learn():
@@ -661,9 +662,17 @@ def test_a_small_epsilon_raises_the_regularization_and_says_so():
         estimator(epsilon=0.01, regularization=1e-3).fit(IRIS_X, FLOWERS)
 
 
-def test_automatic_regularization():
-    model = estimator(regularization="auto").fit(IRIS_X, FLOWERS)
-    assert 1 / 150 <= model.release_.mechanism.regularization < 100
+@pytest.mark.parametrize("epsilon", [0.1, 5.0])
+def test_automatic_regularization(epsilon):
+    """√2(r/20 + r²/√2), r² = E∥b∥²/(3n²), β = ε/(2√2) in 15 dimensions; at ε = 5 the floor."""
+    model = estimator(epsilon=epsilon, regularization="auto").fit(IRIS_X, FLOWERS)
+    r = math.sqrt(15 * 16 / 3) * 2 * math.sqrt(2) / epsilon / 150
+    rule = math.sqrt(2) * (r / 20 + r**2 / math.sqrt(2))
+    # Twice the Λ at which two determinants of curvature 1/3 spend a quarter of ε.
+    floor = 2 / 3 / math.expm1(epsilon / 8) / 150
+    assert (rule < floor) == (epsilon == 5.0)
+    expected = max(rule, floor)
+    assert model.release_.mechanism.regularization == pytest.approx(expected, rel=1e-9)
 
 
 CHECKED = [
