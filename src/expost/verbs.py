@@ -243,12 +243,8 @@ def choose_epsilon(
     which would release it. ``estimator`` gives all of them at once: an estimator of expost, or a
     Pipeline that ends in one; its ``epsilon`` does not matter. Steps of the pipeline that are not
     fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
-    ``regularization="auto"`` chooses a Λ for each ε. Of arrays,
-    ``rows_per_person`` = k calibrates the noise of every ε to persons with up to k rows; the
-    figures stay those of single rows.
-
-    Objective perturbation has no closed form: its releases are sampled, the losses in each of them
-    are computed without sampling, and the transition is followed in the one-sidedness.
+    ``regularization="auto"`` chooses a Λ for each ε. Of arrays, ``rows_per_person`` = k calibrates
+    the noise of every ε to persons with up to k rows; the figures stay those of single rows.
 
     A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
     options of the model are its own and must be left out, the utility is not measured, and every
@@ -256,17 +252,20 @@ def choose_epsilon(
 
     The question
     ------------
-    ``tolerance``   how far off its plateau a row still counts as on it.
-    ``rows``        the share of rows that are in their second regime at ``high``.
-    ``max_belief``  no row's typical belief may pass it, from the attacker's ``prior``; the mean
-                    over models, or with ``quantile`` = q ≥ ½ their q-quantile.
-    ``utility``     the least mean accuracy (R² for squared loss) on held-out rows, or None.
+    ``max_posterior``  the posterior probability of presence that no row may pass, from the
+                    attacker's ``prior``, in a share ``quantile`` of the releases.
+    ``share``       of the best reachable gain over the base rate that is enough.
+    ``measure``     "log_loss", "auc", "accuracy" or "r2", by which models are judged on held-out
+                    rows; None: log loss, R² of a regression, AUC of a hinge loss.
 
     The work
     --------
-    ``epsilons``    the values to tabulate; 25 around the transition if None. ``low``, ``high``,
-                    ``critical_epsilon`` and ``epsilon_for_belief`` do not depend on them.
-    ``models``      models drawn for ``ranked`` and, over all folds, for the utility.
+    ``epsilons``    the values to try; None: a grid from 0.01 to 10, refined where the first that is
+                    enough lies.
+    ``tolerance``   how far off its plateau a row still counts as on it (the transition).
+    ``rows``        the share of rows that are in their second regime at ``high``.
+    ``models``      models drawn for ``ranked``, and for every figure of a sampled mechanism.
+    ``progress``    hears of the work.
     ``folds``       the utility is measured on this many held-out folds; 0 leaves it out.
     ``workers``     threads; no result depends on it.
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from expost.cli import options
-from expost.cli.exit_codes import NO_RECOMMENDATION
 from expost.cli.lines import choice_lines, end_lines, print_json
 from expost.cli.open_page import show
 from expost.cli.options import MODEL, OUTPUT, QUESTION
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from expost.jobs import epsilon as epsilon_job
 
 __all__ = ["epsilon_command"]
+
+# The exit code where no epsilon is recommended; docs/cli.md has all of them.
+_NO_RECOMMENDATION = 3
 
 
 def epsilon_command(
@@ -211,7 +213,7 @@ def _epsilon(
     if open_it:
         show(outcome.files["report"])
     if outcome.choice.recommended is None:
-        raise typer.Exit(NO_RECOMMENDATION)
+        raise typer.Exit(_NO_RECOMMENDATION)
 
 
 def _epsilon_lines(outcome: "epsilon_job.Outcome") -> list[str]:
