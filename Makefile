@@ -15,7 +15,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
 test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility clean
+.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility bench-speed clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -129,6 +129,10 @@ bench-scale: .venv/.dev
 # the first run takes about twenty minutes of one core, another one fills in what is missing.
 bench-utility: .venv-torch/.ready
 	$(BIN)/python bench/utility.py --record
+
+# CPU time of commands over that of one scikit-learn fit, in fresh processes: two minutes.
+bench-speed: .venv/.dev
+	$(BIN)/python bench/useful_speed.py --record
 
 bench: .venv-torch/.ready
 	$(BIN)/python bench/neighbours.py

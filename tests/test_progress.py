@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.spinner import Spinner
 
 from expost.cli import blocks
-from expost.cli import progress as progress_module
 from expost.cli.app import app
 from expost.cli.mistakes import sentence
-from expost.cli.pace import SMOOTHING, Moment, Pass, Tracker
 from expost.cli.progress import progress
 from expost.engine import SILENT
+from expost.engine import bar as progress_module
+from expost.engine.pace import SMOOTHING, Moment, Pass, Tracker
 from expost.errors import InvalidInput
 from expost.jobs import profile as profile_job
 from heard import Heard
