@@ -11,14 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from rich.console import Console
 from rich.spinner import Spinner
 
+import expost
+from expost import cli
 from expost.cli import blocks
 from expost.cli.app import app
 from expost.cli.mistakes import sentence
@@ -582,9 +586,56 @@ def test_every_command_that_takes_a_while_has_the_option():
         *("leblond", "redberg-wang", "d5.3"),
     }
     # Those that import the bar, and no other.
-    source = Path(progress_module.__file__).parent
+    source = Path(cli.__file__).parent
     using = {path.stem for path in source.glob("*.py") if "progress(" in path.read_text()}
     assert using == {
         *("progress", "profile", "epsilon", "publish", "audit"),
         "reproduce",
     }
+
+
+# From Python.
+
+
+def lines_of(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(",".join(line) for line in people(200)) + "\n")
+    return path
+
+
+def test_verbs_print_the_share_done_to_stderr(table, tmp_path, capsys):
+    options = {"ids": "number", "models": 20, "folds": 3, "random_state": 1}
+    quiet = expost.choose_epsilon(table, target="income", **options)
+    assert capsys.readouterr().err == ""
+    choice = expost.choose_epsilon(table, target="income", progress=True, **options)
+    assert choice.to_json() == quiet.to_json()
+    lines = lines_of(capsys)
+    assert lines[0] == "1/2  reading the table"
+    assert any(re.fullmatch(r"1/2  reading the table  100 %  .*0:00:00 left", x) for x in lines)
+    assert any(re.match(r"2/2  following every row .* 100 %", line) for line in lines)
+    expost.choose_epsilon(table, target="income", out=tmp_path / "o", progress=True, **options)
+    assert lines_of(capsys)[-1].startswith("4/4  writing the report")
+
+
+def test_a_listener_hears_of_the_verbs_of_arrays():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) / 4
+    y = X[:, 0] > 0
+    model = expost.PrivateLogisticRegression(epsilon=1.0, data_norm=1.0, classes=(False, True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+        tracker = Tracker(1)
+        expost.profile(model, X, y, progress=tracker)
+        assert tracker.moment().phase == "computing the loss of every row"
+        expost.publish(model, progress=tracker)
+        assert tracker.moment().phase == "making the report"
+        expost.choose_epsilon(X, y, models=20, folds=2, progress=tracker)
+    moment = tracker.moment()
+    assert moment.phase.startswith("following every row")
+    assert moment.done == moment.total > 0

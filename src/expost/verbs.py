@@ -8,6 +8,7 @@ does not fit into memory is processed in blocks, and its results are written to 
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from expost.data import Encoding, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.data.frames import given_ranges
-from expost.engine import Engine, engine_of
+from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.epsilon import choose
 from expost.epsilon.choice import EpsilonChoice
 from expost.errors import InvalidInput
@@ -24,7 +25,7 @@ from expost.glm import Objective
 from expost.jobs import epsilon
 from expost.jobs.epsilon import QUESTION
 from expost.jobs.output import check_place
-from expost.jobs.profile import run_opened
+from expost.jobs.profile import PHASES, run_opened
 from expost.jobs.profile_asked import ProfileJob, opened_for
 from expost.jobs.streaming import Streaming, is_streamed, table_rows
 from expost.jobs.table import check_options, estimator_of, label_scale_of, noted, table_notices
@@ -47,6 +48,10 @@ _OF_A_TABLE = (
     *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
     *("label_range", "encoding", "ranges", *QUESTION),
 )
+# Phases of the verbs, in words.
+_LOSSES = "computing the loss of every row"
+_MODELS = "following every row over epsilon, and models on held-out rows"
+_REPORT = "making the report"
 
 
 def profile(
@@ -64,6 +69,7 @@ def profile(
     memory: int | None = None,
     resume: bool = False,
     force: bool = False,
+    progress: bool | Progress = False,
 ) -> Profile:
     """Return the certified privacy loss of each row that a released model was trained on.
 
@@ -107,6 +113,9 @@ def profile(
         available memory).
     resume, force
         Continue an unfinished run in ``out``, or overwrite its files.
+    progress
+        True prints the phase, the share done and the time left to stderr; or an object that listens
+        (:class:`expost.engine.Progress`).
 
     Notes
     -----
@@ -124,16 +133,18 @@ def profile(
             )
         if isinstance(ids, str):
             raise InvalidInput("ids: must be a sequence with one key for each row.")
-        return verb.profile(
-            model,
-            X,
-            y,
-            relation=relation,
-            candidates=candidates,
-            mechanism=mechanism,
-            persons=persons,
-            ids=ids,
-        )
+        with _listener(progress, 1) as listener:
+            listener.phase(_LOSSES)
+            return verb.profile(
+                model,
+                X,
+                y,
+                relation=relation,
+                candidates=candidates,
+                mechanism=mechanism,
+                persons=persons,
+                ids=ids,
+            )
     if Neighbouring.parse(relation) is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: rows of a table are profiled for 'remove' only; pass arrays.")
     if mechanism is not None:
@@ -156,20 +167,35 @@ def profile(
         force=force,
         streaming=Streaming(engine=engine, resume=resume, memory=memory),
     )
-    with noted() as notes:
+    phases = PHASES if out is not None else 2
+    with noted() as notes, _listener(progress, phases) as listener:
+        listener.phase("reading the table")
         if out is not None:
             check_place(job.out, resume=resume, force=force, lost=job.lost)
         opened = opened_for(job, release) if given is None else given
         if out is not None:
-            return run_opened(job, release, opened, notes).profile
-        return _in_memory(job, release, opened)
+            return run_opened(job, release, opened, notes, listener).profile
+        return _in_memory(job, release, opened, listener)
 
 
-def _in_memory(job: ProfileJob, release: Release, opened: tuple[Table, Encoding]) -> Profile:
+def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[Progress]:
+    """Return who listens to a job of so many phases."""
+    if progress is False:
+        return nullcontext(SILENT)
+    # Imported here: it imports rich.
+    from expost.engine.bar import shown
+
+    return shown(progress, phases)
+
+
+def _in_memory(
+    job: ProfileJob, release: Release, opened: tuple[Table, Encoding], progress: Progress
+) -> Profile:
     """Return the profile of a table that fits into memory; nothing is written."""
     _check_fits(job.streaming, *opened)
     with engine_of("local") as engine:
-        objective, facts = _objective(release, opened, engine, hold=True)
+        objective, facts = _objective(release, opened, engine, progress, hold=True)
+    progress.phase(_LOSSES)
     target = verb.Target.of(release)
     return verb.profile_of_table(
         target,
@@ -190,10 +216,15 @@ def _check_fits(streaming: Streaming, table: Table, encoding: Encoding) -> None:
 
 
 def _objective(
-    release: Release, opened: tuple[Table, Encoding], engine: Engine, *, hold: bool
+    release: Release,
+    opened: tuple[Table, Encoding],
+    engine: Engine,
+    progress: Progress,
+    *,
+    hold: bool,
 ) -> tuple[Objective, Facts]:
     """Return the rows of a table as the objective of ``release`` sees them."""
-    source = table_rows(opened, release.ball, release.label_scale, engine)
+    source = table_rows(opened, release.ball, release.label_scale, engine, progress)
     rows, facts = read_rows(source, hold=hold)
     return objective_of(release, rows), facts
 
@@ -210,6 +241,7 @@ def choose_epsilon(
     memory: int | None = None,
     resume: bool = False,
     force: bool = False,
+    progress: bool | Progress = False,
     **options: Any,
 ) -> EpsilonChoice:
     """Recommend the ε of a private model of these rows; releases nothing.
@@ -231,6 +263,8 @@ def choose_epsilon(
     out, engine, memory, resume, force
         Of a table, as for :func:`expost.profile`; with ``out`` the files of ``expost epsilon`` are
         written.
+    progress
+        As for :func:`expost.profile`.
     **options
         The options below. A table takes mechanism, noise, delta, loss, regularization, data_norm,
         classes, label_range, encoding and ranges (by name) of the model, and every option of the
@@ -279,7 +313,11 @@ def choose_epsilon(
                 "target, out, engine, memory: are for tables, and X and y are arrays in memory;"
                 " leave them out."
             )
-        return choose.choose_epsilon(X, y, ids=ids, random_state=random_state, **options)
+        with _listener(progress, 1) as listener:
+            listener.phase(_MODELS)
+            return choose.choose_epsilon(
+                X, y, ids=ids, random_state=random_state, progress=listener, **options
+            )
     if target is None:
         raise InvalidInput("target=None: name the column of the table that is to be predicted.")
     unknown = sorted(set(options) - set(_OF_A_TABLE))
@@ -305,22 +343,26 @@ def choose_epsilon(
         **given,
     )
     if out is not None:
-        return epsilon.run(job).choice
-    with noted():
+        with _listener(progress, epsilon.PHASES) as listener:
+            return epsilon.run(job, listener).choice
+    with noted(), _listener(progress, 2) as listener:
+        listener.phase("reading the table")
         check_options(job)
         opened = opened_table(job)
         _check_fits(job.streaming, *opened)
         estimator = estimator_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
             ball = estimator.ball(len(opened[1].entries))
-            source = table_rows(opened, ball, label_scale_of(job), worker)
+            source = table_rows(opened, ball, label_scale_of(job), worker, listener)
             rows, facts = read_rows(source, hold=True)
             ready = estimator.ready_table(rows, source, facts)
             keys = held(rows, "the choice").ids
+            listener.phase(_MODELS)
             return choose.choose_for(
                 ready,
                 epsilon.question_of(job),
                 choose.seeds_of(random_state),
+                progress=listener,
                 ids=None if keys is None else row_keys(list(keys), rows.count),
             )
 
@@ -351,6 +393,7 @@ def publish(
     delta: float | None = None,
     engine: Any = None,
     memory: int | None = None,
+    progress: bool | Progress = False,
 ) -> PublishedReport:
     """Return a report that bounds the exposure of any row under ``model`` (R&W Alg. 2).
 
@@ -374,6 +417,8 @@ def publish(
     engine, memory
         Of a table, as for :func:`expost.profile`. Rows that do not fit into memory are read in
         passes; no folder is needed.
+    progress
+        As for :func:`expost.profile`.
 
     Notes
     -----
@@ -391,12 +436,15 @@ def publish(
     if X is None or (y is not None and not _are_dask(X, y)):
         if engine is not None or memory is not None:
             raise InvalidInput("engine, memory: are for tables; leave them out.")
-        return publishing.publish(model, X, y, **options)
+        with _listener(progress, 1) as listener:
+            listener.phase(_REPORT)
+            return publishing.publish(model, X, y, **options)
     request = publishing.PublishRequest.of(model, **options)
     release = request.release
     if y is None and release.encoding is None:
         raise _no_encoding()
-    with noted():
+    with noted(), _listener(progress, 2) as listener:
+        listener.phase("reading the table")
         if y is None:
             assert release.table_encoding is not None
             opened = release.table_encoding.open(X), release.table_encoding
@@ -406,7 +454,8 @@ def publish(
         table, encoding = opened
         blocks = is_streamed(streaming, Path("."), table.rows, len(encoding.feature_names))
         with engine_of(engine or "local") as worker:
-            objective, _ = _objective(release, opened, worker, hold=not blocks)
+            objective, _ = _objective(release, opened, worker, listener, hold=not blocks)
+            listener.phase(_REPORT)
             return request.report(publishing.ReleasedRows.of(release, objective))
 
 
