@@ -306,8 +306,8 @@ def test_what_is_no_released_model():
     with pytest.raises(InvalidInput, match="was not released by expost"):
         publish(PrivateLogisticRegression(), X, LABELS)
     model, y = fitted("objective")
-    with pytest.raises(InvalidInput, match="last step"):
-        publish(make_pipeline(FunctionTransformer(), model), X, y)
+    with pytest.raises(InvalidInput, match="was not released by expost"):
+        publish(make_pipeline(FunctionTransformer(), PrivateLogisticRegression()), X, y)
     with pytest.raises(InvalidInput, match="needs the rows"):
         publish(model, kind="data-dependent", **SPENT)
     with pytest.raises(InvalidInput, match="both, or neither"):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LONE", "array", "finite", "is_missing", "is_text", "levels", "matrix", "named"]
-__all__ += ["nonnegative", "numbers", "one_of", "points", "positive", "probability"]
+__all__ = ["LONE", "array", "dense", "finite", "is_missing", "is_text", "levels", "matrix"]
+__all__ += ["named", "nonnegative", "numbers", "one_of", "points", "positive", "probability"]
 __all__ += ["regularization", "rows_per_person", "spread", "text_columns", "triple", "vector"]
 __all__ += ["whole"]
 
@@ -161,8 +161,8 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
         ) from None
 
 
-def array(values: Any, name: str) -> NDArray[Any]:
-    """``values`` as an array of any type; ``np.matrix`` becomes one like any other."""
+def dense(values: Any, name: str) -> None:
+    """Refuse sparse matrices, sparse frames and masked arrays."""
     if scipy.sparse.issparse(values):
         raise InvalidInput(
             f"{name} is a sparse matrix: a dense one is needed; pass {name}.toarray()."
@@ -177,6 +177,11 @@ def array(values: Any, name: str) -> NDArray[Any]:
         raise InvalidInput(
             f"{name} is a sparse frame: a dense one is needed; pass {name}.sparse.to_dense()."
         )
+
+
+def array(values: Any, name: str) -> NDArray[Any]:
+    """``values`` as an array of any type; ``np.matrix`` becomes one like any other."""
+    dense(values, name)
     try:
         return np.asarray(values)
     except ValueError:

@@ -27,6 +27,7 @@ def position_names(count: int) -> list[str]:
 
 def frame_of(X: Any) -> pa.Table:
     """Return a frame or an array as an Arrow table."""
+    _checks.dense(X, "X")
     if is_frame(X):
         columns = columns_of(X)
     else:
@@ -157,6 +158,7 @@ def _range(name: str, pair: Any) -> dict[str, float]:
 
 def text_columns(X: Any) -> tuple[str | int, ...]:
     """Return the columns of a frame, or their positions in an array, that are not numbers."""
+    _checks.dense(X, "X")
     if not is_frame(X):
         return _checks.text_columns(_checks.array(X, "X"))
     return tuple(name for name, column in columns_of(X) if not _is_numeric(column.type))
