@@ -8,7 +8,11 @@ b being the noise, g = ∇ℓ(θ) the row's gradient and u the part of the deter
 u left out, it would have the law of noise on a sum of gradients, with ∥g∥ in the place of the
 distance. g changes little from release to release unless the noise is large. So the transition of
 LeBlond et al. (2023) is followed in that law, at the gradients of the minimiser without noise.
-Nothing is promised by it but ``low``: no row has a gradient longer than L∥x∥ (:mod:`.sweep`).
+
+``low`` holds for every gradient: none is longer than L∥x∥ (:mod:`.sweep`), so that up to ``low`` no
+row with a gradient that some release has leaves its plateau in that law. It is not a bound on the
+exposures of releases: u is left out, and where the noise outweighs the penalty, g follows b
+(tests/mechanisms/test_gradient_noise.py has an example of either).
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ A sweep answers from the exact law of a row's loss where there is one (:class:`L
 separations are those of the certified *upper* end of each distance wherever a figure is a bound
 (``critical``, ``ceiling``), and those of its lower end in ``high``: outside of [low, high] no row
 changes its regime, for certain. Under objective perturbation the law is an approximation
-(:mod:`.gradients`), and of these figures ``low`` alone is certain.
+(:mod:`.gradients`), in which ``low`` alone holds for every gradient.
 
 Order statistics of the distances are exact for rows in memory. Those of rows that are read in
 blocks are counted, and rounded to the safe side: the transition ends no sooner, and rows leave
