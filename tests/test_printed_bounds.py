@@ -237,8 +237,10 @@ def test_of_a_published_report_and_its_answers(tally):
         failure = float(np.exp(rng.uniform(-9, -2)))
         report = expost.publish(replace(release, seeded=False), failure_probability=failure)
         wrong, epsilon = report.fails_with, report.spending.model[0]
+        # δ at half of ε, the first figure of the curve.
+        slip = release.mechanism.delta_at(epsilon / 2)
         for line in (*report.lines(), *report.statements):
-            tally.text(line, [wrong, epsilon])
+            tally.text(line, [wrong, epsilon, slip])
         answers = [
             one
             for _ in range(4)
@@ -269,7 +271,7 @@ def test_of_a_published_report_and_its_answers(tally):
                     (shown,) = column(found, found[0][0][0], name)
                     tally.figure(shown, [value], up=True, where=name)
             for text in page.texts:
-                tally.text(text, [*values, epsilon])
+                tally.text(text, [*values, epsilon, slip])
     tally.check(600)
 
 
@@ -285,7 +287,8 @@ def test_of_risks(tally):
     for one in asked:
         found = expost.identifiability(**one)
         for line in found.figures:
-            if line.name not in ("belief", "advantage", "true_positive_rate", "one_in"):
+            known = ("belief", "advantage", "true_positive_rate", "one_in")
+            if line.name not in (*known, "delta_at_half", "delta_at_double"):
                 continue
             for key, value in line.by.items():
                 if key != "paper" and not line.shown[key].startswith("<"):
@@ -439,8 +442,9 @@ def test_of_a_data_dependent_report_and_its_comparison(tally):
             failure_probability=failure,
         )
         spent = report.spending
+        slip = model.release_.mechanism.delta_at(spent.model[0] / 2)
         for line in (*report.lines(), *report.statements):
-            tally.text(line, [report.fails_with, spent.model[0]])
+            tally.text(line, [report.fails_with, spent.model[0], slip])
             if line.startswith("in all"):
                 shown = re.fullmatch(
                     rf"in all +epsilon ({NUMBER}) by addition, ({NUMBER}) composed, delta ({NUMBER})",
