@@ -575,7 +575,7 @@ class _PrivateLinearModel(BaseEstimator):
         }
         if release.encoding is not None:
             # The bound on the rows is the encoding's own.
-            parameters["encoding"] = release.encoding
+            parameters["encoding"] = release.table_encoding
             del parameters["data_norm"]
         own = set(how.options) & set(cls._get_param_names())
         parameters |= {name: getattr(how, name) for name in own}

@@ -75,6 +75,11 @@ class Encoding:
     missing: tuple[str, ...] = ("",)
     dropped: tuple[tuple[str, Mark], ...] = ()
 
+    def __repr__(self) -> str:
+        """The sizes; parameters of estimators are printed whole."""
+        columns, features = len(self.entries), len(self.feature_names)
+        return f"Encoding({columns} columns, {features} features, target {self.target.column!r})"
+
     def __post_init__(self) -> None:
         names = [*self.columns, self.target.column]
         if len(set(names)) != len(names):
