@@ -54,8 +54,8 @@ _SAMPLED = (
 )
 _FIXED_SLOPES = (
     "The transition under objective perturbation is followed at the slopes that rows have at the"
-    " minimiser without noise; where it begins holds for all slopes. What determinants add to a loss"
-    " is left out: the transition explains and is no bound, which the posterior is."
+    " minimiser without noise; where it begins holds for all slopes. What determinants add to a"
+    " loss is left out: the transition explains and is no bound, which the posterior is."
 )
 # Releases of each fold at each ε: twenty with five folds.
 _RELEASES = 4
