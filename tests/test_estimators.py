@@ -31,6 +31,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     ReleaseRefused,
     SeededReleaseWarning,
+    UselessModelWarning,
 )
 from expost.estimators import BudgetWarning
 from expost.release import Release
@@ -307,6 +308,8 @@ def test_automatic_regularization_does_not_see_labels_through_their_bound():
 def caught(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        # Of so few rows most models are; tests/test_forecast.py has that warning.
+        warnings.simplefilter("ignore", UselessModelWarning)
         call()
     assert all(warning.filename == __file__ for warning in found)
     return [(warning.category, str(warning.message)) for warning in found]
@@ -418,7 +421,7 @@ def test_a_grid_search_says_that_it_spends(kind, jobs):
     search = GridSearchCV(make(kind), GRID, cv=3, n_jobs=jobs)
     with pytest.warns(BudgetWarning) as found:
         search.fit(X, y)
-    assert len(found) == 1
+    assert [one.category for one in found].count(BudgetWarning) == 1
     # 2 settings × 3 folds and the refit.
     assert "copy 7 of one estimator: every fit spent epsilon" in repr(search.best_estimator_)
     assert search.best_estimator_.release_.mechanism.rows == len(X)
@@ -431,7 +434,7 @@ def test_a_search_through_a_pipeline_says_that_it_spends():
     grid = {"privatelinearsvc__epsilon": [0.5, 5.0]}
     with pytest.warns(BudgetWarning) as found:
         search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
-    assert len(found) == 1
+    assert [one.category for one in found].count(BudgetWarning) == 1
     assert "copy 5 of one estimator" in repr(search.best_estimator_[-1])
 
 

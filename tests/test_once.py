@@ -43,5 +43,5 @@ def test_rows_in_memory_are_encoded_and_minimised_once(counted, tmp_path, mechan
     assert counted["rows"] == 1
     assert counted["encode"] == 1
     assert counted["signs"] == 0
-    # A(D); under objective perturbation also θ, and where models behind expected exposures start.
-    assert counted["minimise"] == (1 if mechanism == "output" else 3)
+    # A(D), where models behind expected exposures start; under objective perturbation also θ.
+    assert counted["minimise"] == (1 if mechanism == "output" else 2)

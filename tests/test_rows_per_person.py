@@ -109,7 +109,7 @@ def test_the_ledger_lists_what_persons_are_guaranteed(parameters, kind, tmp_path
     assert entry.rows_per_person == 3
     assert entry.to_json()["rows_per_person"] == 3
     assert Entry.from_json(entry.to_json()) == entry
-    assert entry.description.endswith("for persons with up to 3 rows")
+    assert "for persons with up to 3 rows, if rows are removed" in entry.description
     (plain,) = entries_of(fit(**parameters).save(tmp_path / "plain.json"))
     assert "rows_per_person" not in plain.to_json()
     with pytest.raises(InvalidInput):
