@@ -37,9 +37,10 @@ def chosen(kind="laplace"):
             options |= {"noise": "gaussian", "delta": 1e-6, "prior": 0.1, "quantile": 0.9}
         case "none":
             options |= {"max_posterior": 0.501}
-        case "objective":
+        case "objective" | "enough":
             options |= {"mechanism": "objective", "noise": "gaussian", "delta": "auto"}
             options |= {"regularization": "auto", "data_norm": "auto"}
+            options |= {"max_posterior": 0.75 if kind == "objective" else 0.999}
         case "unmeasured":
             options |= {"folds": 0, "epsilons": [3.0]}
         case "line":
@@ -62,6 +63,6 @@ def chosen(kind="laplace"):
 
 
 KINDS = (
-    *("laplace", "gaussian", "objective", "none", "unmeasured", "line", "regression", "still"),
-    "no plateau",
+    *("laplace", "gaussian", "objective", "enough", "none", "unmeasured", "line", "regression"),
+    *("still", "no plateau"),
 )

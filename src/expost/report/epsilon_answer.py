@@ -35,4 +35,5 @@ def epsilon_headline(choice: EpsilonChoice, *, command: bool) -> Headline:
 
 def epsilon_answer(choice: EpsilonChoice) -> tuple[str, ...]:
     """Return the other reasons, and where the transition is."""
-    return (*map(one_line, choice.reasons[1:]), transition_sentence(choice))
+    others = (*map(one_line, choice.reasons[1:]), transition_sentence(choice))
+    return tuple(map(grouped, others))

@@ -172,15 +172,17 @@ def _utility_panel(utility: UtilityCurve, axis: Axis) -> Panel:
 
 
 def utility_limits(utility: UtilityCurve) -> tuple[float, float]:
-    """The ends of the utility axis; what lies far below the base rate is cut off."""
+    """The ends of the utility axis; what is far worse than the base rate is cut off."""
     worth = abs(utility.best - utility.base_rate)
     figures = [value for point in utility.points for value in (point.low, point.high)]
     least = min(*figures, utility.best, utility.base_rate)
     most = max(*figures, utility.best, utility.base_rate)
-    if utility.measure != "accuracy":
-        # A noisy regression may be worse than nothing by any amount.
-        floor = min(utility.base_rate, utility.best) - max(worth, 0.1)
-        least, most = max(least, floor), max(most, floor)
+    # A noisy model may be worse than nothing by any amount.
+    worst = max(worth, 0.1)
+    if utility.measure == "log loss":
+        most = min(most, max(utility.base_rate, utility.best) + worst)
+    elif utility.measure != "accuracy":
+        least = max(least, min(utility.base_rate, utility.best) - worst)
     margin = 0.06 * (most - least) or 0.05
     low, high = least - margin, most + margin
     return (max(low, 0.0), min(high, 1.0)) if utility.measure == "accuracy" else (low, high)
