@@ -50,6 +50,9 @@ KEYS: dict[str, str] = {
 WORDS: dict[str, str] = {}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
+    r"^commands/[a-z]+/profile-[a-z-]+:.*(expected|typical)(\[\])?$": (
+        "expected exposures under objective perturbation are means with a control variate"
+    ),
     r"^(memory/[a-z-]+/replace/output|neighbours/[a-z-]+/replace)/.*:(error|low|high)$": (
         "a replacement is two changed rows: what a solve leaves is measured, which is mostly less"
     ),
