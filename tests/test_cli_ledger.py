@@ -346,7 +346,7 @@ def test_all_releases_and_what_they_spend(ask, ledger, tmp_path):
         assert f"  {entry.epsilon:g}  " in line
         # Of a long name the end is shown.
         assert line.endswith(str(tmp_path / "o" / "model.json")[-30:])
-    covered = "if a row is removed, added or replaced"
+    covered = "if a row is removed or added or replaced"
     assert f"add up to epsilon 0.75, delta 0 {covered}." in done.out
     assert "2 releases used bounds that were read from the data" in done.out
     found = table(done.out)

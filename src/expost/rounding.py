@@ -220,10 +220,13 @@ def for_persons(rows_per_person: int) -> str:
 
 
 def relation_words(covers_replacement: bool, rows_per_person: int = 1) -> str:
-    """Return the neighbouring relation of a guarantee: 'if a row is removed or added'."""
+    """Return the neighbouring relation of a guarantee: 'if a row is removed or added'.
+
+    It has no comma, which separates the items of a description.
+    """
     what = "a row is" if rows_per_person == 1 else "rows are"
     return (
-        f"if {what} removed, added or replaced"
+        f"if {what} removed or added or replaced"
         if covers_replacement
         else f"if {what} removed or added"
     )

@@ -307,8 +307,9 @@ class Perturbation(ABC):
         spent = f", epsilon={upper_text(self.epsilon)}" if epsilon else ""
         delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
         penalty = self.total_regularization if epsilon else self.regularization
+        # Items are told apart by their commas, and the relation goes with the last of ε and δ.
         covered = ""
-        if epsilon and self.worst_case < math.inf:
+        if (epsilon or self.delta is not None) and self.worst_case < math.inf:
             replaced = self.covers(Neighbouring.REPLACE)
             covered = f" {relation_words(replaced, self.rows_per_person)}"
         return (
