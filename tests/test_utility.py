@@ -274,7 +274,8 @@ def test_each_epsilon_is_scored_once_and_progress_is_told():
     assert second.epsilons.tolist() == [1.0, 5.0, 9.0]
     np.testing.assert_array_equal(first.leading.mean, second.leading.mean[:2])
     alone = scored(trials(make()), 9.0)
-    assert alone.leading.mean[0] == second.leading.mean[2]
+    # Up to the gradient at which a model is good enough.
+    assert alone.leading.mean[0] == pytest.approx(second.leading.mean[2], rel=1e-4)
 
 
 def test_a_larger_epsilon_is_better_and_ends_near_the_noiseless_model():

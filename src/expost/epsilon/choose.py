@@ -279,7 +279,8 @@ def choose_for(
     found = decide(plan, ceiling, utility, share=question.share)
     if sweep is None:
         at = found.epsilon or found.ceiling or 1.0
-        sweep, parts = followed.sweep(plan(at), workers)
+        tried = None if utility is None else utility.epsilons
+        sweep, parts = followed.sweep(plan(at), workers, tried)
     return EpsilonChoice(
         sweep=sweep,
         limit=question.limit,
@@ -315,11 +316,15 @@ class _Followed:
             and first.regularization == second.regularization
         )
 
-    def sweep(self, how: Mechanism, workers: int | None) -> tuple[Sweep, Mapping[int, Part] | None]:
-        """Return the sweep, and the parts that were written."""
+    def sweep(
+        self, how: Mechanism, workers: int | None, epsilons: FloatArray | None = None
+    ) -> tuple[Sweep, Mapping[int, Part] | None]:
+        """Return the sweep over ``epsilons``, or those asked for, and the parts written."""
         penalty = np.full(how.dimension, how.total_regularization)
         objective = replace(self.prepared.objective, penalty=penalty)
         settings: dict[str, Any] = self.question.settings(self.seed) | {"workers": workers}
+        if epsilons is not None:
+            settings["epsilons"] = epsilons
         law = how.closed_form or how.gradient_noise
         if law is None:
             return self._sampled(how, objective)

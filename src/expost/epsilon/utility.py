@@ -44,7 +44,7 @@ _TAIL = 0.05
 # The penalties λ = nΛ that the best reachable model is tuned over, and how.
 _PENALTIES = 10.0 ** np.arange(1.0, -2.1, -0.5)
 _INNER_FOLDS = 3
-_INNER_ROWS = 6_000
+_INNER_ROWS = 4_000
 # The gradient (averaged) at which a model is good enough to be scored.
 _FIT = 1e-6
 
@@ -149,6 +149,7 @@ class Trials:
     measure: str | None = None
     progress: Progress = SILENT
     _scores: dict[float, dict[str, FloatArray]] = field(default_factory=dict, init=False)
+    _bases: dict[int, FloatArray] = field(default_factory=dict, init=False)
 
     @property
     def leading(self) -> str:
@@ -219,10 +220,13 @@ class Trials:
         loss, how = self.objective.loss, self.plan(epsilon)
         scorers = _scorers(loss)
         found: dict[str, list[FloatArray]] = {name: [] for name in scorers}
-        for part in self._parts:
+        for number, part in enumerate(self._parts):
             penalty = np.full(how.dimension, how.total_regularization)
             training = Objective(rows=part.train, loss=loss, penalty=penalty)
-            models = how.sampler(training).perturbed(epsilon, part.draws, _FIT)
+            # The minimiser of the last ε is near that of this one.
+            exact = minimise(training, tolerance=_FIT, start=self._bases.get(number)).theta
+            self._bases[number] = exact
+            models = how.sampler(training, exact).perturbed(epsilon, part.draws, _FIT)
             scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
             for name, values in scored.items():
                 found[name].append(values)

@@ -543,10 +543,10 @@ class ObjectivePerturbation(Perturbation):
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
     def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
-        """Return releases of these rows at any ε; ``exact`` is not used."""
+        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
         from expost.mechanisms.sampling import ObjectiveSampler
 
-        return ObjectiveSampler(mechanism=self, objective=objective)
+        return ObjectiveSampler(mechanism=self, objective=objective, exact=exact)
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """b is added to the sum of gradients itself."""

@@ -48,17 +48,22 @@ _MOST_COEFFICIENTS = 512
 
 
 def perturbed_minimisers(
-    objective: Objective, linear: FloatArray, tolerance: float = GRADIENT
+    objective: Objective,
+    linear: FloatArray,
+    tolerance: float = GRADIENT,
+    base: FloatArray | None = None,
 ) -> FloatArray:
     """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form.
 
     ``tolerance``  the largest gradient that is left.
+    ``base``       the minimiser of J, where it is known.
     """
     least = float(np.min(objective.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
     goal = max(tolerance, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
-    base = objective.minimiser(tolerance).theta
+    if base is None:
+        base = objective.minimiser(tolerance).theta
     hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
     hessian += np.diag(objective.penalty)
     factor = scipy.linalg.cho_factor(hessian)
@@ -126,10 +131,12 @@ class _GradientSums:
 class ObjectiveSampler(Sampler):
     """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
 
-    The penalty of ``objective`` is replaced by that of each ε.
+    The penalty of ``objective`` is replaced by that of each ε. ``exact``: the minimiser at the ε of
+    ``mechanism``, where it is known.
     """
 
     mechanism: ObjectivePerturbation
+    exact: FloatArray | None = None
 
     def perturbed(
         self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
@@ -137,7 +144,8 @@ class ObjectiveSampler(Sampler):
         """The releases with these noises, in units of the resolution at ε."""
         how, problem = self._at(epsilon)
         linear = how.resolution / how.rows * unit_noise
-        return perturbed_minimisers(problem, linear, tolerance)
+        base = self.exact if epsilon == self.mechanism.epsilon else None
+        return perturbed_minimisers(problem, linear, tolerance, base)
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence

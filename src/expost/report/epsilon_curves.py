@@ -23,7 +23,7 @@ from expost.types import FloatArray
 __all__ = ["EpsilonCurves", "epsilon_curves", "is_shown"]
 
 # Values of ε on a curve that is computed from the exact law.
-_POINTS, _FEWER = 121, 25
+_POINTS, _FEWER = 121, 19
 # How far the axis reaches past an end of interest that lies at its edge.
 _MARGIN = 2.0
 
@@ -75,7 +75,9 @@ def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
 def _axis(choice: EpsilonChoice) -> tuple[float, float]:
     """From the least to the largest ε that is tried or marked."""
     tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
-    marks = (choice.low, choice.high, choice.ceiling)
+    # The end of the transition may lie far beyond any ε that is of use.
+    ends = (choice.low,) if choice.is_public else (choice.low, choice.high)
+    marks = (*ends, choice.ceiling)
     shown = [mark for mark in marks if 1e-40 < mark < 1e40]
     low, high = float(tried[0]), float(tried[-1])
     if shown:

@@ -1,0 +1,78 @@
+"""The verdicts of ``choose_epsilon`` on the tables of the utility benchmark, and rows needed.
+
+    python bench/useful_verdicts.py            prints the verdicts
+    python bench/useful_verdicts.py --record   also writes docs/evidence/useful-verdicts.json
+
+Rows needed: of a table of n rows, n/4 are drawn and asked; the answer's estimate of the rows that
+would be enough is set beside the verdict on all rows.
+"""
+
+import measure  # isort: skip (it pins BLAS to one thread)
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import expost
+from tables import TABLES, RawTable
+
+SEED = 18
+SUBSAMPLED = ("letter", "cardiotocography", "satimage", "imbalanced", "wine")
+EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence" / "useful-verdicts.json"
+
+
+def asked(table: RawTable, rows: Any, **options: Any) -> dict[str, Any]:
+    """Ask of some rows of a table, and return what is recorded of the answer."""
+    columns = {name: column[rows] for name, column in table.columns.items()}
+    columns["label"] = np.where(table.y[rows] > 0, "yes", "no")
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        choice = expost.choose_epsilon(
+            pa.table(columns), target="label", random_state=SEED, **options
+        )
+    utility = choice.utility
+    assert utility is not None
+    return {
+        "rows": len(columns["label"]),
+        "verdict": choice.verdict,
+        "recommended": choice.recommended,
+        "ceiling": choice.ceiling,
+        "enough": choice.enough,
+        "share": choice.share,
+        "rows_needed": choice.rows_needed,
+        "sentence": choice.reasons[0],
+        "posterior": None if choice.posteriors is None else vars(choice.posteriors),
+        "best": {name: curve.best for name, curve in utility.curves.items()},
+        "base_rate": {name: curve.base_rate for name, curve in utility.curves.items()},
+        "cpu_seconds": round(time.process_time() - start, 1),
+    }
+
+
+def main() -> None:
+    """Ask of every table, and of a quarter of some."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--record", action="store_true")
+    record = parser.parse_args().record
+    found: dict[str, Any] = {"seed": SEED, "tables": {}, "quarters": {}}
+    for name, load in TABLES.items():
+        table = load()
+        whole = asked(table, slice(None))
+        found["tables"][name] = whole
+        print(f"{name}: {whole['sentence']}", flush=True)
+        if name in SUBSAMPLED:
+            order = np.random.default_rng(SEED).permutation(table.rows)[: table.rows // 4]
+            part = asked(table, np.sort(order))
+            found["quarters"][name] = part
+            print(f"  a quarter: {part['sentence']}", flush=True)
+    if record:
+        EVIDENCE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
