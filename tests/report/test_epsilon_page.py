@@ -59,7 +59,6 @@ def test_it_is_whole_whatever_was_found(kind):
     for heading in (
         "The answer",
         "From much noise to little",
-        "Why",
         "What to know",
         "The same in numbers",
         "Which rows leave the plateau when",

@@ -5,6 +5,7 @@ stands in these sentences.
 """
 
 import math
+import re
 
 from expost.report.epsilon_part import EpsilonPart
 from expost.report.parts import Headline
@@ -15,6 +16,9 @@ from expost.report.wording import share as share_text
 from expost.types import Audience
 
 __all__ = ["compared", "why_not_compared"]
+
+# As expost.rounding.relation_words has it.
+_RELATION = re.compile(r" if (a row is|rows are) removed(, added or replaced| or added)")
 
 
 def compared(profile: ProfilePart, choice: EpsilonPart) -> Headline | None:
@@ -62,8 +66,10 @@ def why_not_compared(profile: ProfilePart, choice: EpsilonPart) -> str | None:
 
 
 def _described(model: str, profile: ProfilePart) -> set[str]:
-    """What a description says but for ε, and for the noise where the profiled model has none."""
-    said = {item for item in model.split(", ") if not item.startswith("epsilon=")}
+    """What a description says but for ε, its relation, and the noise that the profiled one lacks."""
+    said = {
+        item for item in _RELATION.sub("", model).split(", ") if not item.startswith("epsilon=")
+    }
     if profile.is_noiseless:
         said = {one for one in said if not (one.endswith(" noise") or one.startswith("delta="))}
     return said
@@ -105,7 +111,7 @@ def _advice(released: float, profile: ProfilePart, choice: EpsilonPart) -> str:
         return _unlucky(bound, choice.limit.quantile)
     if released > advised:
         return (
-            f"It keeps {bound}, but less would do, as the reasons below say: release another at"
+            f"It keeps {bound}, but less is enough: release another at"
             f" {use} in its place, unless it has been shared already."
         )
     if profile.model_audience is Audience.REVIEW:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from expost.epsilon.recommend import score_text
 from expost.report.epsilon_part import EpsilonPart, EpsilonRow
 from expost.report.markup import escaped, section, table
-from expost.report.wording import figure_up, grouped, number_down, percent_up, share
+from expost.report.wording import figure_up, number_down, percent_up, share
 
 __all__ = ["epsilon_markdown"]
 
@@ -16,7 +16,6 @@ def epsilon_markdown(part: EpsilonPart, lead: Sequence[str]) -> Iterator[str]:
         # Indented, it is code: shown as it stands.
         yield from section("What to type next", [f"    {part.command}"])
     yield from section("From much noise to little", [*map(escaped, lead)])
-    yield from section("Why", [f"- {escaped(grouped(text))}" for text in part.reasons])
     yield from section("Over ε", _table(part))
     critical = [
         [
