@@ -48,6 +48,7 @@ NO_RESULTS = {
     "Composition": "a promise",
     "CompositionRow": "a line of a comparison",
     "DefenceRow": "a line of a table",
+    "Encoding": "how a table becomes numbers",
     "Entry": "a line of a ledger",
     "Figure": "a line of an identifiability",
     "RowBounds": "the arrays behind `PublishedReport.bound`",

@@ -32,32 +32,29 @@ def upright(ax):
 
 
 def test_the_panels_hold_the_curves_of_the_choice():
-    choice = chosen()
+    choice = chosen("enough")
     curves = epsilon_curves(choice)
-    belief, way, utility = TransitionDisplay.from_choice(choice).plot().axes_
+    posterior, way, utility = TransitionDisplay.from_choice(choice).plot().axes_
     for ax, name, expected in (
-        (belief, "most exposed row", curves.belief),
-        (belief, "middle row", curves.middle_belief),
+        (posterior, "most exposed row", curves.posterior),
+        (posterior, "middle row", curves.middle_posterior),
         (way, "most exposed row", curves.way.farthest),
         (way, "middle row", curves.way.median),
     ):
         np.testing.assert_array_equal(line(ax, name).get_xdata(), curves.epsilons)
         np.testing.assert_allclose(line(ax, name).get_ydata(), expected, rtol=1e-15)
-    assert line(belief, "bound, 75").get_ydata()[0] == 0.75
-    accuracy = choice.utility.accuracy
-    np.testing.assert_array_equal(line(utility, "released").get_ydata(), accuracy.mean)
+    assert line(posterior, "limit, 99.9").get_ydata()[0] == 0.999
+    curve = choice.utility.leading
+    np.testing.assert_array_equal(line(utility, "released").get_ydata(), curve.mean)
     np.testing.assert_array_equal(line(utility, "released").get_xdata(), choice.utility.epsilons)
     (band,) = (part for part in utility.collections if part.get_label().startswith("nine"))
     corners = band.get_paths()[0].vertices
-    for ends in (accuracy.low, accuracy.high):
+    for ends in (curve.low, curve.high):
         for point in zip(choice.utility.epsilons, ends, strict=True):
             assert np.min(np.abs(corners - point).sum(axis=1)) < 1e-12
-    assert line(utility, "base rate, 53.3").get_ydata()[0] == accuracy.base_rate
-    assert (
-        line(utility, f"without noise, {100 * accuracy.noiseless:.1f}").get_ydata()[0]
-        == accuracy.noiseless
-    )
-    for ax in (belief, way, utility):
+    assert line(utility, f"base rate, {curve.base_rate:.3f}").get_ydata()[0] == curve.base_rate
+    assert line(utility, f"best reachable, {curve.best:.3f}").get_ydata()[0] == curve.best
+    for ax in (posterior, way, utility):
         assert ax.get_xscale() == "log"
         np.testing.assert_allclose(ax.get_xlim(), curves.axis)
         (shade,) = ax.patches
@@ -66,9 +63,9 @@ def test_the_panels_hold_the_curves_of_the_choice():
         marks = upright(ax)
         assert marks["black"] == pytest.approx(choice.recommended, rel=0.01)
         assert marks["black"] <= choice.recommended
-        assert choice.epsilon_for_belief in marks.values()
-    texts = {text.get_text() for text in belief.texts}
-    assert texts == {"recommended: ε = 39.6", "belief bound: ε = 42"}
+        assert choice.ceiling in marks.values()
+    texts = {text.get_text() for text in posterior.texts}
+    assert texts == {"recommended: ε = 10", f"ceiling: ε = {choice.ceiling:g}"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,17 +76,17 @@ def test_every_choice_can_be_drawn(kind):
     axes[0].figure.canvas.draw()
     assert len(axes[1].patches) == (kind != "no plateau")
     assert ("black" in upright(axes[0])) == (chosen(kind).recommended is not None)
-    label = "protection lost" if kind not in ("gaussian", "no plateau") else "one-sidedness"
-    assert axes[1].get_ylabel() == label
+    is_laplace = chosen(kind).sweep.mechanism.noise == "laplace"
+    assert axes[1].get_ylabel() == ("protection lost" if is_laplace else "one-sidedness")
     if kind == "regression":
         assert axes[2].get_ylabel() == "held-out R²"
 
 
 def test_a_mechanism_that_can_only_be_sampled_can_be_drawn():
     choice = dataclasses.replace(chosen("unmeasured"), sweep=Estimated(chosen().sweep))
-    belief, way = TransitionDisplay.from_choice(choice).plot().axes_
+    posterior, way = TransitionDisplay.from_choice(choice).plot().axes_
     assert np.isnan(line(way, "most exposed row").get_ydata()[:3]).all()
-    assert len(belief.lines) == 3  # One row, the bound, the recommended ε.
+    assert len(posterior.lines) == 3  # One row, the limit, the recommended ε.
 
 
 def test_axes_that_are_given_are_used_and_nothing_global_changes():
