@@ -109,7 +109,7 @@ bound, _, _ = report.bound(X, y)
 assert np.all(bound >= np.abs(profile.loss)) and np.all(bound <= 2.0)
 assert report.load(report.save(folder / "report.json")).to_json() == report.to_json()
 
-print(json.dumps({"epsilon": choice.epsilon_for_belief, "exposure": float(profile.exposure.max())}))
+print(json.dumps({"epsilon": choice.ceiling, "exposure": float(profile.exposure.max())}))
 """
 
 

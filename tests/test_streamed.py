@@ -64,7 +64,8 @@ def released(source, loss="logistic", **options):
     encoded = encoding.encode_table(rows)
     classes = encoding.target.classes
     labels = encoded.y if classes is None else np.where(encoded.y > 0, classes[1], classes[0])
-    bounds = {"label_range": (-3.0, 3.0)} if classes is None else {"classes": classes}
+    squared = {"label_range": (-3.0, 3.0), "huber_width": None}
+    bounds = squared if classes is None else {"classes": classes}
     settings = {**OUTPUT, "epsilon": 2.0, "regularization": 0.01, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)

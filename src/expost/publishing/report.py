@@ -275,12 +275,14 @@ class PublishedReport(Sealed, Displayed):
 
     def _rows(self, x: Any, y: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Rows of the unit ball, labels as the loss takes them, and whether it was one row."""
-        given, names = getattr(x, "columns", None), self.release.feature_names
+        given = getattr(x, "columns", None)
+        # The columns of a table are found by their names.
+        names = None if self.release.encodes(x) else self.release.feature_names
         if given is not None and names is not None and tuple(map(str, given)) != names:
             raise InvalidInput(
                 f"x: its columns must be those of the model, in their order: {', '.join(names)}."
             )
-        single = _checks.array(x, "x").ndim == 1
+        single = given is None and _checks.array(x, "x").ndim == 1
         if single:
             x, y = _checks.array(x, "x")[None, :], [y] if np.ndim(y) == 0 else y
         problem = self.release.objective(x, y)
