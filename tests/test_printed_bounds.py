@@ -43,7 +43,8 @@ from report.results import ledger
 SEEDS = range(12)
 # What may stand between the word and the figure; '1 in k' and counts are no such figures.
 _LINK = r"\s+(?:ε\s=\s|epsilon\s(?:=\s)?|an ε of\s)?"
-_END = r"(?!\s(?:in|times|rows?|such|steps)\b)(?![\d⁰¹²³⁴⁵⁶⁷⁸⁹]|,\d)"
+# '75 % in 95 % of releases' is one.
+_END = r"(?:(?<=%)|(?!\s(?:in|times|rows?|such|steps)\b))(?![\d⁰¹²³⁴⁵⁶⁷⁸⁹]|,\d|\s?%)"
 AT_MOST = rf"(?:at most|no more than|not above|is above|proved to within|±){_LINK}?({NUMBER}){_END}"
 AT_LEAST = rf"(?:at least|no less than|≥){_LINK}({NUMBER}){_END}"
 INTERVAL = rf"({NUMBER}) \(({NUMBER}) (?:…|to) ({NUMBER})\)"
@@ -472,12 +473,15 @@ def test_of_a_data_dependent_report_and_its_comparison(tally):
 
 def test_of_a_choice_of_epsilon(tally):
     for kind in ("laplace", "gaussian", "regression"):
-        summary = collect(chosen(kind))
+        choice = chosen(kind)
+        summary = collect(choice)
         part = summary.epsilon
+        (reached,) = choice.posterior_at(np.array([choice.recommended or choice.ceiling]))
         page, tables = page_of(summary), markdown_tables(render_markdown(summary))
         for found in (page.tables, tables):
             for name, each in (
-                ("belief", [row.belief for row in part.table]),
+                ("posterior", [row.posterior for row in part.table]),
+                ("noise ratio r", [row.noise_ratio for row in part.table]),
                 ("middle row", [row.middle for row in part.table]),
                 ("largest", [row.largest for row in part.table]),
             ):
@@ -486,7 +490,7 @@ def test_of_a_choice_of_epsilon(tally):
                     if not shown.replace("\\", "").startswith("<"):
                         tally.figure(shown, [value], up=True, where=name)
         for text in page.texts:
-            tally.text(text, [part.lost, *(row.belief for row in part.table if row.mark)])
+            tally.text(text, [part.lost, reached])
         slider = part.slider
         start = slider.figures(slider.start)
         shown = [text for text in page.texts if re.fullmatch(NUMBER, text)][: len(start.typical)]
