@@ -97,8 +97,6 @@ COLUMNS = {
     "oracle": Column(worker="oracle", splits=3, settings=ORACLE),
     "diffprivlib best": Column(worker="diffprivlib", settings=DIFFPRIVLIB),
 }
-# Those that do not depend on the current package's defaults.
-RECORDED = ("without", "before", "diffprivlib", "diffprivlib best", "interpret", "opacus", "oracle")
 RELATIONS = {
     "before": "replacement (pure ε)",
     "default": "a row removed or added, as a row of zeros (ε, δ)",
@@ -452,13 +450,12 @@ def main() -> None:
         fill(COLUMNS[key], names, options.torch, options.splits)
     print_table(results_of(names, columns), columns)
     if options.record:
-        known = [key for key in RECORDED if key in columns]
-        results = results_of(names, known)
+        results = results_of(names, columns)
         figures = {
             "tables": results,
-            "mean AUC over the real tables": means_of(results, known, "auc"),
-            "mean log loss over the real tables": means_of(results, known, "log_loss"),
-            "guarantees": {key: RELATIONS[key] for key in known if key in RELATIONS},
+            "mean AUC over the real tables": means_of(results, columns, "auc"),
+            "mean log loss over the real tables": means_of(results, columns, "log_loss"),
+            "guarantees": {key: RELATIONS[key] for key in columns if key in RELATIONS},
             "settings": {"opacus": {f"{k:g}": v for k, v in OPACUS.items()}},
         }
         measure.record("useful-peers", __file__, SEED, figures)
