@@ -66,7 +66,7 @@ def why_not_compared(profile: ProfilePart, choice: EpsilonPart) -> str | None:
 
 
 def _described(model: str, profile: ProfilePart) -> set[str]:
-    """What a description says but for ε, its relation, and the noise that the profiled one lacks."""
+    """What a description says but for ε and its relation, and the noise that the profile lacks."""
     said = {
         item for item in _RELATION.sub("", model).split(", ") if not item.startswith("epsilon=")
     }
