@@ -449,7 +449,7 @@ def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
     ("content", "words"),
     [
         ("hello", "given.json | is not a whole JSON file"),
-        ("[]", "must be a JSON object"),
+        ("[]", "encoding: must be an Encoding, its JSON object"),
         ('{"kolumns": {}}', "'kolumns'"),
         ('{"columns": {"age": {"mean": 1}}}', "'age' | scale"),
         ('{"columns": {"age": {"mean": 1, "scale": 0}}}', "scale | > 0"),
@@ -928,7 +928,7 @@ def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):
         ("", "expost demo | expost profile people.csv --target income --out report | --version"),
         ("profile", "--target | --model | model.json | CURATOR-ONLY | Examples | not private"),
         ("profile", "(default: 1) | (default: '' and '?') | huber-hinge | [required]"),
-        ("epsilon", "release nothing | --max-belief | Examples | not private | (default: 0.75)"),
+        ("epsilon", "release nothing | --max-posterior | Examples | not private | (default: 0.75)"),
         ("demo", "569 patients | base rate | demo-report | --json"),
     ],
 )

@@ -280,7 +280,7 @@ def test_unscaled_columns_are_named_with_the_remedy():
     odd = [name for name in frame if not 0.1 <= scales[name] <= 10]
     assert all(repr(name) in message for name in odd[:5])
     assert f"and {len(odd) - 5} more" in message
-    assert "divide by a scale" in message
+    assert "give ranges= or encoding=" in message
     standard = (frame - frame.mean()) / frame.std()
     assert warned(standard, y, classes=(0, 1)) == []
     assert warned(frame, y, classes=(0, 1), data_norm=3000.0) == []

@@ -41,7 +41,9 @@ def summary(kind: str) -> Summary:
     """What the page of a kind shows."""
     match kind:
         case "profile":
-            return profiled(people(PEOPLE), target="income", id_column="number")
+            # Only the law of output perturbation over ε is known: its page has a slider.
+            noise = {"mechanism": "output", "noise": "laplace"}
+            return profiled(people(PEOPLE), target="income", id_column="number", **noise)
         case "combined":
             # A training brings a profile and beliefs too; those of persons come after it.
             parts = [summaries.summary(one).by_name for one in _ALL]

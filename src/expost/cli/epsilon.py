@@ -55,7 +55,7 @@ def epsilon_command(
     prior: Annotated[
         float | None,
         typer.Option(
-            help="The probability that the attacker starts from (default: 0.5).",
+            help="The prior of the attacker (default: 0.5).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -106,7 +106,7 @@ def epsilon_command(
     models: Annotated[
         int | None,
         typer.Option(
-            help="Models drawn for the transition of a sampled mechanism (default: 200).",
+            help="Models drawn at each epsilon (default: 200).",
             rich_help_panel=QUESTION,
         ),
     ] = None,
@@ -119,16 +119,14 @@ def epsilon_command(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            help="The same seed, the same figures; nothing is released.", rich_help_panel=QUESTION
-        ),
+        typer.Option(help="For the same figures; releases nothing.", rich_help_panel=QUESTION),
     ] = None,
     out: options.Out,
     picture: Annotated[
         bool,
         typer.Option(
             "--picture",
-            help="Also write the transition as a PNG; the page has its own figure.",
+            help="Also write the transition as a PNG.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -155,7 +153,7 @@ def epsilon_command(
 
     `expost epsilon people.csv --target income --id number --out choice`
 
-    `expost epsilon people.csv --target income --max-posterior 0.6 --measure auc --out choice`
+    `expost epsilon people.csv --target income --max-posterior 0.6 --out choice`
     """
     from expost.jobs.epsilon import EpsilonJob
 

@@ -171,7 +171,7 @@ LabelRange = Annotated[
     str | None,
     typer.Option(
         metavar="LOW,HIGH",
-        help="The range of the target, not from the data, for squared loss.",
+        help="The range of the target, squared loss.",
         rich_help_panel=DATA,
     ),
 ]

@@ -88,8 +88,8 @@ def profile_command(
     With --max-rows-per-person epsilon and delta hold for persons; the number must not be from the
     data.
 
-    Bounds that are not given (--encoding, --data-norm, --classes, --label-range) are read from the
-    data, which is not private; the results say which.
+    What is not given (--encoding, --classes, --label-range) is read from the data, which is not
+    private; the results say which.
     """
     from expost.jobs.profile import ProfileJob
 
