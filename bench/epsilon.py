@@ -8,7 +8,8 @@ import measure
 import numpy as np
 
 from expost.neighbouring.neighbours import Neighbours, neighbours
-from expost.epsilon.sweep import BeliefBound, LawSweep
+from expost.epsilon.limit import PosteriorLimit
+from expost.epsilon.sweep import LawSweep
 from expost.noise.tabulated import expected_exposures
 from expost.datasets import load_adult
 from expost.losses import Logistic
@@ -41,7 +42,7 @@ def sweep(near: Neighbours) -> LawSweep:
     return LawSweep.of(
         near,
         mechanism=how,
-        bound=BeliefBound(largest=0.75),
+        limit=PosteriorLimit(),
         epsilons=EPSILONS,
         tolerance=0.1,
         share=0.5,

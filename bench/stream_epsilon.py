@@ -73,7 +73,7 @@ def sweep(path: Path) -> dict[str, object]:
     choice, found = outcome.choice, outcome.choice.sweep
     assert isinstance(found, LawSweep)
     assert choice.utility is not None
-    _, curve = choice.utility.leading
+    curve = choice.utility.leading
     place = np.flatnonzero(choice.utility.epsilons == choice.recommended)
     rows = sum(
         pyarrow.parquet.read_metadata(part).num_rows
@@ -89,9 +89,10 @@ def sweep(path: Path) -> dict[str, object]:
         "recommended": choice.recommended,
         "low": choice.low,
         "high": choice.high,
-        "epsilon for the belief": choice.epsilon_for_belief,
-        "accuracy there": round(float(curve.mean[place][0]), 4),
-        "accuracy without noise": round(curve.noiseless, 4),
+        "verdict": choice.verdict,
+        "ceiling": choice.ceiling,
+        f"{choice.utility.measure} there": [round(float(x), 4) for x in curve.mean[place]],
+        f"{choice.utility.measure} at best": round(curve.best, 4),
         "page bytes": outcome.files["report"].stat().st_size,
     }
     start, before = time.perf_counter(), worked()
