@@ -59,7 +59,8 @@ def test_the_panels_hold_the_curves_of_the_choice():
         np.testing.assert_allclose(ax.get_xlim(), curves.axis)
         (shade,) = ax.patches
         left, right = shade.get_extents().transformed(ax.transData.inverted()).intervalx
-        assert (left, right) == pytest.approx((choice.low, choice.high))
+        # The axis need not reach the end of the transition; the shade ends with it.
+        assert (left, right) == pytest.approx((choice.low, min(choice.high, curves.axis[1])))
         marks = upright(ax)
         assert marks["black"] == pytest.approx(choice.recommended, rel=0.01)
         assert marks["black"] <= choice.recommended
