@@ -287,7 +287,7 @@ def fit(problem: Problem, X: FloatArray, y: NDArray[Any]) -> Any:
         "random_state": seed_of(problem.key),
     }
     if problem.loss == "squared":
-        settings["label_range"] = (-LABEL_BOUND, LABEL_BOUND)
+        settings |= {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
     else:
         settings["classes"] = sorted(set(y.tolist()))
     if problem.loss == "huber-hinge":
