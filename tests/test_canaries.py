@@ -388,7 +388,7 @@ def test_errors_of_labels(name, case, labels):
 
 
 def test_warnings_of_clipping_and_leaks():
-    said = quiet(lambda: PrivateRidge(label_range=(-0.05, 0.05), huber_width=None).fit(X, TARGET))
+    said = quiet(lambda: PrivateRidge(huber_width=None).fit(X, TARGET))
     assert "clipped" in said
     assert "read from the data" in said
     assert "not private" in said

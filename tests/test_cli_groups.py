@@ -11,6 +11,7 @@ import pytest
 import expost
 from expost.jobs import profile as profile_job
 from program import Ran, naive_features, names, people, refused, text
+from settings import OUTPUT_OPTIONS
 from test_cli import RESULTS, model_of, naive_log_density, rows_of
 
 
@@ -130,7 +131,7 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
 
 
 def test_every_line_of_its_own_person_is_the_profile_of_rows(ask, tmp_path):
-    assert ask("--id number --drop patient", out="rows").code == 0
+    assert ask("--id number --drop patient", *OUTPUT_OPTIONS, out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
     assert ask("--person number --model", model).code == 0
     plain, found = rows_of(tmp_path / "rows"), rows_of(tmp_path / "o")

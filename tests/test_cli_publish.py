@@ -148,14 +148,15 @@ def test_output_perturbation_is_published_too(program, people_csv, tmp_path):
 def test_for_machines(ask, tmp_path):
     done = ask("--json", *SPENT)
     value = json.loads(done.out)
-    assert set(value) == {"files", "report", "notices", "comparison"}
+    assert set(value) == {"files", "report", "notices", "forecast", "comparison"}
     assert value["report"] == {"kind": "data-dependent", "fails_with": pytest.approx(3e-6)}
     assert value["comparison"]["failures"] == 0
     # What it spent is listed beside the model, not in the folder that is handed on.
     listed = {"ledger.CURATOR-ONLY.json"}
     assert {Path(path).name for path in value["files"].values()} == RESULTS | listed
     assert value["files"]["ledger"] == str(tmp_path / "ledger.CURATOR-ONLY.json")
-    assert set(json.loads(ask("--json", data=None, out="p").out)) == {"files", "report", "notices"}
+    alone = json.loads(ask("--json", data=None, out="p").out)
+    assert set(alone) == {"files", "report", "notices", "forecast"}
 
 
 def test_an_earlier_report_is_not_written_over_unasked(ask, tmp_path):

@@ -904,8 +904,8 @@ _UNLIKE = (
 
 
 def _check_numeric(X: Any) -> None:
-    """Refuse a frame with columns of text, by their names."""
-    if is_frame(X) and (columns := text_columns(X)):
+    """Refuse a frame with columns of text, by their names; keys of a dictionary may be rows'."""
+    if not isinstance(X, Mapping) and is_frame(X) and (columns := text_columns(X)):
         raise InvalidInput(_not_numeric(columns))
 
 

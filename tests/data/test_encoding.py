@@ -448,7 +448,7 @@ def test_too_many_levels_because_of_a_token(tmp_path):
         ({"data_norm": math.inf}, "must be a number"),
         ({"target": {"classes": ["no"]}}, "must have at least two"),
         ({"target": {"column": "age"}}, "given encoding is for 'age'"),
-        ([], "must be a JSON object"),
+        ([], "must be an Encoding, its JSON object"),
         ({"format": "expost encoding"}, "version"),
         ({"format": "other"}, "is not one that expost wrote"),
     ],
