@@ -7,7 +7,6 @@ Rows needed: of a table of n rows, n/4 are drawn and asked; the answer's estimat
 would be enough is set beside the verdict on all rows.
 """
 
-import measure  # isort: skip (it pins BLAS to one thread)
 import argparse
 import json
 import time

@@ -229,7 +229,11 @@ class EpsilonChoice(RowTable):
         posteriors = self.posterior_at(utility.epsilons)
         for place, epsilon in enumerate(utility.epsilons.tolist()):
             scores = [score_text(name, float(utility.curves[name].mean[place])) for name in names]
-            worth = "" if math.isnan(shares[place]) else f"{100 * shares[place]:.0f} %"
+            worth = (
+                ""
+                if math.isnan(shares[place])
+                else f"{fixed(float(shares[place]), 0, 'down', percent=True)} %"
+            )
             mark = " *" if epsilon == self.recommended else ""
             posterior = percent_at_most(float(posteriors[place]))
             ratio = "" if ratios is None else f"{ratios[place]:.2g}"
@@ -367,7 +371,8 @@ def transition_sentence(choice: EpsilonChoice) -> str:
     if math.isnan(low):
         begins = "Where the transition begins was not found"
     elif low > 0:
-        begins = f"Up to ε = {_short(low)} the exposure of every row shrinks in step with ε"
+        about = "about " if choice.is_public else ""
+        begins = f"Up to ε = {_short(low)} the exposure of every row shrinks {about}in step with ε"
     else:
         begins = "At no ε does the exposure of every row shrink in step with ε"
     if math.isnan(high):

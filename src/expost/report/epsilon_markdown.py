@@ -6,6 +6,7 @@ from expost.epsilon.recommend import score_text
 from expost.report.epsilon_part import EpsilonPart, EpsilonRow
 from expost.report.markup import escaped, section, table
 from expost.report.wording import figure_up, number_down, percent_up, share
+from expost.rounding import fixed
 
 __all__ = ["epsilon_markdown"]
 
@@ -46,7 +47,7 @@ def _cells(row: EpsilonRow) -> list[str]:
         escaped(row.mark),
         "" if row.noise_ratio is None else figure_up(row.noise_ratio),
         escaped(percent_up(row.posterior)),
-        "" if row.share is None else f"{100 * row.share:.0f} %",
+        "" if row.share is None else f"{fixed(row.share, 0, 'down', percent=True)} %",
         figure_up(row.middle),
         figure_up(row.largest),
         *scores,

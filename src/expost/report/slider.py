@@ -140,6 +140,8 @@ class SliderData:
     ``prior``  what the attacker holds beforehand, for the belief.
     ``absent`` whether the rows are candidates who are not in the data: the belief is then that.
     ``begins`` what the ε is that it begins at, in words.
+    ``fixed_gradients``  whether distances are the lengths of gradients at one model, so that the
+               law is exact for these alone.
     """
 
     low: float
@@ -149,6 +151,7 @@ class SliderData:
     unit: str
     prior: float
     absent: bool = False
+    fixed_gradients: bool = False
     exact: ExactSlider | None = None
     steps: tuple[Step, ...] = ()
 
@@ -229,6 +232,7 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
             begins=begins,
             unit="row",
             prior=prior,
+            fixed_gradients=sweep.most is not None,
             exact=_exact(sweep.mechanism, distances.distance, sweep.farthest, prior, (low, high)),
         )
     if not isinstance(sweep, SampledSweep):
