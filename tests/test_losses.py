@@ -5,18 +5,21 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from expost.errors import InvalidInput
-from expost.losses import HuberHinge, Logistic, Squared, make_loss
+from expost.losses import HuberHinge, Logistic, Softmax, Squared, default_margin, make_loss
 
 U = 2.0**-53
 HINGES = [HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0)]
-LOSSES = [Logistic(), *HINGES, Squared(label_bound=2.0)]
+LOGISTIC = [Logistic(), Logistic(margin=0.3), Logistic(margin=3.0), Logistic(margin=20.0)]
+LOSSES = [*LOGISTIC, *HINGES, Squared(label_bound=2.0)]
 GRID = np.concatenate([-np.logspace(-9, 2.84, 40), [0.0], np.logspace(-9, 2.84, 40)])
 
 
 def _id(loss):
-    return loss.name + (f"-{loss.width}" if isinstance(loss, HuberHinge) else "")
+    parameter = getattr(loss, "width", None) or getattr(loss, "margin", None)
+    return loss.name + (f"-{parameter}" if parameter else "")
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +32,7 @@ def _many_digits():
 def naive_value(loss, z, y):
     """f as the papers write it."""
     if isinstance(loss, Logistic):
-        return mp.log(1 + mp.exp(-y * z))
+        return mp.log(1 + mp.exp(mp.mpf(loss.margin) - y * z))
     if isinstance(loss, Squared):
         return (z - y) ** 2 / 2
     u, h = y * z, mp.mpf(loss.width)
@@ -40,7 +43,7 @@ def naive_value(loss, z, y):
 
 def naive_slope(loss, z, y):
     if isinstance(loss, Logistic):
-        return -y / (1 + mp.exp(y * z))
+        return -y / (1 + mp.exp(y * z - mp.mpf(loss.margin)))
     if isinstance(loss, Squared):
         return z - y
     u, h = y * z, mp.mpf(loss.width)
@@ -51,7 +54,8 @@ def naive_slope(loss, z, y):
 
 def naive_curvature(loss, z, y):
     if isinstance(loss, Logistic):
-        return mp.exp(z) / (1 + mp.exp(z)) ** 2
+        w = z - y * mp.mpf(loss.margin)
+        return mp.exp(w) / (1 + mp.exp(w)) ** 2
     if isinstance(loss, Squared):
         return mp.mpf(1)
     return 1 / (2 * mp.mpf(loss.width)) if abs(1 - y * z) < mp.mpf(loss.width) else mp.mpf(0)
@@ -75,10 +79,14 @@ def test_the_naive_derivatives_are_derivatives():
                     assert abs(second - naive_curvature(loss, z, y)) < 1e-20
 
 
+each_logistic = pytest.mark.parametrize("loss", LOGISTIC, ids=_id)
+
+
+@each_logistic
 @pytest.mark.parametrize("y", [1.0, -1.0])
-def test_logistic_is_right_to_sixteen_roundings(y):
+def test_logistic_is_right_to_sixteen_roundings(loss, y):
     """The relative accuracy of f, f′ and f″ that the error bounds count on, tails included."""
-    loss, labels = Logistic(), np.full_like(GRID, y)
+    labels = np.full_like(GRID, y)
     exact = [mp.mpf(float(z)) for z in GRID]
     assert relative(loss.value(GRID, labels), [naive_value(loss, z, y) for z in exact]) < 16 * U
     slopes, curvatures = loss.derivatives(GRID, labels)
@@ -88,18 +96,59 @@ def test_logistic_is_right_to_sixteen_roundings(y):
         assert relative(found, [naive_curvature(loss, z, y) for z in exact]) < 16 * U
 
 
+def test_a_margin_that_is_subtracted_would_lose_the_tail():
+    """Why e^a multiplies e^(−yz): the rounding of a − yz is hundreds of those of f′ there."""
+    z, margin = np.linspace(600.0, 601.0, 101), 0.3
+    labels, exact = np.ones_like(z), [mp.mpf(float(t)) for t in z]
+    loss = Logistic(margin=margin)
+    wanted = [naive_slope(loss, t, 1) for t in exact]
+    assert relative(Logistic().slope(z - margin, labels), wanted) > 100 * U
+    assert relative(loss.slope(z, labels), wanted) < 16 * U
+
+
+def test_a_margin_of_zero_is_the_plain_loss():
+    """Every function, to the last bit, against scipy's."""
+    rng = np.random.default_rng(5)
+    z, y = rng.normal(size=1000) * 20, rng.choice([-1.0, 1.0], 1000)
+    loss = Logistic(margin=0.0)
+    assert loss == Logistic()
+    np.testing.assert_array_equal(loss.value(z, y), np.logaddexp(0, -y * z))
+    np.testing.assert_array_equal(loss.slope(z, y), -y * expit(-y * z))
+    np.testing.assert_array_equal(loss.curvature(z, y), expit(z) * expit(-z))
+    assert loss.solution_bound(0.1) == min(10.0, math.sqrt(2 * math.log(2) / 0.1))
+
+
+def test_the_log_loss_of_a_margin_is_that_of_its_probabilities():
+    """σ(z) is what is predicted: −log of it is the loss without the margin."""
+    z, y = np.array([-2.0, 0.5, 3.0]), np.array([1.0, -1.0, 1.0])
+    for loss in LOGISTIC:
+        assert loss.likelihood == Logistic()
+        np.testing.assert_allclose(loss.likelihood.value(z, y), -np.log(expit(y * z)))
+    assert HuberHinge().likelihood is None
+    assert Softmax(classes=3).likelihood == Softmax(classes=3)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "margin"),
+    [(0.0, 0.0), (1e-4, 0.0), (1e-3, 0.0), (0.01, 1.0), (0.1, 2.0), (1.0, 3.0), (50.0, 3.0)],
+)
+def test_the_automatic_margin(ratio, margin):
+    assert default_margin(ratio) == pytest.approx(margin, abs=1e-12)
+
+
+@each_logistic
 @pytest.mark.parametrize("y", [1.0, -1.0])
-def test_logistic_slope_in_extended_precision(y):
+def test_logistic_slope_in_extended_precision(loss, y):
     """The polish of the minimiser counts on 64 roundings of the platform's long double."""
     unit = float(np.finfo(np.longdouble).eps)
     wide = GRID.astype(np.longdouble)
-    found = Logistic().slope(wide, np.full_like(wide, y))
+    found = loss.slope(wide, np.full_like(wide, y))
     assert found.dtype == np.longdouble
     for value, z in zip(found, GRID, strict=True):
         # A long double is the sum of two doubles.
         high = float(value)
         exact_value = mp.mpf(high) + mp.mpf(float(value - np.longdouble(high)))
-        wanted = naive_slope(Logistic(), mp.mpf(float(z)), y)
+        wanted = naive_slope(loss, mp.mpf(float(z)), y)
         assert abs(exact_value - wanted) <= 64 * unit * abs(wanted)
 
 
@@ -151,9 +200,10 @@ def test_bounds_hold_on_a_dense_grid_and_are_attained(loss):
             assert np.abs(slope).max() <= loss.lipschitz(1.0) <= np.abs(slope).max() * (1 + 1e-6)
 
 
-def test_third_and_fourth_derivative_of_the_logistic_loss():
+@each_logistic
+def test_third_and_fourth_derivative_of_the_logistic_loss(loss):
     """∣f‴∣ ≤ f″ (M = 1, and no smaller M), ∣f⁗∣ ≤ f″, from derivatives taken numerically."""
-    loss, largest = Logistic(), {3: mp.mpf(0), 4: mp.mpf(0)}
+    largest = {3: mp.mpf(0), 4: mp.mpf(0)}
     with mp.workdps(60):
         for z in np.linspace(-30, 30, 121):
             t = mp.mpf(float(z))
@@ -165,6 +215,8 @@ def test_third_and_fourth_derivative_of_the_logistic_loss():
                 if order == 3:
                     found = float(loss.third(np.array([z]), np.ones(1))[0])
                     assert abs(found - value) <= 16 * U * second
+                    mirrored = float(loss.third(np.array([-z]), -np.ones(1))[0])
+                    assert mirrored == -found
     assert largest[3] > 0.999999
     assert largest[4] > 0.999999
     assert loss.third_ratio == 1.0
@@ -189,13 +241,14 @@ def _sigmoid_tolerance(z, step):
     return (64 + (2 * (abs(z) + abs(step)) if abs(step) >= 1 else 0)) * U
 
 
-def test_logistic_increment_does_not_cancel():
-    loss = Logistic()
+@each_logistic
+def test_logistic_increment_does_not_cancel(loss):
     for z in (sign * value for value in PREDICTORS for sign in (1, -1)):
         for step in (sign * value for value in STEPS for sign in (1, -1)):
             a, b = mp.mpf(float(z)), mp.mpf(float(step))
-            wanted = 1 / (1 + mp.exp(-a - b)) - 1 / (1 + mp.exp(-a))
             for y in (1.0, -1.0):
+                w = a - y * mp.mpf(loss.margin)
+                wanted = 1 / (1 + mp.exp(-w - b)) - 1 / (1 + mp.exp(-w))
                 found = loss.increment(np.array(z), np.array(y), np.array(step))
                 error = abs(mp.mpf(float(found)) - wanted)
                 tolerance = _sigmoid_tolerance(z, step) * abs(wanted) + mp.mpf("1e-300")
@@ -211,13 +264,13 @@ def test_subtracting_slopes_would_cancel():
     assert abs(float(loss.increment(z, np.array(1.0), step)) - wanted) < 1e-13 * wanted
 
 
+@each_logistic
 @pytest.mark.parametrize("z", [-2000.0, -800.0, -723.5370364, 723.5370364, 746.0, 800.0, 2000.0])
-def test_logistic_increment_where_the_sigmoid_underflows(z):
+def test_logistic_increment_where_the_sigmoid_underflows(loss, z):
     """A step back from the far tail: a quotient of subnormal numbers would be wrong, or NaN."""
-    loss = Logistic()
     mp.mp.dps = 900
     for step in -z + np.array([-60.0, -5.0, -1e-3, 0.0, 1e-3, 5.0, 60.0]):
-        a, b = mp.mpf(z), mp.mpf(float(step))
+        a, b = mp.mpf(z) - mp.mpf(loss.margin), mp.mpf(float(step))
         wanted = 1 / (1 + mp.exp(-a - b)) - 1 / (1 + mp.exp(-a))
         found = loss.increment(np.array(z), np.array(1.0), np.array(step))
         assert abs(mp.mpf(float(found)) - wanted) <= _sigmoid_tolerance(z, step) * abs(wanted)
@@ -307,7 +360,7 @@ def test_gradient_of_a_ridge_reaches_its_lipschitz_constant():
     assert 0.9 * bound < gradient <= bound
 
 
-@pytest.mark.parametrize("loss", [Logistic(), *HINGES], ids=_id)
+@pytest.mark.parametrize("loss", [*LOGISTIC, *HINGES], ids=_id)
 @pytest.mark.parametrize("regularization", [1e-6, 1e-2, 1.0, 100.0])
 def test_classifier_solution_bounds(loss, regularization):
     """One feature, all rows at x = y: the longest minimiser there is; found by bisection."""
@@ -321,6 +374,7 @@ def test_classifier_solution_bounds(loss, regularization):
 
 def test_make_loss():
     assert make_loss("logistic") == Logistic()
+    assert make_loss("logistic", margin=2) == Logistic(margin=2.0)
     assert make_loss("huber-hinge", width=0.25) == HuberHinge(width=0.25)
     assert make_loss("squared", label_bound=2) == Squared(label_bound=2)
     own = HuberHinge(width=0.3)
@@ -338,6 +392,10 @@ def test_make_loss():
         (lambda: HuberHinge(width=0.0), "width=0.0"),
         (lambda: HuberHinge(width=1.5), "width=1.5"),
         (lambda: HuberHinge(width=math.nan), "width=nan"),
+        (lambda: Logistic(margin=-0.1), "margin=-0.1: must lie between 0 and 100"),
+        (lambda: Logistic(margin=math.inf), "margin=inf"),
+        (lambda: Logistic(margin=math.nan), "margin=nan"),
+        (lambda: Logistic(margin="1"), "margin='1'"),
     ],
 )
 def test_bad_losses_are_refused(call, words):

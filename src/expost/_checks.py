@@ -37,6 +37,14 @@ def positive(name: str, value: Any, *, finite: bool = True) -> float:
     return number
 
 
+def between(name: str, value: Any, low: float, high: float) -> float:
+    """``value`` as a float from ``low`` to ``high``, both included."""
+    number = _number(name, value)
+    if not low <= number <= high:
+        raise InvalidInput(f"{name}={value!r}: must lie between {low:g} and {high:g}.")
+    return number
+
+
 def probability(name: str, value: Any) -> float:
     """``value`` as a float strictly between 0 and 1."""
     number = _number(name, value)

@@ -45,7 +45,15 @@ from expost.errors import (
 )
 from expost.glm import Objective, two_classes_only
 from expost.labels import LabelScale, class_codes, class_set, signs, two_classes
-from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared
+from expost.losses import (
+    Huber,
+    HuberHinge,
+    Logistic,
+    Loss,
+    Softmax,
+    Squared,
+    default_margin,
+)
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import default_delta, default_mechanism, default_noise
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
@@ -126,7 +134,8 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
 class Prepared:
     """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
 
-    ``mechanism_at``  how a model would be released at another ε, with the Λ of that ε.
+    ``mechanism_at``  how a model would be released at another ε, with the Λ of that ε. The loss,
+                      and so an automatic margin, stays that of the estimator's own ε.
     ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
     ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
     """
@@ -294,6 +303,7 @@ class _PrivateLinearModel(BaseEstimator):
                 " linear model uses, and predictions clip rows in the same way."
             )
         dimension = loss.outputs * rows.columns
+        loss = self._settled_loss(loss, rows.count, dimension)
         how = self.how(loss, rows.count, dimension)
         return Prepared(
             objective=objective_over(rows, loss, how.total_regularization),
@@ -387,6 +397,11 @@ class _PrivateLinearModel(BaseEstimator):
             longer=facts.clipped,
             encoding=encoding,
         )
+
+    def _settled_loss(self, loss: Loss, rows: int, dimension: int) -> Loss:
+        """Return the loss of so many rows and coefficients, where it depends on them."""
+        del rows, dimension
+        return loss
 
     def _given_scale(self) -> LabelScale | None:
         """Return how labels of a regression are scaled, where that was given."""
@@ -579,7 +594,11 @@ class _PrivateLinearModel(BaseEstimator):
             del parameters["data_norm"]
         own = set(how.options) & set(cls._get_param_names())
         parameters |= {name: getattr(how, name) for name in own}
-        parameters |= {name: getattr(how.loss, field) for name, field in cls._of_loss.items()}
+        parameters |= {
+            name: getattr(how.loss, field)
+            for name, field in cls._of_loss.items()
+            if hasattr(how.loss, field)
+        }
         if release.classes is not None:
             parameters["classes"] = tuple(release.classes.tolist())
         if release.label_scale is not None:
@@ -678,22 +697,44 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
         return labels
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, below)
     __doc__ = f"""Logistic regression, released once under differential privacy.
 
     With more than two classes, which objective perturbation alone takes, softmax regression.
 
     {_SHARED}
+    margin : float or "auto", default=0.0
+        a ≥ 0 of the loss log(1 + e^(a − yz)), for two classes, at no cost in epsilon: rows that are
+        classified correctly by less than about a keep a slope near 1. It improves the order of the
+        scores where the noise is large. ``predict_proba`` stays σ(z), which is not calibrated then.
+        "auto" is 3 + log₁₀(r) of the noise ratio r (:mod:`expost.forecast`), from 0 to 3.
     classes : labels, default=None
         The labels, in any order; ``classes_`` is sorted and the second one of two positive. None
         reads them from the data, under PrivacyLeakWarning.
     """
 
+    margin: float | str = 0.0
+
     _loss_name = "logistic"
+    _of_loss: ClassVar[dict[str, str]] = {"margin": "margin"}
 
     def loss_of(self, classes: int) -> Loss:
-        """Return the loss of so many classes."""
-        return Softmax(classes=classes) if classes > 2 else Logistic()
+        """Return the loss of so many classes; of an automatic margin that without one."""
+        loss = Logistic(margin=_or_rule("margin", self.margin, 0.0))
+        if classes <= 2:
+            return loss
+        if self.margin != 0:
+            raise InvalidInput(
+                f"margin={self.margin!r}: is for two classes, and y holds {classes}; leave it out."
+            )
+        return Softmax(classes=classes)
+
+    def _settled_loss(self, loss: Loss, rows: int, dimension: int) -> Loss:
+        if self.margin != "auto":
+            return loss
+        ratio = self.how(loss, rows, dimension).forecast.noise_ratio
+        return Logistic(margin=default_margin(ratio))
 
     def _takes_more(self) -> bool:
         name = default_mechanism(Logistic()) if self.mechanism == "auto" else self.mechanism

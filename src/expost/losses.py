@@ -27,7 +27,7 @@ third      the derivative of wᵀS(z + sh)w in s is E[(w − Ew)²(h − Eh)], a
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -38,6 +38,7 @@ from scipy.special import expit
 from expost import _checks
 from expost._numerics import ROUNDOFF, gamma
 from expost.errors import InvalidInput
+from expost.files.sealed import OPTIONAL
 from expost.types import FloatArray, IntArray
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Softmax",
     "SoftmaxDerivatives",
     "Squared",
+    "default_margin",
     "make_loss",
 ]
 
@@ -61,6 +63,8 @@ Array: TypeAlias = NDArray[Any]
 _EVALUATION = 16
 # Roundings of p relative to itself: of exp(t) with t down to −745, of the sum and the quotient.
 _EXPONENTIAL = 1600
+# Of a margin: e^a times the least number of float64 is still next to nothing.
+_LARGEST_MARGIN = 100.0
 
 
 class Derivatives(Protocol):
@@ -163,8 +167,8 @@ class Loss(Protocol):
         ...
 
     @property
-    def is_likelihood(self) -> bool:
-        """Whether f is −log of the probability of y, so that its mean is a log loss."""
+    def likelihood(self) -> "Loss | None":
+        """The loss that is −log of the predicted probability of y; None where there is none."""
         ...
 
     @property
@@ -274,63 +278,109 @@ class _Scalar:
 
 @dataclass(frozen=True, kw_only=True)
 class Logistic(_Scalar):
-    """f = log(1 + e^(−yz)): ∣f′∣ ≤ 1, f″ ≤ 1/4, ∣f‴∣ ≤ f″, ∣f⁗∣ ≤ f″.
+    """f = log(1 + e^(a − yz)) of margin a: ∣f′∣ ≤ 1, f″ ≤ 1/4, ∣f‴∣ ≤ f″, ∣f⁗∣ ≤ f″.
 
-    With s = σ(yz): f″ = s(1−s), f‴ = ±f″(1−2s), f⁗ = f″(1 − 6s(1−s)).
+    With w = z − ya it is the loss of margin 0 at w. With s = σ(yw): f″ = s(1−s), f‴ = ±f″(1−2s),
+    f⁗ = f″(1 − 6s(1−s)). w is not formed where f′ and f″ are needed to a few roundings of
+    themselves: it is one rounding off, which is ∣w∣ of them in e^(−∣w∣).
     """
 
+    margin: float = field(default=0.0, metadata=OPTIONAL)
+
     name: ClassVar[str] = "logistic"
-    is_likelihood: ClassVar[bool] = True
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.25
     third_ratio: ClassVar[float | None] = 1.0
 
+    def __post_init__(self) -> None:
+        margin = _checks.between("margin", self.margin, 0.0, _LARGEST_MARGIN)
+        object.__setattr__(self, "margin", margin)
+
+    @property
+    def likelihood(self) -> Loss:
+        """The loss of margin 0: predictions are σ(z), whatever the margin."""
+        return self if not self.margin else Logistic()
+
+    def _odds(self, z: Array, y: Array) -> Array:
+        """e^(−∣z∣) times e^a where yz > 0, else times e^(−a): e^(±(yz − a))."""
+        factor = np.exp(np.asarray(self.margin, dtype=np.asarray(z).dtype))
+        near = np.exp(-np.abs(z))
+        odds: Array = np.where(y * z > 0, near * factor, near / factor)
+        return odds
+
+    def _shares(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """(σ(a − yz), σ(yz − a)), each to a few roundings of itself."""
+        odds, beyond = self._odds(z, y), y * z > 0
+        part, rest = odds / (1 + odds), 1 / (1 + odds)
+        return np.where(beyond, part, rest), np.where(beyond, rest, part)
+
     def value(self, z: Array, y: Array) -> Array:
-        """log(1 + e^(−yz))."""
-        value: Array = np.logaddexp(0, -y * z)
+        """log(1 + e^(a − yz))."""
+        value: Array
+        if not self.margin:
+            value = np.logaddexp(0, -y * z)
+        else:
+            value = np.log1p(self._odds(z, y)) + np.where(y * z > 0, 0, self.margin - y * z)
         return value
 
     def slope(self, z: Array, y: Array) -> Array:
-        """−y σ(−yz)."""
-        return -y * expit(-y * z)
+        """−y σ(a − yz)."""
+        share = self._shares(z, y)[0] if self.margin else expit(-y * z)
+        return -y * share
 
     def curvature(self, z: Array, y: Array) -> Array:
-        """σ(z) σ(−z)."""
-        return expit(z) * expit(-z)
+        """σ(w) σ(−w)."""
+        return self.derivatives(z, y)[1] if self.margin else expit(z) * expit(-z)
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Both from q = σ(−∣z∣) ≤ ½, one exponential: 1 − q is as accurate as q."""
+        """Both from one exponential: of q = σ(−∣z∣) ≤ ½, 1 − q is as accurate as q."""
+        if self.margin:
+            share, rest = self._shares(z, y)
+            # Rounding may not take it past its bound.
+            return -y * share, np.minimum(share * rest, self.curvature_bound)
         small = expit(-np.abs(z))
         large = 1 - small
         chosen = np.where(y * z > 0, small, large)
         return -y * chosen, small * large
 
     def third(self, z: Array, y: Array) -> Array:
-        """f‴ = f″·(1 − 2σ(z)); 1 − 2σ(z) = −tanh(z/2)."""
-        return -self.curvature(z, y) * np.tanh(z / 2)
+        """f‴ = f″·(1 − 2σ(w)); 1 − 2σ(w) = −tanh(w/2)."""
+        return -self.curvature(z, y) * np.tanh(self._shifted(z, y) / 2)
+
+    def _shifted(self, z: Array, y: Array) -> Array:
+        """w = z − ya."""
+        shifted: Array = z - y * self.margin if self.margin else z
+        return shifted
 
     def increment(self, z: Array, y: Array, step: Array) -> Array:
-        """σ(z+a) − σ(z) = σ(z)σ(−z)·(e^a − 1) / (σ(−z) + σ(z)e^a) for ∣a∣ < 1.
+        """σ(w+s) − σ(w) = σ(w)σ(−w)·(e^s − 1) / (σ(−w) + σ(w)e^s) for ∣s∣ < 1.
 
         Past that the two values differ by a factor of at least e^(1/2) on the side of 0 where both
         are below ½, so there their difference does not cancel, and the product could underflow.
         """
         near = np.clip(step, -1.0, 1.0)
-        up, down = expit(z), expit(-z)
+        up, down = self._sides(z, y)
         product = up * down * np.expm1(near) / (down + up * np.exp(near))
-        left = expit(z + step) - up
-        right = down - expit(-z - step)
-        far = np.where(z + step / 2 < 0, left, right)
+        above, below = self._sides(z + step, y)
+        far = np.where(self._shifted(z, y) + step / 2 < 0, above - up, down - below)
         return np.where(np.abs(step) < 1, product, far)
+
+    def _sides(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """(σ(w), σ(−w))."""
+        if not self.margin:
+            return expit(z), expit(-z)
+        share, rest = self._shares(z, y)
+        return np.where(y > 0, rest, share), np.where(y > 0, share, rest)
 
     def lipschitz(self, regularization: float) -> float:
         """1 on the unit ball."""
         return 1.0
 
     def solution_bound(self, regularization: float) -> float:
-        """∥A∥ ≤ L/Λ from ∇J = 0, and (Λ/2)∥A∥² ≤ J(A) ≤ J(0) = log 2."""
-        return min(1 / regularization, math.sqrt(2 * math.log(2) / regularization))
+        """∥A∥ ≤ L/Λ from ∇J = 0, and (Λ/2)∥A∥² ≤ J(A) ≤ J(0) = log(1 + e^a)."""
+        start = math.log(2) if not self.margin else math.log1p(math.exp(self.margin))
+        return min(1 / regularization, math.sqrt(2 * start / regularization))
 
 
 class Kinked(_Scalar, ABC):
@@ -363,7 +413,7 @@ class HuberHinge(Kinked):
     width: float = 0.5
 
     name: ClassVar[str] = "huber-hinge"
-    is_likelihood: ClassVar[bool] = False
+    likelihood: ClassVar[Loss | None] = None
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
 
@@ -430,7 +480,7 @@ class Huber(Kinked):
 
     name: ClassVar[str] = "huber"
     is_classification: ClassVar[bool] = False
-    is_likelihood: ClassVar[bool] = False
+    likelihood: ClassVar[Loss | None] = None
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = 1.0
     curvature_bound: ClassVar[float] = 1.0
@@ -494,7 +544,7 @@ class Squared(_Scalar):
 
     name: ClassVar[str] = "squared"
     is_classification: ClassVar[bool] = False
-    is_likelihood: ClassVar[bool] = False
+    likelihood: ClassVar[Loss | None] = None
     has_bounded_slope: ClassVar[bool] = False
     curvature_bound: ClassVar[float] = 1.0
     third_ratio: ClassVar[float | None] = 0.0
@@ -643,7 +693,6 @@ class Softmax:
 
     name: ClassVar[str] = "softmax"
     is_classification: ClassVar[bool] = True
-    is_likelihood: ClassVar[bool] = True
     has_bounded_slope: ClassVar[bool] = True
     label_bound: ClassVar[float | None] = None
     curvature_bound: ClassVar[float] = 0.5
@@ -656,6 +705,11 @@ class Softmax:
     def outputs(self) -> int:
         """K."""
         return self.classes
+
+    @property
+    def likelihood(self) -> Loss:
+        """Itself: predictions are softmax(z)."""
+        return self
 
     @property
     def determinant(self) -> tuple[int, float]:
@@ -733,19 +787,26 @@ class Softmax:
         )
 
 
+def default_margin(noise_ratio: float) -> float:
+    """clip(3 + log₁₀ r, 0, 3): 0 where a model is near a non-private one, 3 from r = 1 on."""
+    return min(max(3 + math.log10(max(noise_ratio, 1e-300)), 0.0), 3.0)
+
+
 # By their names, which model.json has too. A new loss is a line here.
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, HuberHinge, Huber, Squared, Softmax)
 }
 
 
-def make_loss(name: str | Loss, *, label_bound: float | None = None, width: float = 0.5) -> Loss:
+def make_loss(
+    name: str | Loss, *, label_bound: float | None = None, width: float = 0.5, margin: float = 0.0
+) -> Loss:
     """The loss that ``name`` names; ``label_bound`` is needed by the squared loss alone."""
     if isinstance(name, Logistic | HuberHinge | Huber | Squared):
         return name
     match _checks.one_of("loss", name, ("logistic", "huber-hinge", "huber", "squared")):
         case "logistic":
-            return Logistic()
+            return Logistic(margin=margin)
         case "huber-hinge":
             return HuberHinge(width=width)
         case "huber":

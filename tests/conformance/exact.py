@@ -22,6 +22,7 @@ class Objective:
     regularization: float
     loss: str
     width: float = 0.5
+    margin: float = 0.0
 
     def pieces(self, z: mpf, y: mpf) -> tuple[mpf, mpf, mpf]:
         """(f, f′, f″) at the predictor z."""
@@ -33,8 +34,9 @@ class Objective:
                 return gap**2 / 2, gap, mpf(1)
             return h * (abs(gap) - h / 2), h * mp.sign(gap), mpf(0)
         if self.loss == "logistic":
-            tail = 1 / (1 + mp.exp(y * z))
-            return mp.log1p(mp.exp(-y * z)), -y * tail, tail * (1 - tail)
+            excess = mp.exp(mpf(self.margin) - y * z)
+            tail = excess / (1 + excess)
+            return mp.log1p(excess), -y * tail, tail * (1 - tail)
         h, u = mpf(self.width), y * z
         if u >= 1 + h:
             return mpf(0), mpf(0), mpf(0)

@@ -15,11 +15,11 @@ import scipy.stats
 from scipy.special import expit, ndtr
 
 
-def slope(loss: str, z: Any, y: Any, width: float = 0.5) -> Any:
+def slope(loss: str, z: Any, y: Any, width: float = 0.5, margin: float = 0.0) -> Any:
     """f′ of the logistic loss, the Huber hinge, Huber's or the squared loss."""
     match loss:
         case "logistic":
-            return -y * expit(-y * z)
+            return -y * expit(margin - y * z)
         case "huber-hinge":
             return -y * np.clip((1 + width - y * z) / (2 * width), 0, 1)
         case "huber":
@@ -40,11 +40,13 @@ class Line:
     noise: str
     unit: float
     width: float = 0.5
+    margin: float = 0.0
 
     def gradient(self, theta: Any) -> Any:
         total = self.penalty_sum * theta
         for x, y, times in zip(self.x, self.y, self.times, strict=True):
-            total = total + times * x * slope(self.loss, x * theta, y, self.width)
+            steep = slope(self.loss, x * theta, y, self.width, self.margin)
+            total = total + times * x * steep
         return total
 
     def edges(self, cells: int) -> Any:

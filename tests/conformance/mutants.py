@@ -33,6 +33,7 @@ GAUSSIAN_HUBER, GAUSSIAN_SQUARED = "output-gaussian-huber-hinge", "output-gaussi
 OBJECTIVE, OBJECTIVE_PURE = "objective-gaussian-logistic", "objective-laplace-logistic"
 OBJECTIVE_HUBER, PURE_HUBER = "objective-gaussian-huber-hinge", "objective-laplace-huber-hinge"
 OBJECTIVE_SQUARED = "objective-gaussian-squared"
+MARGIN, OBJECTIVE_MARGIN = f"{LAPLACE}-margin", f"{OBJECTIVE}-margin"
 REGRESSION, PURE_REGRESSION = "objective-gaussian-huber", "objective-laplace-huber"
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -759,3 +760,44 @@ def _(patch: pytest.MonkeyPatch) -> None:
         "penalty_sum",
         property(lambda self: self.rows * self.regularization),
     )
+
+
+# The margin of the logistic loss.
+
+
+@mutant("no margin in the curvature", subject=OBJECTIVE_MARGIN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    derivatives = Logistic.derivatives
+
+    def wrong(self: Logistic, z: Any, y: Any) -> Any:
+        return derivatives(self, z, y)[0], derivatives(Logistic(), z, y)[1]
+
+    patch.setattr(Logistic, "derivatives", wrong)
+
+
+@mutant("no margin in the increment", subject=MARGIN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    increment = Logistic.increment
+    patch.setattr(Logistic, "increment", lambda self, *given: increment(Logistic(), *given))
+
+
+@mutant("z + ya for z − ya", subject=OBJECTIVE_MARGIN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    shares = Logistic._shares
+
+    def wrong(self: Logistic, z: Any, y: Any) -> Any:
+        share, rest = shares(self, -z, y)
+        return rest, share
+
+    patch.setattr(Logistic, "_shares", wrong)
+
+
+@mutant("the margin for either label that of the positive one", subject=MARGIN, law="1 remove")
+def _(patch: pytest.MonkeyPatch) -> None:
+    for name in ("slope", "derivatives", "increment"):
+        function = getattr(Logistic, name)
+
+        def wrong(self: Logistic, z: Any, y: Any, *rest: Any, _right: Any = function) -> Any:
+            return _right(Logistic(), z - self.margin, y, *rest)
+
+        patch.setattr(Logistic, name, wrong)

@@ -24,6 +24,7 @@ class Perturbed:
     noise: str
     unit: float
     width: float = 0.5
+    margin: float = 0.0
 
     def tangent(self, theta: Sequence[mpf]) -> tuple[list[mpf], Any]:
         """∇J and ∇²J, summed over the rows."""
@@ -35,6 +36,7 @@ class Perturbed:
             regularization=mpf(self.penalty_sum) / rows,
             loss=self.loss,
             width=self.width,
+            margin=self.margin,
         )
         _, gradient, hessian = objective.evaluate(theta)
         return [rows * entry for entry in gradient], rows * hessian

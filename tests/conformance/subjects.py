@@ -15,7 +15,7 @@ from conformance.line import Line, divergence, largest_ratio, pair, passing
 from conformance.perturbed import Perturbed, points
 from expost import glm
 from expost.glm import Minimiser, minimise
-from expost.losses import make_loss
+from expost.losses import Loss, make_loss
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLosses, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
 from expost.neighbouring.change import Change
@@ -147,6 +147,7 @@ class OutputTrial:
     data: Data
     relation: Neighbouring
     mechanism: OutputPerturbation
+    margin: float = 0.0
 
     @property
     def epsilon(self) -> float:
@@ -206,7 +207,11 @@ class OutputTrial:
 
     def exact_minimiser(self, X: FloatArray, y: FloatArray, hint: FloatArray) -> list[mpf]:
         objective = exact.Objective(
-            X=X, y=y, regularization=self.data.regularization, loss=self.mechanism.loss.name
+            X=X,
+            y=y,
+            regularization=self.data.regularization,
+            loss=self.mechanism.loss.name,
+            margin=self.margin,
         )
         return objective.minimiser(hint)
 
@@ -282,6 +287,7 @@ class ObjectiveTrial:
     data: Data
     relation: Neighbouring
     mechanism: ObjectivePerturbation
+    margin: float = 0.0
 
     @property
     def epsilon(self) -> float:
@@ -351,6 +357,7 @@ class ObjectiveTrial:
             loss=self.mechanism.loss.name,
             noise=self.mechanism.noise,
             unit=self.mechanism.resolution,
+            margin=self.margin,
         )
 
     def log_ratio(self, theta: FloatArray, row: int) -> mpf:
@@ -370,6 +377,7 @@ class ObjectiveTrial:
             penalty_sum=self.penalty_sum,
             noise=self.mechanism.noise,
             unit=self.mechanism.resolution,
+            margin=self.margin,
         )
         if self.relation is REMOVE:
             return pair(line, line.without_first())
@@ -411,12 +419,23 @@ class Output:
 
     noise: str
     loss: str
+    margin: float = 0.0
 
     effort = 1.0
 
     @property
     def name(self) -> str:
-        return f"output-{self.noise}-{self.loss}"
+        return f"output-{self.noise}-{self.loss}{self.variant}"
+
+    @property
+    def variant(self) -> str:
+        """What the name adds for a margin."""
+        return "-margin" if self.margin else ""
+
+    @property
+    def own_loss(self) -> Loss:
+        """The product's loss."""
+        return make_loss(self.loss, label_bound=LABEL_BOUND, margin=self.margin)
 
     @property
     def is_pure(self) -> bool:
@@ -442,6 +461,8 @@ class Output:
             bounds = {"label_range": (-1, 1)}
         if self.loss == "squared":
             bounds = {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
+        if self.margin:
+            bounds["margin"] = self.margin
         budget = {"epsilon": epsilon, "delta": self.delta(epsilon), "noise": self.noise}
         return cls(data_norm=1.0, fit_intercept=False, **budget, **bounds, **parameters)
 
@@ -472,12 +493,12 @@ class Output:
             epsilon=epsilon,
             delta=self.delta(epsilon),
             noise=self.noise,
-            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            loss=self.own_loss,
             regularization=data.regularization,
             rows=rows,
             dimension=columns,
         )
-        return OutputTrial(data=data, relation=relation, mechanism=mechanism)
+        return OutputTrial(data=data, relation=relation, mechanism=mechanism, margin=self.margin)
 
     def build_at(self, data: Data, *, relation: Neighbouring, separation: float) -> OutputTrial:
         distance = float(np.max(self.build(data, relation=relation, epsilon=1.0).profile.distance))
@@ -557,7 +578,7 @@ class Objective(Output):
     @property
     def name(self) -> str:
         published = "" if self.calibration == "tight" else "-published"
-        return f"objective-{self.noise}-{self.loss}{published}"
+        return f"objective-{self.noise}-{self.loss}{self.variant}{published}"
 
     @property
     def is_pure(self) -> bool:
@@ -578,12 +599,12 @@ class Objective(Output):
             delta=self.delta(epsilon),
             noise=self.noise,
             calibration=self.calibration,
-            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            loss=self.own_loss,
             regularization=data.regularization,
             rows=rows,
             dimension=columns,
         )
-        return ObjectiveTrial(data=data, relation=relation, mechanism=mechanism)
+        return ObjectiveTrial(data=data, relation=relation, mechanism=mechanism, margin=self.margin)
 
     def build_at(self, data: Data, *, relation: Neighbouring, separation: float) -> ObjectiveTrial:
         low, high = 1e-3, 1e4
@@ -685,7 +706,7 @@ class Coordinate(Output):
         rows, columns = data.X.shape
         mechanism = CoordinatePerturbation(
             epsilon=epsilon,
-            loss=make_loss(self.loss, label_bound=LABEL_BOUND),
+            loss=self.own_loss,
             regularization=data.regularization,
             rows=rows,
             dimension=columns,
@@ -712,6 +733,10 @@ SUBJECTS += [
     Objective(noise=noise, loss=loss)
     for noise in ("laplace", "gaussian")
     for loss in ("logistic", "huber-hinge", "huber", "squared")
+]
+SUBJECTS += [
+    Output(noise="laplace", loss="logistic", margin=1.5),
+    Objective(noise="gaussian", loss="logistic", margin=1.5),
 ]
 SUBJECTS += [Coordinate(loss=loss) for loss in ("logistic", "squared")]
 # Of the published calibrations only the promise is a matter of its own.

@@ -28,6 +28,7 @@ __all__ = [
     "Ledger",
     "LogJson",
     "Loss",
+    "Margin",
     "MaxRowsPerPerson",
     "Mechanism",
     "Memory",
@@ -215,6 +216,16 @@ Regularization = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Margin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Margin of the logistic loss, in units of its score, or auto: from the noise ratio"
+        " (default: 0). Probabilities of a model with a margin are not calibrated.",
+        autocompletion=completes(("auto",)),
+        rich_help_panel=MODEL,
+    ),
+]
 Out = Annotated[
     Path,
     typer.Option(metavar="DIR", help="The folder for the results.", rich_help_panel=OUTPUT),
@@ -322,15 +333,17 @@ def _bytes(text: str | None) -> int | None:
     return int(size)
 
 
-def number_or_auto(text: str | None) -> float | str | None:
-    """Λ as a number, or "auto"."""
+def number_or_auto(
+    text: str | None, option: str = "--regularization", least: str = "> 0"
+) -> float | str | None:
+    """An option as a number, or "auto"; ``least`` is what the number must be."""
     if text is None or text == "auto":
         return text
     try:
         return float(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} must be a number > 0 or 'auto'", param_hint="'--regularization'"
+            f"{text!r} must be a number {least} or 'auto'", param_hint=f"'{option}'"
         ) from None
 
 

@@ -43,6 +43,7 @@ def profile_command(
     delta: options.Delta = None,
     loss: options.Loss = None,
     regularization: options.Regularization = None,
+    margin: options.Margin = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -108,6 +109,7 @@ def profile_command(
             noise=noise,
             loss=loss,
             regularization=options.number_or_auto(regularization),
+            margin=options.number_or_auto(margin, "--margin", "≥ 0"),
             data_norm=data_norm,
             label_range=options.label_range(label_range),
             classes=options.labels(classes),

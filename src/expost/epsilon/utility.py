@@ -304,8 +304,8 @@ def _scorers(loss: Loss) -> dict[str, Scorer]:
     scorers: dict[str, Scorer] = {"accuracy": _accuracy}
     if loss.outputs == 1:
         scorers["auc"] = _auc
-    if loss.is_likelihood:
-        scorers["log_loss"] = partial(_log_loss, loss)
+    if loss.likelihood is not None:
+        scorers["log_loss"] = partial(_log_loss, loss.likelihood)
     return scorers
 
 

@@ -135,13 +135,21 @@ def _canonical(value: Mapping[str, Any]) -> bytes:
 # -- fields of dataclasses -----------------------------------------------------------------------
 
 
+# Marks a field, by its metadata, that is left out of JSON where it has its default.
+OPTIONAL: Mapping[str, bool] = {"optional": True}
+
+
 def to_fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON; a field that is None by default is left out."""
+    """Return the fields of a dataclass as JSON, without those that are None by default.
+
+    Fields of ``metadata=OPTIONAL`` are left out too where they have their default.
+    """
     values = {field: getattr(record, field.name) for field in fields(record)}
     return {
         field.name: value.to_json() if hasattr(value, "to_json") else plain(value)
         for field, value in values.items()
         if not (value is None and field.default is None)
+        and not (field.metadata == OPTIONAL and value == field.default)
     }
 
 

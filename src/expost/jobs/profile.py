@@ -238,6 +238,7 @@ class _Work(TableWork):
             epsilon=epsilon,
             random_state=job.seed,
             rows_per_person=job.max_rows_per_person or 1,
+            margin=job.margin,
         )
         ball = estimator.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(job))

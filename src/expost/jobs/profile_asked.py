@@ -8,6 +8,7 @@ import numpy as np
 from expost import _checks
 from expost.data import Encoding, Table
 from expost.errors import InvalidInput
+from expost.estimators import PrivateLogisticRegression
 from expost.files.atomic import is_same_file
 from expost.jobs.ledger import MODEL
 from expost.jobs.streaming import is_streamed
@@ -22,6 +23,7 @@ from expost.jobs.table import (
     opened,
     refuse_fixed,
 )
+from expost.losses import Loss
 from expost.neighbouring.persons import read_persons
 from expost.profiles.profile import Profile
 from expost.release import Release
@@ -38,7 +40,7 @@ __all__ = [
 # The options that a model has settled, beside those of its encoding.
 _OF_A_MODEL = (
     *("epsilon", "delta", "max_rows_per_person", "noise", "loss", "regularization"),
-    *("label_range", "seed"),
+    *("label_range", "margin", "seed"),
 )
 
 
@@ -46,6 +48,7 @@ _OF_A_MODEL = (
 class ProfileJob(TableJob):
     """A table, and the model to release of it, or the one that was.
 
+    ``margin``               that of the logistic loss, or "auto".
     ``person_column``        identifies the person of each row; persons are profiled, not rows.
     ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
     ``cap_rows``             whether rows beyond that number are left out; else they are refused.
@@ -53,6 +56,7 @@ class ProfileJob(TableJob):
     """
 
     epsilon: float | None = None
+    margin: float | str | None = None
     person_column: str | None = None
     max_rows_per_person: int | None = None
     cap_rows: bool = False
@@ -100,8 +104,20 @@ def check_asked(job: ProfileJob) -> None:
         raise InvalidInput("--cap-rows: say with --max-rows-per-person how many rows are kept.")
     if job.model is None:
         check_options(job, job.epsilon)
+        _check_margin(job)
     else:
         refuse_fixed(job, "model", (*_OF_A_MODEL, "classes", *OF_AN_ENCODING, "encoding"))
+
+
+def _check_margin(job: ProfileJob) -> None:
+    """Refuse a margin that no logistic loss has, or that of another loss."""
+    if job.margin is None:
+        return
+    if job.loss not in (None, "logistic"):
+        raise InvalidInput(
+            f"margin={job.margin!r}: only the logistic loss has one; leave --margin or --loss out."
+        )
+    PrivateLogisticRegression(margin=job.margin).loss_of(2)
 
 
 def opened_for(job: ProfileJob, release: Release | None) -> tuple[Table, Encoding]:
@@ -157,10 +173,20 @@ def choices_of(job: ProfileJob, encoding: Encoding, release: Release) -> tuple[C
         *chosen.target(release.label_scale),
         chosen.choice("epsilon", f"{how.epsilon:g}", job.epsilon),
         *chosen.model(how, intercept=intercept),
+        *_margin(chosen, job, how.loss),
         chosen.choice("randomness", randomness, job.seed),
         *chosen.table(),
         *_persons(job, how.rows_per_person),
     )
+
+
+def _margin(chosen: Chosen, job: ProfileJob, loss: Loss) -> tuple[Choice, ...]:
+    """Return the margin of the loss, where it has one or was asked for one."""
+    margin = getattr(loss, "margin", 0.0)
+    if not margin and job.margin is None:
+        return ()
+    asked = None if job.margin == "auto" else job.margin
+    return (chosen.choice("margin", f"{margin:.6g}", asked, Origin.RULE),)
 
 
 def _persons(job: ProfileJob, rows_per_person: int) -> tuple[Choice, ...]:

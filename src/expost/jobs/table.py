@@ -162,10 +162,15 @@ def estimator_of(
     epsilon: float,
     random_state: int | None = None,
     rows_per_person: int = 1,
+    margin: float | str | None = None,
 ) -> Estimator:
     """Return the estimator that would release the model that is asked for."""
     classes = encoding.target.classes
-    bounds = {"label_range": job.label_range} if classes is None else {"classes": classes}
+    own: dict[str, Any] = {"label_range": job.label_range}
+    if classes is not None:
+        own = {"classes": classes}
+    if margin is not None:
+        own["margin"] = margin
     check_mechanism(job, encoding)
     return ESTIMATORS[job.loss or "logistic"](
         epsilon=epsilon,
@@ -174,7 +179,7 @@ def estimator_of(
         random_state=random_state,
         data_norm=encoding.data_norm,
         rows_per_person=rows_per_person,
-        **bounds,
+        **own,
     )
 
 

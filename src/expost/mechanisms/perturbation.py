@@ -299,7 +299,9 @@ class Perturbation(ABC):
     @property
     def title(self) -> str:
         """What is released and how, in a few words."""
-        return f"{self.loss.name} by {self.kind} perturbation"
+        margin = getattr(self.loss, "margin", 0.0)
+        detail = f" of margin {margin:.3g}" if margin else ""
+        return f"{self.loss.name}{detail} by {self.kind} perturbation"
 
     def describe(self, *, epsilon: bool = True) -> str:
         """Return one line about the release, with its ε or for any."""

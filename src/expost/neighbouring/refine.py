@@ -88,7 +88,9 @@ def refinement_for(objective: Objective, expansion: Expansion, reach: float) -> 
             return Refinement()
         return Refinement(kinks=KinkRows.of(objective, expansion, reach))
     tensor = np.zeros((expansion.columns, expansion.columns**2))
-    for part in objective.map(_ThirdMoments(theta=expansion.base.theta)):
+    assert isinstance(expansion.loss, Logistic)
+    moments = _ThirdMoments(theta=expansion.base.theta, loss=expansion.loss)
+    for part in objective.map(moments):
         tensor += part
     return Refinement(tensor=tensor)
 
@@ -98,6 +100,7 @@ class _ThirdMoments:
     """A pass that sums K of the logistic loss at ``theta``."""
 
     theta: FloatArray
+    loss: Logistic
 
     def __call__(self, block: RowBlock) -> FloatArray:
         """Return K of one block."""
@@ -105,7 +108,7 @@ class _ThirdMoments:
         tensor = np.zeros((d, d * d))
         for where in row_blocks(len(block), d * d):
             part = block.X[where]
-            third = Logistic().third(part @ self.theta, block.y[where])
+            third = self.loss.third(part @ self.theta, block.y[where])
             outer = (part[:, :, None] * part[:, None, :]).reshape(len(part), d * d)
             tensor += (part * third[:, None]).T @ outer
         return tensor

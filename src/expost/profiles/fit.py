@@ -63,7 +63,8 @@ class FitScores:
         several = loss.outputs > 1
         codes = y.astype(int) if several else (y > 0).astype(int)
         chosen = [each.argmax(axis=1) if several else (each > 0).astype(int) for each in z]
-        losses = [float(np.sum(loss.value(each, y))) for each in z] if loss.is_likelihood else []
+        scored = loss.likelihood
+        losses = [] if scored is None else [float(np.sum(scored.value(each, y))) for each in z]
         counts = np.bincount(codes, minlength=max(loss.outputs, 2))
         return cls(
             rows=len(block),
