@@ -6,6 +6,7 @@ draw by draw: rows in all directions share one θ, which takes most of the varia
 1,500 draws do what one row alone would need 20,000 for.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +31,7 @@ from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWar
 from expost.glm import Objective
 from expost.mechanisms import grid
 from expost.neighbouring.neighbours import neighbours_of
+from expost.release import Release
 from expost.types import FloatArray, Neighbouring
 
 RELATIONS = (REMOVE, ADD, REPLACE)
@@ -298,6 +300,61 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
     return largest
 
 
+def naive_rows(X: FloatArray, cut: float) -> FloatArray:
+    """Rows in the unit ball by the rules, one by one: cut, clip to √p/2, and 1/√(p + 1)."""
+    rows = []
+    for x in np.asarray(X, dtype=float):
+        p = len(x)
+        x = [min(max(entry, -cut), cut) for entry in x]
+        length, norm = math.sqrt(sum(entry**2 for entry in x)), math.sqrt(p) / 2
+        constant = 1 / math.sqrt(p + 1)
+        factor = math.sqrt(1 - constant**2) / max(length, norm)
+        rows.append([*(factor * entry for entry in x), constant])
+    return np.array(rows)
+
+
+def predictions_follow_the_rules(subject: MechanismUnderTest) -> None:
+    """Rows that are fitted and rows that are predicted are cut, clipped and extended by the rules.
+
+    Of a table numbers are standardised and cut at ±2, of an array they are taken as they are. The
+    model as it was saved predicts the same.
+    """
+    import warnings
+
+    rng = np.random.default_rng(SEED)
+    z = rng.standard_t(2, (60, 3))
+    y = np.where(np.arange(60) % 3 > 0, 1.0, -1.0)
+    means, scales = np.array([3.0, -1.0, 0.0]), np.array([10.0, 0.5, 2.0])
+    names = ["a", "b", "c"]
+    encoding = {
+        "columns": {
+            name: {"mean": float(mean), "scale": float(scale)}
+            for name, mean, scale in zip(names, means, scales, strict=True)
+        }
+    }
+    check(np.mean(np.abs(z) > 2) > 0.1, "numbers that are cut")
+    cells = z * scales + means
+    table = {name: cells[:, k] for k, name in enumerate(names)}
+    for X, expected, given in (
+        (table, naive_rows((cells - means) / scales, 2.0), encoding),
+        (z, naive_rows(z, np.inf), None),
+    ):
+        estimator = subject.estimator(1.0, random_state=1)
+        estimator.set_params(data_norm="auto", fit_intercept=True, encoding=given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = estimator.prepared(X, y).objective.held.X
+            release = estimator.fit(X, y).release_
+        check(np.allclose(fitted, expected, rtol=1e-12, atol=1e-14), "the rows of the fit")
+        scores = [float(np.dot(row, release.theta)) for row in expected]
+        for model in (release, Release.from_json(release.to_json())):
+            found = model.scores(X)
+            check(np.allclose(found, scores, rtol=1e-9, atol=1e-12), "the scores of rows")
+        if hasattr(estimator, "decision_function"):
+            found = estimator.decision_function(X)
+            check(np.allclose(found, scores, rtol=1e-9, atol=1e-12), "the decision function")
+
+
 # Law 5: less ε, less loss.
 
 
@@ -490,6 +547,7 @@ def every_law(subject: MechanismUnderTest) -> Iterator[tuple[str, object]]:
         )
     yield "4", lambda: promise(subject)
     yield "4 clipping", lambda: promise_outside_the_ball(subject)
+    yield "4 predictions", lambda: predictions_follow_the_rules(subject)
     yield "7 cells", lambda: intervals_hold_the_cells(subject)
     yield "7", lambda: intervals_hold_the_truth(subject, problems=6)
     yield "2 release", lambda: release_carries_its_noise(subject)

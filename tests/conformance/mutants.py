@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import expost.estimators
 import expost.neighbouring.neighbours
 import expost.profiles.verb
 from conformance.laws import every_law
 from conformance.subjects import PUBLISHED, SUBJECTS
 from expost import PrivateRidge
-from expost.data import UnitBall
+from expost.data import Encoding, UnitBall
+from expost.data._entries import NumericEntry
 from expost.errors import WrongRows
 from expost.losses import Huber, HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, leverage
@@ -801,3 +803,53 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return _right(Logistic(), z - self.margin, y, *rest)
 
         patch.setattr(Logistic, name, wrong)
+
+
+# The rows that are fitted and predicted.
+
+
+@mutant("rows of predictions not clipped", subject=OBJECTIVE, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Release, X: Any) -> Any:
+        if self.encodes(X):
+            X = self.table_encoding.encode_features(X)
+        coef, intercept = self.ball.coefficients(self.theta)
+        return np.asarray(X) @ coef + intercept
+
+    patch.setattr(Release, "scores", wrong)
+
+
+@mutant("numbers not cut", subject=GAUSSIAN, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    encode = NumericEntry.encode
+    wrong = lambda self, *given: encode(replace(self, cut=None), *given)  # noqa: E731
+    patch.setattr(NumericEntry, "encode", wrong)
+
+
+@mutant("numbers of predictions not cut", subject=OBJECTIVE_HUBER, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    encode = Encoding.encode_features
+    patch.setattr(Encoding, "encode_features", lambda self, X: encode(self.uncut(), X))
+
+
+@mutant("numbers cut at ±3", subject=LAPLACE, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    encode = NumericEntry.encode
+    patch.setattr(
+        NumericEntry, "encode", lambda self, *given: encode(replace(self, cut=3.0), *given)
+    )
+
+
+@mutant("an intercept of 0.1", subject=OBJECTIVE, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expost.estimators, "default_intercept", lambda columns: 0.1)
+
+
+@mutant("an intercept of 1/√p", subject=PURE_HUBER, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expost.estimators, "default_intercept", lambda columns: columns**-0.5)
+
+
+@mutant("clipped to √p", subject=OBJECTIVE, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expost.estimators, "default_norm", lambda columns: columns**0.5)

@@ -55,6 +55,11 @@ def test_promise_outside_the_ball(subject):
     laws.promise_outside_the_ball(subject)
 
 
+@each_subject
+def test_predictions_follow_the_rules(subject):
+    laws.predictions_follow_the_rules(subject)
+
+
 @each_relation
 @each_subject
 def test_vanishing_epsilon(subject, relation):
