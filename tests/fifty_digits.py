@@ -7,7 +7,7 @@ from expost.losses import Logistic, Squared
 
 def slope(loss, z, y):
     if isinstance(loss, Logistic):
-        return -y / (1 + mp.exp(y * z))
+        return -y / (1 + mp.exp(y * z - mp.mpf(loss.margin)))
     if isinstance(loss, Squared):
         return z - y
     h = mp.mpf(loss.width)
@@ -16,7 +16,7 @@ def slope(loss, z, y):
 
 def curvature(loss, z, y):
     if isinstance(loss, Logistic):
-        e = mp.exp(-abs(z))
+        e = mp.exp(-abs(z - y * mp.mpf(loss.margin)))
         return e / (1 + e) ** 2
     if isinstance(loss, Squared):
         return mp.mpf(1)

@@ -59,8 +59,11 @@ class Case:
     candidates: tuple | None
 
 
-def make(seed):
-    """One small problem: the kind goes round, everything else is drawn."""
+def make(seed, margin=0.0):
+    """One small problem: the kind goes round, everything else is drawn.
+
+    Every second one has the logistic loss, with the margin.
+    """
     rng = np.random.default_rng([7, seed])
     kind = KINDS[seed % len(KINDS)]
     n, d = int(rng.integers(2, 8)), int(rng.integers(1, 5))
@@ -92,9 +95,9 @@ def make(seed):
     elif kind == "saturated":
         X *= 30.0
     loss = (
-        Logistic(),
+        Logistic(margin=margin),
         HuberHinge(width=float(rng.choice([0.1, 0.5, 1.0]))),
-        Logistic(),
+        Logistic(margin=margin),
         Squared(label_bound=10.0),
     )[seed % 4]
     if isinstance(loss, Squared):
@@ -154,11 +157,11 @@ def usage(found, shifts):
     return result
 
 
-def run(seeds):
+def run(seeds, margin=0.0):
     """Usage of the bounds by loss and method, over many problems."""
     used, kinds, refused = defaultdict(list), Counter(), 0
     for seed in seeds:
-        case = make(seed)
+        case = make(seed, margin)
         found = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)
@@ -196,6 +199,14 @@ def test_every_neighbour_lies_within_its_bound():
     # Power: bounds fifty times smaller would have been broken, wherever they come from an
     # expansion and not from rounding alone.
     for name in ("logistic newton", "logistic exact", "huber-hinge newton", "logistic worst-case"):
+        assert max(used[name]) > 1 / 50, name
+
+
+@pytest.mark.parametrize("margin", [0.4, 2.5])
+def test_every_neighbour_of_a_loss_with_a_margin_lies_within_its_bound(margin):
+    used, _, refused = run(range(0, QUICK, 2), margin)
+    assert refused <= 8
+    for name in ("logistic newton", "logistic exact", "logistic worst-case"):
         assert max(used[name]) > 1 / 50, name
 
 

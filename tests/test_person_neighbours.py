@@ -69,8 +69,11 @@ class Case:
     regularization: float
 
 
-def make(seed):
-    """One small problem: kind and sizes go round, everything else is drawn."""
+def make(seed, margin=0.0):
+    """One small problem: kind and sizes go round, everything else is drawn.
+
+    Every second one has the logistic loss, with the margin.
+    """
     rng = np.random.default_rng([41, seed])
     kind = KINDS[seed % len(KINDS)]
     share = tuple(SHARES)[seed // 2 % len(SHARES)]
@@ -103,7 +106,8 @@ def make(seed):
         X *= 30.0
     elif kind == "short rows":
         X *= 10.0 ** rng.uniform(-12, 0)
-    loss = (Logistic(), HuberHinge(width=0.5), Logistic(), Squared(label_bound=10.0))[seed % 4]
+    logistic = Logistic(margin=margin)
+    loss = (logistic, HuberHinge(width=0.5), logistic, Squared(label_bound=10.0))[seed % 4]
     if isinstance(loss, Squared):
         y = rng.normal(size=n)
     order = rng.permutation(n)
@@ -144,10 +148,10 @@ def usage(found, shifts):
     return result
 
 
-def run(seeds):
+def run(seeds, margin=0.0):
     used, kinds, sizes = defaultdict(list), Counter(), Counter()
     for seed in seeds:
-        case = make(seed)
+        case = make(seed, margin)
         options = {"loss": case.loss, "regularization": case.regularization, "persons": case.groups}
         shifts = None
         for method in METHODS:
@@ -172,6 +176,12 @@ def test_every_neighbour_lies_within_its_bound():
     assert {1, 2, 3, 6, 7} <= set(sizes)
     # Power: bounds fifty times smaller would have been broken, where they come from an expansion.
     for name in ("logistic newton", "logistic exact", "huber-hinge newton", "logistic worst-case"):
+        assert max(used[name]) > 1 / 50, name
+
+
+def test_every_neighbour_of_a_loss_with_a_margin_lies_within_its_bound():
+    used, _, _ = run(range(0, QUICK, 2), margin=1.5)
+    for name in ("logistic newton", "logistic exact", "logistic worst-case"):
         assert max(used[name]) > 1 / 50, name
 
 

@@ -1,0 +1,204 @@
+"""The margin of the logistic loss as users meet it: estimators, model.json, the command line."""
+
+import json
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import expost
+from expost import PrivateLinearSVC, PrivateLogisticRegression
+from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
+from expost.glm import Objective
+from expost.losses import Logistic
+from expost.profiles.fit import FitScores
+from expost.release import Release
+from expost.rows import RowBlock
+from expost.types import Audience
+from program import text
+from test_defaults import CLASSES, clipped, naive_scale, rows
+from test_sealed import resealed
+
+
+@pytest.fixture(autouse=True)
+def _expected_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedRowsWarning)
+        warnings.simplefilter("ignore", SeededReleaseWarning)
+        yield
+
+
+def fitted(X, y, **parameters):
+    classes = tuple(sorted(set(y)))
+    return PrivateLogisticRegression(classes=classes, random_state=3, **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_the_minimiser_is_that_of_the_formula(mechanism):
+    """Without noise the gradient of the objective, written down again, is 0."""
+    X, y = rows()
+    model = fitted(X, y, epsilon=math.inf, margin=1.5, mechanism=mechanism, regularization=0.01)
+    theta, s = model.release_.theta, 1 / math.sqrt(6)
+    unit = clipped(X) * math.sqrt(1 - s * s) / (math.sqrt(5) / 2)
+    unit = np.column_stack([unit, np.full(len(X), s)])
+    labels = np.where(y == "yes", 1.0, -1.0)
+    slope = -labels / (1 + np.exp(labels * (unit @ theta) - 1.5))
+    np.testing.assert_allclose(unit.T @ slope / len(X), -0.01 * theta, atol=1e-9)
+
+
+def test_no_margin_changes_nothing():
+    X, y = rows()
+    plain, none = fitted(X, y), fitted(X, y, margin=0)
+    assert plain.release_.to_json() == none.release_.to_json()
+    assert plain.release_.to_json()["loss"] == {"name": "logistic"}
+
+
+def test_the_noise_and_the_regularization_are_those_without_a_margin():
+    X, y = rows()
+    plain, other = (fitted(X, y, margin=a).release_.mechanism for a in (0.0, 2.0))
+    for name in ("law", "total_regularization", "delta", "worst_case", "forecast"):
+        assert getattr(plain, name) == getattr(other, name), name
+    assert other.loss_quantile(0.95) == plain.loss_quantile(0.95)
+    assert "margin 2" in other.title
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 300), (1.0, 300), (8.0, 300), (30.0, 2000)])
+def test_the_automatic_margin_follows_from_public_facts(epsilon, n):
+    X, y = rows(n)
+    found = fitted(X, y, epsilon=epsilon, margin="auto").release_
+    ratio = naive_scale(epsilon, 1e-6) * math.sqrt(6) / n
+    margin = min(max(3 + math.log10(ratio), 0.0), 3.0)
+    # Determinants may take 0.6 % of the noise: log₁₀ 1.006 = 0.0026.
+    assert margin <= found.mechanism.loss.margin + 1e-9 <= margin + 0.003
+    again, labels = rows(n, seed=1)
+    assert fitted(3 * again, labels, epsilon=epsilon, margin="auto").release_.mechanism == (
+        found.mechanism
+    )
+
+
+def test_an_automatic_margin_reads_nothing_of_the_data():
+    X, y = rows()
+    release = PrivateLogisticRegression(classes=CLASSES, margin="auto").fit(X, y).release_
+    assert release.audience is Audience.PASS
+
+
+def test_a_prepared_model_keeps_its_margin_at_another_epsilon():
+    """The objective has one loss, whatever ε the mechanism is asked for."""
+    X, y = rows()
+    prepared = PrivateLogisticRegression(classes=CLASSES, margin="auto").prepared(X, y)
+    assert prepared.objective.loss == prepared.mechanism.loss
+    assert prepared.mechanism_at(0.01).loss == prepared.mechanism.loss
+    assert prepared.mechanism.loss.margin > 0
+
+
+def test_model_json(tmp_path):
+    X, y = rows()
+    model = fitted(X, y, margin="auto")
+    path = model.save(tmp_path / "model.json")
+    loaded = PrivateLogisticRegression.load(path)
+    assert loaded.release_.mechanism == model.release_.mechanism
+    assert loaded.margin == model.release_.mechanism.loss.margin > 0
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert json.loads(path.read_text())["loss"] == {"name": "logistic", "margin": loaded.margin}
+
+
+@pytest.mark.parametrize("margin", [0.0, 0, -1.0, "infinity", "1.5", None, True, 1e9])
+def test_other_margins_in_model_json_are_refused(margin):
+    X, y = rows()
+    value = fitted(X, y, margin=1.5).release_.to_json()
+    value["loss"]["margin"] = margin
+    with pytest.raises(InvalidInput):
+        Release.from_json(resealed(value))
+
+
+def test_probabilities_are_those_of_the_score():
+    """And so is the log loss of a profile, which is not the loss that was minimised."""
+    X, y = rows()
+    model = fitted(X, y, margin=2.0)
+    scores = model.decision_function(X)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expit(scores), rtol=1e-14)
+    labels = np.where(y == "yes", 1.0, -1.0)
+    wanted = -np.mean(np.log(expit(labels * scores)))
+    problem = model.release_.objective(X, y)
+    assert isinstance(problem, Objective)
+    block = RowBlock.of(problem.held.X, problem.held.y)
+    found = FitScores.of(block, (model.release_.theta,), problem.loss)
+    assert found.log_losses[0] / len(X) == pytest.approx(wanted, rel=1e-12)
+    assert np.mean(Logistic(margin=2.0).value(scores, labels)) > 1.5 * wanted
+
+
+def test_a_margin_is_for_two_classes_and_the_logistic_loss():
+    X, y = rows(classes=("a", "b", "c"))
+    for margin in (1.0, "auto"):
+        with pytest.raises(InvalidInput, match=r"margin=.*: is for two classes, and y holds 3"):
+            fitted(X, y, margin=margin)
+    assert fitted(X, y, margin=0.0).release_.mechanism.loss.name == "softmax"
+    with pytest.raises(TypeError, match="margin"):
+        PrivateLinearSVC(margin=1.0)
+    X, y = rows()
+    for margin in (-1, "large", math.nan, None, 101):
+        with pytest.raises(InvalidInput, match="margin="):
+            fitted(X, y, margin=margin)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_profile_and_publish_take_a_margin(mechanism, noise):
+    """Profiles of all relations that need no other rows, and no exposure past the guarantee."""
+    X, y = rows()
+    delta = 1e-6 if noise == "gaussian" else None
+    model = fitted(X, y, margin=1.5, mechanism=mechanism, noise=noise, delta=delta)
+    profile = expost.profile(model, X, y)
+    assert np.all(profile.loss_low <= profile.losses.loss)
+    assert np.all(profile.losses.loss <= profile.loss_high)
+    assert np.max(profile.exposure) <= model.release_.mechanism.worst_case
+    persons = np.arange(len(y)) // 2
+    assert len(expost.profile(model, X, y, persons=persons).exposure) == 150
+
+
+# The command line.
+
+
+@pytest.fixture
+def table(tmp_path):
+    X, y = rows(200, 5)
+    names = [f"x{column}" for column in range(5)]
+    cells = [[*map(repr, row.tolist()), label] for row, label in zip(X, y, strict=True)]
+    path = tmp_path / "t.csv"
+    path.write_text(text([[*names, "label"], *cells]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("margin", "expected", "origin"),
+    [("1.5", 1.5, "given"), ("auto", None, "from n, d and epsilon alone")],
+)
+def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expected, origin):
+    done = program(
+        "profile", table, "--target", "label", "--margin", margin, "--out", tmp_path / "out"
+    )
+    assert done.code == 0, done
+    loss = Release.load(tmp_path / "out" / "model.json").mechanism.loss
+    assert loss.margin == expected if expected else 0 < loss.margin < 3
+    ((value, why),) = re.findall(r"^ *margin +([0-9.]+) +\((.*)\)$", done.out, re.MULTILINE)
+    assert float(value) == pytest.approx(loss.margin, rel=1e-5)
+    assert why == origin
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--margin", "-1"), "margin"),
+        (("--margin", "wide"), "--margin"),
+        (("--margin", "1", "--loss", "huber-hinge"), "leave --margin or --loss out"),
+        (("--margin", "1", "--loss", "squared"), "leave --margin or --loss out"),
+        (("--margin", "1", "--model", "model.json"), "--margin"),
+    ],
+)
+def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, options, words):
+    done = program("profile", table, "--target", "label", *options, "--out", tmp_path / "out")
+    assert done.code == 2, done
+    assert words in done.err, done
