@@ -14,6 +14,7 @@ import scipy.stats
 from sklearn.datasets import load_breast_cancer
 
 import expost
+from conformance.laws import naive_rows
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
@@ -206,6 +207,22 @@ def test_predictions_clip_rows_as_the_fit_did(kind, classes):
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9, atol=1e-12)
     # Not what the coefficients alone would say of the rows as they are.
     assert not np.allclose(scores, np.squeeze(X @ model.coef_.T + model.intercept_), rtol=0.1)
+
+
+@pytest.mark.parametrize(("kind", "classes"), MODELS)
+def test_scores_against_a_naive_loop(kind, classes, tmp_path):
+    """Of the estimator and of model.json, clipping and intercept by the rules, row by row."""
+    X, y = rows(60, classes=classes)
+    X[0], X[1] = 0.0, 1e6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnscaledColumnsWarning)
+        model = kind(classes=classes).fit(X, y)
+    theta = model.release_.theta.reshape(-1, 6)
+    scores = [theta @ row for row in naive_rows(X, math.inf)]
+    scores = np.array(scores) if len(classes) > 2 else np.array(scores)[:, 0]
+    loaded = Release.load(model.save(tmp_path / "model.json"))
+    for found in (model.decision_function(X), model.release_.scores(X), loaded.scores(X)):
+        np.testing.assert_allclose(found, scores, rtol=1e-9, atol=1e-12)
 
 
 def test_predictions_of_a_regression_clip_too():

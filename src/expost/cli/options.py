@@ -202,7 +202,7 @@ Loss = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="logistic, huber-hinge (SVM) or squared (ridge) (default: logistic).",
+        help="logistic (default), huber-hinge or squared.",
         autocompletion=completes(LOSSES),
         rich_help_panel=MODEL,
     ),
@@ -211,7 +211,7 @@ Regularization = Annotated[
     str | None,
     typer.Option(
         metavar="NUMBER",
-        help="Λ of the averaged objective, or auto (default): from n, d, ε and δ alone.",
+        help="Λ, or auto (default): from n, d, ε, δ.",
         autocompletion=completes(("auto",)),
         rich_help_panel=MODEL,
     ),
@@ -220,8 +220,7 @@ Margin = Annotated[
     str | None,
     typer.Option(
         metavar="NUMBER",
-        help="Margin of the logistic loss, in units of its score, or auto: from the noise ratio"
-        " (default: 0). Probabilities of a model with a margin are not calibrated.",
+        help="Of the logistic loss, or auto (default: 0).",
         autocompletion=completes(("auto",)),
         rich_help_panel=MODEL,
     ),

@@ -46,9 +46,7 @@ def profile_command(
     margin: options.Margin = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            help="For simulation: a seeded release is not private.", rich_help_panel=MODEL
-        ),
+        typer.Option(help="For simulation: not a private release.", rich_help_panel=MODEL),
     ] = None,
     model: Annotated[
         Path | None,
