@@ -17,10 +17,10 @@ import expost.neighbouring.neighbours
 import expost.profiles.verb
 from conformance.laws import every_law
 from conformance.subjects import PUBLISHED, SUBJECTS
-from expost import PrivateRidge
 from expost.data import Encoding, UnitBall
 from expost.data._entries import NumericEntry
 from expost.errors import WrongRows
+from expost.labels import LabelScale
 from expost.losses import Huber, HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, Tangent, leverage
 from expost.neighbouring.change import Change
@@ -461,11 +461,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("labels not clipped", subject=SQUARED, law="4 clipping")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def targets(self: PrivateRidge, y: Any, read: list[str]) -> Any:
-        return np.asarray(y), None, Squared(label_bound=self.label_bound), 0
+    def inside(self: LabelScale, y: Any) -> Any:
+        return (np.asarray(y) - self.centre) / self.scale
 
-    patch.setattr(PrivateRidge, "_targets", targets)
-    patch.setattr(Release, "targets", lambda self, y, rows: np.asarray(y))
+    patch.setattr(LabelScale, "inside", inside)
 
 
 # The law of the loss.

@@ -463,6 +463,7 @@ class Output:
             bounds = {"label_range": (-LABEL_BOUND, LABEL_BOUND), "huber_width": None}
         if self.margin:
             bounds["margin"] = self.margin
+        parameters = {"mechanism": "output", **parameters}
         budget = {"epsilon": epsilon, "delta": self.delta(epsilon), "noise": self.noise}
         return cls(data_norm=1.0, fit_intercept=False, **budget, **bounds, **parameters)
 
