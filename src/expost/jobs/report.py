@@ -162,13 +162,12 @@ def _check_promise(whole: Summary, kept: dict[str, Path]) -> None:
     profile, risk = whole.profile, whole.risk
     if profile is None or risk is None or profile.epsilon is None or risk.epsilon is None:
         return
-    # With a δ, or for several releases, or where no model was named, ε is another figure.
-    of_a_model = risk.source is not None and risk.releases == 1 and risk.delta == 0
-    if (
-        of_a_model
-        and profile.delta is None
-        and not math.isclose(profile.epsilon, risk.epsilon, rel_tol=1e-6)
-    ):
+    # At another δ, or for several releases, or where no model was named, ε is another figure.
+    of_a_model = risk.source is not None and risk.releases == 1
+    same_delta = risk.delta == (profile.delta or 0.0)
+    # A Gaussian scale is rounded up by 1e-6.
+    apart = not math.isclose(profile.epsilon, risk.epsilon, rel_tol=1e-4)
+    if of_a_model and same_delta and apart:
         raise InvalidInput(
             f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); ask"
             " expost risk about the model that was profiled, or make two pages."
