@@ -857,5 +857,5 @@ def test_no_budget_for_a_data_dependent_report():
         model = estimator(
             noise="gaussian", delta=1e-5, publishing=budget, regularization=regularization
         )
-        with pytest.raises(InvalidInput, match="only models of two classes"):
+        with pytest.raises(InvalidInput, match="only classifiers of two classes"):
             model.fit(IRIS_X, FLOWERS)
