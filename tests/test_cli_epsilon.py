@@ -215,7 +215,7 @@ def test_the_help_says_the_defaults_of_the_function(program):
 
 def test_the_next_command_has_the_regularization_of_its_epsilon(ask, program, tmp_path):
     done = ask("--id number --folds 0")
-    shown = re.search(r"^  regularization +(\S+), that of this epsilon  \(from n", done.out, re.M)
+    shown = re.search(r"^  regularization +(\S+), that of this epsilon  \(by rule", done.out, re.M)
     command = next_command(done)
     assert "--regularization" not in command
     assert program(*command[1:]).code == 0

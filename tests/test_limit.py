@@ -66,8 +66,8 @@ def test_hinge_and_softmax_have_closed_forms(epsilon):
 
 
 def test_the_squared_loss_has_no_bound():
-    how = ESTIMATORS["squared"](mechanism="objective", noise="gaussian", label_bound=1.0)
-    assert how.how(Squared(label_bound=1.0), 100, 5).loss_quantile(0.95) == math.inf
+    estimator = ESTIMATORS["squared"](mechanism="objective", noise="gaussian")
+    assert estimator.how(Squared(label_bound=1.0), 100, 5).loss_quantile(0.95) == math.inf
 
 
 def test_two_sided_adds_the_other_tail():
@@ -211,7 +211,7 @@ def test_the_default_limit_is_about_two_and_a_half():
 
 
 def test_no_epsilon_keeps_the_limit_where_nothing_is_guaranteed():
-    estimator = ESTIMATORS["squared"](mechanism="objective", noise="gaussian", label_bound=1.0)
+    estimator = ESTIMATORS["squared"](mechanism="objective", noise="gaussian")
     plan = lambda e: estimator.how(Squared(label_bound=1.0), 100, 5, epsilon=e)  # noqa: E731
     assert find_ceiling(plan, PosteriorLimit()) == 0
 

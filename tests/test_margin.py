@@ -174,7 +174,7 @@ def table(tmp_path):
 
 @pytest.mark.parametrize(
     ("margin", "expected", "origin"),
-    [("1.5", 1.5, "given"), ("auto", None, "from n, d and epsilon alone")],
+    [("1.5", 1.5, "given"), ("auto", None, "by rule, from public numbers alone")],
 )
 def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expected, origin):
     done = program(

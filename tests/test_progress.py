@@ -31,6 +31,7 @@ from expost.engine import SILENT
 from expost.engine import bar as progress_module
 from expost.engine.pace import SMOOTHING, Moment, Pass, Tracker
 from expost.errors import InvalidInput
+from expost.estimators import PrivateLogisticRegression
 from expost.jobs import profile as profile_job
 from heard import Heard
 from program import PROGRAM, Ran, names, people
@@ -485,7 +486,7 @@ def test_every_end_is_told(ask, monkeypatch, error, said, code):
     def failing(*arguments, **keywords):
         raise error
 
-    monkeypatch.setattr(profile_job, "prepared", failing)
+    monkeypatch.setattr(PrivateLogisticRegression, "ready_table", failing)
     done = ask("--log-json")
     assert (done.code, done.out) == (code, "")
     told = events(done.err)

@@ -185,7 +185,7 @@ def test_an_end_has_the_same_digits_wherever_it_stands(kind):
         if (text := ax.get_legend().get_title()).get_text()
     )
     high = [
-        *re.findall(r"from ε = (\S+) on most rows have hardly any protection", page),
+        *re.findall(r"from ε = (\S+) on \S+\s%\sof the rows have hardly any protection", page),
         *re.findall(r"Shaded: the transition, from ε = \S+ to ε = (\S+)\.", page),
         *re.findall(r"(\d\S*) (?:[a-z ]+, )*transition ends", page),
         *re.findall(r"to (\S+)$", figure),
@@ -200,7 +200,7 @@ def test_an_end_has_the_same_digits_wherever_it_stands(kind):
     ]
     assert len(high) == len(low) == 5
     assert len(set(high)) == len(set(low)) == 1
-    printed = re.search(r"Up to ε = (\S+) the exposure .*; from ε = (\S+) on most", str(choice))
+    printed = re.search(r"Up to ε = (\S+) the exposure .*; from ε = (\S+) on \S+ %", str(choice))
     assert (typed(low[0]), typed(high[0])) == printed.groups()
     assert float(printed[1]) <= choice.low
     assert float(printed[2]) >= choice.high

@@ -368,6 +368,7 @@ def posterior_sentences(choice: EpsilonChoice) -> list[str]:
 def transition_sentence(choice: EpsilonChoice) -> str:
     """Say where the transition of LeBlond et al. (2023) lies, and on which side the choice is."""
     low, high = choice.low, choice.high
+    many = f"{share_text(choice.sweep.share)} of the rows"
     if math.isnan(low):
         begins = "Where the transition begins was not found"
     elif low > 0:
@@ -378,9 +379,9 @@ def transition_sentence(choice: EpsilonChoice) -> str:
     if math.isnan(high):
         ends = "where it ends was not found"
     elif high < math.inf:
-        ends = f"from ε = {upper_text(high, 3)} on most rows have hardly any protection left"
+        ends = f"from ε = {upper_text(high, 3)} on {many} have hardly any protection left"
     else:
-        ends = "no ε leaves most rows without protection"
+        ends = f"no ε leaves {many} without protection"
     return f"{begins}; {ends} (the transition)."
 
 

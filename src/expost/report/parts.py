@@ -34,7 +34,7 @@ class Origin(Enum):
 
     GIVEN = "given"
     DEFAULT = "default"
-    RULE = "from n, d and epsilon alone"
+    RULE = "by rule, from public numbers alone"
     MODEL = "of the model"
     READ = "read from the data"
 
