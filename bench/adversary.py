@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from expost.engine.processes import _call, _start, available
-from expost.torch._trials import _Block
-from expost.reproduce.d53_training import CLIP, RATE, cnn, sigma
-from expost.torch._adversary import _Worlds, prepare_pair
+from papers.common.trials import _Block
+from papers.d53.training import CLIP, RATE, cnn, sigma
+from papers.d53.adversary import _Worlds, prepare_pair
 
 SEED = 20261116
 ROWS, STEPS = 100, 5

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from expost.attacks.evidence import Evidence
-from expost.attacks.lira import LiraOnline
-from expost.attacks.references import evidence_of, train_references
-from expost.attacks.targets import target_of
-from expost.datasets import load_adult
-from expost.reproduce.setting import encoded_rows
+from expost.auditing.evidence import Evidence
+from expost.auditing.attacks.lira import LiraOnline
+from expost.auditing.references import evidence_of, train_references
+from expost.auditing.targets import target_of
+from papers.datasets import load_adult
+from papers.leblond.setting import encoded_rows
 
 SEED = 20261116
 ROWS, MODELS = 10_000, 64

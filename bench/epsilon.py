@@ -11,7 +11,7 @@ from expost.neighbouring.neighbours import Neighbours, neighbours
 from expost.epsilon.limit import PosteriorLimit
 from expost.epsilon.sweep import LawSweep
 from expost.noise.tabulated import expected_exposures
-from expost.datasets import load_adult
+from papers.datasets import load_adult
 from expost.losses import Logistic
 from expost.mechanisms import OutputPerturbation
 

@@ -21,6 +21,8 @@ from pathlib import Path
 import numpy as np
 
 WIDTH = 76
+# Tables and trainings of the papers are beside this folder.
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
 def paired(ours: Callable[[], object], other: Callable[[], object], times: int) -> np.ndarray:

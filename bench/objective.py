@@ -9,7 +9,7 @@ import measure
 import numpy as np
 from neighbours import blas_passes, data
 
-from expost.datasets import load_adult
+from papers.datasets import load_adult
 from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, Tangent

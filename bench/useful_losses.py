@@ -3,6 +3,7 @@
     python bench/useful_losses.py                      all sections, printed
     python bench/useful_losses.py --only softmax       one section
     python bench/useful_losses.py --record             also writes docs/evidence/useful-losses.json
+    python bench/useful_losses.py --current            "before" stays what is recorded
 
 Sections: softmax regression, the Huber hinge and ridge regression. "before" is the package at
 commit BEFORE with its defaults (softmax: mechanism="objective", which it needed), "default" the
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from sklearn.datasets import load_diabetes
 from tables import TABLES
 
 SEED = 18
+EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence" / "useful-losses.json"
 BEFORE = "50f0466"
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 8.0)
 FACTORS = (1 / 16, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 16.0)
@@ -169,6 +172,8 @@ def seed_of(split: int, epsilon: float) -> int:
 
 def fits(section: str, name: str, *, before: bool) -> Iterator[tuple[str, float, dict[str, float]]]:
     """(column, ε, figures) of every fit of a table."""
+    if not before:
+        from expost.data.unit_ball import default_intercept
     columns, y = SECTIONS[section][name]()
     classes = [] if section == "ridge" else np.unique(y).tolist()
     for index in range(SPLITS):
@@ -187,7 +192,8 @@ def fits(section: str, name: str, *, before: bool) -> Iterator[tuple[str, float,
                 yield "before", epsilon, rate(model.fit(split.X, split.y), split, classes)
                 continue
             given |= {"data_norm": math.sqrt(split.p) / 2}
-            given |= {"intercept_scaling": 1 / math.sqrt(split.p + 1)}
+            # Of the columns of the table, as a command has it; X has their features.
+            given |= {"intercept_scaling": default_intercept(split.p)}
             model = estimator_of(section, name, classes, **given).fit(split.X, split.y)
             yield "default", epsilon, rate(model, split, classes)
             penalty = model.release_.mechanism.regularization
@@ -235,10 +241,18 @@ def best(measure_name: str, means: list[float]) -> float:
     return min(means) if measure_name == "log loss" else max(means)
 
 
-def results_of(section: str, name: str) -> dict[str, Any]:
+def recorded_before(section: str, name: str) -> Iterator[tuple[str, float, dict[str, float]]]:
+    """The recorded means of the package as it was, as if they were fits."""
+    recorded = json.loads(EVIDENCE.read_text())["figures"][section]["tables"][name]["epsilon"]
+    for epsilon, line in recorded.items():
+        yield "before", float(epsilon), {key: cell["before"] for key, cell in line.items()}
+
+
+def results_of(section: str, name: str, *, current: bool) -> dict[str, Any]:
     """{ε: {measure: {column: mean}}}; [mean, standard error over splits] of "default"."""
     values: dict[tuple[str, float, str], list[float]] = {}
-    for found in (fits(section, name, before=False), fits_before(section, name)):
+    before = recorded_before if current else fits_before
+    for found in (fits(section, name, before=False), before(section, name)):
         for column, epsilon, figures in found:
             for key, value in figures.items():
                 values.setdefault((column, epsilon, key), []).append(value)
@@ -310,6 +324,9 @@ def means_of(results: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="sections, separated by commas (default: all)")
+    parser.add_argument(
+        "--current", action="store_true", help='fit nothing for "before": it stays as recorded'
+    )
     parser.add_argument("--before", nargs=2, help="print the fits of the package before")
     parser.add_argument("--record", action="store_true", help="also write docs/evidence")
     options = parser.parse_args()
@@ -320,11 +337,15 @@ def main() -> None:
         return
     figures: dict[str, Any] = {}
     for section in options.only.split(",") if options.only else SECTIONS:
-        results = {name: results_of(section, name) for name in SECTIONS[section]}
+        results = {
+            name: results_of(section, name, current=options.current) for name in SECTIONS[section]
+        }
         print_section(section, results)
         figures[section] = {"tables": results, "means": means_of(results)}
         print(json.dumps(figures[section]["means"], indent=1))
     if options.record:
+        if EVIDENCE.exists():
+            figures = json.loads(EVIDENCE.read_text())["figures"] | figures
         measure.record("useful-losses", __file__, SEED, figures)
 
 

@@ -29,6 +29,7 @@ SPLITS, DRAWS = 3, 3
 def fits(name: str, epsilon: float) -> tuple[float, float, Any]:
     """(mean r, mean margin, (splits, draws, 2 margins, 2 measures)) of a table."""
     from expost import PrivateLogisticRegression
+    from expost.data.unit_ball import default_intercept
 
     table = TABLES[name]()
     p, ratios, margins = len(table.columns), [], []
@@ -42,7 +43,7 @@ def fits(name: str, epsilon: float) -> tuple[float, float, Any]:
                     epsilon,
                     margin=margin,
                     data_norm=math.sqrt(p) / 2,
-                    intercept_scaling=1 / math.sqrt(p + 1),
+                    intercept_scaling=default_intercept(p),
                     classes=(-1.0, 1.0),
                     random_state=SEED * 1000 + 100 * index + draw,
                 ).fit(X, table.y[train])

@@ -45,7 +45,7 @@ def figures(name: str, epsilon: float) -> dict[str, Any]:
     )
     X, _ = ball.rows(encoded.X)
     n = len(X)
-    how = ESTIMATORS["logistic"]().how(Logistic(), n, X.shape[1], epsilon=epsilon)
+    how = ESTIMATORS["logistic"]().mechanism_for(Logistic(), n, X.shape[1], epsilon=epsilon)
     objective = objective_over(
         HeldRows(X=X, y=np.asarray(table.y)), Logistic(), how.total_regularization
     )

@@ -3,10 +3,11 @@
 The reference reads the CSV with pandas and fits one logistic regression behind StandardScaler and
 OneHotEncoder. Each figure is user + system time of a child process (``os.wait4``): other work on
 the machine disturbs it less than the clock. Reference and command alternate, and medians are kept.
+Both sides run from cached bytecode and with one BLAS thread.
 
     python bench/useful_speed.py [--record] [--times 5]
 
-Targets (issue 18): ``expost epsilon`` on bank at most 6, ``expost profile`` on Adult at most 3.
+Targets: ``expost epsilon`` on bank at most 6, ``expost profile`` on Adult at most 3.
 """
 
 import csv
@@ -53,18 +54,26 @@ def write_csv(table: tables.RawTable, folder: Path) -> Path:
     return path
 
 
+def environment() -> dict[str, str]:
+    """The environment of a child process, which may write bytecode and read it the next time."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def cpu_seconds(arguments: list[str]) -> float:
     """User and system seconds of ``python arguments`` and of what it waited for."""
     process = subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
     )
     assert process.stderr is not None
-    said = process.stderr.read().decode()
+    messages = process.stderr.read().decode()
     _, status, used = os.wait4(process.pid, 0)
     code = os.waitstatus_to_exitcode(status)
     # 3: no ε is recommended.
     if code not in (0, 3):
-        raise RuntimeError(f"{arguments}: exit code {code}\n{said}")
+        raise RuntimeError(f"{arguments}: exit code {code}\n{messages}")
     return used.ru_utime + used.ru_stime
 
 
@@ -74,12 +83,12 @@ def ratio(
     """Print and return the ratio of paired runs, after one of each that fills the caches."""
     reference(), command()
     seconds = np.array([[command(), reference()] for _ in range(times)])
-    found = measure.row(f"{name}, CPU time over that of one fit", seconds[:, 0] / seconds[:, 1])
+    figures = measure.row(f"{name}, CPU time over that of one fit", seconds[:, 0] / seconds[:, 1])
     middle = np.median(seconds, axis=0)
-    found |= {"seconds": round(float(middle[0]), 2), "reference": round(float(middle[1]), 2)}
+    figures |= {"seconds": round(float(middle[0]), 2), "reference": round(float(middle[1]), 2)}
     if name in TARGETS:
-        found["target"] = TARGETS[name]
-    return found
+        figures["target"] = TARGETS[name]
+    return figures
 
 
 def main() -> None:

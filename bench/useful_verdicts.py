@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import expost
+from expost.report import document_of
 from tables import TABLES, RawTable
 
 SEED = 18
@@ -45,7 +46,7 @@ def asked(table: RawTable, rows: Any, **options: Any) -> dict[str, Any]:
         "enough": choice.enough,
         "share": choice.share,
         "rows_needed": choice.rows_needed,
-        "sentence": choice.reasons[0],
+        "sentence": document_of(choice).verdict.text,
         "posterior": None if choice.posteriors is None else vars(choice.posteriors),
         "best": {name: curve.best for name, curve in utility.curves.items()},
         "base_rate": {name: curve.base_rate for name, curve in utility.curves.items()},

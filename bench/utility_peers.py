@@ -121,15 +121,23 @@ def fit_before(split: Split, epsilon: float, delta: float, seed: int, _: dict) -
     return _log_odds(estimator, test.X)
 
 
-def fit_default(split: Split, epsilon: float, delta: float, seed: int, _: dict) -> np.ndarray:
+def fit_default(
+    split: Split, epsilon: float, delta: float, seed: int, setting: dict[str, Any]
+) -> np.ndarray:
     """The current package as the command line uses it: nothing is set but ε (δ is its own)."""
     from pathlib import Path
 
-    from expost.jobs.table import TableJob, estimator_of
+    from expost import PrivateLogisticRegression
+    from expost.jobs.requests import TableRequest
+    from expost.jobs.table import training_of
 
     encoding, train, test = _encoded(split)
-    job = TableJob(source=None, target="label", out=Path(), name="utility")
-    estimator = estimator_of(job, encoding, epsilon=epsilon, random_state=seed)
+    job = TableRequest(source=None, target="label", out=Path(), name="utility")
+    training = training_of(job, encoding, epsilon=epsilon, random_state=seed)
+    # The rows are encoded already: p is the number of columns of the table, as in a command.
+    ball = training.ball(len(encoding.entries))
+    parameters = vars(training) | {"intercept_scaling": ball.intercept_scaling} | setting
+    estimator = PrivateLogisticRegression(**parameters)
     estimator.fit(train.X, np.where(train.y > 0, "yes", "no"))
     return _log_odds(estimator, test.X)
 

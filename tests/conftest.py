@@ -8,6 +8,35 @@ import pytest
 from expost.cli.main import main
 from program import Ran, people, text
 
+TESTS = Path(__file__).parent
+# Files and folders that `make test` leaves to `make test-full`: crashes, fuzzing, the matrix of
+# pages and browsers' sizes, laws of every mechanism, and statistics that take longest.
+FULL = (
+    *("faults", "fuzz", "browser", "conformance", "engine", "noise"),
+    *("accounting/test_pld.py", "auditing/test_audit.py", "auditing/test_audit_shown.py"),
+    *("auditing/test_optimum.py", "auditing/test_references.py"),
+    *("mechanisms/test_gradient_noise.py", "mechanisms/test_person_guarantee.py"),
+    *("mechanisms/test_person_losses.py", "mechanisms/test_softmax_losses.py"),
+    *("risk/test_calibrate.py", "risk/test_dpsgd.py", "test_certificate.py"),
+    *("test_cli_epsilon.py", "test_cli_stream.py", "test_imports.py", "test_limit.py"),
+    *("test_packaging.py", "test_portable.py", "test_progress.py", "test_streamed"),
+    *("test_tables_in_verbs.py",),
+)
+# Of these one pass belongs to `make test`: two mechanisms under every law, and pages as they open.
+QUICK = (
+    *("[output-laplace-logistic]", "[objective-gaussian-logistic]"),
+    *("browser/test_access.py", "browser/test_hostile.py"),
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests that only the full run takes."""
+    for item in items:
+        path = item.path.relative_to(TESTS).as_posix() if TESTS in item.path.parents else ""
+        quick = any(part in f"{path} {item.name}" for part in QUICK)
+        if path.startswith(FULL) and not quick:
+            item.add_marker("full")
+
 
 @pytest.fixture
 def program(monkeypatch, capsys):

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from expost.jobs.output import MANIFEST
+from expost.report import Page, parse_json
 
 PROGRAM = Path(sys.executable).with_name("expost")
 # Whatever an error says, it never says these: they stand in the cells of the tables below.
@@ -44,6 +45,17 @@ def finished(command: list[str], **options) -> Ran:
         command, capture_output=True, text=True, timeout=120, env=environment, **options
     )
     return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def page_in(folder: Path) -> Page:
+    """The page that a command wrote there."""
+    (path,) = folder.glob("summary*.json")
+    return parse_json(path.read_text())
+
+
+def settings_in(folder: Path) -> dict[str, tuple[str, str]]:
+    """Every setting of the page there: its value and where it comes from, by its name."""
+    return {each.name: (each.value, each.origin.value) for each in page_in(folder).settings}
 
 
 def imported(done: Ran) -> set[str]:
@@ -81,7 +93,7 @@ def refused(done: Ran, out: Path, words: str) -> None:
     for word in words.split(" | "):
         assert word in done.message, (word, done.message)
     if done.err.startswith("expost: "):
-        assert done.err.endswith((".\n", ")\n"))
+        assert done.err.endswith((".\n", ")\n", "?\n"))
         assert done.err.count("\n") == 1
     for canary in CANARIES:
         assert canary not in done.err

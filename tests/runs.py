@@ -3,14 +3,11 @@
 import json
 from pathlib import Path
 
-from expost.jobs.audit import AuditJob
 from expost.jobs.audit import run as run_audit
-from expost.jobs.epsilon import EpsilonJob
 from expost.jobs.epsilon import run as run_epsilon
-from expost.jobs.profile import ProfileJob
 from expost.jobs.profile import run as run_profile
-from expost.jobs.publish import PublishJob
 from expost.jobs.publish import run as run_publish
+from expost.jobs.requests import AuditRequest, EpsilonRequest, ProfileRequest, PublishRequest
 from program import people, text
 
 # Bounds that are known without the data, so that the model may be published.
@@ -34,12 +31,14 @@ def make_runs(folder: Path) -> Path:
     encoding.write_text(json.dumps(ENCODING))
     common = {"source": str(table), "target": "income", "name": table.name}
     read = {"encoding": encoding, "id_column": "number"}
-    run_profile(ProfileJob(**common, **read, out=folder / "profile"))
+    run_profile(ProfileRequest(**common, **read, out=folder / "profile"))
     model = folder / "profile" / "model.json"
-    run_publish(PublishJob(model=model, out=folder / "published"))
-    run_epsilon(EpsilonJob(**common, **read, out=folder / "choice", folds=0, epsilons=(1.0, 10.0)))
+    run_publish(PublishRequest(model=model, out=folder / "published"))
+    run_epsilon(
+        EpsilonRequest(**common, **read, out=folder / "choice", folds=0, epsilons=(1.0, 10.0))
+    )
     run_audit(
-        AuditJob(
+        AuditRequest(
             **common,
             out=folder / "audit",
             estimator="sklearn.tree.DecisionTreeClassifier",

@@ -12,8 +12,7 @@ import expost.jobs.runs
 import expost.rows
 from expost.files.directory import Directory
 from expost.jobs.output import MANIFEST
-from expost.jobs.profile import ProfileJob
-from expost.jobs.streaming import Streaming
+from expost.jobs.requests import ProfileRequest
 
 ROWS = 400
 MADE = "2026-01-02 03:04 UTC"
@@ -48,12 +47,13 @@ def small_blocks(monkeypatch, rows=128):
 
 
 def job(source, out, *, engine="local:2", resume=False, memory=None, **options):
-    asked = Streaming(engine=engine, resume=resume, memory=memory)
     given = {"target": "income", "id_column": "number", "seed": 1, "drop": ("pay",)}
     if "model" not in options:
         given |= {"mechanism": "output", "noise": "laplace"}
-    given |= options
-    return ProfileJob(source=str(source), out=out, name="people", streaming=asked, **given)
+        # One table serves many tests: each has a ledger of its own.
+        given |= {"ledger": out / "ledger.CURATOR-ONLY.json"}
+    given |= {"engine": engine, "resume": resume, "memory": memory} | options
+    return ProfileRequest(source=str(source), out=out, name="people", **given)
 
 
 def contents(folder):

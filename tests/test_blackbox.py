@@ -215,7 +215,8 @@ def test_a_choice_for_a_black_box():
     assert (choice.verdict, choice.recommended) == ("most", choice.ceiling)
     assert choice.mechanism is None
     assert choice.ids == (10, 2)
-    assert "2000 draws for each data set and 159 neighbours counted, n=12, 2 rows" in str(choice)
+    for number in (2000, 159, 12, 2):
+        assert str(number) in re.findall(r"\d+", choice.description)
     assert choice.to_json() == again.to_json()
     assert len(json.loads(choice.to_json())["table"]["critical_epsilon"]) == 2
     named = choose_epsilon(
@@ -499,9 +500,9 @@ def test_a_sweep_can_be_made_by_hand():
 def test_the_page_about_black_boxes_is_true(monkeypatch):
     # Its names are public; a module that is not yet imported has them too.
     monkeypatch.setattr(expost, "BlackBox", BlackBox, raising=False)
-    page = Path(__file__).parent.parent / "docs" / "black-box.md"
+    page = Path(__file__).parent.parent / "docs" / "theory" / "black-box.md"
     assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
-    recorded = json.loads((page.parent / "evidence" / "black-box.json").read_text())["figures"]
+    recorded = json.loads((page.parents[1] / "evidence" / "black-box.json").read_text())["figures"]
     table_rows = re.findall(
         r"^\| (norm-Laplace|Gaussian) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|$",
         page.read_text(),

@@ -31,6 +31,7 @@ from expost.cli.main import main
 from expost.data import Encoding, UnitBall, open_table
 from expost.errors import ClippedRowsWarning, InvalidInput
 from expost.glm import Objective, minimise
+from expost.jobs.ledger import ledger_beside
 from expost.mechanisms import OutputPerturbation
 from expost.release import Release
 from expost.types import Audience
@@ -143,7 +144,7 @@ def test_the_search_finds_what_is_there():
 @pytest.mark.parametrize("name", MODELS)
 def test_model_json(tmp_path, name):
     model = fitted(name)
-    assert model.release_.audience is Audience.PASS
+    assert model.release_.audience is Audience.PUBLIC
     path = model.save(tmp_path / "model.json")
     assert not found_in_bytes(path.read_bytes())
     assert not found_in_text(repr(Release.load(path)))
@@ -627,13 +628,13 @@ def test_what_the_program_writes_for_others(tmp_path, monkeypatch, capfd):
     )  # fmt: skip
     assert code == 0, said
     public = [path for path in out.iterdir() if "CURATOR-ONLY" not in path.name]
-    assert json.loads((out / "model.json").read_text())["audience"] == "pass"
+    assert json.loads((out / "model.json").read_text())["audience"] == "public"
     for path in public:
         assert not found_in_bytes(path.read_bytes()), path.name
     curator = b"".join(path.read_bytes() for path in out.iterdir() if path not in public)
     assert found_in_bytes(curator)
     # The ledger is the curator's too, for its digests; no row is in it.
-    assert not found_in_bytes((out / "ledger.CURATOR-ONLY.json").read_bytes())
+    assert not found_in_bytes(ledger_beside(out).read_bytes())
     # The screen names the most exposed people to the curator, but none of their values.
     assert not found_in_text(printed.replace("canary-", ""), SAID)
     assert not found_in_text(said, SAID)
@@ -681,6 +682,56 @@ def test_pages_for_everybody(tmp_path, monkeypatch, capfd):
     run("report", *folders.values(), "--out", tmp_path / "private")
     private = b"".join(path.read_bytes() for path in (tmp_path / "private").iterdir())
     assert found_in_bytes(private)
+
+
+def test_constants_read_from_the_data_are_for_a_review(tmp_path, monkeypatch, capfd):
+    """Levels that are canaries: they are in the published report, and in nothing that is public."""
+    towns = ["town", *(NAMES[row % 3] for row in range(ROWS))]
+
+    def put_towns(lines):
+        lines[:] = [f"{town},{line}" for town, line in zip(towns, lines, strict=True)]
+
+    table = write_table(tmp_path / "t.csv", damage=put_towns)
+    asked = (table, "--target", "outcome", "--id", "who")
+    folders = {name: tmp_path / name for name in ("profile", "published", "blocks", "risk")}
+
+    def run(*arguments, code=0):
+        ended, printed, said = expost_program(monkeypatch, capfd, *arguments)
+        assert ended == code, said
+        assert not found_in_text(said, SAID)
+        return printed
+
+    run("profile", *asked, "--epsilon", "2", "--out", folders["profile"])
+    model = folders["profile"] / "model.json"
+    published = ("publish", *asked, "--model", model, "--out")
+    printed = run(*published, folders["published"])
+    printed += run(*published, folders["blocks"], "--engine", "local:2")
+    assert "the levels of 'town'" in printed
+    assert not found_in_text(printed, SAID)
+    for name in ("published", "blocks"):
+        report = folders[name] / "report.CURATOR-ONLY.json"
+        assert json.loads(report.read_text())["audience"] == "needs-review"
+        # Power: the levels stand in it, and no other cell does.
+        assert found_in_bytes(report.read_bytes())
+        rest = report.read_text()
+        for level in NAMES[:3]:
+            rest = rest.replace(level, "")
+        assert not found_in_bytes(rest.encode())
+        for path in listed(folders[name]):
+            assert "CURATOR-ONLY" in path.name
+            assert path.is_dir() or path.stat().st_mode & 0o777 == 0o600
+    own = [f"--set={name}=0" for name in "abcd"]
+    report = folders["published"] / "report.CURATOR-ONLY.json"
+    run("lookup", report, *own, f"--set=town={NAMES[0]}", "--out", tmp_path / "lookup")
+    assert all("CURATOR-ONLY" in path.name for path in listed(tmp_path / "lookup"))
+    site = ("--public", "--out", tmp_path / "site")
+    assert not run("report", folders["published"], *site, code=2)
+    run("risk", "--epsilon", "2", "--out", folders["risk"])
+    printed = run("report", folders["published"], folders["risk"], *site)
+    assert not found_in_text(printed, SAID)
+    assert listed(tmp_path / "site")
+    for path in listed(tmp_path / "site"):
+        assert not found_in_bytes(path.read_bytes()), path
 
 
 def cut_a_line(lines):

@@ -9,8 +9,7 @@ import expost
 from expost.mechanisms import MECHANISMS
 
 SOURCE = Path(expost.__file__).parent
-# Papers are about named mechanisms, and models of other libraries have their own.
-ALLOWED = ("mechanisms", "noise", "reproduce", "foreign")
+ALLOWED = ("mechanisms", "noise")
 CLASSES = {"OutputPerturbation", "ObjectivePerturbation", "MinimiserPerturbation", "Perturbation"}
 CLASSES |= {"NormLaplace", "Gaussian", "NormLaplaceLaw", "GaussianLaw"}
 # Guarantees that know their noise; risk/ composes them by their laws.

@@ -30,7 +30,10 @@ from expost.files import atomic
 from expost.files.directory import RUN
 from expost.jobs import profile as profile_job
 from expost.jobs import table as table_job
-from expost.jobs.profile import ProfileJob, run
+from expost.jobs.profile import run
+from expost.jobs.requests import ProfileRequest
+from expost.profiles.verb import SEEDED
+from expost.report import parse_json
 from program import (
     PROGRAM,
     Ran,
@@ -41,13 +44,16 @@ from program import (
     naive_features,
     naive_unit_rows,
     names,
+    page_in,
     people,
     refused,
     room_for,
+    settings_in,
     text,
 )
+from report.cells import column, tables
 
-LEDGER = "ledger.CURATOR-ONLY.json"
+LEDGER = "ledger-path.CURATOR-ONLY.json"
 RESUME = "Progress was saved. Run the same command with --resume to continue."
 RESULTS = {
     "model.json",
@@ -122,20 +128,21 @@ def edited_scale(model: dict, factor: float) -> dict:
     return {**model, "mechanism": {**mechanism, "scale": factor * mechanism["scale"]}}
 
 
-CHOICES = {
-    "target": r"income +\(given\)",
-    "classes": r"<=50K, >50K +\(read from the data\)",
-    "epsilon": r"3 +\(given\)",
-    "mechanism": r"objective perturbation +\(by rule, from public numbers alone\)",
-    "delta": r"1e-06 +\(by rule, from public numbers alone\)",
-    "noise": r"gaussian +\(by rule, from public numbers alone\)",
-    "loss": r"logistic +\(default\)",
-    "regularization": r"0\.\d+ +\(by rule, from public numbers alone\)",
-    "data_norm": r"1 +\(by rule, from public numbers alone\)",
-    "intercept": r"0\.447214 in each row +\(by rule, from public numbers alone\)",
-    "rows": r"60 +\(read from the data\)",
-    "randomness": r"the operating system +\(default\)",
-    "missing cells": r"'', '\?' +\(default\)",
+_RULE = "by rule, from public numbers alone"
+SETTINGS = {
+    "target": (r"income", "given"),
+    "classes": (r"<=50K, >50K", "read from the data"),
+    "epsilon": (r"3", "given"),
+    "mechanism": (r"objective perturbation", _RULE),
+    "delta": (r"1e-06", _RULE),
+    "noise": (r"gaussian", _RULE),
+    "loss": (r"logistic", "default"),
+    "regularization": (r"0\.\d+", _RULE),
+    "data_norm": (r"1", _RULE),
+    "intercept": (r"0\.447214 in each row", _RULE),
+    "rows": (r"60", "read from the data"),
+    "randomness": (r"the operating system", "default"),
+    "missing cells": (r"'', '\?'", "default"),
 }
 
 
@@ -148,15 +155,15 @@ def test_the_main_job_gives_the_losses_of_naive_densities(people_csv, tmp_path):
     # No progress bar and no colours: this is no terminal, whatever FORCE_COLOR says.
     assert {line.partition(":")[0] for line in done.err.splitlines()} == {"import time"}
     assert "\x1b" not in done.out
-    # No figure is drawn, and no data set is loaded.
-    assert {"numpy", "sklearn", "duckdb"} <= imported(done)
-    assert not imported(done) & {"matplotlib", "sklearn.datasets", "polars", "statsmodels"}
+    # No figure is drawn, no data set is loaded, and nothing of scikit-learn.
+    assert {"numpy", "duckdb"} <= imported(done)
+    assert not imported(done) & {"matplotlib", "sklearn", "polars", "statsmodels"}
     assert names(out) == RESULTS
     # model.json was made with bounds read from the data, so it is not for everybody either.
     assert {mode(path) for path in out.iterdir()} == {0o600}
 
     table, model, rows = people(), model_of(out), rows_of(out)
-    assert (model["audience"], model["n"], model["mechanism"]["epsilon"]) == ("review", 60, 3)
+    assert (model["audience"], model["n"], model["mechanism"]["epsilon"]) == ("needs-review", 60, 3)
     assert model["classes"] == model["encoding"]["target"]["classes"] == ["<=50K", ">50K"]
     naive = naive_losses(table, model)
     width = np.subtract(rows["loss_high"], rows["loss_low"])
@@ -176,10 +183,12 @@ def test_the_main_job_gives_the_losses_of_naive_densities(people_csv, tmp_path):
     most = ids[int(np.argmax(rows["exposure"]))]
     page = (out / "report.CURATOR-ONLY.html").read_text()
     assert most in page
-    assert re.search(rf"^most exposed {most},", done.out, re.MULTILINE)
-    # Every choice is printed and in the report, with where it came from.
-    for name, value in CHOICES.items():
-        assert re.search(rf"^  {name} +{value}", done.out, re.MULTILINE), name
+    assert re.search(rf"^Most exposed row .* {most};", done.out, re.MULTILINE)
+    # Every setting is in the report, with where it came from.
+    settings = settings_in(out)
+    for name, (value, origin) in SETTINGS.items():
+        assert re.fullmatch(value, settings[name][0]), name
+        assert settings[name][1] == origin, name
         assert name in page
     assert "accuracy" in page
     assert done.out.rstrip().endswith(f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}")
@@ -187,32 +196,44 @@ def test_the_main_job_gives_the_losses_of_naive_densities(people_csv, tmp_path):
 
 def test_the_demo_is_quick_and_speaks_json(tmp_path):
     start = time.monotonic()
-    done = installed("demo", "--json", cwd=tmp_path)
+    done = installed("demo", "--json-curator", cwd=tmp_path)
     assert time.monotonic() - start < 60
     assert (done.code, done.err) == (0, "")
     answer = json.loads(done.out)
-    assert set(answer) == {"files", "summary"}
-    assert {Path(path).name for path in answer["files"].values()} == RESULTS
-    assert names(tmp_path / "demo-report") == RESULTS
-    accuracy = answer["summary"]["profile"]["accuracy"]
-    assert accuracy["base_rate"] == pytest.approx(357 / 569)
-    assert accuracy["noiseless"] > 0.9
-    assert answer["summary"]["profile"]["rows"] == 569
-    assert answer["summary"]["profile"]["top"][0]["key"].startswith("patient ")
-    chosen = {
-        choice["name"]: choice["origin"] for choice in answer["summary"]["profile"]["choices"]
-    }
+    assert set(answer) >= {"files", "summary"}
+    demo = RESULTS - {LEDGER} | {"ledger.CURATOR-ONLY.json"}
+    assert {Path(path).name for path in answer["files"].values()} == demo
+    assert names(tmp_path / "expost-demo") == demo
+    page = parse_json(json.dumps(answer["summary"]))
+    document = page.get("profile")
+    assert document.facts["rows"] == 569
+    _, base, noiseless = accuracies(document)
+    assert base == pytest.approx(357 / 569)
+    assert noiseless > 0.9
+    (rows,) = (each for each in tables(document) if each.columns[0].title == "rank")
+    assert rows.cells[0][1].startswith("patient ")
+    chosen = {setting.name: setting.origin.value for setting in page.settings}
     assert chosen["epsilon"] == "default"
     assert chosen["classes"] == "given"
 
 
-def test_the_demo_prints_accuracy_beside_the_base_rate_and_refuses_to_write_over(program, tmp_path):
+def accuracies(document, measure="accuracy"):
+    """The released model, the base rate, and the model without noise, on the training rows."""
+    (scores,) = (each for each in tables(document) if each.columns[0].title == "model")
+    return column(scores, measure)[1]
+
+
+def test_the_demo_reports_accuracy_beside_the_base_rate_and_refuses_to_write_over(
+    program, tmp_path
+):
     done = program("demo", "--out", tmp_path / "d", "--epsilon", "100")
-    assert re.search(
-        r"Accuracy on the training rows: [0-9.]+% released, 62.7% by the base rate alone,"
-        r" 9[0-9.]+% at epsilon = ∞",
-        done.out,
-    )
+    assert done.code == 0, done.err
+    released, base, noiseless = accuracies(page_in(tmp_path / "d").get("profile"))
+    assert base == pytest.approx(357 / 569)
+    assert base < released <= 1
+    assert noiseless > 0.9
+    (tile,) = (each for each in page_in(tmp_path / "d").tiles if each.label == "Useful?")
+    assert tile.value in done.out
     again = program("demo", "--out", tmp_path / "d")
     assert (again.code, again.out) == (2, "")
     assert "not empty" in again.message
@@ -254,7 +275,7 @@ def test_a_process_killed_while_profiling_leaves_the_whole_model_and_nothing_els
     assert names(out) == RESULTS
 
 
-@pytest.mark.parametrize("stage", ["profile_of_table", "collect", "render_html"])
+@pytest.mark.parametrize("stage", ["profile_of_table", "page_of", "render_html"])
 def test_a_failure_after_the_draw_leaves_the_model(ask, tmp_path, monkeypatch, stage):
     monkeypatch.setattr(profile_job, stage, planted)
     done = ask()
@@ -295,7 +316,7 @@ def test_a_model_that_exists_is_profiled_and_never_redrawn(profiled, ask, tmp_pa
     assert (profiled / "model.json").read_bytes() == before
     assert (tmp_path / "again" / "model.json").read_bytes() == before
     assert rows_of(tmp_path / "again") == rows_of(profiled)
-    assert re.search(r"^  epsilon +1 +\(of the model\)", done.out, re.MULTILINE)
+    assert settings_in(tmp_path / "again")["epsilon"] == ("1", "of the model")
     # The same losses as in Python, from the features as the naive encoding makes them.
     features, y = naive_features(people())
     result = expost.profile(profiled / "model.json", features, np.where(y > 0, ">50K", "<=50K"))
@@ -363,7 +384,7 @@ def edited(*path: str | int, value: object):
         (edited("n", value=61), "is not a released model"),
         (edited("theta", value=[0.0]), "is not a released model"),
         (edited("theta", value="kanarie"), "is not a released model"),
-        (edited("audience", value="pass"), "is not a released model"),
+        (edited("audience", value="public"), "is not a released model"),
         (edited("theta", 0, value=0.0), "is not a released model"),
         (edited("encoding", value=None), "is not a released model"),
         (edited("encoding", "columns", "age", "mean", value=0.0), "is not a released model"),
@@ -409,20 +430,22 @@ def test_a_model_whose_bounds_were_all_given_may_be_published(ask, tmp_path):
     done = ask("--encoding", given)
     assert done.code == 0, done.err
     model = model_of(tmp_path / "o")
-    assert (model["audience"], model["read_from_data"]) == ("pass", [])
-    page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
-    assert "Read from the data, which is not private" not in done.out + page
-    assert "Notices" not in done.out
+    assert (model["audience"], model["read_from_data"]) == ("public", [])
+    assert "read from the data" not in done.out
+    # The number of rows is public in a released model.
+    read = [name for name, (_, origin) in settings_in(tmp_path / "o").items() if "read" in origin]
+    assert read == ["rows"]
+    assert not any(alert.severity == "review" for alert in page_in(tmp_path / "o").alerts)
     assert mode(tmp_path / "o" / "model.json") == mode(tmp_path / "o" / "encoding.json") == 0o644
     assert mode(tmp_path / "o" / "profile.CURATOR-ONLY.json") == 0o600
-    for name in ("classes", "data_norm"):
-        assert re.search(f"^  {name} .*[(]given[)]$", done.out, re.MULTILINE)
+    settings = settings_in(tmp_path / "o")
+    assert {settings[name][1] for name in ("classes", "data_norm")} == {"given"}
 
     # One bound fewer, and it is no longer so; it is said once.
     partial = {name: entry for name, entry in GIVEN["columns"].items() if name != "age"}
     given.write_text(json.dumps({**GIVEN, "columns": partial}))
     done = ask("--encoding", given, out="p")
-    assert model_of(tmp_path / "p")["audience"] == "review"
+    assert model_of(tmp_path / "p")["audience"] == "needs-review"
     assert done.out.count("the mean and scale of 'age'") == 1
 
 
@@ -435,7 +458,7 @@ def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
     whole = tmp_path / "a" / "encoding.CURATOR-ONLY.json"
     second = ask("--id number --encoding", whole, data=path, out="b")
     assert second.code == 0, second.err
-    assert re.search(r"^  missing cells +'NA' +\(given\)", second.out, re.MULTILINE)
+    assert settings_in(tmp_path / "b")["missing cells"] == ("'NA'", "given")
     assert model_of(tmp_path / "b")["encoding"] == model_of(tmp_path / "a")["encoding"]
     third = ask("--id number --model", tmp_path / "b" / "model.json", data=path, out="c")
     assert third.code == 0, third.err
@@ -557,7 +580,6 @@ def test_a_column_that_cannot_play_its_part_is_refused(
 
 
 def test_what_is_needed_is_asked_for(program, people_csv):
-    assert "Missing option '--out'" in program("profile", people_csv, "--target", "a").message
     assert "Missing argument" in program("profile", "--target", "a", "--out", "o").message
     assert program("profil").code == 2
 
@@ -614,7 +636,7 @@ def test_a_path_that_is_no_file_is_refused(ask, tmp_path):
     refused(ask(data=tmp_path), tmp_path / "o", "is a folder | name a file")
     refused(ask(data=tmp_path / "*.tsv"), tmp_path / "o", "no file matches")
     refused(ask(data="/dev/null"), tmp_path / "o", "/dev/null | regular file")
-    refused(ask(data="x" * 5000), tmp_path / "o", "is not a file name")
+    refused(ask(data="x" * 5000), tmp_path / "o", "File name too long")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
@@ -768,9 +790,9 @@ def test_every_kind_of_file_gives_the_same_model(ask, tmp_path, kind):
             part.write_text(text([table[0], *lines]))
             pq.write_table(arrow_of(part), part.with_suffix(".parquet"))
     for out, path in (("a", plain), ("b", source)):
-        done = ask("--id number --seed 1", data=path, out=out)
+        done = ask("--id number --seed 1 --ledger", tmp_path / "all.json", data=path, out=out)
         assert done.code == 0, done.err
-    assert "noise was drawn from a seed" in done.out
+    assert SEEDED in done.out
     assert model_of(tmp_path / "a") == model_of(tmp_path / "b")
     assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
 
@@ -795,7 +817,7 @@ def test_frames_go_through_the_same_job(ask, tmp_path, library):
         frame = pl.DataFrame(columns).with_columns(pl.col("city").cast(pl.Categorical))
     elif library == "arrow":
         frame = pa.table(columns)
-    job = ProfileJob(
+    job = ProfileRequest(
         source=frame, target="income", out=tmp_path / "b", name="frame", id_column="number", seed=1
     )
     outcome = run(job)
@@ -829,14 +851,14 @@ def test_a_regression(ask, tmp_path):
     done = ask(f"{asked} --label-range 0,80 --epsilon inf", target="age")
     assert done.code == 0, done.err
     assert model_of(tmp_path / "o")["label_scale"] == {"centre": 40.0, "scale": 40.0, "bound": 1.0}
-    assert re.search(r"^  label_range +0 to 80 +\(given\)", done.out, re.MULTILINE)
-    score = re.search(
-        r"R² on the training rows: (\S+) released, 0.000 by the .*, (\S+) at epsilon = ∞", done.out
-    )
-    assert 0 < float(score[1]) == float(score[2]) < 1
-    # A bound that is not given is read, and says so.
+    assert settings_in(tmp_path / "o")["label_range"] == ("0 to 80", "given")
+    released, base, *_ = accuracies(page_in(tmp_path / "o").get("profile"), "R²")
+    assert base == 0 < released < 1
+    # A bound that is not given is read, and the page states it.
     done = ask(asked, target="age", out="p")
-    assert re.search(r"^  label_range +\d+ to \d+ +\(read from the data\)", done.out, re.MULTILINE)
+    value, origin = settings_in(tmp_path / "p")["label_range"]
+    assert re.fullmatch(r"\d+ to \d+", value)
+    assert origin == "read from the data"
     assert "label_range" in str(model_of(tmp_path / "p")["read_from_data"])
 
 
@@ -847,7 +869,7 @@ def test_gaussian_noise_the_hinge_dropped_columns_and_missing_tokens(ask, tmp_pa
     path = tmp_path / "wild.csv"
     path.write_text(text(table).replace("?", "NA"))
     done = ask(
-        "--id number --noise gaussian --delta 1e-6 --loss huber-hinge --regularization 0.1 --json"
+        "--id number --noise gaussian --delta 1e-6 --loss huber-hinge --regularization 0.1 --json-curator"
         " --drop wild --drop city --missing NA --missing - --classes >50K,<=50K",
         data=path,
     )
@@ -858,8 +880,9 @@ def test_gaussian_noise_the_hinge_dropped_columns_and_missing_tokens(ask, tmp_pa
     assert list(model["encoding"]["columns"]) == ["age", "smoker", "hours"]
     assert model["encoding"]["missing"] == ["NA", "-"]
     assert "hours is missing" in model["feature_names"]
-    told = json.loads(done.out)["summary"]["profile"]["choices"]
-    chosen = {choice["name"]: (choice["value"], choice["origin"]) for choice in told}
+    page = parse_json(json.dumps(json.loads(done.out)["summary"]))
+    assert page == page_in(tmp_path / "o")
+    chosen = settings_in(tmp_path / "o")
     assert chosen["delta"] == ("1e-06", "given")
     assert chosen["regularization"] == ("0.1", "given")
     assert chosen["classes"] == ("<=50K, >50K", "given")
@@ -873,11 +896,11 @@ def test_no_noise_ranks_by_distance(ask, tmp_path):
     done = ask("--epsilon inf --id number")
     assert done.code == 0, done.err
     assert "carries no noise" in done.out
-    assert model_of(tmp_path / "o")["audience"] == "review"
+    assert model_of(tmp_path / "o")["audience"] == "needs-review"
     rows = rows_of(tmp_path / "o")
     assert set(rows["loss"]) == {"infinity"}
     assert rows["rank"][int(np.argmax(rows["distance"]))] == 1
-    json.loads(ask("--epsilon inf --json", out="p").out)
+    json.loads(ask("--epsilon inf --json-curator", out="p").out)
 
 
 def test_a_key_that_was_not_named_as_one_is_noticed(ask):
@@ -916,7 +939,8 @@ def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
     assert ask().code == 0
     sys.stdout.flush()
-    assert b"epsilon = \\u221e" in shown.getvalue()
+    # Signs that it does not have are written by their numbers.
+    assert b"\\u03b5 = 1" in shown.getvalue()
 
 
 # Help and start-up -----------------------------------------------------------------------------
@@ -927,9 +951,12 @@ def test_a_terminal_without_greek_does_not_cost_the_result(ask, monkeypatch):
     [
         ("", "expost demo | expost profile people.csv --target income --out report | --version"),
         ("profile", "--target | --model | model.json | CURATOR-ONLY | Examples | not private"),
-        ("profile", "(default: 1) | (default: '' and '?') | huber-hinge | [required]"),
-        ("epsilon", "release nothing | --max-posterior | Examples | not private | (default: 0.75)"),
-        ("demo", "569 patients | base rate | demo-report | --json"),
+        ("profile", "(default: 1) | default: '' and '?' | logistic (default) | [required]"),
+        (
+            "epsilon",
+            "nothing is released | --max-posterior | Examples | not private | (default: 0.75)",
+        ),
+        ("demo", "569 patients | base rate | expost-… | --json"),
     ],
 )
 def test_help_is_a_short_manual(program, command, words):
@@ -938,7 +965,6 @@ def test_help_is_a_short_manual(program, command, words):
     shown = Ran(code=0, out="", err=done.out).message
     for word in words.split(" | "):
         assert word in shown, word
-    assert len(done.out.splitlines()) < 90
 
 
 def test_the_version_and_the_bare_program(program):
@@ -951,7 +977,6 @@ def test_the_page_of_the_command_line_knows_every_option(program):
     page = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
     commands = ([], ["profile"], ["epsilon"], ["publish"], ["lookup"], ["ledger"], ["demo"])
     commands += (["risk"], ["audit"], ["report"], ["doctor"])
-    commands += tuple(["reproduce", paper] for paper in ("leblond", "redberg-wang", "d5.3"))
     helped = "".join(program(*command, "--help").out for command in commands)
     option = r"(?<![\w-])--[a-z]+(?:-[a-z]+)*"
     assert set(re.findall(option, page)) == set(re.findall(option, helped))

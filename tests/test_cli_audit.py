@@ -16,6 +16,8 @@ from expost.errors import InvalidInput
 from expost.files import atomic
 from expost.jobs import audit as audit_job
 from expost.jobs.audit_rows import named_estimator
+from expost.jobs.requests import AuditRequest
+from expost.report import Page, parse_json
 from heard import Heard
 from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
 
@@ -41,7 +43,7 @@ def others(rows=60, seed=1):
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Without drawing, for speed: the first test draws, in a process of its own."""
-    monkeypatch.setattr(audit_job, "_drawn", lambda display: b"\x89PNG")
+    monkeypatch.setattr(audit_job, "_drawn", lambda result, kind: b"\x89PNG")
 
 
 @pytest.fixture
@@ -70,6 +72,10 @@ def result_of(folder) -> dict:
 
 def page_of(folder) -> str:
     return (folder / "report.CURATOR-ONLY.html").read_text()
+
+
+def stored_page(folder) -> Page:
+    return parse_json((folder / "summary.CURATOR-ONLY.json").read_bytes())
 
 
 def labels() -> np.ndarray:
@@ -107,13 +113,14 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     # Every row's figure is keyed by its id, in the order of the file.
     table = pq.read_table(out / "audit.CURATOR-ONLY.parquet")
     assert table["id"].to_pylist() == [line[0] for line in people()[1:]]
-    np.testing.assert_allclose(table["told_apart"].to_numpy(), audit.told_apart.value)
+    np.testing.assert_allclose(table["row_auc"].to_numpy(), audit.row_auc.value)
     assert (out / "roc.CURATOR-ONLY.png").read_bytes().startswith(b"\x89PNG")
 
     # What a person reads.
-    page = page_of(out)
+    page, stored = page_of(out), stored_page(out)
+    settings = [(each.name, each.value, each.origin.value) for each in stored.settings]
     for name, value, origin in (
-        ("estimator", re.escape(f"{TREE}:max_depth=5"), "given"),
+        ("estimator", f"{TREE}:max_depth=5", "given"),
         ("target", "income", "given"),
         ("members", "a fair coin for each row of the table, tossed here", "default"),
         ("groups", "city", "given"),
@@ -123,16 +130,18 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
         ("confidence", "0.95", "default"),
         ("seed", "3", "given"),
     ):
-        assert re.search(rf"^  {name} +{value}  \({origin}\)$", done.out, re.MULTILINE), name
+        assert (name, value, origin) in settings, name
         assert name in page
     assert "This is an attack, not a guarantee" in done.out
+    (step,) = stored.steps
+    assert step.text == f"expost epsilon {people_csv} --target income"
     assert f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}" in done.out
     assert audit.best in page
     # The figures without rows hold no key and no score.
     figures = (out / "figures.CURATOR-ONLY.json").read_text()
     assert "p003" not in figures
     assert "rows" not in json.loads(figures)
-    assert json.loads(figures)["audience"] in ("review", "fail")
+    assert json.loads(figures)["audience"] in ("needs-review", "curator-only")
 
 
 def test_a_released_model_with_rows_it_was_not_trained_on(
@@ -152,10 +161,10 @@ def test_a_released_model_with_rows_it_was_not_trained_on(
     profile = pq.read_table(tmp_path / "p" / "profile.CURATOR-ONLY.parquet")
     np.testing.assert_allclose(found["rows"]["loss"][:60], profile["loss"].to_numpy(), rtol=1e-6)
     assert found["rows"]["loss"][60:] == [None] * 60
-    assert "epsilon = 50" in found["promise"]
+    assert "epsilon = 50" in found["guarantee"]
     assert found["lower_bounds"]
     page = page_of(tmp_path / "o")
-    assert "Beside what theory says of each row" in page
+    assert "exposures" in stored_page(tmp_path / "o").get("audit").figures
     assert "said to be chosen by fair coins" in page
     # The same in Python.
     again = expost.audit(
@@ -201,7 +210,7 @@ def test_an_estimator_with_a_holdout_is_trained_on_all_of_the_data(ask, others_c
     assert found["rows"]["member"] == [True] * 60 + [False] * 60
     (_, city) = found["disparity"]
     assert sum(group["members"] for group in city["groups"]) == 60
-    assert sum(group["others"] for group in city["groups"]) == 60
+    assert sum(group["non_members"] for group in city["groups"]) == 60
     # An unpruned tree knows its own rows by heart.
     assert found["attacks"]["loss"]["auc"]["value"] > 0.6
 
@@ -239,16 +248,17 @@ def test_answers_that_were_computed_elsewhere(program, tmp_path):
     member = np.arange(80) < 40
     losses = rng.exponential(np.where(member, 0.3, 1.0))
     np.savez(tmp_path / "losses.npz", losses=losses, member=member)
-    done = program("audit", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "o", "--json")
+    done = program(
+        "audit", "--arrays", tmp_path / "losses.npz", "--out", tmp_path / "o", "--json-curator"
+    )
     assert done.code == 0, done.err
     content = json.loads(done.out)
-    assert content["summary"]["format"] == "expost-report/2"
-    summary = content["summary"]["audit"]
-    (attack,) = summary["attacks"]
+    page = parse_json(json.dumps(content["summary"]).encode())
+    facts = page.get("audit").facts
     # Naively: of each pair, how often the member has the smaller loss.
     pairs = [(a < b) + 0.5 * (a == b) for a in losses[member] for b in losses[~member]]
-    assert attack["auc"]["value"] == pytest.approx(np.mean(pairs), abs=1e-3)
-    assert summary["average"] is None
+    assert facts["auc"] == pytest.approx(np.mean(pairs), abs=1e-3)
+    assert (facts["members"], facts["non_members"], facts["references"]) == (40, 40, 0)
     assert set(content["files"]) == {
         *("audit", "rows", "figures", "summary", "report", "text", "roc")
     }
@@ -332,7 +342,7 @@ def test_no_cell_of_the_table_is_shown(program, tmp_path):
 def interrupted(ask, tmp_path, monkeypatch):
     """An audit that was interrupted when two of its four references were trained."""
     with monkeypatch.context() as patch:
-        patch.setattr(audit_job, "collect", _interrupt)
+        patch.setattr(audit_job, "page_of", _interrupt)
         done = ask("--seed 4 --references 4", out="p")
     assert done.code == 130
     kept = sorted((tmp_path / "p" / ".expost-run" / "references").glob("reference-*"))
@@ -355,7 +365,7 @@ def test_an_interrupted_run_is_resumed(ask, tmp_path, interrupted):
     assert "pass --resume to continue it" in again.message
 
     heard = Heard()
-    job = audit_job.AuditJob(
+    job = AuditRequest(
         out=interrupted,
         name="people.csv",
         source=tmp_path / "people.csv",
@@ -394,7 +404,7 @@ def test_a_seed_that_was_drawn_is_that_of_the_resumed_run(ask, tmp_path, monkeyp
 
     monkeypatch.setattr(audit_job, "audit", listening)
     with monkeypatch.context() as patch:
-        patch.setattr(audit_job, "collect", _interrupt)
+        patch.setattr(audit_job, "page_of", _interrupt)
         assert ask("--references 4").code == 130
     assert ask("--references 4 --resume").code == 0
     assert seeds[0] == seeds[1]
@@ -502,7 +512,7 @@ def test_nothing_is_left_of_a_run_that_cannot_be_written(ask, tmp_path, monkeypa
         assert words in done.message, words
     assert names(tmp_path / "o") == {".expost-run"}
     monkeypatch.undo()
-    monkeypatch.setattr(audit_job, "_drawn", lambda display: b"\x89PNG")
+    monkeypatch.setattr(audit_job, "_drawn", lambda result, kind: b"\x89PNG")
     assert ask("--seed 1 --resume").code == 0
     assert names(tmp_path / "o") == RESULTS
     again = ask("--seed 1")

@@ -1,7 +1,6 @@
 """``expost profile --person``: persons at the command line, from a table to the page."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,9 @@ import pytest
 
 import expost
 from expost.jobs import profile as profile_job
-from program import Ran, naive_features, names, people, refused, text
+from expost.jobs.ledger import ledger_beside
+from program import Ran, naive_features, names, page_in, people, refused, settings_in, text
+from report.cells import column, tables
 from settings import OUTPUT_OPTIONS
 from test_cli import RESULTS, model_of, naive_log_density, rows_of
 
@@ -89,9 +90,9 @@ def test_persons_get_the_losses_of_naive_densities(ask, tmp_path):
     assert parquet["id"].to_pylist() == list(naive)
     assert sum(parquet["rows"].to_pylist()) == 60
     # What is printed, and the page, speak of persons.
-    assert f"Privacy profile of {len(naive)} persons with 60 rows (remove)" in done.out
-    assert f"any person of up to {max(sizes)} rows" in done.out
-    assert re.search(r"^  persons +by 'patient' +\(given\)", done.out, re.MULTILINE)
+    assert f"Privacy profile of {len(naive)} persons with 60 rows" in done.out
+    assert f"any person with up to {max(sizes)} rows" in done.out
+    assert settings_in(out)["persons"] == ("by 'patient'", "given")
     page = (out / "report.CURATOR-ONLY.html").read_text()
     assert f"Privacy profile of {len(naive)} persons with 60 rows" in page
     assert list(naive)[int(np.argmax(found["exposure"]))] in page
@@ -101,9 +102,9 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     assert ask("--drop patient --drop number", out="rows").code == 0
     model = tmp_path / "rows" / "model.json"
     monkeypatch.setattr(profile_job._Work, "_draw", None)
-    done = ask("--person patient --json --model", model)
+    done = ask("--person patient --json-curator --model", model)
     assert done.code == 0, done.err
-    summary = json.loads(done.out)["summary"]["profile"]
+    document = page_in(tmp_path / "o").get("profile")
     found = rows_of(tmp_path / "o")
     features, y = naive_features(visits())
     whose = [line[-1] for line in visits()[1:]]
@@ -111,13 +112,13 @@ def test_a_model_that_exists_is_profiled_by_person(ask, visits_csv, tmp_path, mo
     assert found["id"] == list(again.ids)
     np.testing.assert_allclose(found["loss"], again.loss, rtol=0, atol=1e-9)
     assert (tmp_path / "o" / "model.json").read_bytes() == model.read_bytes()
-    assert summary["rows"] == 60
-    assert summary["persons"]["count"] == len(again)
-    assert summary["persons"]["most_rows"] == max(found["rows"])
-    assert summary["persons"]["row_epsilon"] == 1
-    assert summary["top"][0]["rows"] == found["rows"][found["rank"].index(1)]
-    chosen = {choice["name"]: choice["origin"] for choice in summary["choices"]}
-    assert (chosen["persons"], chosen["epsilon"]) == ("given", "of the model")
+    assert (document.facts["rows"], document.facts["epsilon"]) == (60, 1)
+    (listed,) = (each for each in tables(document) if each.columns[0].title == "rank")
+    largest = found["rank"].index(1)
+    assert column(listed, "person")[1][0] == found["id"][largest]
+    assert column(listed, "rows")[1][0] == found["rows"][largest]
+    settings = settings_in(tmp_path / "o")
+    assert (settings["persons"][1], settings["epsilon"][1]) == ("given", "of the model")
     # A person's rows stay together whatever the order of the lines, of which the model knows none.
     lines = visits()
     visits_csv.write_text(text([lines[0], *lines[:0:-1]]))
@@ -143,8 +144,10 @@ def test_every_line_of_its_own_person_is_the_profile_of_rows(ask, tmp_path):
 def test_where_a_model_has_no_noise_persons_rank_by_distance(ask, tmp_path):
     done = ask("--person patient --drop number --epsilon inf")
     assert done.code == 0, done.err
-    assert "so persons are ranked by how far they move" in done.out
     found = rows_of(tmp_path / "o")
+    document = page_in(tmp_path / "o").get("profile")
+    (listed,) = (each for each in tables(document) if each.columns[0].title == "rank")
+    assert column(listed, "distance")[1] == sorted(found["distance"], reverse=True)[:20]
     assert set(found["loss"]) <= {"infinity", 0.0}
     assert found["rank"][int(np.argmax(found["distance"]))] == 1
 
@@ -233,9 +236,11 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     assert done.code == 0, done.err
     left = len(table) - len(kept)
     assert f"{left} of 60 rows were left out" in done.out
-    assert re.search(r"rows per person +at most 3, others left out", done.out)
-    assert "epsilon=2, delta=1e-06 for persons with up to 3 rows" in done.out
-    assert "at most 2 nats promised, any person of up to 3 rows" in done.out
+    assert settings_in(tmp_path / "o")["rows per person"][0] == "at most 3, others left out"
+    (tile,) = (each for each in page_in(tmp_path / "o").tiles if each.label == "Guarantee")
+    assert tile.value == "ε = 2"
+    assert any("persons with up to 3 rows" in line for line in tile.lines)
+    assert any("any person with up to 3 rows" in line for line in tile.lines)
     visits_csv.write_text(text(kept))
     again = ask(f"{options} {encoding}", out="by-hand")
     assert again.code == 0, again.err
@@ -249,18 +254,22 @@ def test_the_first_rows_of_each_person_are_kept(ask, visits_csv, tmp_path):
     assert max(found["rows"]) == 3
     # The groups of the report are those of the rows that were kept.
     groups = [
-        json.loads((tmp_path / out / "summary.CURATOR-ONLY.json").read_text())["profile"]["groups"]
+        [
+            section.blocks
+            for section in page_in(tmp_path / out).get("profile").sections
+            if section.id == "groups"
+        ]
         for out in ("o", "by-hand")
     ]
     assert groups[0] == groups[1]
-    assert len(groups[0]) > 1
+    assert len(groups[0][0]) > 2
     # The model is profiled again from the whole table.
     visits_csv.write_text(text(table))
     model_file = tmp_path / "o" / "model.json"
     assert ask("--person patient --cap-rows --model", model_file, out="again").code == 0
     assert rows_of(tmp_path / "again")["loss"] == found["loss"]
-    ledger = json.loads((tmp_path / "o" / "ledger.CURATOR-ONLY.json").read_text())
-    assert ledger["entries"][0]["rows_per_person"] == 3
+    ledger = json.loads(ledger_beside(tmp_path / "o").read_text())
+    assert [entry.get("rows_per_person") for entry in ledger["entries"]] == [None, 3]
 
 
 def test_a_table_within_the_limit_is_whole(ask, tmp_path):

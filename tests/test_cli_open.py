@@ -2,23 +2,23 @@
 
 import inspect
 import json
+import shutil
 import sys
 import tempfile
 import webbrowser
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from expost.cli.app import app
-from expost.cli.reproduce import reproduce_app
-from expost.jobs.releases import Line, Listing, ledger_summary
-from expost.report import parse_json, render_html, render_json, render_markdown
-from expost.reproduce.reproduction import Reproduction
+from expost.ledger import ListedRelease, Listing
+from expost.report import document_of, parse_json, render_html, render_json, render_markdown
+from expost.report.document import Page
 from expost.types import Audience
 from program import finished, listed, mode, names, refused
 from report import results
+from report.cells import column, tables
 from runs import PERSON, make_runs
 
 PAGE = {"report.html", "report.md", "summary.json"}
@@ -64,22 +64,21 @@ def last_path(printed: str) -> Path:
 def test_every_command_that_computes_can_open_its_report():
     commands = {command.name: command.callback for command in app.registered_commands}
     computing = set(commands) - {"doctor"}
-    papers = {command.name: command.callback for command in reproduce_app.registered_commands}
-    assert len(papers) == 3
-    for name, callback in {**{name: commands[name] for name in computing}, **papers}.items():
-        assert "open_it" in inspect.signature(callback).parameters, name
+    for name in computing:
+        callback = commands[name]
+        assert "open_page" in inspect.signature(callback).parameters, name
 
 
 @pytest.mark.parametrize(
     ("command", "page"),
     [
         ("demo", "report.CURATOR-ONLY.html"),
-        ("profile {runs}/people.csv --target income", "report.CURATOR-ONLY.html"),
-        ("epsilon {runs}/people.csv --target income --folds 0", "report.CURATOR-ONLY.html"),
+        ("profile {table} --target income", "report.CURATOR-ONLY.html"),
+        ("epsilon {table} --target income --folds 0", "report.CURATOR-ONLY.html"),
         ("publish --model {runs}/profile/model.json", "report.html"),
         ("lookup {runs}/published/report.json {person}", "report.html"),
         ("risk --epsilon 1", "report.html"),
-        ("risk --belief 0.9", "report.html"),
+        ("risk --max-posterior 0.9", "report.html"),
         ("ledger {runs}/profile", "report.CURATOR-ONLY.html"),
         ("report {runs}/profile {runs}/choice", "report.CURATOR-ONLY.html"),
         ("report {runs}/profile {runs}/published --public", "report.html"),
@@ -88,7 +87,9 @@ def test_every_command_that_computes_can_open_its_report():
 def test_a_command_ends_with_its_report_and_opens_it(
     program, runs, tmp_path, opened, temporary, command, page
 ):
-    words = command.format(runs=runs, person=" ".join(PERSON)).split()
+    # A table of its own: what is released of it is in no ledger of the other tests.
+    table = shutil.copy(runs / "people.csv", tmp_path)
+    words = command.format(runs=runs, table=table, person=" ".join(PERSON)).split()
     out = tmp_path / "out"
     done = program(*words, "--out", out, "--open")
     assert (done.code, done.err) == (0, "")
@@ -98,23 +99,6 @@ def test_a_command_ends_with_its_report_and_opens_it(
     assert path.read_text().startswith("<!doctype html>")
     # Nothing is written but what was asked for.
     assert not names(temporary)
-
-
-@pytest.mark.parametrize("paper", ["leblond", "redberg-wang", "d5.3"])
-def test_a_reproduction_opens_its_page(program, tmp_path, opened, monkeypatch, paper):
-    """The papers take a while: they are not made again here."""
-    module = import_module(f"expost.reproduce.{paper.replace('-', '_').replace('.', '')}")
-    found = Reproduction(
-        paper=None, claims=(), exhibits=(), source="", seed=0, made="",
-        files=(tmp_path / "claims.json", tmp_path / "index.html"),
-    )  # fmt: skip
-    monkeypatch.setattr(Reproduction, "lines", lambda self: [f"Page: {self.files[-1]}"])
-    monkeypatch.setattr(module, "reproduce", lambda *_, **__: found)
-    done = program("reproduce", paper, "--out", tmp_path / "o", "--open")
-    assert done.code == 0, done.err
-    assert opened == [last_path(done.out).as_uri()]
-    assert program("reproduce", paper, "--out", tmp_path / "o").code == 0
-    assert len(opened) == 1
 
 
 def test_an_audit_opens_its_report(program, runs, tmp_path, opened):
@@ -211,11 +195,11 @@ def test_who_may_read_the_pages_of_short_answers(program, runs, tmp_path):
             summary.read_text()
         ).audience
 
-    assert modes("r", "risk", "--mu", "1") == ({0o644}, Audience.PASS)
-    assert modes("l", "ledger", runs / "profile") == ({0o600}, Audience.REVIEW)
+    assert modes("r", "risk", "--mu", "1") == ({0o644}, Audience.PUBLIC)
+    assert modes("l", "ledger", runs / "profile") == ({0o600}, Audience.NEEDS_REVIEW)
     # What the report says of her may be shown by her: but it is hers to show.
     answered = modes("a", "lookup", runs / "published" / "report.json", *PERSON)
-    assert answered == ({0o600}, Audience.PASS)
+    assert answered == ({0o600}, Audience.PUBLIC)
 
 
 def test_the_page_of_a_person_holds_her_bound_and_none_of_her_values(program, runs, tmp_path):
@@ -226,46 +210,59 @@ def test_the_page_of_a_person_holds_her_bound_and_none_of_her_values(program, ru
     )  # fmt: skip
     assert done.code == 0, done.err
     (answer,) = json.loads(done.out)["answers"]
-    summary = parse_json((tmp_path / "o" / "summary.json").read_text())
-    (bound,) = summary.published.bounds
-    assert (bound.exposure, bound.fails_with) == (answer["exposure"], answer["fails_with"])
-    assert "about you" in summary.title
+    document = parse_json((tmp_path / "o" / "summary.json").read_text()).get("published")
+    (section,) = (each for each in document.sections if each.id == "your-row")
+    (table,) = tables(replace(document, sections=(section,)))
+    cells, values = column(table, "exposure at most (nats)")
+    assert values == [answer["exposure"]]
+    assert column(table, "fails with probability")[1] == [answer["fails_with"]]
+    shown = column(table, "certainty, model alone, at most")[0]
     for path in (tmp_path / "o").iterdir():
         for value in ("39.25", "41.75"):
             assert value not in path.read_text(), path.name
-    page = (tmp_path / "o" / "report.html").read_text()
-    assert bound.belief_text in page
+    page = (tmp_path / "o" / "report.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert all(cell in page for cell in (*cells, *shown))
 
 
 def test_the_page_of_a_ledger_lists_every_release(program, runs, tmp_path):
-    done = program("ledger", runs / "profile", "--out", tmp_path / "o", "--json")
+    done = program("ledger", runs / "profile", "--out", tmp_path / "o", "--json-curator")
     (release,) = json.loads(done.out)["releases"]
     text = (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
     assert release["release"][:8] in text
-    assert "One release is known, and it spends ε = " in text
-    summary = parse_json((tmp_path / "o" / "summary.CURATOR-ONLY.json").read_text())
-    (listed,) = summary.ledger.releases
-    assert (listed.epsilon, listed.rows, listed.data) == (1.0, 60, "A")
-    assert [way.name for way in summary.ledger.ways]
+    document = parse_json((tmp_path / "o" / "summary.CURATOR-ONLY.json").read_text()).get("ledger")
+    (table,) = (each for each in tables(document) if each.columns[1].title == "release")
+    assert [column(table, name)[1] for name in ("release", "ε", "rows", "of")] == [
+        [release["release"][:8]],
+        [1.0],
+        [60],
+        ["A"],
+    ]
+    assert document.facts["releases"] == 1
+    assert any(each.columns[0].title == "composed by" for each in tables(document))
     page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
-    assert listed.release in page
-    assert "review" in page.lower()
+    assert release["release"][:8] in page
+    assert "needs review" in page.lower()
 
 
-def test_the_page_of_releases_that_promise_nothing_says_so():
+def test_releases_without_a_guarantee_have_none_together():
     entries = results.ledger(broken=True).entries
     hostile = replace(entries[0], name="<b>\x1b[31m\nnew.json")
-    lines = tuple(Line(entry=one, ledger=None, rows="?") for one in (hostile, *entries[1:]))
-    summary = ledger_summary(Listing(releases=lines, delta=1e-5))
-    assert summary.answer[0].endswith("together they promise nothing.")
-    assert summary.ledger.ways == ()
-    shown = [one.epsilon_text for one in summary.ledger.releases]
-    assert shown.count("no promise") == sum(not one.is_promised for one in entries) > 0
-    page, text = render_html(summary), render_markdown(summary)
-    assert "<b>" not in page + text.replace("\\<b\\>", "")
-    assert "\x1b" not in page + text
-    assert "not listed" in page
-    assert parse_json(render_json(summary)) == summary
+    releases = tuple(
+        ListedRelease(entry=entry, ledger=None, rows="?") for entry in (hostile, *entries[1:])
+    )
+    page = Page(documents=(document_of(Listing(releases=releases, delta=1e-5)),))
+    (document,) = page.documents
+    (table,) = tables(document)
+    shown, values = column(table, "ε")
+    without = sum(not entry.is_promised for entry in entries)
+    assert shown.count("–") == values.count(None) == without > 0
+    assert any(alert.severity == "problem" for alert in document.alerts)
+    assert document.verdict.tone == "bad"
+    assert column(table, "listed (UTC)")[0] == ["not listed"] * len(entries)
+    html, text = render_html(page), render_markdown(page)
+    assert "<b>" not in html + text.replace("\\<b\\>", "")
+    assert "\x1b" not in html + text
+    assert parse_json(render_json(page)) == page
 
 
 @pytest.mark.parametrize("command", list(SHORT))

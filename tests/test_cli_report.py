@@ -3,15 +3,18 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from expost.files import atomic
+from expost.files.sealed import checksum
 from expost.jobs import pages
-from expost.report import parse_json
+from expost.report import parse_json, render_json
+from expost.report.document import Alert
 from expost.types import Audience
-from program import Ran, listed, mode, names, refused, room_for
+from program import Ran, listed, mode, names, page_in, refused, room_for
 from runs import make_runs
 
 CURATORS = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
@@ -41,9 +44,12 @@ def ask(program, runs, tmp_path):
     return call
 
 
-def summary_in(folder: Path):
-    (path,) = folder.glob("summary*.json")
-    return parse_json(path.read_text())
+def change(path: Path, **changes: object) -> None:
+    """Write the page of a file again, with its first document changed."""
+    page = parse_json(path.read_text())
+    first, *others = page.documents
+    documents = (replace(first, **changes), *others)
+    path.write_text(render_json(replace(page, documents=documents)))
 
 
 # One page of several results -------------------------------------------------------------------
@@ -52,10 +58,10 @@ def summary_in(folder: Path):
 def test_every_command_leaves_what_its_page_shows(runs):
     kinds = {"profile": "profile", "choice": "epsilon", "audit": "audit", "published": "published"}
     for folder, kind in kinds.items():
-        assert kind in summary_in(runs / folder).by_name
-    marks = {name: summary_in(runs / name).audience for name in kinds}
-    assert marks.pop("published") is Audience.PASS
-    assert set(marks.values()) == {Audience.FAIL}
+        assert page_in(runs / folder).kinds == (kind,)
+    marks = {name: page_in(runs / name).audience for name in kinds}
+    assert marks.pop("published") is Audience.PUBLIC
+    assert set(marks.values()) == {Audience.CURATOR_ONLY}
     for folder in kinds:
         (path,) = (runs / folder).glob("summary*.json")
         assert (path.name == "summary.json") is (folder == "published")
@@ -70,19 +76,22 @@ def test_everything_on_one_page(ask, program, runs, tmp_path):
     out = tmp_path / "o"
     assert names(out) == CURATORS
     assert {mode(path) for path in listed(out)} == {0o600}
-    whole = summary_in(out)
-    assert whole.audience is Audience.FAIL
-    # Every part is the one that its own command wrote, to the last digit.
+    whole = page_in(out)
+    assert whole.audience is Audience.CURATOR_ONLY
+    # Every document is the one that its own command wrote, to the last digit, except for what a
+    # profile beside a choice of ε is judged by.
     for folder in ("choice", "profile", "published", "audit", "risk"):
-        for name, part in summary_in(runs / folder).by_name.items():
-            assert getattr(whole, name) == part
-    assert {"profile", "epsilon", "published", "audit", "risk"} <= set(whole.by_name)
-    assert f"shown     {', '.join(whole.by_name)}\n" in done.out
+        for document in page_in(runs / folder).documents:
+            shown = whole.get(document.kind)
+            beside = {"verdict": shown.verdict, "alerts": shown.alerts}
+            assert shown == replace(document, **(beside if document.kind == "profile" else {}))
+    assert set(whole.kinds) == {"profile", "epsilon", "published", "audit", "risk"}
+    assert f"shown     {', '.join(whole.kinds)}\n" in done.out
     assert done.out.rstrip().endswith(f"Report: {(out / 'report.CURATOR-ONLY.html').resolve()}")
-    assert "fail: For the curator only" in done.out
+    assert Audience.CURATOR_ONLY.meaning in done.out
     page = (out / "report.CURATOR-ONLY.html").read_text()
-    for part in whole.parts:
-        assert all(choice.name in page for choice in part.choices)
+    assert len(whole.settings) > 10
+    assert all(setting.name in page for setting in whole.settings)
 
 
 def test_the_order_of_the_folders_and_the_time_of_day_change_nothing(ask, tmp_path):
@@ -106,37 +115,39 @@ def test_summaries_may_be_named_themselves_and_count_once(ask, program, runs, tm
     # What it wrote can be read again.
     again = program("report", tmp_path / "o", runs / "choice", "--out", tmp_path / "p")
     assert again.code == 0, again.err
-    assert {"profile", "epsilon"} <= set(summary_in(tmp_path / "p").by_name)
+    assert set(page_in(tmp_path / "p").kinds) == {"profile", "epsilon"}
 
 
 def test_it_speaks_json(ask, tmp_path):
-    answer = json.loads(ask("profile published", "--json").out)
+    answer = json.loads(ask("profile published", "--json-curator").out)
     assert set(answer) == {"files", "summary"}
     assert answer["files"]["report"] == str(tmp_path / "o" / "report.CURATOR-ONLY.html")
-    assert answer["summary"]["profile"]["rows"] == 60
-    assert answer["summary"]["published"]["kind"] == "data-independent"
+    page = parse_json(json.dumps(answer["summary"]))
+    assert page == page_in(tmp_path / "o")
+    assert page.get("profile").facts["rows"] == page.get("published").facts["rows"] == 60
 
 
 def test_a_folder_may_hold_a_private_and_a_public_summary(ask, runs, tmp_path):
     shutil.copy(runs / "published" / "summary.json", runs / "profile")
     assert ask("profile").code == 0
-    assert {"profile", "published"} <= set(summary_in(tmp_path / "o").by_name)
+    assert set(page_in(tmp_path / "o").kinds) == {"profile", "published"}
 
 
 # For everybody ---------------------------------------------------------------------------------
 
 
-def test_a_public_page_shows_what_is_marked_pass_and_nothing_else(ask, runs, tmp_path):
+def test_a_public_page_shows_what_is_public_and_nothing_else(ask, runs, tmp_path):
     done = ask("choice profile published audit", "--public")
     assert (done.code, done.err) == (0, "")
     out = tmp_path / "o"
     assert names(out) == PUBLIC
     assert {mode(path) for path in listed(out)} == {0o644}
-    shown = summary_in(out)
-    assert shown.by_name == summary_in(runs / "published").by_name
-    assert shown.audience is Audience.PASS
-    assert "left out  profile, " in done.out
-    assert "mark      pass: May be published" in done.out
+    shown = page_in(out)
+    assert shown.documents == page_in(runs / "published").documents
+    assert shown.audience is Audience.PUBLIC
+    (left_out,) = (line for line in done.out.splitlines() if line.startswith("left out "))
+    assert all(kind in left_out for kind in ("profile", "epsilon", "audit"))
+    assert Audience.PUBLIC.meaning in done.out
     # As if the others had not been there.
     assert ask("published", "--public", out="alone").code == 0
     for name in PUBLIC - {"summary.json"}:
@@ -178,7 +189,7 @@ def walk(value, found: set[str]) -> None:
 @pytest.mark.parametrize("folders", ["profile", "choice audit", "profile choice audit"])
 def test_a_public_page_of_nothing_is_refused(ask, tmp_path, folders):
     done = ask(folders, "--public")
-    refused(done, tmp_path / "o", "nothing here is marked pass | expost publish")
+    refused(done, tmp_path / "o", "nothing here is public | expost publish")
 
 
 def test_a_public_page_takes_the_place_of_a_private_one(ask, tmp_path):
@@ -188,19 +199,22 @@ def test_a_public_page_takes_the_place_of_a_private_one(ask, tmp_path):
     assert names(tmp_path / "o") == PUBLIC
 
 
-def test_a_mark_that_was_edited_is_refused(ask, runs, tmp_path):
-    for edit in (
-        lambda content: content | {"audience": "pass"},
-        lambda content: content | {"profile": content["profile"] | {"audience": "pass"}},
-        lambda content: (
-            content | {"audience": "pass", "profile": content["profile"] | {"audience": "pass"}}
-        ),
-    ):
-        path = runs / "profile" / SUMMARY
-        original = path.read_text()
-        path.write_text(json.dumps(edit(json.loads(original))))
-        refused(ask("profile published", "--public"), tmp_path / "o", SUMMARY)
-        path.write_text(original)
+def test_an_audience_that_was_edited_is_refused(ask, runs, tmp_path):
+    path = runs / "profile" / SUMMARY
+    original = path.read_text()
+    for stated, of_document in (("public", None), (None, "public"), ("public", "public")):
+        content = json.loads(original)
+        content["audience"] = stated or content["audience"]
+        document = content["page"]["documents"][0]
+        document["audience"] = of_document or document["audience"]
+        path.write_text(json.dumps(content))
+        refused(ask("profile published", "--public"), tmp_path / "o", f"{SUMMARY} | checksum")
+        if stated is None or of_document is None:
+            # Sealed again it contradicts itself.
+            del content["sha256"]
+            path.write_text(json.dumps({**content, "sha256": checksum(content)}))
+            refused(ask("profile published", "--public"), tmp_path / "o", f"{SUMMARY} | audience")
+    path.write_text(original)
     assert ask("profile published", "--public").code == 0
 
 
@@ -216,10 +230,7 @@ def test_two_of_a_kind_are_refused_and_both_are_named(ask, runs, tmp_path):
 
 
 def test_results_of_two_tables_are_refused(ask, runs, tmp_path):
-    path = runs / "choice" / SUMMARY
-    content = json.loads(path.read_text())
-    content["epsilon"]["source"] = "others.csv"
-    path.write_text(json.dumps(content))
+    change(runs / "choice" / SUMMARY, source="others.csv")
     done = ask("profile choice")
     refused(done, tmp_path / "o", "'others.csv' | 'people.csv' | one table")
 
@@ -246,24 +257,30 @@ def test_a_report_of_another_model_is_refused(ask, program, runs, tmp_path):
 
 
 def nested(depth: int) -> bytes:
-    return b'{"format": "expost-report/2", "versions": ' + b"[" * depth + b"]" * depth + b"}"
+    return b'{"format": "expost-page/1", "page": ' + b"[" * depth + b"]" * depth + b"}"
 
 
+def sealed(content: dict) -> bytes:
+    return json.dumps({**content, "sha256": checksum(content)}).encode()
+
+
+EMPTY = {"format": "expost-page/1", "audience": "public", "meaning": ""}
 FOREIGN = {
-    "empty": (b"", "is not whole JSON"),
-    "no JSON": (b"PK\x03\x04\x00", "is not whole JSON"),
-    "not UTF-8": (b'{"format": "\xff"}', "is not whole JSON"),
-    "another thing": (b'{"cells": []}', "format: is missing"),
-    "a list": (b"[]", "must be a JSON object"),
-    "a newer one": (b'{"format": "expost-report/9"}', "newer expost"),
-    "a name twice": (b'{"format": "expost-report/2", "format": "x"}', "twice"),
-    "no number": (b'{"format": "expost-report/2", "versions": NaN}', "not JSON"),
+    "empty": (b"", "is not JSON"),
+    "no JSON": (b"PK\x03\x04\x00", "is not JSON"),
+    "not UTF-8": (b'{"format": "\xff"}', "is not JSON"),
+    "another thing": (b'{"cells": []}', "not of the format"),
+    "a list": (b"[]", "not of the format"),
+    "a newer one": (b'{"format": "expost-page/9"}', "not of the format"),
+    "a name twice": (b'{"format": "expost-page/1", "format": "x"}', "not of the format"),
+    "no number": (b'{"format": "expost-page/1", "page": NaN}', "is not JSON"),
     "deep": (nested(100_000), "summary.CURATOR-ONLY.json"),
-    "control characters": (b'{"format": "\\u001b[31m\\n<script>"}', "not a summary"),
-    "no parts": (
-        b'{"format": "expost-report/2", "audience": "pass", "meaning": "", "title": "",'
-        b' "answer": [], "versions": []}',
-        "summary.CURATOR-ONLY.json",
+    "control characters": (b'{"format": "\\u001b[31m\\n<script>"}', "not of the format"),
+    "no checksum": (b'{"format": "expost-page/1", "page": {}}', "checksum"),
+    "no page": (sealed(EMPTY), "not a whole page"),
+    "no documents": (
+        sealed({**EMPTY, "page": {"type": "Page", "documents": [], "versions": []}}),
+        "not a whole page",
     ),
 }
 
@@ -283,7 +300,7 @@ def test_a_torn_summary_is_refused(ask, runs, tmp_path, share):
     path = runs / "profile" / SUMMARY
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    refused(ask("profile"), tmp_path / "o", "is not whole JSON")
+    refused(ask("profile"), tmp_path / "o", "is not JSON")
 
 
 def test_a_huge_file_is_refused_unread(ask, runs, tmp_path):
@@ -293,14 +310,12 @@ def test_a_huge_file_is_refused_unread(ask, runs, tmp_path):
     refused(ask("profile"), tmp_path / "o", "200,000,001 bytes")
 
 
-def test_other_files_of_expost_are_told_for_what_they_are(program, runs, tmp_path):
-    out = tmp_path / "o"
-    done = program("report", runs / "profile" / "model.json", "--out", out)
-    refused(done, out, "model.json | a released model")
-    done = program("report", runs / "published" / "report.json", "--out", out)
-    refused(done, out, "report.json | `expost publish`")
-    done = program("report", runs / "profile" / "ledger.CURATOR-ONLY.json", "--out", out)
-    refused(done, out, "ledger.CURATOR-ONLY.json | not a summary")
+@pytest.mark.parametrize(
+    "name", ["profile/model.json", "published/report.json", "people.ledger.CURATOR-ONLY.json"]
+)
+def test_other_files_of_expost_are_no_summaries(program, runs, tmp_path, name):
+    done = program("report", runs / name, "--out", tmp_path / "o")
+    refused(done, tmp_path / "o", f"{Path(name).name} | name a summary")
 
 
 def test_paths_that_are_no_summary_are_refused(program, runs, tmp_path):
@@ -323,19 +338,30 @@ def test_a_summary_without_permission_is_refused(ask, runs, tmp_path):
 
 
 def test_a_hostile_summary_is_shown_as_text(ask, runs, tmp_path):
-    path = runs / "profile" / SUMMARY
-    content = json.loads(path.read_text())
-    evil = "<script>alert(1)</script>\u202e"
-    content["profile"]["source"] = evil
-    content["profile"]["notices"] = [evil, "[x](javascript:alert(1))"]
-    path.write_text(json.dumps(content))
+    evil = "<script>alert(1)</script>"
+    alerts = tuple(
+        Alert(severity="note", title=text) for text in (evil, "[x](javascript:alert(1))")
+    )
+    change(runs / "profile" / SUMMARY, source=evil, alerts=alerts)
     assert ask("profile").code == 0
     page = (tmp_path / "o" / "report.CURATOR-ONLY.html").read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     text = (tmp_path / "o" / "report.CURATOR-ONLY.md").read_text()
     assert "<script>" not in text.replace("\\<", "")
-    assert "\u202e" not in page + text
+    assert "[x](" not in text
+
+
+@pytest.mark.parametrize("evil", ["\u202e", "\x1b[31m", "\n", "\ud800", "\u2028"])
+def test_text_that_steers_what_shows_it_is_refused(ask, runs, tmp_path, evil):
+    path = runs / "profile" / SUMMARY
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    content["page"]["documents"][0]["title"] += evil
+    path.write_text(json.dumps({**content, "sha256": checksum(content)}))
+    done = ask("profile")
+    refused(done, tmp_path / "o", f"{SUMMARY} | cannot be shown")
+    assert "\x1b" not in done.err
 
 
 # Where it is written ---------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """``expost risk`` as its users meet it."""
 
-import inspect
 import json
 import re
 import sys
@@ -10,10 +9,11 @@ import numpy as np
 import pytest
 
 from expost import PrivateLogisticRegression
-from expost.cli import risk
 from expost.cli.app import app
 from expost.errors import PrivacyLeakWarning, SeededReleaseWarning
+from expost.jobs.pages import read_page
 from expost.profiles.identifiability import identifiability
+from expost.types import Audience
 from program import PROGRAM, finished, imported, listed, mode, refused
 from settings import OUTPUT
 
@@ -21,14 +21,9 @@ TRAINING = ("--sampling-rate", "0.01", "--steps", "10")
 
 
 @pytest.fixture
-def ask(program, monkeypatch):
-    """Run ``expost risk`` in a terminal of 80 columns."""
-
-    def call(*arguments, columns=80):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        return program("risk", *arguments)
-
-    return call
+def ask(program):
+    """Run ``expost risk``."""
+    return lambda *arguments: program("risk", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +32,7 @@ def ask(program, monkeypatch):
         (("--epsilon", "1", "--delta", "1e-5"), {"epsilon": 1.0, "delta": 1e-5}),
         (("--epsilon", "1"), {"epsilon": 1.0}),
         (("--mu", "0.5", "--delta", "1e-6"), {"mu": 0.5, "delta": 1e-6}),
-        (("--belief", "0.9"), {"belief": 0.9}),
+        (("--max-posterior", "0.9"), {"max_posterior": 0.9}),
         (("--advantage", "0.2", "--delta", "1e-5"), {"advantage": 0.2, "delta": 1e-5}),
         (
             ("--tpr", "0.05", "--fpr", "0.001"),
@@ -63,11 +58,9 @@ def ask(program, monkeypatch):
 )
 def test_the_command_says_what_the_verb_says(ask, arguments, options):
     found = identifiability(**options)
-    for columns in (80, 120):
-        done = ask(*arguments, columns=columns)
-        assert (done.code, done.err) == (0, "")
-        assert done.out == "\n".join(found.lines(columns)) + "\n"
-        assert max(len(line) for line in done.out.splitlines()) <= columns
+    done = ask(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{found}\n"
     machine = ask(*arguments, "--json")
     assert json.loads(machine.out) == {"files": {}, **json.loads(found.to_json())}
 
@@ -75,13 +68,13 @@ def test_the_command_says_what_the_verb_says(ask, arguments, options):
 def test_the_sentences_of_the_first_question(ask):
     said = " ".join(ask("--epsilon", "1").out.split())
     assert (
-        "An attacker who is undecided, and knows every other row, is at most 73.2 % sure after"
-        " seeing the model that a person was in the data." in said
+        "With a prior of 50 %, an attacker who knows every other row assigns a posterior of at most"
+        " 73.2 % to a person's presence after seeing the model." in said
     )
-    assert "at most 2.8 in 100 members are found" in said
-    assert "guesses right at most 73.2 times in 100, instead of 50 times in 100" in said
-    assert "one of 1,000 suspects becomes at most 1 in 368" in said
-    assert re.search(r"belief, at most +73\.2 % +73\.11 %", said)
+    assert "at most 2.8 in 100 members are detected" in said
+    assert "is right at most 73.2 times in 100; random guessing is right 50 times in 100" in said
+    assert "A prior of 1 in 1,000 becomes a posterior of at most 1 in 368" in said
+    assert re.search(r"posterior, at most +73\.2 %", said)
 
 
 def test_a_released_model(ask, tmp_path):
@@ -97,12 +90,12 @@ def test_a_released_model(ask, tmp_path):
     assert done.code == 0
     assert "logistic by output perturbation" in done.out
     assert "this model" in done.out
-    machine = json.loads(ask(path, "--json").out)
+    machine = json.loads(ask(path, "--json-curator").out)
     assert machine["figures"]["epsilon"]["values"]["model"] == 2.0
     # Drawn from a seed it is not for everybody, and what is told of it is not either.
-    assert machine["audience"] == "review"
-    assert "mark: review." in done.out
-    assert "! The model that this is of is marked review" in done.out
+    assert machine["audience"] == "needs-review"
+    assert done.out.endswith(f"{Audience.NEEDS_REVIEW.meaning}\n")
+    assert "* The model behind these figures needs review" in done.out
 
 
 def saved(path, **options):
@@ -116,21 +109,21 @@ def saved(path, **options):
     return model.release_.save(path)
 
 
-def test_what_is_told_of_a_model_has_its_mark(ask, program, tmp_path):
+def test_the_answer_about_a_model_has_its_audience(ask, program, tmp_path):
     model, page, plot = saved(tmp_path / "own" / "hers.json"), tmp_path / "x", tmp_path / "r.png"
     done = ask(model, "--delta", "1e-5", "--releases", "2", "--out", page, "--plot", plot)
     assert done.code == 0, done.err
-    assert "mark: review." in done.out
+    assert Audience.NEEDS_REVIEW.meaning in done.out
     names = {"report.CURATOR-ONLY.html", "report.CURATOR-ONLY.md", "summary.CURATOR-ONLY.json"}
     assert {path.name for path in listed(page)} == names
     assert {mode(path) for path in listed(page)} == {0o600}
     assert not plot.exists()
     assert mode(tmp_path / "r.CURATOR-ONLY.png") == 0o600
-    summary = json.loads((page / "summary.CURATOR-ONLY.json").read_text())
-    assert (summary["audience"], summary["risk"]["source"]) == ("review", "hers.json")
+    (document,) = read_page(page / "summary.CURATOR-ONLY.json").documents
+    assert (document.audience, document.source) == (Audience.NEEDS_REVIEW, "hers.json")
     refused(
         program("report", page, "--public", "--out", tmp_path / "site"), tmp_path / "site",
-        "nothing here is marked pass | risk: review",
+        "nothing here is public | risk: needs-review",
     )  # fmt: skip
     # A later page of the same folder that is for everybody leaves nothing of it.
     assert ask("--epsilon", "1", "--out", page, "--force").code == 0
@@ -142,9 +135,9 @@ def test_a_page_for_everybody_names_no_file_of_the_curators(ask, tmp_path):
         model = saved(tmp_path / "canary-folder" / name, classes=[0, 1])
         done = ask(model, "--out", tmp_path / source)
         assert done.code == 0, done.err
-        assert "mark: pass." in done.out
-        summary = json.loads((tmp_path / source / "summary.json").read_text())
-        assert (summary["audience"], summary["risk"]["source"]) == ("pass", source)
+        assert Audience.PUBLIC.meaning in done.out
+        (document,) = read_page(tmp_path / source / "summary.json").documents
+        assert (document.audience, document.source) == (Audience.PUBLIC, source)
         for path in (tmp_path / source).iterdir():
             assert "canary" not in path.read_text(), path.name
 
@@ -156,21 +149,21 @@ def test_the_figure(ask, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
     assert mode(path) == 0o644
     assert str(path) in done.out
-    machine = ask("--belief", "0.9", "--plot", path, "--json")
+    machine = ask("--max-posterior", "0.9", "--plot", path, "--json")
     assert json.loads(machine.out)["files"] == {"plot": str(path)}
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing given: must be one promise"),
+        ((), "nothing given: must be one guarantee"),
         (("--epsilon", "nan"), "epsilon=nan"),
         (("--epsilon", "-1"), "epsilon=-1"),
         (("--epsilon", "one"), "--epsilon"),
         (("--epsilon", "1", "--delta", "1"), "delta=1.0"),
         (("--epsilon", "1", "--mu", "1"), "epsilon and mu given"),
         (("--epsilon", "1", "--prior", "0"), "prior=0.0"),
-        (("--belief", "0.3"), "belief=0.3"),
+        (("--max-posterior", "0.3"), "posterior=0.3"),
         (("--one-in", "5"), "one_in=5.0 | prior=0.001"),
         (("--tpr", "0.001"), "true_positive_rate=0.001"),
         (("--epsilon", "1", "--steps", "3"), "belongs to DP-SGD"),
@@ -196,11 +189,8 @@ def test_extremes_neither_warn_nor_overflow(ask):
             assert "nan" not in done.out
 
 
-def test_help_waits_for_nothing_and_names_every_option():
+def test_help_waits_for_nothing():
     done = finished([sys.executable, "-X", "importtime", str(PROGRAM), "risk", "--help"])
     assert done.code == 0
     assert not {"scipy", "matplotlib", "dp_accounting"} & imported(done)
-    for name in inspect.signature(risk.risk_command).parameters:
-        if name not in ("model", "as_json", "open_it"):
-            assert f"--{name.replace('_', '-')}" in done.out
     assert any(command.name == "risk" for command in app.registered_commands)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,12 @@ from expost.ledger import Ledger
 from expost.mechanisms import OutputPerturbation, RowLosses
 from expost.profiles.posterior import RowIdentifiability
 from expost.release import Release
-from expost.report import parse_json
-from expost.report.beliefs_part import collect_beliefs
+from expost.report import render_json
+from expost.report.document import Table
+from expost.report.sections.posterior import posterior_sections
 from expost.types import Neighbouring
-from program import names, refused
+from program import names, page_in, refused
+from report.cells import column, tables
 
 TABLE = "profile.CURATOR-ONLY.parquet"
 FILES = {
@@ -51,7 +53,8 @@ def source(tmp_path_factory):
 def undisturbed(source, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         streams.small_blocks(patch)
-        out = tmp_path_factory.mktemp("runs") / "undisturbed"
+        # Named as those of the tests are: a page names the folder of its model.
+        out = tmp_path_factory.mktemp("runs") / "o"
         outcome = run(streams.job(source, out))
     return out, outcome
 
@@ -132,23 +135,34 @@ def test_a_streamed_profile_is_that_of_rows_in_memory(source, tmp_path, options)
     for share in (0.1, 0.5, 0.9, 0.99, 1.0):
         exact = float(np.quantile(scores, share, method="inverted_cdf"))
         assert exact <= streamed.profile.quantile(share) <= exact * (1 + 2**-8)
-    shown, told = streamed.summary.profile, whole.figures
-    assert shown.evidence_in == np.mean(found["loss"] > 0)
-    assert [row.key for row in shown.top[:5]] == list(told.top)
-    mine, theirs = streamed.summary.profile, parse_json(_summary(tmp_path / "m")).profile
-    assert mine.accuracy.base_rate == theirs.accuracy.base_rate
-    for name in ("released", "noiseless"):
-        assert getattr(mine.accuracy, name) == pytest.approx(getattr(theirs.accuracy, name))
-    _check_beliefs(streamed, found)
+    assert streamed.profile.digest.inside == np.sum(found["loss"] > 0)
+    mine, theirs = (page_in(tmp_path / name).get("profile") for name in "sm")
+    stored = (tmp_path / "s" / "summary.CURATOR-ONLY.json").read_text()
+    assert stored == render_json(streamed.page)
+    ranked = [table_of(document, "rank") for document in (mine, theirs)]
+    unit = ranked[0].columns[1].title
+    assert column(ranked[0], unit)[1][:5] == column(ranked[1], unit)[1][:5]
+    # The released model, the base rate, and the model without noise.
+    scores = [table_of(document, "model") for document in (mine, theirs)]
+    for own, other in zip(scores[0].values, scores[1].values, strict=True):
+        assert own[0] == other[0]
+        assert own[1:] == pytest.approx(other[1:])
+    _check_posteriors(streamed, found)
     if "expected" in found and not whole.is_noiseless:
         np.testing.assert_allclose(found["expected"], whole.expected, rtol=1e-2)
 
 
-def _check_beliefs(streamed, found):
+def table_of(document, title):
+    """The table of a document whose first column has this title."""
+    return next(each for each in tables(document) if each.columns[0].title == title)
+
+
+def _check_posteriors(streamed, found):
     """Those of the page are those of all rows at once."""
-    how, told = streamed.release.mechanism, streamed.summary.beliefs
+    how, document = streamed.release.mechanism, streamed.page.get("profile")
+    shown = {section.id: section for section in document.sections}
     if not how.is_private:
-        assert told is None
+        assert "posterior" not in shown
         return
     distance, error = found["distance"], found["distance_error"]
     law = isinstance(how, OutputPerturbation)
@@ -171,22 +185,22 @@ def _check_beliefs(streamed, found):
         ids=tuple(found["id"]) if "id" in found else None,
         notices=streamed.profile.notices,
     )
-    expected = collect_beliefs(every, beside_profile=True)
-    if law:
-        # An exponential of one of several rows may differ in its last digit.
-        assert told.advantage.surest == pytest.approx(expected.advantage.surest, rel=1e-15)
-        same = replace(expected.advantage, surest=told.advantage.surest)
-        expected = replace(expected, advantage=same)
-    else:
-        expected = replace(expected, advantage=None)
-    assert replace(told, quantiles=()) == replace(expected, quantiles=())
-    for mine, exact in zip(told.quantiles, expected.quantiles, strict=True):
-        assert mine.share == exact.share
-        assert 0 <= mine.log_odds - exact.log_odds <= 2**-8 * abs(exact.log_odds)
-
-
-def _summary(folder):
-    return (folder / "summary.CURATOR-ONLY.json").read_bytes()
+    expected = {section.id: section for section in posterior_sections(every, brief=False)}
+    ours, exact = (
+        [block for block in sections["posterior"].blocks if isinstance(block, Table)]
+        for sections in (shown, expected)
+    )
+    assert ours[0] == exact[0]
+    for (part, mine), (share, log_odds) in zip(ours[1].values, exact[1].values, strict=True):
+        assert part == share
+        assert 0 <= mine - log_odds <= 2**-8 * abs(log_odds)
+    ours, exact = (
+        # Without a law an advantage is sampled, which takes all rows in memory.
+        [row for row in sections["allowed"].blocks[0].cells if law or "advantage" not in row[0]]
+        for sections in (shown, expected)
+    )
+    assert len(ours) >= 3
+    assert ours == exact
 
 
 def test_the_engine_changes_no_byte(source, tmp_path, same):
@@ -207,7 +221,7 @@ def test_what_is_left_is_the_results_and_nothing_else(undisturbed):
     for path in out.rglob("*CURATOR*"):
         assert path.stat().st_mode & 0o077 == 0
     value = read_json(out / "profile.CURATOR-ONLY.json")
-    assert (value["rows"], value["table"], value["audience"]) == (400, TABLE, "fail")
+    assert (value["rows"], value["table"], value["audience"]) == (400, TABLE, "curator-only")
     assert value["quantiles"][-1]["at_most"] == outcome.profile.scores.largest
     assert len(value["top"]) == 20
 
@@ -215,17 +229,29 @@ def test_what_is_left_is_the_results_and_nothing_else(undisturbed):
 def test_the_program_says_the_same_in_both_ways(program, source, tmp_path):
     asked = ("profile", source, "--target", "income", "--id", "number", "--seed", 1)
     streamed = program(*asked, "--out", tmp_path / "s", "--engine", "local")
-    whole = program(*asked, "--out", tmp_path / "m")
+    assert program(*asked, "--out", tmp_path / "m").code == 0
     assert (streamed.code, streamed.err) == (0, "")
-    first, second = streamed.out.splitlines(), whole.out.splitlines()
-    end = first.index("Choices")
-    # Quantiles are rounded up, means are over other blocks, and intervals have another width.
-    other = {"exposure", "typical", "precision"}
-    assert [line[:12] for line in first[:end]] == [line[:12] for line in second[:end]]
-    differ = {a.split()[0] for a, b in zip(first[:end], second[:end], strict=True) if a != b}
-    assert differ <= other
-    assert len(first[:end]) > 8
-    assert "states the error of each rank" in streamed.out
+    first, second = (page_in(tmp_path / name).get("profile") for name in "sm")
+    assert first.verdict == second.verdict
+    # Quantiles are rounded up: half of the rows are below one.
+    assert [(tile.label, tile.value) for tile in first.tiles] == [
+        (tile.label, tile.value) for tile in second.tiles
+    ]
+    assert first.facts == pytest.approx(second.facts)
+    # What was done in blocks is stated, and nothing else is.
+    (blocks,) = set(first.alerts) - set(second.alerts)
+    assert blocks.severity == "note"
+    assert blocks.title in streamed.out
+    assert not set(second.alerts) - set(first.alerts)
+
+
+@pytest.mark.parametrize(("out", "model"), [("o", "o/model.json"), (".", "model.json")])
+def test_the_next_command_names_the_model(source, tmp_path, monkeypatch, out, model):
+    monkeypatch.chdir(tmp_path)
+    outcome = in_memory(source, Path(out), mechanism="objective")
+    (step,) = outcome.page.get("profile").steps
+    assert step.text == f"expost publish --model {model}"
+    assert Path(model).is_file()
 
 
 # When it is streamed -----------------------------------------------------------------------------
@@ -389,7 +415,7 @@ def test_a_finished_step_is_not_taken_again(source, tmp_path, monkeypatch, same)
         with pytest.raises(streams.Killed):
             run(streams.job(source, out))
     monkeypatch.setattr(facts_module, "read_rows", None)
-    for name in ("row_parts", "estimator_of"):
+    for name in ("row_parts", "training_of"):
         monkeypatch.setattr(profile_module, name, None)
     run(streams.job(source, out, resume=True))
     assert same(out)
@@ -433,7 +459,7 @@ def test_an_error_before_there_is_anything_leaves_no_trace(source, tmp_path, mon
     def failing(*arguments, **options):
         raise InvalidInput("no.")
 
-    monkeypatch.setattr(profile_module, "estimator_of", failing)
+    monkeypatch.setattr(profile_module, "training_of", failing)
     with pytest.raises(InvalidInput, match="no"):
         run(streams.job(source, out))
     assert not (tmp_path / "a").exists()
@@ -453,10 +479,11 @@ def test_an_error_after_the_model_says_how_to_go_on(program, source, tmp_path, m
     assert "No space left on device" in done.err
     assert "--resume" in done.err
     assert done.err.count("\n") == 1
-    done = program(*asked, "--engine", "local", "--resume", "--json")
+    done = program(*asked, "--engine", "local", "--resume", "--json-curator")
     assert done.code == 0
-    assert set(json.loads(done.out)) == {"files", "summary"}
-    assert names(out) == FILES
+    assert set(json.loads(done.out)) >= {"files", "summary"}
+    named = {"ledger-path.CURATOR-ONLY.json"}
+    assert names(out) == FILES - {"ledger.CURATOR-ONLY.json"} | named
 
 
 # Other options, other rows -----------------------------------------------------------------------

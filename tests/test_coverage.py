@@ -196,6 +196,6 @@ def test_it_reads_well_and_is_for_the_curator_only():
     found = Coverage(
         probability=0.25, low=0.2, high=0.3, inside=250, samples=1000, radius=1.5, confidence=0.95
     )
-    assert found.audience is Audience.FAIL
-    assert str(found).splitlines()[0] == "coverage  0.25, 0.95 interval [0.2, 0.3]"
-    assert "250 of 1,000 within 1.5" in str(found)
+    assert found.audience is Audience.CURATOR_ONLY
+    assert "Coverage within 1.5" in str(found)
+    assert "0.200 to 0.300" in str(found)

@@ -33,7 +33,7 @@ CLASSES = ("no", "yes")
 
 def how(n=1000, d=10, *, loss=None, **parameters):
     """The mechanism of a logistic regression of so many rows and coefficients."""
-    return PrivateLogisticRegression(**parameters).how(loss or Logistic(), n, d)
+    return PrivateLogisticRegression(**parameters).mechanism_for(loss or Logistic(), n, d)
 
 
 def rows(n=300, p=5, *, classes=CLASSES, seed=0):
@@ -87,8 +87,8 @@ def test_objective_perturbation_unless_the_gradient_is_unbounded():
         (PrivateLogisticRegression, Softmax(classes=3)),
         (PrivateLinearSVC, HuberHinge()),
     ):
-        assert kind().how(loss, 1000, 12).kind == "objective"
-    assert PrivateRidge().how(Squared(label_bound=1.0), 1000, 12).kind == "output"
+        assert kind().mechanism_for(loss, 1000, 12).kind == "objective"
+    assert PrivateRidge().mechanism_for(Squared(label_bound=1.0), 1000, 12).kind == "output"
 
 
 def test_the_same_defaults_everywhere():
@@ -157,12 +157,54 @@ def test_without_noise_regularization_is_that_of_scikit_learn():
 # The unit ball.
 
 
-@pytest.mark.parametrize("p", [1, 4, 30])
+def naive_share(p):
+    """The constant's share of the squared length: one of p + 1 equal ones, an eighth at least."""
+    return 1 / (p + 1) if p <= 7 else 1 / 8
+
+
+@pytest.mark.parametrize("p", [1, 4, 7, 8, 30])
 def test_the_clip_and_the_intercept_follow_from_the_number_of_columns(p):
     X, y = rows(p=p)
     ball = PrivateLogisticRegression(classes=CLASSES).fit(X, y).release_.ball
     assert ball.data_norm == pytest.approx(math.sqrt(p) / 2, rel=1e-15)
-    assert ball.intercept_scaling == pytest.approx(1 / math.sqrt(p + 1), rel=1e-15)
+    assert ball.intercept_scaling**2 == pytest.approx(naive_share(p), rel=1e-15)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge])
+def test_the_intercept_is_the_same_for_every_loss_epsilon_and_number_of_rows(kind):
+    """It depends on p alone: every ε that choose_epsilon tries has the rows of all others."""
+    given = {"label_range": (-1, 1)} if kind is PrivateRidge else {"classes": CLASSES}
+    scales = set()
+    for n, epsilon in ((60, 0.01), (60, 8.0), (200, 1.0)):
+        X, _ = rows(p=12, n=n)
+        y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0) if kind is PrivateRidge else rows(n=n)[1]
+        scales.add(kind(epsilon, **given).fit(X, y).release_.ball.intercept_scaling)
+    assert len(scales) == 1
+    assert scales.pop() ** 2 == pytest.approx(naive_share(12), rel=1e-15)
+
+
+@pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
+def test_a_rare_label_is_learnt_among_many_columns():
+    """One label in ten, 40 columns that say nothing, r = 0.05: the mean of intercepts over seeds.
+
+    The rule brings the predicted share below a fifth; with 1/√(p + 1) it stays above a quarter.
+    """
+    n, p = 4_000, 40
+    rng = np.random.default_rng(18)
+    X, y = rng.normal(size=(n, p)), np.array(CLASSES)[(rng.random(n) < 0.1).astype(int)]
+
+    def predicted(scaling):
+        given = {"classes": CLASSES, "intercept_scaling": scaling}
+        fits = [
+            PrivateLogisticRegression(0.12, random_state=seed, **given).fit(X, y)
+            for seed in range(9)
+        ]
+        ratio = fits[0].release_.mechanism.forecast.noise_ratio
+        assert ratio == pytest.approx(0.05, rel=0.1)
+        return 1 / (1 + math.exp(-np.mean([fit.intercept_ for fit in fits])))
+
+    assert predicted("auto") < 0.2
+    assert predicted(1 / math.sqrt(p + 1)) > 0.25
 
 
 def test_nothing_is_read_from_the_data_once_classes_are_given():
@@ -172,11 +214,11 @@ def test_nothing_is_read_from_the_data_once_classes_are_given():
         X, y = rows(seed=seed)
         fits.append(PrivateLogisticRegression(classes=CLASSES).fit(factor * X, y).release_)
         assert fits[-1].read_from_data == ()
-        assert fits[-1].audience is Audience.PASS
+        assert fits[-1].audience is Audience.PUBLIC
     assert fits[0].mechanism == fits[1].mechanism == fits[2].mechanism
     assert fits[0].ball == fits[1].ball == fits[2].ball
     with pytest.warns(PrivacyLeakWarning, match="classes"):
-        assert PrivateLogisticRegression().fit(X, y).release_.audience is Audience.REVIEW
+        assert PrivateLogisticRegression().fit(X, y).release_.audience is Audience.NEEDS_REVIEW
 
 
 # Prediction.
@@ -242,9 +284,9 @@ def test_model_json_holds_what_predicts(kind, classes, tmp_path):
     assert loaded.release_.mechanism == model.release_.mechanism
     # Values stand in place of "auto", so that another fit is the same mechanism.
     assert "auto" not in loaded.get_params().values()
-    assert loaded.how(model.release_.mechanism.loss, 300, 6 * max(1, len(classes) % 2 * 3)) == (
-        model.release_.mechanism
-    )
+    assert loaded.mechanism_for(
+        model.release_.mechanism.loss, 300, 6 * max(1, len(classes) % 2 * 3)
+    ) == (model.release_.mechanism)
 
 
 # The command line.

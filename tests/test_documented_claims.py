@@ -19,8 +19,7 @@ from expost.risk import (
     EpsilonDelta,
     GaussianNoise,
     NormLaplaceNoise,
-    mu_from_belief,
-    noise_multiplier_for_belief,
+    calibrate,
 )
 from expost.risk.guarantee import Guarantee
 
@@ -44,7 +43,7 @@ def test_evidence_of_either_sign_passes_more_often_than_delta(mu, delta):
         truth, other = ndtr(mu / 2 - b / mu), ndtr(-mu / 2 - b / mu)
         assert truth == pytest.approx(delta, rel=1e-9)
         assert delta < truth + other <= delta * (1 + math.exp(-b)) * (1 + 1e-9)
-        assert promise.belief(delta=delta) == pytest.approx(1 / (1 + math.exp(-b)), rel=1e-12)
+        assert promise.posterior(delta=delta) == pytest.approx(1 / (1 + math.exp(-b)), rel=1e-12)
 
 
 def test_evidence_of_either_sign_where_a_row_stops():
@@ -62,7 +61,9 @@ def test_evidence_of_either_sign_where_a_row_stops():
         passed[level], either[level] = np.mean(loss > level), np.mean(np.abs(loss) > level)
     error = math.sqrt(delta * (1 - delta) / games)
     # √k·μ is not exact for every figure: the page has this one.
-    (shown,) = re.findall(r"releases that react so with ([0-9.]+)\.", page("mathematics-risk.md"))
+    (shown,) = re.findall(
+        r"releases that react so with ([0-9.]+)\.", page("theory/mathematics-risk.md")
+    )
     assert passed[fixed] == pytest.approx(float(shown), abs=5e-4 + 3 * error)
     assert passed[fixed] > delta + 15 * error
     b = several.loss(delta)
@@ -84,12 +85,12 @@ def test_no_docstring_bounds_evidence_of_either_sign_by_delta(kind):
 
 
 def test_full_batches_need_more_noise_for_a_belief_than_one_release():
-    """docs/strong-adversary.md: a gradient that vanishes keeps the evidence that there is."""
+    """docs/papers/strong-adversary.md: a gradient that vanishes keeps the evidence that there is."""
     steps, delta = 30, 0.01
-    fixed = math.sqrt(steps) / mu_from_belief(0.9, delta=delta)
-    always = noise_multiplier_for_belief(0.9, steps=steps, sampling_rate=1.0, delta=delta)
+    fixed = math.sqrt(steps) / calibrate(GaussianNoise, posterior=0.9, delta=delta).mu
+    always = calibrate(DPSGD, posterior=0.9, delta=delta, steps=steps).noise_multiplier
     assert always > 1.05 * fixed
-    assert "is exactly Gaussian noise" not in page("strong-adversary.md")
+    assert "is exactly Gaussian noise" not in page("papers/strong-adversary.md")
 
 
 # The determinant of the logistic loss.
@@ -105,7 +106,7 @@ def test_from_one_over_epsilon_on_the_determinant_costs_nothing(epsilon, delta):
 
 def test_what_the_determinant_costs_below():
     """The page's figures at δ = 1e-6."""
-    text, delta = page("objective.md"), 1e-6
+    text, delta = page("theory/objective.md"), 1e-6
 
     def scale(epsilon, share):
         return logistic_scale(epsilon, delta, 0.25 / math.expm1(share * epsilon))
@@ -116,7 +117,7 @@ def test_what_the_determinant_costs_below():
         r" ε = (\d+), and ([0-9.]+) at ε = (\d+)\.",
         text,
     )
-    assert found, "docs/objective.md states what the determinant costs"
+    assert found, "docs/theory/objective.md states what the determinant costs"
     none, some, at, more, later, first, one, second, five = map(float, found.groups())
     for epsilon, percent in ((none, 0.0), (at, some), (later, more)):
         cost = 100 * (scale(epsilon, 0.2) / gaussian_scale(epsilon, delta, 1.0) - 1)
@@ -177,15 +178,15 @@ def test_the_transition_is_on_the_safe_side_of_that_of_retrained_models(noise):
     assert "are exact, not read off a grid" not in page("epsilon.md")
 
 
-# "Proved".
+# "Certified".
 
 
 def test_the_readme_says_what_its_proofs_assume():
-    """Its first "proved" links to the section of SECURITY.md about the sampler."""
+    """Its first "certified" links to the section of SECURITY.md about the sampler."""
     readme = (ROOT / "README.md").read_text()
     opening = readme[: readme.index("## Two commands")]
-    proved = opening.index("proved")
-    assert "](SECURITY.md#what-is-not-proved)" in opening[proved : proved + 120]
+    certified = opening.index("certified")
+    assert "](SECURITY.md#what-is-not-proved)" in opening[certified : certified + 120]
     security = (ROOT / "SECURITY.md").read_text()
     section = security[security.index("## What is not proved") :]
     assert "sampler" in section[:200]

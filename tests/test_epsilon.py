@@ -18,14 +18,15 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import expost
 from expost import EpsilonChoice, choose_epsilon
-from expost.datasets import load_adult
 from expost.epsilon.recommend import GRID
 from expost.epsilon.sweep import Distances
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.estimators import ESTIMATORS
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.noise import GaussianLaw, NormLaplaceLaw
+from expost.report import document_of
 from expost.types import Audience
+from papers.datasets import load_adult
 from settings import OUTPUT
 
 GAUSSIAN = {"noise": "gaussian", "delta": 1e-6}
@@ -257,14 +258,13 @@ class TestLosses:
         )
         assert set(choice.utility.curves) == {"r2"}
         assert choice.utility.curves["r2"].best > 0.2
-        assert "R²" in str(choice)
         assert "huber by output perturbation" in choice.description
 
     def test_huber_is_judged_by_its_auc(self):
         X, y = small()
         choice = choose_epsilon(X, y, loss="huber-hinge", huber_width=0.3, random_state=0)
         assert list(choice.utility.curves) == ["auc", "accuracy"]
-        assert "held-out AUC" in choice.reasons[0]
+        assert choice.utility.measure == "auc"
 
     def test_every_epsilon_has_its_own_regularization(self):
         X, y = small(400)
@@ -491,15 +491,15 @@ class TestWriting:
             raise AssertionError(name)
 
         fields = json.loads(choice.to_json(), parse_constant=refuse)
-        assert fields["format"] == "expost-epsilon/3"
-        assert fields["audience"] == "fail"
+        assert fields["format"] == "expost-epsilon/4"
+        assert fields["audience"] == "curator-only"
         assert fields["recommended"] == choice.recommended
         assert fields["low"] == choice.low
         assert fields["high"] == choice.high
         assert fields["verdict"] == choice.verdict
         assert fields["ceiling"] == choice.ceiling
         assert (fields["max_posterior"], fields["prior"], fields["quantile"]) == (0.75, 0.5, 0.95)
-        assert fields["reasons"] == list(choice.reasons)
+        assert fields["required_share"] == 0.95
         assert fields["table"]["critical_epsilon"] == choice.critical_epsilon.tolist()
         assert fields["epsilons"] == choice.epsilons.tolist()
         assert fields["posterior"] == choice.posterior.tolist()
@@ -509,7 +509,7 @@ class TestWriting:
         assert fields["utility"]["measure"] == "log_loss"
         assert fields["utility"]["folds"] == 5
         assert fields["utility"]["releases"] == 20
-        assert any("not private" in notice for notice in fields["notices"])
+        assert fields["read_from_data"] == list(choice.read_from_data)
         path = choice.to_json(tmp_path / "choice.json")
         assert path.name == "choice.CURATOR-ONLY.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -539,43 +539,31 @@ class TestWriting:
         np.testing.assert_array_equal(table["critical_epsilon"].to_numpy(), choice.critical_epsilon)
         assert table["id"][59].as_py() == "person 59"
         assert isinstance(choice.to_frame(), pd.DataFrame)
-        assert choice.audience is Audience.FAIL
+        assert choice.audience is Audience.CURATOR_ONLY
 
     def test_text_for_a_person(self):
         choice = default()
-        text = str(choice)
-        # The verdict comes first, then what an attacker learns, then the transition.
-        first, second, third, *_ = text.splitlines()
-        assert first == choice.reasons[0]
-        assert "posterior probability that a row was in the training data" in second
-        assert "(the transition)" in third
-        assert "fail: For the curator only" in text
-        assert "were read from the data, which is not private: review them" in text
+        found = document_of(choice)
+        # The verdict comes before any figure; a line for each ε, the recommended one marked.
+        lines = str(choice).splitlines()
+        assert lines.index(found.verdict.text) < 5
+        assert Audience.CURATOR_ONLY.meaning in lines
+        marked = [line.split()[0] for line in lines if "recommended" in line.split()[1:2]]
+        assert [float(epsilon) for epsilon in marked] == [choice.recommended]
         assert repr(choice).startswith("EpsilonChoice(verdict='")
         assert isinstance(choice, EpsilonChoice)
         assert len(repr(choice)) < 100
-        # The table: a line for each ε, the recommended one marked, with r and the posterior.
-        table = [line for line in text.splitlines() if re.match(r"[\d.]+( \*)? ", line)]
-        assert len(table) == len(choice.utility.epsilons)
-        marked = [line for line in table if " * " in line]
-        assert len(marked) == 1
-        assert float(marked[0].split()[0]) == choice.recommended
-        assert re.search(r"^epsilon +r +log loss +AUC +accuracy +share +posterior$", text, re.M)
 
-    def test_what_is_printed_is_on_the_safe_side(self):
+    def test_bounds_at_the_recommended_epsilon(self):
         choice = default()
-        found, limit = choice.posteriors, choice.limit
-        assert found.row == limit.of_a_row(choice.plan(choice.recommended))
-        shown = [float(value) for value in re.findall(r"at most ([\d.]+) %", str(choice))]
-        # After what more epsilon buys: of one row, of all rows, and the certainty.
-        exact = [found.row, found.all_rows, found.certainty]
-        for printed, value in zip(shown[-3:], exact, strict=True):
-            assert value <= printed / 100 < value + 0.002
-        low = float(re.search(r"Up to ε = (\S+) the exposure", str(choice))[1])
-        assert low <= choice.low < low * 1.01
+        found, limit, how = choice.posteriors, choice.limit, choice.plan(choice.recommended)
+        assert (found.epsilon, choice.mechanism) == (choice.recommended, how)
+        assert found.row == limit.of_a_row(how)
+        assert found.all_rows == limit.of_all_rows(how)
+        assert found.certainty == limit.certainty(how)
 
     def test_html_is_escaped(self):
-        choice = dataclasses.replace(quick(), description="<script>alert('&')</script>")
+        choice = dataclasses.replace(quick(), notices=("<script>alert('&')</script>",))
         page = choice._repr_html_()
         assert "<script>" not in page
         assert "&lt;script&gt;alert(&#39;&amp;&#39;)" in page
@@ -587,11 +575,11 @@ class TestWriting:
         X, y = rng.normal(size=(300, 3)), rng.integers(2, size=300)
         useless = choose_epsilon(X, y, random_state=0)
         assert (useless.verdict, useless.recommended) == ("useless", None)
-        assert str(useless).startswith("Useless even without noise")
+        assert str(useless).splitlines()[0] == document_of(useless).verdict.text
         assert json.loads(useless.to_json())["recommended"] is None
         none = choose_epsilon(*small(100), max_posterior=0.501, random_state=0)
         assert (none.verdict, none.recommended) == ("none", None)
-        assert str(none).startswith("No ε within the limit")
+        assert str(none).splitlines()[0] == document_of(none).verdict.text
         assert none.rows_needed > 100
         most = choose_epsilon(*small(100), max_posterior=0.57, random_state=0)
         assert (most.verdict, most.recommended) == ("most", most.ceiling)
@@ -608,7 +596,7 @@ class TestWriting:
         none = choose_epsilon(X, y, **{**options, "delta": 0.9})
         assert none.recommended is None
         assert none.ceiling == 0
-        assert "keeps the limit" in none.reasons[0]
+        assert document_of(none).facts["ceiling"] is None
         json.loads(none.to_json())
         some = choose_epsilon(X, y, **{**options, "delta": 0.1})
         assert some.recommended == some.ceiling > 0
@@ -673,8 +661,8 @@ def test_frames_are_taken_as_they_come():
 
 def test_a_bound_given_leaves_no_notice():
     given = quick(data_norm=5.0, classes=("no", "yes"))
-    assert len(given.notices) == 1
-    assert any("classes" in notice for notice in quick().notices)
+    assert (given.notices, given.read_from_data) == ((), ())
+    assert any("classes" in name for name in quick().read_from_data)
 
 
 @pytest.mark.parametrize("options", [{}, GAUSSIAN, {"mechanism": "objective", **GAUSSIAN}])

@@ -170,7 +170,7 @@ def test_infinite_epsilon_is_the_minimiser(kind, regularization, intercept):
     scores = unit_rows(X, intercept=intercept) @ naive
     shown = model.predict(X) if kind is PrivateRidge else model.decision_function(X)
     np.testing.assert_allclose(shown, scores, atol=1e-5)
-    assert model.release_.audience is Audience.REVIEW
+    assert model.release_.audience is Audience.NEEDS_REVIEW
 
 
 def test_infinite_epsilon_honours_huber_width():
@@ -335,8 +335,8 @@ def test_a_bound_read_from_the_data_leaks_and_says_so_once(kind, dropped, named)
     assert category is PrivacyLeakWarning
     assert named in text
     assert len(model.release_.read_from_data) == 1
-    assert model.release_.audience is Audience.REVIEW
-    assert make(kind).fit(X, y).release_.audience is Audience.PASS
+    assert model.release_.audience is Audience.NEEDS_REVIEW
+    assert make(kind).fit(X, y).release_.audience is Audience.PUBLIC
     if dropped == "label_range":
         ends = (y.min(), y.max())
         assert model.release_.label_scale.ends == pytest.approx(ends, rel=1e-12)
@@ -378,7 +378,7 @@ def test_a_seed_warns_and_the_repr_says_so(seed, tmp_path):
     loaded = PrivateRidge.load(model.save(tmp_path / "model.json"))
     for shown in (model, model.release_, loaded):
         assert "made with a random_state: not a private release" in repr(shown)
-    assert model.release_.audience is Audience.REVIEW
+    assert model.release_.audience is Audience.NEEDS_REVIEW
     assert "random_state" not in repr(make(PrivateRidge).fit(X, y))
 
 
@@ -920,7 +920,7 @@ def test_without_noise_both_mechanisms_release_the_minimiser(kind):
     given = {"epsilon": np.inf, "regularization": 0.01}
     model = objective(kind, **given).fit(X, y)
     np.testing.assert_array_equal(model.coef_, make(kind, **given).fit(X, y).coef_)
-    assert model.release_.audience is Audience.REVIEW
+    assert model.release_.audience is Audience.NEEDS_REVIEW
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -971,7 +971,7 @@ def test_the_squared_loss_warns_that_nothing_is_promised():
     [(category, text)] = caught(lambda: model.fit(X, y))
     assert category is NoPromiseWarning
     assert "mechanism='output'" in text
-    assert model.release_.audience is Audience.REVIEW
+    assert model.release_.audience is Audience.NEEDS_REVIEW
     for kind in CLASSIFIERS:
         assert caught(lambda kind=kind: objective(kind).fit(*rows(kind))) == []
 

@@ -1,6 +1,5 @@
 """Files that are whole or absent, private unless they may be published, and strict JSON."""
 
-import json
 import math
 import os
 import stat
@@ -21,7 +20,7 @@ def _mode(path):
 
 @pytest.mark.parametrize(
     ("audience", "mode"),
-    [(Audience.FAIL, 0o600), (Audience.REVIEW, 0o600), (Audience.PASS, 0o644)],
+    [(Audience.CURATOR_ONLY, 0o600), (Audience.NEEDS_REVIEW, 0o600), (Audience.PUBLIC, 0o644)],
 )
 def test_only_what_may_be_published_is_readable_by_others(tmp_path, audience, mode):
     path = write_bytes(tmp_path / "result", audience, b"content")
@@ -36,14 +35,14 @@ def test_a_file_is_private_while_it_is_written(tmp_path):
         file.write(b"half")
         seen.extend(_mode(path) for path in tmp_path.iterdir())
 
-    write_with(tmp_path / "result", Audience.PASS, write)
+    write_with(tmp_path / "result", Audience.PUBLIC, write)
     assert seen == [0o600]
 
 
 def test_the_mode_does_not_depend_on_the_umask(tmp_path):
     before = os.umask(0o077)
     try:
-        path = write_bytes(tmp_path / "result", Audience.PASS, b"")
+        path = write_bytes(tmp_path / "result", Audience.PUBLIC, b"")
     finally:
         os.umask(before)
     assert _mode(path) == 0o644
@@ -56,7 +55,7 @@ def test_what_comes_before_sees_the_whole_content_and_no_file(tmp_path):
         (draft,) = tmp_path.iterdir()
         seen.append((draft.read_bytes(), _mode(draft), draft.name == "result"))
 
-    write_json(tmp_path / "result", Audience.PASS, [1], before=before)
+    write_json(tmp_path / "result", Audience.PUBLIC, [1], before=before)
     assert seen == [(b"[\n 1\n]\n", 0o600, False)]
     assert _mode(tmp_path / "result") == 0o644
 
@@ -67,27 +66,27 @@ def test_if_what_comes_before_fails_nothing_appears(tmp_path, error):
         raise error
 
     with pytest.raises(type(error)):
-        write_json(tmp_path / "result", Audience.PASS, [1], before=fail)
+        write_json(tmp_path / "result", Audience.PUBLIC, [1], before=fail)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
-    path = write_bytes(tmp_path / "result", Audience.FAIL, b"old")
+    path = write_bytes(tmp_path / "result", Audience.CURATOR_ONLY, b"old")
 
     def fail(file):
         file.write(b"new, but only ha")
         raise error
 
     with pytest.raises(type(error)):
-        write_with(path, Audience.FAIL, fail)
+        write_with(path, Audience.CURATOR_ONLY, fail)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["result"]
 
 
 def test_a_new_file_replaces_the_old_one_and_its_mode(tmp_path):
-    path = write_bytes(tmp_path / "result", Audience.PASS, b"old")
-    write_bytes(path, Audience.FAIL, b"new")
+    path = write_bytes(tmp_path / "result", Audience.PUBLIC, b"old")
+    write_bytes(path, Audience.CURATOR_ONLY, b"new")
     assert path.read_bytes() == b"new"
     assert _mode(path) == 0o600
 
@@ -104,7 +103,7 @@ def test_a_whole_draft_of_a_killed_process_appears(tmp_path):
     seen = []
     path = tmp_path / "result"
     assert drafts(path) == [draft]
-    adopt(path, Audience.PASS, draft, before=lambda: seen.append(path.exists()))
+    adopt(path, Audience.PUBLIC, draft, before=lambda: seen.append(path.exists()))
     assert (path.read_bytes(), _mode(path), seen) == (b"whole", 0o644, [False])
     assert sorted(tmp_path.iterdir()) == sorted([path, other])
 
@@ -124,7 +123,7 @@ def test_a_draft_stays_if_what_comes_before_fails(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        adopt(tmp_path / "result", Audience.FAIL, draft, before=fail)
+        adopt(tmp_path / "result", Audience.CURATOR_ONLY, draft, before=fail)
     assert list(tmp_path.iterdir()) == [draft], "to be taken the next time"
 
 
@@ -148,7 +147,7 @@ def test_nothing_but_a_regular_file_is_replaced(tmp_path, make):
     make(path)
     before = sorted((entry.name, entry.lstat()) for entry in tmp_path.iterdir())
     with pytest.raises(InvalidInput, match="only a regular file is replaced; name another file"):
-        write_bytes(path, Audience.FAIL, b"new")
+        write_bytes(path, Audience.CURATOR_ONLY, b"new")
     assert [name for name, _ in before] == sorted(entry.name for entry in tmp_path.iterdir())
     assert stat.S_IFMT(path.lstat().st_mode) != stat.S_IFREG
     if (tmp_path / "target").exists():
@@ -187,16 +186,16 @@ def test_a_name_that_cannot_be_written_is_refused(tmp_path, monkeypatch, name, w
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match=words):
-        write_json(name, Audience.FAIL, [])
+        write_json(name, Audience.CURATOR_ONLY, [])
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_name_of_any_length_that_the_system_takes_is_written(tmp_path):
     for length in (240, 250, 255):
         path = tmp_path / (length * "n")
-        assert write_bytes(path, Audience.FAIL, b"whole").read_bytes() == b"whole"
+        assert write_bytes(path, Audience.CURATOR_ONLY, b"whole").read_bytes() == b"whole"
     with pytest.raises(InvalidInput, match="the name is too long"):
-        write_bytes(tmp_path / (300 * "n"), Audience.FAIL, b"")
+        write_bytes(tmp_path / (300 * "n"), Audience.CURATOR_ONLY, b"")
 
 
 def test_no_link_in_the_folder_of_a_run_is_followed(tmp_path):
@@ -205,18 +204,18 @@ def test_no_link_in_the_folder_of_a_run_is_followed(tmp_path):
     run = tmp_path / RUN
     run.symlink_to(outside)
     with pytest.raises(InvalidInput, match="is a symbolic link, not a folder of expost"):
-        write_bytes(run / "state.json", Audience.FAIL, b"")
+        write_bytes(run / "state.json", Audience.CURATOR_ONLY, b"")
     run.unlink()
     run.mkdir()
     (run / "losses").symlink_to(outside)
     with pytest.raises(InvalidInput, match="is a symbolic link, not a folder of expost"):
-        write_bytes(run / "losses" / "part", Audience.FAIL, b"")
+        write_bytes(run / "losses" / "part", Audience.CURATOR_ONLY, b"")
     assert list(outside.iterdir()) == []
 
 
 def test_json_comes_back_as_it_went(tmp_path):
     value = {"θ": [1.5, -0.0, 5e-324, 1e308], "name": "ä", "none": None, "deep": {"a": [True]}}
-    path = write_json(tmp_path / "value.json", Audience.FAIL, value)
+    path = write_json(tmp_path / "value.json", Audience.CURATOR_ONLY, value)
     assert read_json(path) == value
     assert math.copysign(1, read_json(path)["θ"][1]) == -1
     assert "θ" in path.read_text("utf-8"), "readable by people too"
@@ -226,7 +225,7 @@ def test_json_comes_back_as_it_went(tmp_path):
 @pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf], {"a": math.nan}])
 def test_what_is_not_json_is_not_written(tmp_path, value):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(tmp_path / "value.json", Audience.FAIL, value)
+        write_json(tmp_path / "value.json", Audience.CURATOR_ONLY, value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -262,8 +261,12 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_names_say_who_may_read():
-    assert Audience.PASS.file_name("model", "json") == "model.json"
-    assert Audience.FAIL.file_name("profile", "json") == "profile.CURATOR-ONLY.json"
-    assert Audience.REVIEW.file_name("summary", "html") == "summary.CURATOR-ONLY.html"
+    assert Audience.PUBLIC.file_name("model", "json") == "model.json"
+    assert Audience.CURATOR_ONLY.file_name("profile", "json") == "profile.CURATOR-ONLY.json"
+    assert Audience.NEEDS_REVIEW.file_name("summary", "html") == "summary.CURATOR-ONLY.html"
     assert len({audience.meaning for audience in Audience}) == 3
-    assert json.dumps([audience.value for audience in Audience]) == '["fail", "review", "pass"]'
+    assert [audience.value for audience in Audience] == ["curator-only", "needs-review", "public"]
+    for audience in Audience:
+        word, _, reason = audience.line.partition(": ")
+        assert word == audience.value
+        assert audience.meaning == f"{word.replace('-', ' ').capitalize()}: {reason}"

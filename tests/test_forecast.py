@@ -15,6 +15,8 @@ from expost.forecast import LEVELS, NEAR, USELESS, Forecast
 from expost.glm import Objective
 from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import MECHANISMS
+from expost.numbers import symbols
+from expost.report import document_of
 from program import installed
 
 SETTINGS = {"epsilon": 1.0, "delta": 1e-6, "noise": "gaussian", "rows": 500, "dimension": 7}
@@ -44,7 +46,7 @@ def mechanism(kind="objective", loss=None, **constants):
 )
 def test_the_ratio_of_the_default_is_that_of_the_measured_tables(rows, dimension, epsilon, ratio):
     estimator = PrivateLogisticRegression(epsilon, 1e-6)
-    found = estimator.how(Logistic(), rows, dimension).forecast.noise_ratio
+    found = estimator.mechanism_for(Logistic(), rows, dimension).forecast.noise_ratio
     assert found == pytest.approx(ratio, rel=0.03, abs=5e-5)
 
 
@@ -202,28 +204,32 @@ def test_a_fitted_estimator_shows_its_forecast_and_an_unfitted_one_its_parameter
 
 def test_risk_forecasts_a_table_that_nobody_has_read():
     found = identifiability(epsilon=1.0, rows=750, features=61)
-    how = PrivateLogisticRegression(1.0).how(Logistic(), 750, 62)
+    how = PrivateLogisticRegression(1.0).mechanism_for(Logistic(), 750, 62)
     assert found.delta == how.delta == 1e-6
     assert found.forecast == how.forecast
     assert found.fields()["forecast"]["level"] == "some loss"
-    assert any("rows needed" in line for line in found.lines())
+    assert "rows needed" in str(found).lower()
     assert identifiability(epsilon=1.0).forecast is None
     assert identifiability(epsilon=1.0, delta=0, rows=750, features=61).forecast == (
-        PrivateLogisticRegression(1.0, 0).how(Logistic(), 750, 62).forecast
+        PrivateLogisticRegression(1.0, 0).mechanism_for(Logistic(), 750, 62).forecast
     )
 
 
 def test_risk_forecasts_the_epsilon_of_a_goal():
-    found = identifiability(belief=0.75, releases=3, rows=750, features=61)
+    found = identifiability(max_posterior=0.75, releases=3, rows=750, features=61)
     each = found.figure("epsilon_each").by["any"]
-    assert found.forecast == PrivateLogisticRegression(each).how(Logistic(), 750, 62).forecast
+    assert (
+        found.forecast
+        == PrivateLogisticRegression(each).mechanism_for(Logistic(), 750, 62).forecast
+    )
 
 
 def test_risk_forecasts_a_released_model(tmp_path):
     path = fitted(60, 0.1, classes=(0, 1)).save(tmp_path / "model.json")
     found = identifiability(path)
     assert found.forecast == Release.load(path).mechanism.forecast
-    assert found.lines()[0] == found.forecast.warning
+    assert symbols(found.forecast.warning) in str(found)
+    assert document_of(found).verdict.priority == 90
 
 
 @pytest.mark.parametrize(
@@ -243,7 +249,7 @@ def test_a_forecast_needs_both_numbers(options, match):
 def test_the_command_prints_the_forecast():
     options = ("risk", "--epsilon", "0.1", "--rows", "400", "--features", "30")
     printed = installed(*options).out
-    assert printed.startswith("This model is forecast to be no better than the base rate")
-    assert "forecast: useless (r = 0.5" in printed
+    assert printed.startswith("The model is expected to be no better than the base rate")
+    assert "Forecast: useless (r = 0.5" in printed
     content = json.loads(installed(*options, "--json").out)
     assert content["forecast"]["rows_needed"]["near non-private"] > 400

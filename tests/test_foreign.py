@@ -94,7 +94,7 @@ def test_no_noise_is_said_in_every_way():
     assert np.array_equal(found.ranking, np.argsort(-found.distance, kind="stable"))
     assert any("no noise" in notice for notice in found.notices)
     assert "LogisticRegression" in found.description
-    assert "No noise" in str(found)
+    assert "no noise" in str(found)
     assert found.to_frame()["loss"].tolist() == [np.inf] * N
 
 
@@ -188,3 +188,14 @@ def test_only_removal_is_answered(relation):
     model.fit(X, y)
     with pytest.raises(InvalidInput, match="remove"):
         profile(model, X, y, relation=relation, candidates=(X, y))
+
+
+def test_a_private_model_of_another_library_is_not_taken_for_one_without_noise():
+    class Private(LogisticRegression):
+        epsilon = 1.0
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] > 0, 1, 0)
+    with pytest.raises(InvalidInput, match="epsilon of its own"):
+        profile(Private().fit(X, y), X, y)

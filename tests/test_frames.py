@@ -25,7 +25,6 @@ from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
     PrivacyLeakWarning,
-    ReleaseRefused,
     UnscaledColumnsWarning,
 )
 from expost.jobs.profile import run
@@ -75,7 +74,8 @@ def by_command_line(table, tmp_path_factory):
     found = {}
     for name, given in (("read", None), ("given", encoding)):
         asked = {"encoding": given, "drop": None, "id_column": None, "seed": 1, "engine": None}
-        asked |= dict.fromkeys(("mechanism", "noise", "data_norm", "regularization", "delta"))
+        settled = ("mechanism", "noise", "data_norm", "regularization", "delta")
+        asked |= dict.fromkeys(settled, "auto")
         found[name] = run(streams.job(source, folder / name, **asked)).release
     return found
 
@@ -268,7 +268,7 @@ def test_unscaled_columns_are_named_with_the_remedy(cancer):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ClippedRowsWarning)
         model = PrivateLogisticRegression(classes=[0, 1], ranges=ranges).fit(X, y)
-    assert model.release_.audience is Audience.PASS
+    assert model.release_.audience is Audience.PUBLIC
 
 
 @pytest.mark.filterwarnings("ignore::expost.errors.UnscaledColumnsWarning")
@@ -325,9 +325,10 @@ def test_choose_epsilon_takes_frames_with_text(table, kind):
         assert np.array_equal(other.sweep.epsilons, choice.sweep.epsilons)
         assert np.array_equal(other.utility.leading.mean, choice.utility.leading.mean)
         assert other.notices == choice.notices
-    assert any("the levels of 'city'" in notice for notice in choice.notices)
+        assert other.read_from_data == choice.read_from_data
+    assert any("the levels of 'city'" in name for name in choice.read_from_data)
     public = expost.choose_epsilon(X, y, encoding=PUBLIC, **QUESTION)
-    assert not any("Read from the data" in notice for notice in public.notices)
+    assert public.read_from_data == ()
 
 
 def test_choose_epsilon_takes_the_ranges_of_a_table(table):
@@ -339,7 +340,7 @@ def test_choose_epsilon_takes_the_ranges_of_a_table(table):
         frame.assign(income=y), target="income", ranges=ranges, classes=["high", "low"], **QUESTION
     )
     assert np.array_equal(together.utility.leading.mean, apart.utility.leading.mean)
-    assert not any("Read from the data" in notice for notice in together.notices)
+    assert together.read_from_data == ()
 
 
 def pipeline(*steps):
@@ -366,15 +367,15 @@ def test_choose_epsilon_takes_pipelines(table):
     alone = expost.choose_epsilon(Z, y, estimator=model[-1], **QUESTION)
     assert np.array_equal(alone.utility.leading.mean, choice.utility.leading.mean)
     for name in READ:
-        assert any(name in notice for notice in choice.notices)
-        assert not any(name in notice for notice in alone.notices)
+        assert any(name in read for read in choice.read_from_data)
+        assert not any(name in read for read in alone.read_from_data)
     with pytest.raises(InvalidInput, match="noise: the estimator has its own; leave it out"):
         expost.choose_epsilon(X, y, estimator=model, noise="laplace", **QUESTION)
     with pytest.raises(InvalidInput, match="estimator: StandardScaler is none of expost"):
         expost.choose_epsilon(Z, y, estimator=StandardScaler(), **QUESTION)
 
 
-def test_fitted_steps_are_named_and_refused_publication(table):
+def test_fitted_steps_are_named_and_lower_the_audience(table, tmp_path):
     X, y = FRAMES["pandas"](table)
     model = pipeline(columns()).fit(X, y)
     found = expost.profile(model, X, y)
@@ -382,8 +383,33 @@ def test_fitted_steps_are_named_and_refused_publication(table):
     assert np.array_equal(found.loss, expost.profile(model[-1], Z, y).loss)
     assert all(any(name in notice for notice in found.notices) for name in READ)
     assert model[-1].release_.read_from_data == ()
-    with pytest.raises(ReleaseRefused, match=r"standardscaler' \(StandardScaler\)"):
-        expost.publish(model, X, y)
+    with pytest.warns(PrivacyLeakWarning, match=r"standardscaler' \(StandardScaler\)"):
+        report = expost.publish(model, X, y)
+    assert report.audience is Audience.NEEDS_REVIEW
+    for name in READ:
+        assert sum(name in read for read in report.read_from_data) == 1
+        assert any(name in line for line in report.statements)
+        assert name in str(report)
+    # The model alone is the one that was released, and the ledger knows it by its checksum.
+    assert report.to_json()["model"] == model[-1].release_.to_json()
+    again = expost.PublishedReport.load(report.save(tmp_path / "report.json"))
+    assert again.to_json() == report.to_json()
+    # Rows are those that the steps return, and whoever asks is told so.
+    assert np.array_equal(report.bound(Z, y), expost.publish(model[-1]).bound(Z, y))
+    (answer, _) = again.lookup(dict.fromkeys(again.form.names, 0.5))
+    assert "those that the steps of the pipeline return" in answer.notes[0]
+    with pytest.raises(InvalidInput, match="pass arrays or frames as X and y"):
+        expost.publish(model, table.to_pandas())
+
+
+def test_the_remainder_of_a_column_transformer_is_a_step(table):
+    X, y = FRAMES["pandas"](table)
+    inner = make_column_transformer(
+        (FunctionTransformer(lambda a: a / 40), ["age"]), remainder=StandardScaler()
+    )
+    model = pipeline(inner).fit(X[["age", "hours"]], y)
+    with pytest.warns(PrivacyLeakWarning, match=r"remainder' \(StandardScaler\)"):
+        assert expost.publish(model).audience is Audience.NEEDS_REVIEW
 
 
 def test_steps_that_need_no_fit_are_not_named(table):
@@ -397,11 +423,35 @@ def test_steps_that_need_no_fit_are_not_named(table):
         for notice in expost.profile(pipeline(StandardScaler()).fit(X, y), X, y).notices
     )
     report = expost.publish(model, X, y)
-    assert report.audience is Audience.PASS
-    assert report.to_json() == expost.publish(model[-1]).to_json()
+    assert report.audience is Audience.PUBLIC
+    assert report.read_from_data == ()
+    assert [step.fitted for step in report.steps] == [False, False]
+    alone = expost.publish(model[-1]).to_json()
+    own = ("statements", "steps", "sha256")
+    assert {name: value for name, value in report.to_json().items() if name not in own} == {
+        name: value for name, value in alone.items() if name not in own
+    }
 
 
-def test_reports_take_frames(table):
-    X, y = FRAMES["polars"](table)
+@pytest.mark.parametrize("kind", FRAMES)
+def test_reports_take_frames(table, kind):
+    X, y = FRAMES[kind](table)
     model = PrivateLogisticRegression(encoding=PUBLIC).fit(X, y)
-    assert expost.publish(model, X, y).to_json() == expost.publish(model).to_json()
+    report = expost.publish(model, X, y)
+    assert report.to_json() == expost.publish(model).to_json()
+    assert report.audience is Audience.PUBLIC
+
+
+@pytest.mark.parametrize("engine", [None, "local:2"])
+def test_reports_of_frames_whose_constants_were_read(table, engine):
+    X, y = FRAMES["pandas"](table)
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateLogisticRegression(encoding={"target": {"column": "income"}}).fit(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="without noise: the mean and scale of 'age'"):
+        report = expost.publish(model, X, y)
+    assert report.audience is Audience.NEEDS_REVIEW
+    assert report.read_from_data == model.release_.read_from_data
+    # The same of the table that holds both, in memory or in blocks.
+    with pytest.warns(PrivacyLeakWarning, match="without noise: the mean and scale of 'age'"):
+        whole = expost.publish(model, table.to_pandas(), engine=engine)
+    assert whole.to_json() == report.to_json()

@@ -11,7 +11,7 @@ from conformance.line import Line, divergence, pair
 from expost.accounting import gaussian_delta
 from expost.losses import Logistic
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
-from expost.risk import epsilon_from_mu, mu_from_epsilon
+from expost.risk import GaussianNoise, calibrate
 
 PAGE = Path(__file__).parent.parent / "docs" / "groups.md"
 EPSILON, DELTA = 1.0, 1e-5
@@ -65,7 +65,8 @@ def test_pure_noise_at_a_share_of_epsilon_keeps_epsilon(mechanism, k):
 @pytest.mark.parametrize("k", SIZES)
 def test_k_times_the_noise_on_a_minimiser_keeps_epsilon_and_delta(k):
     """And ε/k at the same δ does not: the page has by how much."""
-    smaller = epsilon_from_mu(mu_from_epsilon(EPSILON, delta=DELTA) / k, delta=DELTA)
+    noise = calibrate(GaussianNoise, epsilon=EPSILON, delta=DELTA)
+    smaller = GaussianNoise(mu=noise.mu / k).epsilon(DELTA)
     assert smaller < EPSILON / k
     row = OutputPerturbation(**constants(EPSILON, DELTA))
     how = OutputPerturbation(**constants(smaller, DELTA))

@@ -11,8 +11,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 from expost.errors import InvalidInput
+from expost.groups import columns as columns_module
 from expost.groups import tree
 from expost.groups.exposure import Explanation, Group, Grouping, explain_exposure, group_exposure
 from expost.types import Audience
@@ -290,19 +292,20 @@ def test_bad_input_is_refused(scores, column, options, said):
 def test_small_groups_are_for_the_curator_only():
     large = group_exposure(np.arange(10.0), ["a"] * 5 + ["b"] * 5)
     small = group_exposure(np.arange(10.0), ["a"] * 6 + ["b"] * 4)
-    assert large.audience is Audience.REVIEW
-    assert small.audience is Audience.FAIL
-    assert small.to_json()["audience"] == "fail"
-    assert str(large).endswith(f"review: {Audience.REVIEW.meaning}")
+    assert large.audience is Audience.NEEDS_REVIEW
+    assert small.audience is Audience.CURATOR_ONLY
+    assert small.to_json()["audience"] == "curator-only"
+    assert str(large).endswith(Audience.NEEDS_REVIEW.meaning)
 
 
 def test_text_is_an_aligned_table():
     lines = str(group_exposure([0.5, 1.0, 3.0], ["x", "longer", "x"], name="kind")).splitlines()
-    assert lines[0] == "3 rows by kind"
-    table = lines[1:4]
-    ends = [line.index("rows") + 4 for line in table[:1]]
+    assert "3 rows by kind" in lines
+    start = next(at for at, line in enumerate(lines) if line.startswith("  group "))
+    table = lines[start : start + 3]
+    end = table[0].index("rows") + 4
     assert len({len(line) for line in table}) == 1
-    assert all(line[: ends[0]].rstrip()[-1] in "s21" for line in table)
+    assert all(line[:end].rstrip()[-1] in "s21" for line in table)
 
 
 def test_hostile_names_are_text():
@@ -312,7 +315,7 @@ def test_hostile_names_are_text():
     assert html.escape("<script>alert(") in page
     shown = str(grouping)
     assert "\u202e" not in shown
-    assert len(shown.splitlines()) == 5
+    assert len(shown.splitlines()) == len(str(group_exposure([1.0, 2.0], ["a", "b"])).splitlines())
     long = group_exposure([1.0, 2.0], ["x" * 10_000, "b"], name="y" * 10_000)
     assert max(len(line) for line in str(long).splitlines()) < 250
 
@@ -493,6 +496,47 @@ def test_few_rows_and_constant_columns_do_not_split():
     assert len(explain_exposure(np.arange(50.0), np.ones((50, 2)))) == 1
 
 
+def codes_of(table, *, names):
+    """The cells of the columns as numbers that order them as the tree does, missing cells first."""
+    return np.column_stack([np.nan_to_num(table[name], nan=-1e6) for name in names])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_tree_is_that_of_scikit_learn(seed, weighted):
+    rng = np.random.default_rng(seed)
+    rows = 600
+    table = {
+        "a": np.where(rng.random(rows) < 0.1, np.nan, np.round(rng.normal(size=rows), 2)),
+        "b": rng.integers(0, 9, size=rows).astype(float),
+        "c": rng.integers(0, 2, size=rows).astype(float),
+    }
+    scores = rng.exponential(size=rows) + 2 * (table["b"] > 5) + (table["a"] > 0.3) * table["c"]
+    weights = rng.uniform(0.1, 1, size=rows) if weighted else None
+    columns = [columns_module.Numbers(name=name, values=table[name]) for name in table]
+    grown = tree.grow(scores, columns, depth=3, least=20, weights=weights)
+    leaf = (
+        {"min_samples_leaf": 20}
+        if weights is None
+        else {"min_weight_fraction_leaf": (20 - 1e-6) / weights.sum()}
+    )
+    variance = np.average((scores - np.average(scores, weights=weights)) ** 2, weights=weights)
+    model = DecisionTreeRegressor(
+        max_depth=3, min_impurity_decrease=0.001 * variance, random_state=0, **leaf
+    )
+    codes = codes_of(table, names=table)
+    expected = model.fit(codes, scores, sample_weight=weights).apply(codes)
+    parts = grown.parts(columns, rows)
+    assert len(grown.labels) == len(np.unique(expected)) == len(np.unique(parts)) > 2
+    assert len(np.unique(np.column_stack([expected, parts]), axis=0)) == len(grown.labels)
+
+
+def test_of_equal_cuts_the_tree_takes_the_first():
+    column = np.repeat([0.0, 1.0], 50)
+    columns = [columns_module.Numbers(name=name, values=column) for name in ("first", "second")]
+    assert tree.grow(column, columns, depth=3, least=5).labels == ("first is 0", "first is 1")
+
+
 def test_a_large_table_is_sampled_and_says_so(monkeypatch):
     table, rng = people(4000)
     age = np.array([math.nan if value is None else value for value in table["age"]])
@@ -561,9 +605,9 @@ def test_each_row_counts_with_the_score_of_its_person():
         assert group.to_json()["persons"] == group.persons
     assert found.rows == len(owner)
     shown = str(found)
-    assert shown.startswith(f"{len(owner)} rows, each with its person's exposure, by city\n")
-    assert re.search(r"^group +rows +persons +share", shown, re.MULTILINE)
-    assert ">persons</th>" in found._repr_html_()
+    assert f"{len(owner)} rows, each with its person's exposure, by city" in shown.splitlines()
+    assert re.search(r"^ +group +lift +rows +persons +of all rows", shown, re.MULTILINE)
+    assert "persons" in found._repr_html_()
     # Rows on their own say nothing of persons.
     plain = group_exposure(spread, city, name="city")
     assert "person" not in str(plain) + plain._repr_html_()
@@ -575,10 +619,10 @@ def test_many_rows_of_few_persons_are_not_for_review():
     scores, owner, _ = rows_of_persons(most=30)
     few = np.where(owner < 4, "few", "many")
     assert np.count_nonzero(few == "few") > 5
-    assert group_exposure(scores, few, owner=owner).audience is Audience.FAIL
-    assert group_exposure(scores[owner], few).audience is Audience.REVIEW
+    assert group_exposure(scores, few, owner=owner).audience is Audience.CURATOR_ONLY
+    assert group_exposure(scores[owner], few).audience is Audience.NEEDS_REVIEW
     five = np.where(owner < 5, "few", "many")
-    assert group_exposure(scores, five, owner=owner).audience is Audience.REVIEW
+    assert group_exposure(scores, five, owner=owner).audience is Audience.NEEDS_REVIEW
 
 
 def test_a_tree_of_persons_singles_nobody_out():
@@ -593,7 +637,7 @@ def test_a_tree_of_persons_singles_nobody_out():
     found = explain_exposure(scores, column[:, None], owner=owner)
     assert len(found) > 1
     assert min(group.persons for group in found) >= 5
-    assert found.audience is Audience.REVIEW
+    assert found.audience is Audience.NEEDS_REVIEW
     assert found.groups[0].label.startswith("column 0 > ")
     # Power: the same rows on their own make a leaf of hers.
     alone = explain_exposure(scores[owner], column[:, None])

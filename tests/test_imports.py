@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from program import PROGRAM, finished, imported
@@ -10,8 +11,19 @@ from program import PROGRAM, finished, imported
 HEAVY = {"dp_accounting", "matplotlib", "dask", "distributed", "torch"}
 # scikit-learn imports scipy.stats and pandas itself; commands without an estimator need neither.
 OF_SKLEARN = {"scipy.stats", "scipy.signal", "pandas", "sklearn", "joblib"}
-# Of scikit-learn, what a command needs only where it grows a tree or makes an attack.
+# Of scikit-learn, what only attacks need.
 SUBMODULES = {"sklearn.tree", "sklearn.ensemble", "sklearn.neighbors"}
+
+# What only audits, figures and models of other libraries need.
+UNUSED = {
+    "sklearn.linear_model",
+    "sklearn.svm",
+    "expost.auditing.references",
+    "expost.auditing.audit",
+    "expost.defences",
+    "expost.foreign.models",
+    "expost.report.drawing",
+}
 
 
 def modules_after(code):
@@ -31,10 +43,13 @@ def test_the_package_imports_no_library():
     [
         ("import expost.data", HEAVY | OF_SKLEARN | {"pyarrow.dataset"}),
         ("import expost.risk", HEAVY | OF_SKLEARN | {"pyarrow", "duckdb"}),
-        ("from expost import identifiability", HEAVY | SUBMODULES),
+        ("from expost import identifiability", HEAVY | OF_SKLEARN),
         ("from expost import PrivateLogisticRegression", HEAVY | SUBMODULES),
-        ("from expost import profile, choose_epsilon, publish", HEAVY | SUBMODULES),
-        ("import expost.jobs.epsilon, expost.jobs.profile", HEAVY | SUBMODULES),
+        ("from expost import profile, choose_epsilon, publish", HEAVY | OF_SKLEARN),
+        ("import expost.training", HEAVY | OF_SKLEARN | UNUSED),
+        ("import expost.jobs.epsilon, expost.jobs.profile", HEAVY | OF_SKLEARN | UNUSED),
+        ("import expost.jobs.publish", HEAVY | OF_SKLEARN | UNUSED),
+        ("import expost.report, expost.profiles.profile", HEAVY | OF_SKLEARN | UNUSED),
     ],
 )
 def test_modules_import_what_they_need(code, absent):
@@ -55,3 +70,37 @@ def test_risk_imports_no_learning():
         done = finished([*command, *question])
         assert done.code == 0
         assert not imported(done) & (HEAVY | OF_SKLEARN)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A CSV file with a number, a level and a label."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("table")
+    amount, color = rng.normal(size=300), rng.choice(["blue", "red"], size=300)
+    label = np.where(amount + (color == "red") > rng.normal(size=300), "yes", "no")
+    lines = [f"{a:.3f},{c},{y}" for a, c, y in zip(amount, color, label, strict=True)]
+    path = folder / "table.csv"
+    path.write_text("\n".join(["amount,color,label", *lines, ""]))
+    return path
+
+
+def modules_of_command(*arguments):
+    """Return the modules that a command has imported, in a new process."""
+    done = finished([sys.executable, "-X", "importtime", str(PROGRAM), *map(str, arguments)])
+    assert done.code in (0, 3), done
+    return imported(done)
+
+
+# pyarrow imports pandas, where there is one, when it first makes an array.
+OF_TRAINING = OF_SKLEARN - {"pandas"}
+
+
+def test_the_commands_of_a_table_import_no_scikit_learn(table):
+    given, folder = (table, "--target", "label"), table.parent
+    model = ("--model", folder / "profile" / "model.json")
+    for command, options in (("profile", ()), ("epsilon", ()), ("publish", model)):
+        out = folder / command
+        modules = modules_of_command(command, *given, *options, "--out", out)
+        assert "expost.jobs." + command in modules
+        assert not modules & (HEAVY | OF_TRAINING)

@@ -229,7 +229,7 @@ def test_a_ledger_is_for_the_curator(tmp_path):
     ledger = listed(path, saved(tmp_path))
     assert NAME == "ledger.CURATOR-ONLY.json"
     assert mode(path) == 0o600
-    assert json.loads(path.read_text())["audience"] == "fail"
+    assert json.loads(path.read_text())["audience"] == "curator-only"
     assert Ledger.load(path) == ledger
     listed(path, saved(tmp_path, file="other.json"))
     assert mode(path) == 0o600

@@ -1,6 +1,7 @@
 """The public bound on a row's posterior: naive formulas, real releases, and the ε that keeps it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,12 @@ from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import ObjectivePerturbation, OutputPerturbation
 from expost.noise import NormLaplace
 
-LOSSES = {"logistic": Logistic(), "huber-hinge": HuberHinge(), "softmax": Softmax(classes=3)}
+LOSSES = {
+    "logistic": Logistic(),
+    "margin": Logistic(margin=2.0),
+    "huber-hinge": HuberHinge(),
+    "softmax": Softmax(classes=3),
+}
 
 
 def objective_perturbation(loss="logistic", epsilon=1.0, noise="gaussian", penalty=2.0, **more):
@@ -50,6 +56,27 @@ def test_logistic_is_h_of_the_normal_quantile(epsilon, penalty, level):
     assert expected <= found <= expected * (1 + 1e-4) + 1e-4
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.7, 2.0, 30.0])
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_a_margin_keeps_the_curve_of_slopes_and_curvatures(margin, label):
+    """h uses f″ = p(1 − p) of p = ∣f′∣ ≤ 1, and nothing else of the logistic loss.
+
+    So the largest value over predictors of any size, by the derivatives of the loss itself, is h.
+    """
+    z = label * np.linspace(margin - 40, margin + 40, 400_001)
+    slope, curvature = Logistic(margin=margin).derivatives(z, np.full(len(z), label))[:2]
+    p = np.abs(slope)
+    np.testing.assert_allclose(curvature, p * (1 - p), rtol=1e-9, atol=1e-15)
+    assert p.max() <= 1
+    assert curvature.max() <= 0.25
+    for level in (0.6, 0.95):
+        how = objective_perturbation("margin", penalty=0.5)
+        how = replace(how, loss=Logistic(margin=margin))
+        reach, normal = 1 / how.resolution, norm.ppf(level)
+        each = np.log1p(curvature / how.penalty_sum) + (p * reach) ** 2 / 2 + p * reach * normal
+        assert each.max() <= how.loss_quantile(level) <= each.max() * (1 + 1e-3) + 1e-3
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 2.6])
 def test_hinge_and_softmax_have_closed_forms(epsilon):
     z = norm.ppf(0.95)
@@ -67,7 +94,7 @@ def test_hinge_and_softmax_have_closed_forms(epsilon):
 
 def test_the_squared_loss_has_no_bound():
     estimator = ESTIMATORS["squared"](mechanism="objective", noise="gaussian")
-    assert estimator.how(Squared(label_bound=1.0), 100, 5).loss_quantile(0.95) == math.inf
+    assert estimator.mechanism_for(Squared(label_bound=1.0), 100, 5).loss_quantile(0.95) == math.inf
 
 
 def test_two_sided_adds_the_other_tail():
@@ -167,7 +194,7 @@ def test_the_bound_holds_over_1000_releases(loss):
         passed = np.sum(sizes > how.loss_quantile(0.95, two_sided=two_sided), axis=0)
         # 60 rows: a union bound over them.
         assert binom.sf(passed.max() - 1, 1000, 0.05) > 1e-4 / 60
-    if loss == "logistic":
+    if loss in ("logistic", "margin"):
         # The most exposed row comes near the bound, so that one for a smaller q is passed.
         wrong = np.sum(losses[:, 0] > how.loss_quantile(0.88))
         assert binom.sf(wrong - 1, 1000, 0.05) < 1e-4
@@ -187,7 +214,7 @@ def test_the_ceiling_keeps_the_limit_and_hardly_more_would(loss, options, most):
     estimator = ESTIMATORS[name](**options)
 
     def plan(epsilon):
-        return estimator.how(loss, 5000, 10 * loss.outputs, epsilon=epsilon)
+        return estimator.mechanism_for(loss, 5000, 10 * loss.outputs, epsilon=epsilon)
 
     limit = PosteriorLimit(max_posterior=most)
     ceiling = find_ceiling(plan, limit)
@@ -199,20 +226,21 @@ def test_the_ceiling_keeps_the_limit_and_hardly_more_would(loss, options, most):
 def test_the_default_limit_is_about_two_and_a_half():
     """A²/2 + 1.645·A = log 3 at A = .569: ε = 2.60 at δ = 1e-6, but for the determinants."""
     ceiling = find_ceiling(
-        lambda e: ESTIMATORS["logistic"]().how(Logistic(), 40_000, 60, epsilon=e), PosteriorLimit()
+        lambda e: ESTIMATORS["logistic"]().mechanism_for(Logistic(), 40_000, 60, epsilon=e),
+        PosteriorLimit(),
     )
     assert 2.5 <= ceiling <= 2.6
     # A prior moves it: odds of 9 : 1 from 1 : 1 are more than from 2 : 1.
     wide = PosteriorLimit(max_posterior=0.9)
     narrow = PosteriorLimit(max_posterior=0.9, prior=2 / 3)
-    plan = lambda e: ESTIMATORS["logistic"]().how(Logistic(), 40_000, 60, epsilon=e)  # noqa: E731
+    plan = lambda e: ESTIMATORS["logistic"]().mechanism_for(Logistic(), 40_000, 60, epsilon=e)  # noqa: E731
     assert find_ceiling(plan, narrow) < find_ceiling(plan, wide)
     assert find_ceiling(plan, PosteriorLimit(quantile=0.99)) < ceiling
 
 
 def test_no_epsilon_keeps_the_limit_where_nothing_is_guaranteed():
     estimator = ESTIMATORS["squared"](mechanism="objective", noise="gaussian")
-    plan = lambda e: estimator.how(Squared(label_bound=1.0), 100, 5, epsilon=e)  # noqa: E731
+    plan = lambda e: estimator.mechanism_for(Squared(label_bound=1.0), 100, 5, epsilon=e)  # noqa: E731
     assert find_ceiling(plan, PosteriorLimit()) == 0
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import warnings
 
 import numpy as np
@@ -11,14 +10,17 @@ from scipy.special import expit
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression
+from expost.epsilon.choose import seeds_of
+from expost.epsilon.utility import Trials
 from expost.errors import ClippedRowsWarning, InvalidInput, SeededReleaseWarning
-from expost.glm import Objective
+from expost.glm import Objective, minimise
 from expost.losses import Logistic
 from expost.profiles.fit import FitScores
 from expost.release import Release
+from expost.report import parse_json
 from expost.rows import RowBlock
 from expost.types import Audience
-from program import text
+from program import page_in, settings_in, text
 from test_defaults import CLASSES, clipped, naive_scale, rows
 from test_sealed import resealed
 
@@ -29,6 +31,9 @@ def _expected_warnings():
         warnings.simplefilter("ignore", ClippedRowsWarning)
         warnings.simplefilter("ignore", SeededReleaseWarning)
         yield
+
+
+RULE = "by rule, from public numbers alone"
 
 
 def fitted(X, y, **parameters):
@@ -82,16 +87,24 @@ def test_the_automatic_margin_follows_from_public_facts(epsilon, n):
 def test_an_automatic_margin_reads_nothing_of_the_data():
     X, y = rows()
     release = PrivateLogisticRegression(classes=CLASSES, margin="auto").fit(X, y).release_
-    assert release.audience is Audience.PASS
+    assert release.audience is Audience.PUBLIC
 
 
-def test_a_prepared_model_keeps_its_margin_at_another_epsilon():
-    """The objective has one loss, whatever ε the mechanism is asked for."""
+def test_a_prepared_model_has_the_margin_of_each_epsilon():
+    """That of the model which the estimator would release there; a given one is that of all."""
     X, y = rows()
     prepared = PrivateLogisticRegression(classes=CLASSES, margin="auto").prepared(X, y)
     assert prepared.objective.loss == prepared.mechanism.loss
-    assert prepared.mechanism_at(0.01).loss == prepared.mechanism.loss
     assert prepared.mechanism.loss.margin > 0
+    margins = [prepared.mechanism_at(epsilon).loss.margin for epsilon in (0.01, 1.0, 100.0)]
+    assert margins[0] > margins[1] == prepared.mechanism.loss.margin > margins[2]
+    for epsilon in (0.01, 100.0):
+        other = PrivateLogisticRegression(epsilon=epsilon, classes=CLASSES, margin="auto")
+        assert other.prepared(X, y).mechanism == prepared.mechanism_at(epsilon)
+    assert (prepared.has_one_loss, prepared.noiseless_loss) == (False, Logistic())
+    given = PrivateLogisticRegression(classes=CLASSES, margin=1.5).prepared(X, y)
+    assert given.mechanism_at(0.01).loss == given.noiseless_loss == Logistic(margin=1.5)
+    assert given.has_one_loss
 
 
 def test_model_json(tmp_path):
@@ -159,6 +172,90 @@ def test_profile_and_publish_take_a_margin(mechanism, noise):
     assert len(expost.profile(model, X, y, persons=persons).exposure) == 150
 
 
+# The choice of ε.
+
+QUESTION = {"folds": 3, "epsilons": (0.5, 4.0), "models": 5, "random_state": 3}
+
+
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+@pytest.mark.parametrize("margin", [1.5, "auto"])
+def test_a_choice_measures_the_models_that_would_be_released(mechanism, margin):
+    """At each ε the means of held-out scores are those of a loop over folds and releases."""
+    X, y = rows()
+    asked = {"classes": CLASSES, "mechanism": mechanism, "margin": margin}
+    choice = expost.choose_epsilon(X, y, **asked, **QUESTION)
+    prepared = PrivateLogisticRegression(**asked).prepared(X, y)
+    objective, (_, seed) = prepared.objective, seeds_of(3)
+    folds = Trials(objective=objective, plan=prepared.mechanism_at, folds=3, releases=4, seed=seed)
+    for place, epsilon in enumerate(choice.utility.epsilons):
+        how = PrivateLogisticRegression(epsilon=epsilon, **asked).prepared(X, y).mechanism
+        assert (how.loss.margin == 1.5) is (margin == 1.5)
+        scores = []
+        for part in folds._parts:
+            penalty = np.full(6, how.total_regularization)
+            training = Objective(rows=part.train, loss=how.loss, penalty=penalty)
+            models = how.sampler(training).perturbed(epsilon, part.draws, 1e-9)
+            z = part.scored.y * (models @ part.scored.X.T)
+            scores.append(np.mean(np.log1p(np.exp(-z))))
+        curve = choice.utility.curves["log_loss"]
+        assert curve.mean[place] == pytest.approx(np.mean(scores), rel=1e-4)
+    # The best reachable model has the margin that is given, and none where the noise decides.
+    plain = expost.choose_epsilon(X, y, **asked | {"margin": 0}, **QUESTION).utility.leading
+    assert (choice.utility.leading.best == plain.best) is (margin == "auto")
+    assert choice.utility.leading.base_rate == plain.base_rate
+
+
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_the_ceiling_of_a_public_bound_is_that_without_a_margin(mechanism):
+    X, y = rows()
+    asked = {"classes": CLASSES, "mechanism": mechanism, "folds": 0, "models": 5, "random_state": 3}
+    plain, given, auto = (
+        expost.choose_epsilon(X, y, **asked, margin=margin) for margin in (0.0, 2.0, "auto")
+    )
+    assert plain.ceiling == given.ceiling == auto.ceiling
+    assert plain.posteriors == given.posteriors == auto.posteriors
+    assert "of margin 2" in given.description
+    if mechanism == "output":
+        # With a Λ that is given the distances of these rows are known: of one loss.
+        asked |= {"regularization": 0.05}
+        assert not expost.choose_epsilon(X, y, **asked, margin=2.0).is_public
+        assert expost.choose_epsilon(X, y, **asked, margin="auto").is_public
+
+
+def test_the_transition_is_that_of_the_margin():
+    """Critical values of ε by output perturbation follow from the distances with the margin."""
+    X, y = rows(100)
+    asked = {"classes": CLASSES, "mechanism": "output", "noise": "laplace", "delta": None}
+    asked |= {"regularization": 0.05}
+    choice = expost.choose_epsilon(X, y, **asked, margin=2.0, folds=0, models=5)
+    problem = PrivateLogisticRegression(**asked, margin=2.0).prepared(X, y).objective
+    base = minimise(problem).theta
+    kept = problem.held
+    for row in (0, 7, 50):
+        others = [place for place in range(100) if place != row]
+        without = Objective.of(
+            X=kept.X[others], y=kept.y[others], loss=problem.loss, penalty=problem.penalty
+        )
+        moved = np.linalg.norm(minimise(without).theta - base)
+        assert choice.columns()["distance"][row] == pytest.approx(moved, rel=1e-3)
+
+
+def test_estimators_bring_their_margin_to_the_choice():
+    X, y = rows()
+    estimator = PrivateLogisticRegression(classes=CLASSES, margin="auto", epsilon=7.0)
+    found = expost.choose_epsilon(X, y, estimator=estimator, **QUESTION)
+    wanted = expost.choose_epsilon(X, y, classes=CLASSES, margin="auto", **QUESTION)
+    assert np.array_equal(found.utility.leading.mean, wanted.utility.leading.mean)
+    with pytest.raises(InvalidInput, match="margin: the estimator has its own"):
+        expost.choose_epsilon(X, y, estimator=estimator, margin=1.0, **QUESTION)
+    for loss in ("huber-hinge", "squared"):
+        with pytest.raises(InvalidInput, match=f"margin=1.0: loss='{loss}' takes none"):
+            expost.choose_epsilon(X, y, loss=loss, margin=1.0, **QUESTION)
+    for margin in (-1, "large", math.nan, None, 101):
+        with pytest.raises(InvalidInput, match="margin="):
+            expost.choose_epsilon(X, y, classes=CLASSES, margin=margin, **QUESTION)
+
+
 # The command line.
 
 
@@ -174,7 +271,7 @@ def table(tmp_path):
 
 @pytest.mark.parametrize(
     ("margin", "expected", "origin"),
-    [("1.5", 1.5, "given"), ("auto", None, "by rule, from public numbers alone")],
+    [("1.5", 1.5, "given"), ("auto", None, RULE)],
 )
 def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expected, origin):
     done = program(
@@ -183,11 +280,12 @@ def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expec
     assert done.code == 0, done
     loss = Release.load(tmp_path / "out" / "model.json").mechanism.loss
     assert loss.margin == expected if expected else 0 < loss.margin < 3
-    ((value, why),) = re.findall(r"^ *margin +([0-9.]+) +\((.*)\)$", done.out, re.MULTILINE)
+    value, why = settings_in(tmp_path / "out")["margin"]
     assert float(value) == pytest.approx(loss.margin, rel=1e-5)
     assert why == origin
 
 
+@pytest.mark.parametrize("command", ["profile", "epsilon"])
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -195,10 +293,42 @@ def test_the_command_line_takes_a_margin(program, table, tmp_path, margin, expec
         (("--margin", "wide"), "--margin"),
         (("--margin", "1", "--loss", "huber-hinge"), "leave --margin or --loss out"),
         (("--margin", "1", "--loss", "squared"), "leave --margin or --loss out"),
-        (("--margin", "1", "--model", "model.json"), "--margin"),
+        (("--margin", "1", "--model", "model.json"), "--m"),
     ],
 )
-def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, options, words):
-    done = program("profile", table, "--target", "label", *options, "--out", tmp_path / "out")
+def test_margins_that_make_no_sense_are_refused(program, table, tmp_path, command, options, words):
+    done = program(command, table, "--target", "label", *options, "--out", tmp_path / "out")
     assert done.code == 2, done
     assert words in done.err, done
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("engine", [None, "local:2"])
+@pytest.mark.parametrize("margin", ["1.5", "auto"])
+def test_the_command_line_chooses_epsilon_with_a_margin(program, table, tmp_path, margin, engine):
+    """In memory and in blocks, as in Python, and it ends with the command that releases it."""
+    asked = ("--target", "label", "--margin", margin, "--folds", "3", "--seed", "3")
+    asked += ("--max-posterior", "0.99", "--epsilons", "4,50,500")
+    asked += ("--classes", "no,yes", "--regularization", "0.01")
+    blocks = () if engine is None else ("--engine", engine)
+    done = program("epsilon", table, *asked, *blocks, "--out", tmp_path / "out", "--json-curator")
+    assert done.code == 0, done
+    told = json.loads(done.out)
+    value = margin if margin == "auto" else float(margin)
+    choice = expost.choose_epsilon(
+        str(table), target="label", margin=value, folds=3, random_state=3, max_posterior=0.99,
+        epsilons=(4, 50, 500), classes=["no", "yes"], regularization=0.01,
+    )  # fmt: skip
+    chosen = json.loads((tmp_path / "out" / "epsilon.CURATOR-ONLY.json").read_text())
+    assert chosen["recommended"] == choice.recommended
+    assert chosen["ceiling"] == choice.ceiling
+    assert parse_json(json.dumps(told["summary"])) == page_in(tmp_path / "out")
+    command = told["command"]
+    assert command[command.index("--margin") + 1] == margin
+    shown, origin = settings_in(tmp_path / "out")["margin"]
+    assert float(shown.split(",")[0]) == pytest.approx(choice.mechanism.loss.margin, rel=1e-5)
+    assert origin == ("given" if margin == "1.5" else RULE)
+    release = program(*command[1:])
+    assert release.code == 0, release
+    loss = Release.load(tmp_path / "out" / "profile" / "model.json").mechanism.loss
+    assert loss.margin == pytest.approx(choice.mechanism.loss.margin, rel=1e-3)

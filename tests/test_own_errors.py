@@ -1,6 +1,7 @@
 """Whatever is passed in, what comes out is an error of expost's own, in one sentence."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -21,6 +22,7 @@ from expost.data import Encoding, open_table
 from expost.errors import ExpostError, InvalidInput
 from program import people, text
 from settings import OUTPUT
+from test_sealed import resealed
 
 ROWS = 40
 RNG = np.random.default_rng(8)
@@ -301,7 +303,7 @@ def test_missing_files(tmp_path, monkeypatch, path):
         Encoding.load,
         open_table,
         expost.publish,
-        expost.audits.audit_arrays,
+        expost.auditing.audit_arrays,
         lambda path: expost.profile(path, X, Y),
         lambda path: expost.audit(path, X, Y, X, Y, references=0),
         lambda path: expost.profile(path, "x.csv", out="out"),
@@ -312,28 +314,59 @@ def test_missing_files(tmp_path, monkeypatch, path):
 
 
 def test_a_forged_summary(tmp_path, monkeypatch, capsys):
-    """A table or a curve that is empty is refused where the file is read, with its place."""
+    """A summary with an emptied part is refused with its path.
+
+    If its checksum is made to fit, it is refused where the part is needed, and shown where not.
+    """
     from expost.cli.main import main
-    from expost.jobs.report import ReportJob, run
+    from expost.jobs.report import run
+    from expost.jobs.requests import ReportRequest
 
     (tmp_path / "t.csv").write_text(text(people()))
     asked = ["epsilon", str(tmp_path / "t.csv"), "--target", "income", "--id", "number"]
-    asked += ["--epsilons", "1,2", "--folds", "2", "--out", str(tmp_path / "e")]
+    asked += ["--epsilons", "1,2", "--folds", "2", "--seed", "1", "--out", str(tmp_path / "e")]
     monkeypatch.setattr("sys.argv", ["expost", *asked])
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
     file = tmp_path / "e/summary.CURATOR-ONLY.json"
     whole = json.loads(file.read_text())
-    for number, path in enumerate([("table",), ("curve",), ("utility", "points"), ("axis",)]):
+    assert resealed(whole) == whole
+    refused = {}
+    for path in first_lists(whole["page"]):
         content = json.loads(json.dumps(whole))
-        part = content["epsilon"]
+        part = content["page"]
         for step in path[:-1]:
             part = part[step]
-        assert part[path[-1]]
+        name = f"{part['type']}.{path[-1]}"
         part[path[-1]] = []
+        out = tmp_path / name
+        job = ReportRequest(paths=(tmp_path / "e",), out=out)
         file.write_text(json.dumps(content))
-        out = tmp_path / str(number)
-        with pytest.raises(InvalidInput, match=rf"^{file}: epsilon.*{path[0]}"):
-            run(ReportJob(paths=(tmp_path / "e",), out=out))
-        assert not out.exists()
+        with pytest.raises(InvalidInput, match=rf"^{file}: does not match its checksum"):
+            run(job)
+        file.write_text(json.dumps(resealed(content)))
+        try:
+            run(job)
+        except InvalidInput as error:
+            refused[name] = str(error)
+            assert not out.exists()
+    for sentence in refused.values():
+        assert re.match(rf"{file}: |summary: holds figures that cannot be shown", sentence)
+    assert refused.keys() >= {"Page.documents", "Table.columns", "Line.x", "Line.y", "Band.low"}
+
+
+def first_lists(value, path=(), seen=None):
+    """Where the first list with entries of each field of each type stands."""
+    seen = set() if seen is None else seen
+    lists = []
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, entry in entries:
+        if not isinstance(entry, dict | list):
+            continue
+        field = (value["type"], name) if isinstance(value, dict) and "type" in value else None
+        if isinstance(entry, list) and entry and field is not None and field not in seen:
+            seen.add(field)
+            lists.append((*path, name))
+        lists += first_lists(entry, (*path, name), seen)
+    return lists

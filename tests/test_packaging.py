@@ -1,4 +1,4 @@
-"""What is installed and what is sent: every package imports, and the sdist can be tested.
+"""What is installed and what is sent: every package imports, the wheel, and the sdist.
 
 Whether the bounds and the interpreters were tried is in test_environments.py: that test needs the
 evidence, which these tests help to make.
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,34 @@ def sdist(tmp_path_factory) -> Path:
     return unpacked
 
 
+def test_the_wheel_has_the_package_alone(tmp_path):
+    """Papers, tests, tools and benchmarks are for a checkout."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+    source = ROOT / "src"
+    expected = {p.relative_to(source).as_posix() for p in (source / "expost").rglob("*.py")}
+    assert expected <= set(names)
+    assert all(name.startswith("expost/") for name in names)
+    assert not [name for name in names if "papers" in name or "reproduce" in name]
+
+
 def paths_in(folder: Path) -> set[str]:
     return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_the_sdist_has_what_make_test_needs(sdist):
     found = paths_in(sdist)
-    for name in ("Makefile", "mkdocs.yml", "pyproject.toml", "bench/scale.py", "docs/cli.md"):
+    for name in (
+        "Makefile",
+        "mkdocs.yml",
+        "pyproject.toml",
+        "bench/scale.py",
+        "papers/datasets.py",
+    ):
         assert name in found
     for name in environments.QUICK:
         assert (sdist / name).exists(), name

@@ -4,6 +4,7 @@ A few dozen small problems solved in fifty digits here; three hundred in the lon
 docs/evidence/groups.json.
 """
 
+import re
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -449,7 +450,8 @@ def test_penalties_that_differ_have_no_worst_case():
 def test_what_is_said_of_persons():
     X, y = data(20)
     found = expost.neighbours(X, y, persons=np.arange(20) // 4)
-    assert "5 neighbours (remove, persons of up to 4 rows)" in str(found)
+    assert "5 neighbouring data sets" in str(found)
+    assert re.search(r"largest person +4 rows", str(found))
     assert repr(found).startswith("Neighbours(5 × 4")
     assert found.rows_after == 16
 

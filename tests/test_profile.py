@@ -30,8 +30,8 @@ from expost.errors import (
 from expost.losses import Logistic, Squared
 from expost.mechanisms import OutputPerturbation, Tangent
 from expost.mechanisms.sampling import perturbed_minimisers
+from expost.numbers import certainty
 from expost.profiles.digest import FIGURES
-from expost.rounding import upper_text
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
 from settings import OUTPUT
@@ -117,7 +117,7 @@ def test_views_of_the_one_vector(found):
     assert found.worst_case == 5.0
     assert np.all(found.exposure <= found.worst_case)
     assert not found.is_noiseless
-    assert found.audience is Audience.FAIL
+    assert found.audience is Audience.CURATOR_ONLY
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -165,7 +165,7 @@ def test_without_noise_everything_is_infinite_and_ranks_by_distance():
     assert found.worst_case == np.inf
     assert np.array_equal(found.ranking, np.argsort(-apart, kind="stable"))
     assert any("no noise" in notice for notice in found.notices)
-    assert "No noise" in str(found)
+    assert "no noise" in str(found)
     assert json.loads(found.to_json())["table"]["loss"] == ["infinity"] * N
     assert json.loads(found.to_json())["worst_case"] == "infinity"
 
@@ -220,7 +220,8 @@ def test_people_who_are_not_in_the_data(fitted):
         assert found.loss[k] == pytest.approx(loss, abs=1e-3)
     assert len(found) == 5
     assert found.rows == N
-    assert "(add)" in str(found)
+    assert found.relation is Neighbouring.ADD
+    assert "5 candidates" in str(found)
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -445,16 +446,13 @@ class TestWrongRows:
 
 def test_the_lines(found):
     lines = str(found).split("\n")
-    # A line each, and the two sentences of the guarantee, which the model's line names too.
-    assert len(lines) == 11 + 2
-    short = [line for line in lines if not line.startswith(("model ", "guarantee "))]
-    assert all(0 < len(line) <= 110 for line in short)
-    assert lines[0] == "Privacy profile of 60 rows (remove)"
-    top = ", ".join(str(row) for row in found.ranking[:5])
-    assert any(line.endswith(top) for line in lines)
-    assert "epsilon=5" in lines[1]
-    assert f"{upper_text(np.max(found.exposure), 3)} nats" in str(found)
-    assert lines[-1].startswith("mark         fail: For the curator only")
+    assert len(lines) < 20
+    assert "Privacy profile of 60 rows" in lines
+    assert "ε = 5" in str(found)
+    assert f"about row {found.ranking[0]}" in str(found)
+    outer = float(np.max(np.maximum(np.abs(found.loss_low), np.abs(found.loss_high))))
+    assert certainty(outer) in str(found)
+    assert lines[-1].startswith("Curator only: contains exact")
 
 
 def test_no_row_value_is_shown(found):
@@ -472,7 +470,7 @@ def test_html_is_escaped():
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert page.startswith('<div class="expost fragment">')
-    assert page.count("&lt;script&gt;") == 20  # The most exposed rows, and no others.
+    assert page.count("&lt;script&gt;") == 1  # The most exposed row, and no other.
 
 
 def test_notices_say_what_was_read_from_the_data_or_seeded():
@@ -518,7 +516,7 @@ def test_the_docs_list_every_column(found):
 def test_to_arrow_and_frames(found):
     table = found.to_arrow()
     assert table.column_names == COLUMNS
-    assert table.schema.metadata[b"audience"] == b"fail"
+    assert table.schema.metadata[b"audience"] == b"curator-only"
     same_table(table.to_pydict(), found)
     pandas = found.to_frame()
     assert isinstance(pandas, pd.DataFrame)
@@ -549,7 +547,7 @@ def test_to_parquet(found, tmp_path, given, expected):
 def test_to_json(found, tmp_path):
     value = json.loads(found.to_json())
     assert value["format"] == "expost-profile/2"
-    assert value["audience"] == "fail"
+    assert value["audience"] == "curator-only"
     assert value["relation"] == "remove"
     assert value["worst_case"] == 5.0
     assert value["rows"] == N
@@ -645,7 +643,7 @@ def test_objective_losses_by_their_definition(objective):
     assert np.array_equal(found.exposure, np.abs(found.loss))
     assert found.worst_case == how.epsilon
     assert not found.is_noiseless
-    assert not found.promise_broken
+    assert not found.guarantee_exceeded
     if how.noise == "laplace":
         assert np.max(found.exposure) <= how.epsilon
 
@@ -737,16 +735,11 @@ def test_objective_typical_is_not_drawn_before_it_is_asked_for(monkeypatch):
         _ = found.expected
 
 
-def test_the_lines_of_an_objective_release(objective):
+def test_an_objective_release_states_its_guarantee(objective):
     found = profile(objective, X, Y)
-    lines = str(found).split("\n")
-    # With the sentences of the guarantee: one more where a replaced row needs its own.
-    told = [line for line in lines if line.startswith("guarantee ")]
-    assert len(told) == (3 if objective.noise == "gaussian" else 2)
-    assert len(lines) == 11 + len(told) + (found.useless is not None)
-    long = ("model ", "guarantee ", found.useless or "guarantee ")
-    assert all(0 < len(line) <= 120 for line in lines if not line.startswith(long))
-    assert "objective perturbation" in lines[1 + (found.useless is not None)]
+    # One sentence more where a replaced row needs its own.
+    assert len(found.guarantee) == (3 if objective.noise == "gaussian" else 2)
+    assert "objective perturbation" in str(found)
     value = json.loads(found.to_json())
     assert value["table"]["loss"] == found.loss.tolist()
     assert value["table"]["expected"] == found.expected.tolist()
@@ -764,14 +757,6 @@ def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
     assert found.ranking[0] == np.argmax(apart)
 
 
-@pytest.mark.parametrize(("epsilon", "told"), [(1.0, "1 nat"), (2.0, "2 nats"), (0.1, "0.1 nats")])
-def test_one_nat_is_one(epsilon, told):
-    model = PrivateRidge(
-        epsilon=epsilon, data_norm=1.0, label_range=(-2.0, 2.0), huber_width=None, **OUTPUT
-    ).fit(X, TARGET)
-    assert f"worst case   at most {told} promised, any row" in str(profile(model, X, TARGET))
-
-
 def test_a_squared_loss_says_that_nothing_is_promised():
     model = PrivateRidge(
         **{**OUTPUT, "mechanism": "objective"},
@@ -784,7 +769,7 @@ def test_a_squared_loss_says_that_nothing_is_promised():
     found = profile(model, X, TARGET)
     assert found.worst_case == np.inf
     assert any("promises no epsilon" in notice for notice in found.notices)
-    assert "worst case   none is promised" in str(found)
+    assert "no ε is guaranteed" in str(found)
     assert json.loads(found.to_json())["worst_case"] == "infinity"
 
 

@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+import expost
 from evidence import record
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
 from expost.data import UnitBall
@@ -45,6 +46,7 @@ from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
 from settings import OUTPUT
+from test_published import sealed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))
@@ -97,7 +99,7 @@ def test_a_data_independent_report_of_every_model(name):
     assert isinstance(report, PublishedReport)
     assert report.kind == "data-independent"
     # The squared loss promises no ε under objective perturbation: a review decides.
-    assert report.audience is (Audience.REVIEW if name == "ridge" else Audience.PASS)
+    assert report.audience is (Audience.NEEDS_REVIEW if name == "ridge" else Audience.PUBLIC)
     exposure, first, second = report.bound(X, y)
     assert exposure.shape == (80,)
     assert np.all(exposure > 0)
@@ -171,10 +173,12 @@ def test_what_the_report_says_of_itself():
     assert "promises no epsilon" in said["ridge"]
     assert "promises no epsilon" not in said["ridge output"]
     text = str(publish(fitted("objective")[0]))
-    assert text.splitlines()[0] == "Privacy report, data-independent"
-    assert "pass" in text.splitlines()[-1]
+    assert "ε = 1" in text.splitlines()[1]
+    assert text.splitlines()[-1] == Audience.PUBLIC.meaning
     dependent = publish(*[fitted("objective")[0], X, LABELS], kind="data-dependent", **SPENT)
-    assert "in all       epsilon 2 by addition, 1." in str(dependent)
+    together = dependent.spending.together[0]
+    shown = re.search(r"ε = ([\d.]+) \(δ = [^)]*\) in total", str(dependent))[1]
+    assert together <= float(shown) <= 1.01 * together < 2
     assert repr(dependent).startswith("PublishedReport(data-dependent, Release(logistic")
 
 
@@ -190,21 +194,74 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
 # -- refusals -------------------------------------------------------------------------------------
 
 
-def test_classes_read_from_the_data_are_refused():
+def test_classes_read_from_the_data_need_a_review(tmp_path):
     with pytest.warns(PrivacyLeakWarning):
         model = PrivateLogisticRegression(**{**PUBLIC, "classes": None}).fit(X, LABELS)
-    with pytest.raises(ReleaseRefused, match=r"classes.*known without the data"):
-        publish(model)
+    report = publish(model)
+    assert report.audience is Audience.NEEDS_REVIEW
+    assert report.read_from_data == model.release_.read_from_data == ("classes (the label set)",)
+    path = report.save(tmp_path / "report.json")
+    assert path.name == "report.CURATOR-ONLY.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert PublishedReport.load(path).audience is Audience.NEEDS_REVIEW
+
+
+def test_what_was_read_is_named_and_conditions_every_figure():
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateLogisticRegression(**{**PUBLIC, "classes": None, **OBJECTIVE}).fit(X, LABELS)
+    given = PrivateLogisticRegression(**PUBLIC, **OBJECTIVE).fit(X, LABELS)
+    with pytest.warns(PrivacyLeakWarning, match="classes") as caught:
+        report = expost.publish(model, X, LABELS, kind="data-dependent", **SPENT)
+    assert caught[0].filename == __file__
+    same = publish(replace(given.release_, theta=model.release_.theta))
+    read = publish(model.release_)
+    # The bounds are those of the same constants, given; only what they mean differs.
+    assert np.array_equal(read.bound(X, LABELS)[0], same.bound(X, LABELS)[0])
+    assert same.audience is Audience.PUBLIC
+    assert same.conditions == ()
+    for found in (read, report):
+        first, second = found.conditions
+        assert "Read from the data, without noise: classes (the label set)" in first
+        assert "holds given these constants" in second
+        assert "counted nowhere" in second
+        assert set(found.conditions) <= set(found.statements)
+        assert "Read from the data: classes (the label set)" in str(found)
+        assert Audience.NEEDS_REVIEW.meaning in str(found)
+        assert all(
+            one.audience is Audience.NEEDS_REVIEW
+            for one in found.lookup(dict.fromkeys(found.form.names, 0.1))
+        )
+    # The ledger counts both lines among those whose constants no ε covers.
+    lines = report.entries(report.to_json(), name="report", made="2026-01-01T00:00:00Z", data=None)
+    assert [line.read_from_data for line in lines] == [1, 1]
+
+
+@pytest.mark.parametrize("field", ["audience", "read_from_data", "steps", "model"])
+def test_a_report_that_needs_review_cannot_be_made_public(field):
+    """Not even by a hand that computes the checksum anew, unless it also edits the model."""
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateLogisticRegression(**{**PUBLIC, "classes": None}).fit(X, LABELS)
+    value = publish(make_pipeline(StandardScaler().fit(X), model)).to_json()
+    model = {**value["model"], "audience": "public", "meaning": Audience.PUBLIC.meaning}
+    edited = {
+        "audience": {"audience": "public", "meaning": Audience.PUBLIC.meaning},
+        "read_from_data": {"read_from_data": []},
+        "steps": {"steps": []},
+        "model": {"model": sealed(model)},
+    }[field]
+    with pytest.raises(InvalidInput, match="do not agree"):
+        PublishedReport.from_json(sealed({**value, **edited}))
+    assert PublishedReport.from_json(value).to_json() == value
 
 
 def test_a_clip_by_the_rule_is_published():
     with pytest.warns(ClippedRowsWarning):
         model = PrivateLogisticRegression(**{**PUBLIC, "data_norm": "auto"}).fit(X, LABELS)
-    assert publish(model).audience is Audience.PASS
+    assert publish(model).audience is Audience.PUBLIC
 
 
-def test_an_encoding_read_from_the_data_is_refused():
-    """Also where the release forgot to say so: the encoding itself is asked."""
+def test_an_encoding_read_from_the_data_needs_a_review():
+    """Also where whoever made the release did not list it: the encoding itself is asked."""
     from expost.data import Encoding, open_table
 
     frame = pd.DataFrame({"age": X[:, 0], "sex": np.where(X[:, 1] > 0, "f", "m"), "income": LABELS})
@@ -213,9 +270,17 @@ def test_an_encoding_read_from_the_data_is_refused():
     encoded = encoding.encode_table(encoding.open(frame))
     model = PrivateLogisticRegression(**{**PUBLIC, "data_norm": 3.0}).fit(encoded.X, LABELS)
     release = replace(model.release_, encoding=encoding.to_json())
-    with pytest.raises(ReleaseRefused, match="the mean and scale of 'age'"):
-        publish(release)
-    publish(replace(model.release_, encoding=encoding.as_given().to_json()))
+    assert model.release_.read_from_data == ()
+    assert release.read_from_data == encoding.read_from_data
+    assert release.audience is Audience.NEEDS_REVIEW
+    report = publish(release)
+    assert report.audience is Audience.NEEDS_REVIEW
+    assert "the mean and scale of 'age'" in report.conditions[0]
+    unlisted = {**release.to_json(), "read_from_data": []}
+    with pytest.raises(InvalidInput, match="do not agree"):
+        Release.from_json(sealed(unlisted))
+    given = publish(replace(model.release_, encoding=encoding.as_given().to_json()))
+    assert given.audience is Audience.PUBLIC
 
 
 def test_models_without_noise_or_with_that_of_a_seed_are_refused():

@@ -121,7 +121,7 @@ def test_the_file_describes_itself(tmp_path, kind):
     report, *_ = from_table(kind)
     value = json.loads(report.save(tmp_path / "report.json").read_text())
     assert value["format"] == "expost-report/1"
-    assert value["audience"] == "pass"
+    assert value["audience"] == "public"
     assert value["kind"] == kind
     assert value["failure_probability"] == 1e-6
     assert value["fails_with"] == pytest.approx(3e-6 if kind == "data-dependent" else 1e-6)
@@ -192,7 +192,12 @@ def edits(value):
     yield {**value, "failure_probability": 0.5}, "."
     yield {**value, "failure_probability": "small"}, "number"
     yield {**value, "kind": "data-independent"}, "do not agree"
-    yield {**value, "audience": "fail"}, "do not agree"
+    yield {**value, "audience": "curator-only"}, "do not agree"
+    yield {**value, "audience": "needs-review"}, "do not agree"
+    yield {**value, "read_from_data": ["the levels of 'sex'"]}, "do not agree"
+    yield {**value, "steps": [{"name": "'scale' (StandardScaler)", "fitted": True}]}, "do not agree"
+    yield {**value, "steps": [{"name": "'scale' (StandardScaler)"}]}, "fitted"
+    yield {**value, "steps": "none"}, "Step"
     yield {**value, "note": "from a friend"}, "do not agree"
     yield {**value, "released": None}, "do not agree"
     yield {**value, "released": {**released, "delta": 0.5}}, "."
@@ -384,8 +389,8 @@ def test_a_person_types_what_stands_on_a_form():
             assert answer.label == label
             assert (answer.exposure, answer.epsilon_gradient, answer.epsilon_hessian) == expected
             assert answer.everything == report.everything(encoded(**changes), label)
-            assert answer.belief == pytest.approx(expit(answer.exposure))
-            assert answer.belief_in_everything == pytest.approx(expit(answer.everything))
+            assert answer.certainty == pytest.approx(expit(answer.exposure))
+            assert answer.certainty_in_everything == pytest.approx(expit(answer.everything))
             assert answer.delta == 1e-6
     both = report.lookup(PERSON)
     assert [answer.label for answer in both] == ["<=50K", ">50K"]
@@ -418,8 +423,9 @@ def test_what_is_done_with_values_is_said():
     assert "'work' has no value: it counts as missing" in notes(work="")
     assert "'sex' has no value: it counts as none" in notes(sex="")
     said = notes(sex="female")
-    assert "'female' is none of the levels of 'sex' ('f', 'm')" in said
-    assert "ask again" in said
+    assert "'sex' is none of its levels ('f', 'm')" in said
+    # The value is a person's own, and is not repeated.
+    assert "female" not in said
     assert "clipped" in notes(age=5000)
     assert "data_norm = 5" in notes(age=5000)
     assert "'hours' lies outside of [10, 70]: it was cut" in notes(hours=71)

@@ -9,10 +9,10 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    _, code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("Privacy profile of 500 rows")
+    assert "Privacy profile of 500 rows" in capsys.readouterr().out
     assert (tmp_path / "profile.CURATOR-ONLY.parquet").exists()
 
 

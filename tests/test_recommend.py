@@ -1,7 +1,6 @@
-"""The verdict's rule, branch by branch, on gains made of plain numbers; its sentences."""
+"""The verdict's rule, branch by branch, on gains made of plain numbers."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ ROWS = 1000
 
 
 def plan(epsilon):
-    return PrivateLogisticRegression(epsilon=epsilon).how(Logistic(), ROWS, 20)
+    return PrivateLogisticRegression(epsilon=epsilon).mechanism_for(Logistic(), ROWS, 20)
 
 
 def utility(gains, *, best=0.2, error=0.001, gap_error=0.001, epsilons=EPSILONS, least=None):
@@ -51,9 +50,7 @@ def utility(gains, *, best=0.2, error=0.001, gap_error=0.001, epsilons=EPSILONS,
 
 def decided(gains, ceiling=3.0, share=0.95, **options):
     found = decide(plan, ceiling, utility(gains, **options), share=share)
-    for reason in found.reasons:
-        assert reason.endswith(".")
-        assert not re.search(r"nan|inf\b|None", reason)
+    assert (found.ceiling, found.required_share) == (ceiling, share)
     return found
 
 
@@ -61,19 +58,16 @@ def test_the_smallest_that_is_enough_with_all_larger_ones():
     found = decided([0.1, 0.15, 0.191, 0.195, 0.199])
     assert (found.verdict, found.epsilon, found.enough) == (Verdict.ENOUGH, 1.0, 1.0)
     assert found.share == pytest.approx(0.955)
-    assert found.reasons[0].startswith("ε = 1 is enough: 95 % of what can be learnt")
-    assert "more buys at most 5 %" in found.reasons[0]
-    assert "log loss 0.409, 0.600 by the base rate, 0.400 at best" in found.reasons[0]
     # One that is not enough above it moves it up.
     assert decided([0.1, 0.191, 0.15, 0.195, 0.199]).epsilon == 3.0
     # Another share.
     assert decided([0.1, 0.15, 0.191, 0.195, 0.199], share=0.7).epsilon == 0.3
 
 
-def test_within_a_standard_error_more_buys_nothing():
-    found = decided([0.1, 0.15, 0.18, 0.195, 0.199], gap_error=0.03)
-    assert found.epsilon == 1.0
-    assert "more buys nothing that can be measured" in found.reasons[0]
+def test_a_gap_within_a_standard_error_is_enough():
+    gains = [0.1, 0.15, 0.18, 0.195, 0.199]
+    assert decided(gains, gap_error=0.03).epsilon == 1.0
+    assert decided(gains, gap_error=0.01).epsilon == 3.0
 
 
 def test_a_gain_that_may_be_chance_is_not_enough():
@@ -84,17 +78,11 @@ def test_the_most_that_the_limit_allows():
     found = decided([0.1, 0.15, 0.17, 0.181, 0.195])
     assert (found.verdict, found.epsilon, found.enough) == (Verdict.MOST, 3.0, 10.0)
     assert found.share == pytest.approx(0.905)
-    text = found.reasons[0]
-    assert text.startswith("ε = 3 is the most that the limit allows: 90 % of what can be learnt")
-    assert "95 % would take ε = 10, or about" in text
     # By the ratio of the noises: with so many rows the ceiling is what ε = 10 is now.
     ratio = plan(3.0).forecast.noise_ratio / plan(10.0).forecast.noise_ratio
     assert found.rows_needed == math.ceil(ROWS * ratio)
-    shown = int(re.search(r"about ([\d,]+) rows", text)[1].replace(",", ""))
-    assert found.rows_needed <= shown <= 1.1 * found.rows_needed
     beyond = decided([0.1, 0.15, 0.17, 0.18, 0.18])
     assert (beyond.verdict, beyond.enough, beyond.rows_needed) == (Verdict.MOST, None, None)
-    assert "no ε that was tried reaches 95 %" in beyond.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +91,11 @@ def test_the_most_that_the_limit_allows():
 def test_none_beats_the_base_rate(options):
     found = decided(**{"gains": [0.01, 0.02, 0.05, 0.1, 0.15], **options})
     assert (found.verdict, found.epsilon) == (Verdict.NONE, None)
-    text = found.reasons[0]
-    assert text.startswith("No ε within the limit makes a model that is better than the base rate")
-    assert "that would take ε = 10, or about" in text
+    assert found.better == 10.0
     assert found.rows_needed > ROWS
-    assert f"{found.columns_needed} coefficients instead of 20" in text
-    assert 0 < found.columns_needed < 20
+    assert 0 < found.columns_needed < plan(3.0).dimension == 20
     worse = decided([-0.1] * 5)
-    assert "no ε that was tried does" in worse.reasons[0]
-    assert worse.rows_needed is None
+    assert (worse.better, worse.rows_needed, worse.columns_needed) == (None, None, None)
 
 
 def test_a_constant_that_beats_another_is_no_model():
@@ -123,14 +107,13 @@ def test_a_constant_that_beats_another_is_no_model():
 def test_useless_even_without_noise():
     found = decided([0.001] * 5, best=0.001, error=0.001)
     assert (found.verdict, found.epsilon) == (Verdict.USELESS, None)
-    assert found.reasons[0].startswith("Useless even without noise")
     assert decided([0.1] * 5, best=-0.1).verdict is Verdict.USELESS
 
 
 def test_without_a_utility_the_ceiling_is_all_that_is_known():
     found = decide(plan, 2.6, None, share=0.95)
     assert (found.verdict, found.epsilon) == (Verdict.MOST, 2.6)
-    assert "not measured" in found.reasons[0]
+    assert (found.share, found.enough) == (None, None)
     nothing = decide(None, 0.0, None, share=0.95)
     assert (nothing.verdict, nothing.epsilon) == (Verdict.NONE, None)
 
@@ -138,7 +121,7 @@ def test_without_a_utility_the_ceiling_is_all_that_is_known():
 def test_no_epsilon_keeps_the_limit():
     found = decide(plan, 0.0, utility([0.1, 0.15, 0.19, 0.2, 0.2]), share=0.95)
     assert (found.verdict, found.epsilon) == (Verdict.NONE, None)
-    assert "keeps the limit" in found.reasons[0]
+    assert (found.ceiling, found.share, found.rows_needed) == (0.0, None, None)
 
 
 @settings(max_examples=200, deadline=None)
@@ -161,8 +144,7 @@ def test_a_recommendation_keeps_every_promise(gains, best, error, ceiling):
     assert best > 2 * error
     if found.verdict is Verdict.ENOUGH:
         assert all(best - gain <= max(error, 0.05 * best) + 1e-12 for gain in gains[place:])
-    shown = re.search(r": (\d+) % of what can be learnt", found.reasons[0])
-    assert int(shown[1]) <= 100 * gains[place] / best + 1e-9
+    assert found.share == pytest.approx(gains[place] / best)
 
 
 class Staged:

@@ -245,7 +245,7 @@ def test_choose_epsilon_takes_the_range():
 def test_a_useless_regression_is_forecast():
     # A row adds at most h to the sum of gradients: that is what the noise is compared with.
     def forecast(rows, epsilon):
-        how = PrivateRidge(epsilon, label_range=RANGE).how(Huber(), rows, 11)
+        how = PrivateRidge(epsilon, label_range=RANGE).mechanism_for(Huber(), rows, 11)
         share = math.sqrt(how.law.mean_square) / (rows * 0.5)
         assert how.forecast.noise_ratio == pytest.approx(share)
         return how.forecast

@@ -24,6 +24,7 @@ from expost.estimators import PrivateLogisticRegression
 from expost.glm import minimise
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.neighbours import tight_neighbours
+from expost.report import document_of
 
 LIMIT = PosteriorLimit(max_posterior=0.75)
 ROWS = 12
@@ -514,7 +515,7 @@ def test_a_sampled_mechanism_is_chosen_for():
     assert np.array_equal(choice.epsilons, DEFAULT_EPSILONS)
     assert choice.typical.shape == choice.ranked.shape == (13, ROWS)
     assert any("utility was not measured" in notice for notice in choice.notices)
-    assert "output perturbation, sampled" in str(choice)
+    assert choice.description == mechanism.description
     assert json.loads(choice.to_json())["recommended"] == choice.recommended
     again = choose_epsilon(X, y, mechanism=mechanism, random_state=4, workers=2)
     assert again.recommended == choice.recommended
@@ -527,7 +528,7 @@ def test_what_is_unknown_is_written_as_such():
         X, y, mechanism=SampledOutput("laplace"), epsilons=[40, 80, 160], models=60, random_state=0
     )
     assert math.isnan(choice.low)
-    assert "Where the transition begins was not found" in str(choice)
+    assert document_of(choice).figures["transition"].panels
     written = json.loads(choice.to_json())
     assert written["low"] is None
     assert written["epsilons"] == [40, 80, 160]

@@ -17,7 +17,7 @@ from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience
 
-# Written by expost before there was one implementation of sealed documents.
+# Written by expost and stored, so that a change of what is written is seen.
 WRITTEN = sorted((Path(__file__).parent / "sealed").glob("*.json"))
 CLASSES = {"model": Release, "report": PublishedReport, "ledger": Ledger}
 
@@ -35,7 +35,7 @@ def numbers_at(value, paths):
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
-def test_a_file_of_an_older_expost_is_written_again_byte_by_byte(path, tmp_path):
+def test_a_stored_file_is_written_again_byte_by_byte(path, tmp_path):
     document = class_of(path).load(path)
     # What follows by floating-point work may differ by an ulp on another machine, and only that.
     value = document.to_json()
@@ -52,7 +52,7 @@ def test_a_file_of_an_older_expost_is_written_again_byte_by_byte(path, tmp_path)
         assert again.read_bytes() == path.read_bytes()
 
 
-def test_the_old_files_are_of_every_kind():
+def test_the_stored_files_are_of_every_kind():
     names = {path.stem for path in WRITTEN}
     assert {"ledger", "report-dependent", "report-independent"} <= names
     assert sum(name.startswith("model-") for name in names) == 7
@@ -60,7 +60,7 @@ def test_the_old_files_are_of_every_kind():
     assert formats == {*DOCUMENTS, Ledger.FORMAT}
 
 
-def test_the_old_ledger_lists_the_old_files():
+def test_the_stored_ledger_lists_the_stored_files():
     """The entries that documents return now are those that were listed then."""
     ledger = Ledger.load(next(path for path in WRITTEN if path.stem == "ledger"))
     listed = {entry.release: entry for entry in ledger.entries}
@@ -135,7 +135,7 @@ class Note(Sealed):
 
     FORMAT = "note/1"
     NOUN = "a note"
-    audience = Audience.PASS
+    audience = Audience.PUBLIC
 
     def content(self):
         return {"text": self.text, "size": plain(self.size), "more": {"root": math.sqrt(self.size)}}
@@ -162,7 +162,7 @@ class Note(Sealed):
         ({"size": 10**400}, "must be a finite number"),
         ({"size": math.nan}, "must be a finite number"),
         ({"size": -1.0}, "missing or has the wrong type"),
-        ({"audience": "fail"}, "do not agree"),
+        ({"audience": "curator-only"}, "do not agree"),
         ({"meaning": ""}, "do not agree"),
         ({"note": 1}, "do not agree"),
         ({"format": "note/2"}, "format='note/2'"),

@@ -85,7 +85,7 @@ def test_a_store_is_finished_when_its_manifest_is_there(store):
     assert read.column("row").to_pylist() == list(range(30))
     assert pa.concat_tables(store.tables()).equals(read)
     value = json.loads(manifest.read_text())
-    assert (value["rows"], value["unit"], value["audience"]) == (30, "row", "fail")
+    assert (value["rows"], value["unit"], value["audience"]) == (30, "row", "curator-only")
     assert [entry["rows"] for entry in value["parts"]] == [10, 10, 10]
 
 
@@ -177,8 +177,8 @@ def test_a_part_reaches_the_disk_before_it_is_told_of(store, monkeypatch):
     assert done == ["flush", "appear", "flush"]
 
 
-def test_the_mark_of_a_store_is_in_its_manifest(tmp_path):
-    store = PartStore.at(tmp_path / "open.parquet", Audience.PASS)
+def test_the_audience_of_a_store_is_in_its_manifest(tmp_path):
+    store = PartStore.at(tmp_path / "open.parquet", Audience.PUBLIC)
     path = store.finish(filled(store, 1), {})
-    assert json.loads(path.read_text())["audience"] == "pass"
+    assert json.loads(path.read_text())["audience"] == "public"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644

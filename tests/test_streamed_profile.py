@@ -145,7 +145,7 @@ def test_the_digest_of_parts_is_that_of_all_rows(tmp_path, engine, noiseless):
     )
     assert found.count == 807
     assert found.inside == np.sum(loss > 0)
-    assert found.past_promise == (0 if noiseless else np.sum(exposure > 0.2))
+    assert found.past_guarantee == (0 if noiseless else np.sum(exposure > 0.2))
     assert found.past_posterior == np.sum(exposure > np.log(3)) == 0
     assert found.proved_past == np.sum(np.maximum(low, -high) > worst)
     assert found.half_width == (0 if noiseless else np.max((high - low) / 2))
@@ -231,22 +231,22 @@ def test_the_verb_profiles_a_model_again(made, tmp_path, monkeypatch):
     assert isinstance(found, expost.Profile)
     assert not found.is_held
     assert str(found) == str(first)
-    assert found.lines()[0] == "Privacy profile of 400 rows (remove)"
+    assert "Privacy profile of 400 rows" in str(found)
     assert repr(found).startswith("Profile(400 rows, logistic by output perturbation")
-    assert (len(found), found.audience) == (400, Audience.FAIL)
+    assert (len(found), found.audience) == (400, Audience.CURATOR_ONLY)
     names = [[path.name for path in sorted(p.parts.store.folder.iterdir())] for p in (found, first)]
     assert names[0] == names[1]
     rows = pa.concat_tables(found.batches())
     assert len(rows) == 400
     top = found.most(20).to_pylist()
-    assert top[0]["id"] in next(x for x in found.lines() if x.startswith("most exposed"))
+    assert f"about row {top[0]['id']}" in str(found)
     assert len(top) == 20
     exposure = rows.column("exposure").to_numpy()
     assert found.scores.largest == np.max(exposure) == found.quantile(1.0)
     # A release in memory serves as well, and rows that are no file.
     again = expost.profile(found.release, streams.table(), out=tmp_path / "again", engine="local")
     assert not again.keyed
-    assert again.figures.median == found.figures.median
+    assert again.quantile(0.5) == found.quantile(0.5)
     with pytest.raises(InvalidInput, match="is not empty"):
         expost.profile(found.release, source, out=tmp_path / "o")
 
@@ -288,6 +288,12 @@ def test_quantiles_are_rounded_to_the_exposed_side(made):
     assert np.all(found.expected_scores.at_most(ranks) >= expected)
 
 
+def medians(found):
+    """The median and the largest expected exposure."""
+    order = found.expected_scores
+    return float(order.quantile(np.array([0.5]))[0]), order.largest
+
+
 def with_digest(found, **changes):
     parts = replace(found.parts, digest=replace(found.digest, **changes))
     return replace(found, parts=parts)
@@ -298,25 +304,22 @@ def test_infinite_exposures_are_infinite(made):
     scores = Histogram.of(np.array([0.1] * 398 + [np.inf] * 2), 1.0)
     infinite = with_digest(found, scores=scores)
     assert infinite.quantile(0.99) == 0.1
-    assert infinite.quantile(1.0) == infinite.figures.largest == math.inf
+    assert infinite.quantile(1.0) == infinite.scores.largest == math.inf
 
 
 def test_a_broken_promise_is_the_first_thing_that_is_said(made):
     *_, found = made
     broken = with_digest(found, proved_past=3, least_exposure=1.5)
-    assert broken.promise_broken
-    assert broken.lines()[0] == (
-        "PROMISE BROKEN: 3 of 400 rows (remove) lose more than the 1 nat that was promised, one of"
-        " them at least 1.5"
-    )
+    assert broken.guarantee_exceeded
+    assert str(broken).startswith("The guarantee is exceeded: 3 of 400 rows")
     loose = with_digest(found, unproved=1)
-    assert "precision    every loss is proved to within inf nats" in loose.lines()
+    assert "1 row without a certified interval" in str(loose)
 
 
 # -- in memory and in blocks -----------------------------------------------------------------------
 
 # What a job leaves out that profiles a model.
-OF_A_MODEL = dict.fromkeys(("seed", "drop", "mechanism", "noise"))
+OF_A_MODEL = dict.fromkeys(("seed", "drop"))
 
 
 @pytest.fixture(scope="module", params=[1.0, math.inf], ids=["noise", "noiseless"])
@@ -328,20 +331,23 @@ def both(request, tmp_path_factory):
         streams.small_blocks(patch)
         made = streams.job(source, folder / "o", epsilon=request.param, data_norm=4.0)
         blocks = run(made).profile
-        memory = streams.job(source, folder / "m", engine=None, **OF_A_MODEL)
-        made = run(replace(memory, model=folder / "o" / "model.json"))
-        yield made.profile, blocks
+        given = {"engine": None, "model": folder / "o" / "model.json", **OF_A_MODEL}
+        yield run(streams.job(source, folder / "m", **given)).profile, blocks
 
 
 def test_one_profile_whatever_the_source_of_the_rows(both):
     held, blocks = both
     assert (held.is_held, blocks.is_held) == (True, False)
-    mine, theirs = (profile.figures for profile in both)
-    exact = ("count", "rows", "relation", "noiseless", "worst_case", "past_promise", "inside")
-    for name in (*exact, "worst_case_passed", "proved_past", "past_posterior", "top"):
-        assert getattr(mine, name) == getattr(theirs, name), name
-    for name in ("largest", "least_exposure", "outer"):
-        assert getattr(theirs, name) == pytest.approx(getattr(mine, name), rel=1e-6), name
+    for name in ("rows", "relation", "is_noiseless", "worst_case", "rows_past_guarantee"):
+        assert getattr(held, name) == getattr(blocks, name), name
+    assert held.terms.worst_case_passed == blocks.terms.worst_case_passed
+    for name in ("past_guarantee", "inside", "proved_past", "past_posterior"):
+        assert getattr(held.digest, name) == getattr(blocks.digest, name), name
+    for name in ("least_exposure", "outer"):
+        one, other = getattr(held.digest, name), getattr(blocks.digest, name)
+        assert other == pytest.approx(one, rel=1e-6), name
+    assert blocks.scores.largest == pytest.approx(held.scores.largest, rel=1e-6)
+    assert held.most(5, ())["id"].to_pylist() == blocks.most(5, ())["id"].to_pylist()
     assert [len(profile) for profile in both] == [400, 400]
     assert [len(list(profile.batches())) for profile in both] == [
         1,
@@ -354,12 +360,12 @@ def test_medians_are_the_same_figure_and_never_less_in_blocks(both):
     held, blocks = both
     scores = np.sort(held.distance if held.is_noiseless else held.exposure)
     # The figure is a row's own: the 200th of 400.
-    assert held.figures.median == scores[199]
-    for name in ("median", "late"):
-        one, other = (getattr(profile.figures, name) for profile in (held, blocks))
+    assert held.quantile(0.5) == scores[199]
+    for share in (0.5, 0.99):
+        one, other = (profile.quantile(share) for profile in (held, blocks))
         assert one * (1 - 1e-6) <= other <= one * (1 + 2**-9 + 1e-6)
     if not held.is_noiseless:
-        one, other = (profile.figures.expected for profile in (held, blocks))
+        one, other = (medians(profile) for profile in (held, blocks))
         assert one[0] == np.sort(held.expected)[199]
         assert one[0] * (1 - 1e-6) <= other[0] <= one[0] * (1 + 2**-9 + 1e-6)
         assert other[1] == pytest.approx(one[1], rel=1e-6)
@@ -369,13 +375,13 @@ def test_widths_are_the_same_figure(both):
     """Defect 2: ∞ − ∞ is no number in memory, and was 0 in blocks, at ε = ∞."""
     held, blocks = both
     if held.is_noiseless:
-        assert held.figures.width == blocks.figures.width == 0.0
+        assert held.digest.half_width == blocks.digest.half_width == 0.0
     else:
-        assert 0 < held.figures.width < math.inf
-        assert 0 < blocks.figures.width < math.inf
+        assert 0 < held.digest.half_width < math.inf
+        assert 0 < blocks.digest.half_width < math.inf
     unknown = replace(held.losses, noiseless=False, high=np.full(400, np.inf), worst_case=1.0)
     if not held.is_noiseless:
-        assert replace(held, losses=unknown).figures.width == math.inf
+        assert replace(held, losses=unknown).digest.unproved == 400
 
 
 def test_one_schema_of_the_json_file(both, tmp_path):
@@ -433,8 +439,6 @@ def test_posteriors_are_the_same_in_blocks(both, prior):
         one, other = getattr(mine, name), getattr(theirs, name)
         assert one.key == other.key
         assert other.high == pytest.approx(one.high, rel=1e-6)
-    for one, other in zip(mine.lines(), theirs.lines(), strict=True):
-        assert one.split()[:2] == other.split()[:2]
     if not held.is_noiseless:
         with pytest.raises(InvalidInput, match="processed in blocks"):
             theirs.rows_above(0.777)
@@ -468,11 +472,11 @@ def test_expected_exposures_under_objective_perturbation(tmp_path, monkeypatch, 
     options = {"mechanism": "objective", "noise": noise}
     options |= {"delta": 1e-5} if noise == "gaussian" else {}
     blocks = run(streams.job(source, tmp_path / "o", **options)).profile
-    memory = streams.job(source, tmp_path / "m", engine=None, **OF_A_MODEL)
-    held = run(replace(memory, model=tmp_path / "o" / "model.json")).profile
+    given = {"engine": None, "model": tmp_path / "o" / "model.json", **OF_A_MODEL}
+    held = run(streams.job(source, tmp_path / "m", **given)).profile
     rows = pa.concat_tables(blocks.batches())
     np.testing.assert_allclose(rows.column("expected").to_numpy(), held.expected, rtol=1e-6)
-    one, other = held.figures.expected, blocks.figures.expected
+    one, other = medians(held), medians(blocks)
     assert one[0] * (1 - 1e-6) <= other[0] <= one[0] * (1 + 2**-9 + 1e-6)
     assert other[1] == pytest.approx(one[1], rel=1e-6)
 
@@ -482,9 +486,9 @@ def test_expected_exposures_of_many_coefficients_are_left_out(tmp_path, monkeypa
     streams.small_blocks(monkeypatch)
     monkeypatch.setattr(sampling, "_MOST_COEFFICIENTS", 5)
     made = run(streams.job(source, tmp_path / "o", mechanism="objective", noise="laplace"))
-    assert made.profile.expected_scores is made.profile.figures.expected is None
+    assert made.profile.expected_scores is None
     assert "expected" not in next(made.profile.batches()).column_names
-    assert any("Expected exposures are left out" in one for one in made.summary.profile.notices)
+    assert any("Expected exposures are left out" in alert.title for alert in made.page.alerts)
 
 
 # -- exposures by column, and the tree -------------------------------------------------------------

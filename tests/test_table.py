@@ -19,7 +19,7 @@ from expost.types import Audience
 @dataclass(frozen=True, kw_only=True)
 class Result(RowTable):
     keys: tuple | None = None
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def columns(self):
         keys = {} if self.keys is None else {"id": list(self.keys)}
@@ -34,7 +34,7 @@ def test_a_table_needs_columns():
 def test_arrow_carries_the_audience():
     table = Result(keys=("a", "b", "c")).to_arrow()
     assert table.column_names == ["row", "id", "figure"]
-    assert table.schema.metadata == {b"audience": b"fail"}
+    assert table.schema.metadata == {b"audience": b"curator-only"}
     assert table["id"].to_pylist() == ["a", "b", "c"]
     assert table["figure"].to_numpy()[1] == np.inf
     assert isinstance(table, pa.Table)
@@ -57,7 +57,7 @@ def test_parquet_says_whose_it_is(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name], "nothing is left behind"
     back = pyarrow.parquet.read_table(path)
-    assert back.schema.metadata[b"audience"] == b"fail"
+    assert back.schema.metadata[b"audience"] == b"curator-only"
     assert back["id"].to_pylist() == [1, 2, 3]
     # A name that says so already is kept.
     again = Result().to_parquet(path)

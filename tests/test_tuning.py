@@ -186,7 +186,7 @@ def test_gaussian_noise_has_its_delta_once(spy):
     assert (result.epsilon, result.delta) == (1.0, 1e-6)
     assert {release.mechanism.delta for release in spy["releases"]} == {1e-6}
     assert spy["method"] == result.method == "exponential"
-    assert "epsilon=1, delta=1e-06 in total" in str(result)
+    assert "ε = 1, δ = 10⁻⁶" in str(result)
 
 
 # Neighbours: given the draws, one row is in one part only.
@@ -318,14 +318,14 @@ def test_the_result_may_be_published_where_its_bounds_were_given(tmp_path):
     result = select()
     assert isinstance(result, SelectedRegularization)
     assert isinstance(result.release, Release)
-    assert result.audience is result.release.audience is Audience.PASS
+    assert result.audience is result.release.audience is Audience.PUBLIC
     assert result.regularization == CANDIDATES[result.index] == result.model.regularization
     assert result.candidates == CANDIDATES
     text = str(result)
     assert f"candidate {result.index + 1} of 3, chosen by permute-and-flip" in text
-    assert "epsilon=1 in total" in text
-    assert "spends its own epsilon" in text
-    assert text.endswith(f"pass: {Audience.PASS.meaning}")
+    assert "spend ε = 1." in text
+    assert "spends its own ε" in text
+    assert text.endswith(Audience.PUBLIC.meaning)
     assert repr(result).startswith(
         f"SelectedRegularization(regularization={result.regularization:g}"
     )
@@ -345,7 +345,7 @@ def test_bounds_read_from_the_data_need_a_review(loss):
             X, y, CANDIDATES, epsilon=1.0, loss=loss, data_norm=DATA_NORM
         )
     assert [w.filename for w in caught] == [__file__]
-    assert result.audience is Audience.REVIEW
+    assert result.audience is Audience.NEEDS_REVIEW
     assert [entry.split(" ")[0] for entry in result.release.read_from_data] == [own]
 
 
@@ -356,7 +356,7 @@ def test_a_seed_repeats_warns_and_needs_a_review():
             X, y, CANDIDATES, epsilon=1.0, random_state=1, **NOISE, **bounds("logistic")
         )
     assert [w.filename for w in caught] == [__file__]
-    assert first.audience is Audience.REVIEW
+    assert first.audience is Audience.NEEDS_REVIEW
     assert first.release.seeded
     again, other = select(seed=1), select(seed=2)
     assert np.array_equal(first.model.coef_, again.model.coef_)
@@ -364,7 +364,7 @@ def test_a_seed_repeats_warns_and_needs_a_review():
 
 
 def test_no_privacy_needs_a_review():
-    assert select(epsilon=math.inf).audience is Audience.REVIEW
+    assert select(epsilon=math.inf).audience is Audience.NEEDS_REVIEW
 
 
 def test_a_release_draws_from_the_operating_system(monkeypatch):

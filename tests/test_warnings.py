@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 
 import expost
 from expost import PrivateLogisticRegression, verbs
-from expost.attacks._quiet import without_warnings
+from expost.auditing.training import without_warnings
 from expost.cli.main import main
 from expost.errors import PrivacyLeakWarning
 

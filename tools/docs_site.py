@@ -20,7 +20,6 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
-    "src/expost/report/schema.json": "report-schema.json",
 }
 _REPOSITORY_PATHS = {page: source for source, page in ROOT_PAGES.items()}
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")

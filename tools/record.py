@@ -47,7 +47,7 @@ KEYS: dict[str, str] = {
     r":comparison:rows\.": ":comparison:table.",
 }
 # The words of one version, and what the other version writes in their place.
-WORDS: dict[str, str] = {}
+WORDS: dict[str, str] = {"fail": "curator-only", "review": "needs-review", "pass": "public"}
 # Keys, as regular expressions, whose values may differ, and why.
 EXPLAINED: dict[str, str] = {
     r"^commands/[a-z]+/profile-[a-z-]+:.*(expected|typical)(\[\])?$": (
@@ -81,9 +81,13 @@ EXPLAINED: dict[str, str] = {
     r":(epsilon:utility|stdout:summary\.epsilon\.(utility|table\[\]\.scores))": (
         "the folds of held-out rows are hashed and stratified, in memory and in blocks"
     ),
+    r":(epsilon:|stdout:summary\.epsilon\.(table\[\]\.)?)share$": (
+        "models that are scored are found to a gradient of 1e-6, by other steps"
+    ),
     r":epsilon:(rows$|table\.(row|id|distance))": (
         "one epsilon.json: the number of rows, and every column of rows in memory"
     ),
+    r"^blocks/.*/300x12/": "the constant feature is one more column of at most seven",
     r":comparison:rows$": "one comparison.json: the number of rows",
     r":(comparison:table\.|comparison-table:|stdout:.*)epsilon_(gradient|hessian)(\[\])?$": (
         "what a report costs a row does not depend on the other rows: at most 3e-5 above its ε"

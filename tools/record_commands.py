@@ -36,6 +36,7 @@ OPTIONS = {
     "--by": ("--by", "--group"),
     "--max-posterior": ("--max-posterior", "--max-belief"),
     "--posterior": ("--posterior", "--max-posterior", "--belief"),
+    "--json-curator": ("--json-curator", "--json"),
 }
 # Different in every run or on every machine (times, versions), or the options of another command.
 IGNORED = re.compile(
@@ -296,7 +297,12 @@ def command_values() -> dict[str, Values]:
         write_tables(Path())
         for key, words in COMMANDS.items():
             place = [] if words[0] in PRINTING else ["--out", key]
-            document = run(*words, *place, "--json")
+            if words[0] == "profile" and "--model" not in words:
+                # By default all releases of a table are in one ledger, whatever command made them.
+                place += ["--ledger", f"{key}/ledger.CURATOR-ONLY.json"]
+            document = run(*words, *place, "--json-curator")
+            # Pages are for people; the figures behind them are in the files of the results.
+            document.pop("summary", None)
             values[f"commands/{key}"] = collect(document, "stdout") | collect_folder(Path(key))
             if key in PUBLIC:
                 unmark_seed(Path(key) / "model.json", Path(PUBLIC[key]) / "model.json")

@@ -1,11 +1,13 @@
-"""The pictures of the report in the documentation: ``make screenshots``.
+"""The pictures of the pages in the documentation: ``make screenshots``.
 
 What is pictured is what a user gets: the program is run on Adult (48,842 people, see
-expost.datasets), a choice of ε and a profile at it, both on one page.
+papers.datasets). The pages are those of a profile, of a choice of ε, of an audit of a decision tree
+on a part of the rows, and of a published report.
 """
 
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,43 +17,70 @@ import pyarrow.csv
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from expost.datasets import load_adult
-
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from browser.finding import FLAGS, find  # noqa: E402  (the tests' own way to a browser)
+from papers.datasets import load_adult  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 # Width and height in CSS pixels; the picture of a phone has its pixels twice as dense.
-SIZES = {"desktop": (1280, 1980, 1.0), "phone": (390, 1500, 2.0)}
+SIZES = {"desktop": (1280, 1500, 1.0), "phone": (390, 1500, 2.0)}
 SCHEMES = ("light", "dark")
 LARGEST = 300_000
+# Rows of the audit: its reference models are fitted to halves of them.
+AUDITED = 2_000
+# Bounds that are known without the data, so that a report of the model is public.
+PUBLIC = {
+    "columns": {
+        "age": {"mean": 40, "scale": 15},
+        "education-num": {"mean": 10, "scale": 3},
+        "hours-per-week": {"mean": 40, "scale": 12},
+        "sex": {"levels": ["Female", "Male"]},
+        "marital-status": {"levels": ["Married-civ-spouse", "Never-married", "Divorced"]},
+    }
+}
 
 
 def main() -> None:
-    """Make the page, and take four pictures of its top."""
+    """Make the pages, and take four pictures of the top of each."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page = made(Path(folder))
+        pages = made(Path(folder))
         browser = playwright.chromium.launch(executable_path=find(), args=list(FLAGS))
-        for size in SIZES:
-            for scheme in SCHEMES:
-                path = IMAGES / f"report-{size}-{scheme}.png"
-                path.write_bytes(picture(browser, page, size, scheme))
-                print(f"{path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
+        for name, page in pages.items():
+            for size in SIZES:
+                for scheme in SCHEMES:
+                    path = IMAGES / f"{name}-{size}-{scheme}.png"
+                    path.write_bytes(picture(browser, page, size, scheme))
+                    print(f"{path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
         browser.close()
 
 
-def made(folder: Path) -> Path:
-    """The report of a choice of ε and of a profile at that ε, of Adult."""
+def made(folder: Path) -> dict[str, Path]:
+    """Return the pages of a profile ("report"), a choice of ε, an audit and a published report."""
     table = load_adult().table.drop_columns(["split"])
-    pyarrow.csv.write_csv(table, folder / "adult.csv")
-    choice, profile, page = (folder / name for name in ("choice", "profile", "page"))
-    asked = ("epsilon", folder / "adult.csv", "--target", "income", "--out", choice)
-    # What it says to type next is typed, but for the folder.
-    _, *following = json.loads(expost(*asked, "--json"))["command"]
-    expost(*following[: following.index("--out")], "--out", profile)
-    expost("report", choice, profile, "--out", page)
-    return page / "report.CURATOR-ONLY.html"
+    adult, some, encoding = (folder / name for name in ("adult.csv", "some.csv", "public.json"))
+    pyarrow.csv.write_csv(table, adult)
+    pyarrow.csv.write_csv(table.slice(0, AUDITED), some)
+    encoding.write_text(json.dumps(PUBLIC))
+    asked = ("--target", "income", "--out")
+    # Names without folders, as they are typed.
+    os.chdir(folder)
+    expost("profile", adult.name, *asked, "profile")
+    expost("epsilon", adult.name, *asked, "epsilon")
+    tree = ("--estimator", "sklearn.tree.DecisionTreeClassifier", "--references", "16")
+    expost("audit", some.name, *tree, *asked, "audit")
+    drop = [f"--drop={name}" for name in table.column_names if name not in PUBLIC["columns"]]
+    drop.remove("--drop=income")
+    known = ("--encoding", encoding.name, "--classes", "<=50K,>50K", *drop)
+    expost("profile", adult.name, *known, *asked, "known")
+    expost("publish", "--model", "known/model.json", "--out", "published")
+    name = "report.CURATOR-ONLY.html"
+    return {
+        "report": folder / "profile" / name,
+        "epsilon": folder / "epsilon" / name,
+        "audit": folder / "audit" / name,
+        "published": folder / "published" / "report.html",
+    }
 
 
 def expost(*arguments: object) -> str:

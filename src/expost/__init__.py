@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from expost import errors
-    from expost.audits.audit import audit
-    from expost.audits.result import Audit
+    from expost.auditing.audit import audit
+    from expost.auditing.result import Audit
     from expost.epsilon.choice import EpsilonChoice
     from expost.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
     from expost.ledger import Ledger
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from expost.profiles.profile import Profile
     from expost.publishing.report import PublishedReport
     from expost.release import Release
-    from expost.risk.answer import Identifiability
+    from expost.risk.statement import Identifiability
     from expost.verbs import choose_epsilon, profile, publish
 
     __version__: str
 
 _CONTENTS = {
-    "Audit": "audits.result",
+    "Audit": "auditing.result",
     "EpsilonChoice": "epsilon.choice",
-    "Identifiability": "risk.answer",
+    "Identifiability": "risk.statement",
     "Ledger": "ledger",
     "PrivateLinearSVC": "estimators",
     "PrivateLogisticRegression": "estimators",
@@ -35,7 +35,7 @@ _CONTENTS = {
     "Profile": "profiles.profile",
     "PublishedReport": "publishing.report",
     "Release": "release",
-    "audit": "audits.audit",
+    "audit": "auditing.audit",
     "choose_epsilon": "verbs",
     "identifiability": "profiles.identifiability",
     "neighbours": "neighbouring.neighbours",
@@ -44,11 +44,8 @@ _CONTENTS = {
 }
 _MODULES = (
     "accounting",
-    "attacks",
-    "audits",
+    "auditing",
     "data",
-    "datasets",
-    "defences",
     "engine",
     "epsilon",
     "errors",

@@ -4,8 +4,9 @@ Each guard is written so that NaN fails it, and each message names the parameter
 constraint and the remedy. Values of rows are never shown.
 """
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from expost.errors import InvalidInput
 from expost.types import FloatArray
 
-__all__ = ["LONE", "array", "dense", "finite", "is_missing", "is_text", "levels", "matrix"]
-__all__ += ["named", "nonnegative", "numbers", "one_of", "points", "positive", "probability"]
-__all__ += ["regularization", "rows_per_person", "spread", "text_columns", "triple", "vector"]
-__all__ += ["whole"]
+__all__ = ["LONE", "array", "dense", "did_you_mean", "finite", "is_missing", "is_text", "levels"]
+__all__ += ["matrix", "named", "nonnegative", "numbers", "one_of", "points", "positive"]
+__all__ += ["probability", "regularization", "rows_per_person", "spread", "text_columns"]
+__all__ += ["triple", "vector", "whole"]
 
 # Squares and products of two entries must not overflow.
 _LARGEST = 1e150
@@ -71,8 +72,20 @@ def rows_per_person(value: Any) -> int:
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
     """``value`` if it is among ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidInput(f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}.")
+        raise InvalidInput(
+            f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}."
+            f"{did_you_mean(value, allowed)}"
+        )
     return value
+
+
+def did_you_mean(name: Any, names: Iterable[str]) -> str:
+    """Return the question after a wrong name, or nothing if no name is like it."""
+    if not isinstance(name, str):
+        return ""
+    lowered = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.7)
+    return f" Did you mean {lowered[close[0]]!r}?" if close else ""
 
 
 def _number(name: str, value: Any) -> float:

@@ -4,9 +4,9 @@ A fitted estimator holds ``release_`` (θ and public constants) and what follows
 else of the data, neither the minimiser nor the noise.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from expost import _checks
-from expost.data import Encoding, UnitBall, given_encoding, is_frame, open_encoded
+from expost.data import Encoding, given_encoding, is_frame, open_encoded
 from expost.data.frames import (
     frame_of,
     given_ranges,
@@ -29,45 +29,35 @@ from expost.data.frames import (
     text_columns,
     with_target,
 )
-from expost.data.unit_ball import default_intercept, default_norm
 from expost.engine import engine_of
 from expost.errors import (
     BudgetWarning,
-    ClippedRowsWarning,
     ExpostError,
     InvalidInput,
-    NoPromiseWarning,
     PrivacyLeakWarning,
-    RaisedRegularizationWarning,
-    SeededReleaseWarning,
     UnscaledColumnsWarning,
-    UselessModelWarning,
 )
-from expost.glm import Objective, two_classes_only
 from expost.labels import LabelScale, class_codes, class_set, signs, two_classes
-from expost.losses import (
-    Huber,
-    HuberHinge,
-    Logistic,
-    Loss,
-    Softmax,
-    Squared,
-    default_margin,
-)
-from expost.mechanisms import MECHANISMS, Mechanism
-from expost.mechanisms.base import default_delta, default_mechanism, default_noise
-from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
+from expost.losses import Huber, Logistic, Loss, Softmax, Squared
+from expost.mechanisms import MECHANISMS
 from expost.neighbouring.persons import read_persons
-from expost.notices import ALONE, ignored, listed, warn
-from expost.preparing import Facts, objective_over, read_rows, rescaled
+from expost.notices import ALONE, ignored, warn
+from expost.preparing import read_rows
 from expost.release import Release
-from expost.rows import HeldRows, Rows, RowStream, TableRows
+from expost.rows import HeldRows, RowStream, TableRows
+from expost.training import (
+    ClassifierTraining,
+    HingeTraining,
+    LinearTraining,
+    LogisticTraining,
+    Prepared,
+    RidgeTraining,
+)
 from expost.types import FloatArray
 
 __all__ = [
     "ESTIMATORS",
     "BudgetWarning",
-    "Prepared",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
@@ -106,7 +96,7 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
     fit_intercept : bool, default=True
         Whether a constant feature is added.
     intercept_scaling : float or "auto", default="auto"
-        The length, inside the unit ball, of that constant feature: 1/√(p + 1) of p columns.
+        The length, inside the unit ball, of that constant feature: 1/√(min(p, 7) + 1) of p columns.
     rows_per_person : int, default=1
         A bound, known without the data, on the number of rows of a person: epsilon and delta hold
         for all rows of a person together. ``fit(X, y, persons=…)`` refuses rows that pass it.
@@ -130,52 +120,12 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         for simulation: with it the noise can be taken off, and it warns."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
-    """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
+@dataclass(eq=False, repr=False, kw_only=True)
+class _PrivateLinearModel(LinearTraining, BaseEstimator):
+    """What the three estimators share: the rows they take, one release, and predictions."""
 
-    ``mechanism_at``  how a model would be released at another ε, with the Λ of that ε. The loss,
-                      and so an automatic margin, stays that of the estimator's own ε.
-    ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
-    ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
-    """
-
-    objective: Objective
-    mechanism: Mechanism
-    mechanism_at: Callable[[float], Mechanism]
-    ball: UnitBall
-    classes: NDArray[Any] | None
-    label_scale: LabelScale | None
-    feature_names: tuple[str, ...] | None
-    read_from_data: tuple[str, ...]
-    clipped: tuple[str, ...]
-    encoding: Encoding | None = None
-
-    @property
-    def problem(self) -> Objective:
-        """``objective``, for what works on two classes alone, with their rows in memory."""
-        return two_classes_only(self.objective)
-
-
-@dataclass(eq=False, repr=False)
-class _PrivateLinearModel(BaseEstimator):
-    """What the three estimators share: the parameters, the bounds, the minimiser, one release."""
-
-    epsilon: float = 1.0
-    delta: float | str | None = "auto"
-    _: KW_ONLY
-    mechanism: str = "auto"
-    noise: str = "auto"
-    regularization: float | str = "auto"
-    calibration: str = "tight"
-    publishing: PublishingBudget | None = None
-    fit_intercept: bool = True
-    intercept_scaling: float | str = "auto"
-    rows_per_person: int = 1
-    data_norm: float | str = "auto"
     encoding: Any = None
     ranges: Any = None
-    random_state: Any = None
 
     _loss_name: ClassVar[str]
     # Parameters that are fields of the loss, with the names of these fields.
@@ -195,54 +145,7 @@ class _PrivateLinearModel(BaseEstimator):
             )
         return self._keep(self.release(prepared))
 
-    def release(self, prepared: "Prepared") -> Release:
-        """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
-        how, read = prepared.mechanism, prepared.read_from_data
-        rng = None
-        if how.is_private:
-            _ = how.grid  # Where there is no safe one it refuses, before anything is computed.
-            rng = self._rng()
-        for clipped in prepared.clipped:
-            warn(clipped, ClippedRowsWarning, stacklevel=3)
-        if how.is_private and not how.worst_case < np.inf:
-            warn(
-                f"the {how.loss.name} loss has an unbounded gradient: {how.kind} perturbation"
-                f" promises no epsilon for it; take mechanism='output' for a promise.",
-                NoPromiseWarning,
-                stacklevel=3,
-            )
-        if how.is_raised:
-            warn(
-                f"regularization={how.regularization:.4g} is too little for {how.kind} perturbation"
-                f" at epsilon={how.epsilon:g}: it was raised to {how.total_regularization:.4g};"
-                " give that much, or a larger epsilon.",
-                RaisedRegularizationWarning,
-                stacklevel=3,
-            )
-        useless = how.forecast.warning
-        if useless is not None:
-            warn(useless, UselessModelWarning, stacklevel=3)
-        if read:
-            warn(
-                f"read from the data, which is not private: {listed(read)}; give what you know"
-                " without the data.",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
-        encoding = prepared.encoding
-        return Release(
-            theta=how.release(prepared.objective, rng),
-            mechanism=how,
-            ball=prepared.ball,
-            classes=prepared.classes,
-            label_scale=prepared.label_scale,
-            feature_names=prepared.feature_names,
-            encoding=None if encoding is None else encoding.to_json(),
-            read_from_data=read,
-            seeded=rng is not None,
-        )
-
-    def prepared(self, X: Any, y: Any) -> "Prepared":
+    def prepared(self, X: Any, y: Any) -> Prepared:
         """The rows as the objective sees them, and how they would be released; spends nothing."""
         _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
@@ -272,53 +175,7 @@ class _PrivateLinearModel(BaseEstimator):
             longer=longer,
         )
 
-    def ready(
-        self,
-        rows: Rows,
-        *,
-        loss: Loss,
-        ball: UnitBall,
-        classes: NDArray[Any] | None,
-        label_scale: LabelScale | None,
-        feature_names: tuple[str, ...] | None,
-        read: list[str],
-        past: int,
-        longer: int,
-        encoding: Encoding | None = None,
-    ) -> "Prepared":
-        """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
-
-        ``read``: the bounds that were read from the data.
-        """
-        clipped = []
-        if past:
-            low, high = (label_scale or LabelScale()).ends
-            clipped.append(
-                f"{past} labels are outside of label_range=({low:g}, {high:g}) and were clipped."
-            )
-        if longer:
-            clipped.append(
-                f"{longer} of {rows.count} rows are longer than data_norm={ball.data_norm:g} and"
-                " were clipped to it. That is intended: they keep their direction, which is what a"
-                " linear model uses, and predictions clip rows in the same way."
-            )
-        dimension = loss.outputs * rows.columns
-        loss = self._settled_loss(loss, rows.count, dimension)
-        how = self.how(loss, rows.count, dimension)
-        return Prepared(
-            objective=objective_over(rows, loss, how.total_regularization),
-            mechanism=how,
-            mechanism_at=lambda epsilon: self.how(loss, rows.count, dimension, epsilon=epsilon),
-            ball=ball,
-            classes=classes,
-            label_scale=label_scale,
-            feature_names=feature_names,
-            read_from_data=(*(() if encoding is None else encoding.read_from_data), *read),
-            clipped=tuple(clipped),
-            encoding=encoding,
-        )
-
-    def _prepared_table(self, X: Any, y: Any) -> "Prepared":
+    def _prepared_table(self, X: Any, y: Any) -> Prepared:
         """Return the rows of a frame or an array by the encoding that is asked for."""
         frame = frame_of(X)
         given = self._given_encoding(frame.column_names)
@@ -334,7 +191,7 @@ class _PrivateLinearModel(BaseEstimator):
                 with_target(frame, y, goal),
                 target=goal,
                 classes=None if classes is None else list(classes),
-                regression=isinstance(self, RegressorMixin),
+                regression=self.is_regression,
                 given=given,
             )
         labels = None
@@ -374,44 +231,6 @@ class _PrivateLinearModel(BaseEstimator):
             raise InvalidInput("data_norm: the encoding has its own; leave it out.")
         return {**given, "data_norm": _checks.positive("data_norm", norm)}
 
-    def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> "Prepared":
-        """Return the rows of a table, and how a model of them would be released; spends nothing.
-
-        ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
-        are those of its encoding, and ``facts`` those of its rows.
-        """
-        encoding, read = source.stream.encoding, list[str]()
-        classes = encoding.target.classes
-        scale = self._scale_of_table(facts, read)
-        if scale is not None and source.stream.label_scale is None:
-            rows = rescaled(rows, scale, facts)
-        return self.ready(
-            rows,
-            loss=self._loss_of_table(classes),
-            ball=source.stream.ball,
-            classes=None if classes is None else np.array(classes),
-            label_scale=scale,
-            feature_names=encoding.feature_names,
-            read=read,
-            past=facts.past,
-            longer=facts.clipped,
-            encoding=encoding,
-        )
-
-    def _settled_loss(self, loss: Loss, rows: int, dimension: int) -> Loss:
-        """Return the loss of so many rows and coefficients, where it depends on them."""
-        del rows, dimension
-        return loss
-
-    def _given_scale(self) -> LabelScale | None:
-        """Return how labels of a regression are scaled, where that was given."""
-        return None
-
-    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale | None:
-        """Return how labels of a regression are scaled, by what was given or the facts of rows."""
-        del facts, read
-        return None
-
     def _names(self) -> tuple[str, ...] | None:
         names = getattr(self, "feature_names_in_", None)
         if names is None:
@@ -421,106 +240,6 @@ class _PrivateLinearModel(BaseEstimator):
         if not all(map(_checks.is_text, names)):
             raise InvalidInput(f"X: a column name {_checks.LONE}.")
         return tuple(names)
-
-    def ball(self, columns: int) -> UnitBall:
-        """Return how rows of so many columns (of the table, not of X) come into the unit ball."""
-        scaling = default_intercept(columns)
-        return UnitBall(
-            data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
-            fit_intercept=self.fit_intercept,
-            intercept_scaling=_or_rule("intercept_scaling", self.intercept_scaling, scaling),
-        )
-
-    def _kind(self, loss: Loss) -> type[Mechanism]:
-        """Return the class of mechanisms that is asked for, or the default of the loss."""
-        name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
-        return MECHANISMS.find(name)
-
-    def how(
-        self, loss: Loss, rows: int, dimension: int, *, epsilon: float | None = None
-    ) -> Mechanism:
-        """How a model of so many rows and coefficients would be released, at its ε or another."""
-        kind = self._kind(loss)
-        epsilon = self.epsilon if epsilon is None else epsilon
-        noise = self.noise
-        if noise == "auto":
-            noise = default_noise(kind, dimension, self.delta)
-        budget: dict[str, Any] = {
-            "epsilon": _checks.positive("epsilon", epsilon, finite=False),
-            "delta": self._delta(kind, noise, rows),
-            "noise": noise,
-            "loss": loss,
-            "rows": rows,
-            "dimension": dimension,
-            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
-        }
-        regularization, publishing = self.regularization, self._publishing()
-        if publishing is not None and isinstance(loss, Softmax | Huber):
-            raise InvalidInput(
-                "publishing: only classifiers of two classes have a data-dependent report; leave it"
-                " out."
-            )
-        if publishing is not None and budget["rows_per_person"] > 1:
-            raise InvalidInput(
-                "publishing: a data-dependent report is for persons with one row; leave it out, or"
-                " take rows_per_person=1."
-            )
-        budget |= {name: getattr(self, name) for name in kind.options if hasattr(self, name)}
-        if publishing is not None and regularization == "for-publishing":
-            regularization = regularization_for_publishing(publishing, **budget)
-        elif isinstance(regularization, str):
-            _checks.one_of("regularization", regularization, ("auto", "for-publishing"))
-            regularization = kind.automatic_regularization(**budget)
-        budget["regularization"] = _checks.positive("regularization", regularization)
-        how = MECHANISMS.create(kind.kind, **budget)
-        if publishing is not None:
-            publishing.check_penalty(how)
-        return how
-
-    def _delta(self, kind: type[Mechanism], noise: str, rows: int) -> float | None:
-        """Return δ: what was given, the default of so many rows, or None for a pure noise."""
-        delta = self.delta
-        if isinstance(delta, str):
-            _checks.one_of("delta", delta, ("auto",))
-            return default_delta(rows) if kind.noises.get(noise) else None
-        pure = delta is None or (delta == 0 and not kind.noises.get(noise))
-        return None if pure else _checks.probability("delta", delta)
-
-    def _publishing(self) -> PublishingBudget | None:
-        """What the report of this model is to spend, where there is to be one."""
-        publishing = self.publishing
-        if publishing is None:
-            if self.regularization == "for-publishing":
-                raise InvalidInput(
-                    "publishing=None: regularization='for-publishing' needs a PublishingBudget that"
-                    " says what the report may spend."
-                )
-            return None
-        if not isinstance(publishing, PublishingBudget):
-            raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
-        if self.mechanism != "auto" and not MECHANISMS[self.mechanism].has_report:
-            raise InvalidInput(
-                "publishing: only objective perturbation has a data-dependent report; take"
-                " mechanism='objective', or leave it out."
-            )
-        return publishing
-
-    def _rng(self) -> np.random.Generator | None:
-        """None, for the operating system's randomness, or a seeded generator that warns."""
-        seed = self.random_state
-        if seed is None:
-            return None
-        warn(
-            "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
-            " at None for a real release.",
-            SeededReleaseWarning,
-            stacklevel=4,
-        )
-        if isinstance(seed, np.random.Generator):
-            return seed
-        if isinstance(seed, np.random.RandomState):
-            return np.random.default_rng(seed.randint(2**31, size=4))
-        return np.random.default_rng(_checks.whole("random_state", seed, least=0))
 
     def _keep(self, release: Release) -> Self:
         self.release_ = release
@@ -642,28 +361,13 @@ class _PrivateLinearModel(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
+class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel, ClassifierTraining):
     """A classifier of two classes, or of more where :meth:`_takes_more` says so."""
-
-    classes: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self._takes_more()
         return tags
-
-    def _takes_more(self) -> bool:
-        """Whether more than two classes can be fitted."""
-        return False
-
-    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
-        if classes is not None and len(classes) > 2 and not self._takes_more():
-            raise InvalidInput(
-                f"y holds {len(classes)} classes: exactly two are needed here; fit one class"
-                " against the rest, or take the logistic loss with objective perturbation."
-            )
-        loss: Loss = self.loss_of(2 if classes is None else len(classes))
-        return loss
 
     def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, NDArray[Any], Loss, int]:
         if self.classes is None:
@@ -698,7 +402,7 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinearModel):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, below)
+class PrivateLogisticRegression(_PrivateClassifier, LogisticTraining):  # noqa: D101 (it has one, below)
     __doc__ = f"""Logistic regression, released once under differential privacy.
 
     With more than two classes, which objective perturbation alone takes, softmax regression.
@@ -714,31 +418,8 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
         reads them from the data, under PrivacyLeakWarning.
     """
 
-    margin: float | str = 0.0
-
     _loss_name = "logistic"
     _of_loss: ClassVar[dict[str, str]] = {"margin": "margin"}
-
-    def loss_of(self, classes: int) -> Loss:
-        """Return the loss of so many classes; of an automatic margin that without one."""
-        loss = Logistic(margin=_or_rule("margin", self.margin, 0.0))
-        if classes <= 2:
-            return loss
-        if self.margin != 0:
-            raise InvalidInput(
-                f"margin={self.margin!r}: is for two classes, and y holds {classes}; leave it out."
-            )
-        return Softmax(classes=classes)
-
-    def _settled_loss(self, loss: Loss, rows: int, dimension: int) -> Loss:
-        if self.margin != "auto":
-            return loss
-        ratio = self.how(loss, rows, dimension).forecast.noise_ratio
-        return Logistic(margin=default_margin(ratio))
-
-    def _takes_more(self) -> bool:
-        name = default_mechanism(Logistic()) if self.mechanism == "auto" else self.mechanism
-        return isinstance(name, str) and name in MECHANISMS and MECHANISMS[name].is_multiclass
 
     def predict_proba(self, X: Any) -> FloatArray:
         """σ(decision) for the second class, and what is left for the first; softmax for more."""
@@ -756,7 +437,7 @@ class PrivateLogisticRegression(_PrivateClassifier):  # noqa: D101 (it has one, 
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
+class PrivateLinearSVC(_PrivateClassifier, HingeTraining):  # noqa: D101 (it has one, below)
     __doc__ = f"""A linear support vector classifier (Huber-smoothed hinge), released once.
 
     {_SHARED}
@@ -767,21 +448,12 @@ class PrivateLinearSVC(_PrivateClassifier):  # noqa: D101 (it has one, below)
         reads them from the data, under PrivacyLeakWarning.
     """
 
-    huber_width: float = 0.5
-
     _loss_name = "huber-hinge"
     _of_loss: ClassVar[dict[str, str]] = {"huber_width": "width"}
 
-    def loss_of(self, classes: int) -> Loss:
-        """Return the loss of two classes."""
-        width = _checks.positive("huber_width", self.huber_width)
-        if not width <= 1:
-            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
-        return HuberHinge(width=width)
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has one, below)
+class PrivateRidge(RegressorMixin, _PrivateLinearModel, RidgeTraining):  # noqa: D101 (below)
     __doc__ = f"""Ridge regression with Huber's loss, released once under differential privacy.
 
     Labels are centred and scaled to [−1, 1] by their range. Predictions are clipped to the range.
@@ -796,43 +468,12 @@ class PrivateRidge(RegressorMixin, _PrivateLinearModel):  # noqa: D101 (it has o
         is not bounded; "auto" is then output perturbation.
     """
 
-    label_range: Any = None
-    huber_width: float | None = 0.5
-
     _loss_name = "squared"
-    _of_loss: ClassVar[dict[str, str]] = {}
-
-    @property
-    def loss(self) -> Loss:
-        """The loss, for labels in [−1, 1]."""
-        if self.huber_width is None:
-            return Squared(label_bound=1.0)
-        width = _checks.positive("huber_width", self.huber_width)
-        if not width <= 1:
-            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
-        return Huber(width=width)
-
-    def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
-        """Return how labels are scaled: by the range that was given, or that of ``labels``."""
-        if self.label_range is not None:
-            return LabelScale.within(self.label_range)
-        read.append("label_range (the smallest and the largest label)")
-        return LabelScale.read(*labels)
 
     def _targets(self, y: Any, read: list[str]) -> tuple[FloatArray, LabelScale, Loss, int]:
         target = _checks.vector(y)
         scale = self.label_scale((float(target.min()), float(target.max())), read)
         return scale.inside(target), scale, self.loss, scale.past(target)
-
-    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
-        del classes
-        return self.loss
-
-    def _given_scale(self) -> LabelScale | None:
-        return None if self.label_range is None else LabelScale.within(self.label_range)
-
-    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale:
-        return self.label_scale(facts.labels, read)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
@@ -883,14 +524,6 @@ def _sorted_by_value(encoding: Encoding, y: Any) -> tuple[Encoding, NDArray[Any]
     order = np.argsort(labels, kind="stable")
     target = replace(encoding.target, classes=tuple(classes[place] for place in order))
     return replace(encoding, target=target), labels[order]
-
-
-def _or_rule(name: str, value: float | str, rule: float) -> float:
-    """Return ``value``, or what the rule says where it is "auto"."""
-    if not isinstance(value, str):
-        return value
-    _checks.one_of(name, value, ("auto",))
-    return rule
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

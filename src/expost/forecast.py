@@ -28,7 +28,7 @@ from decimal import Decimal
 from typing import Any
 
 from expost import _checks
-from expost.rounding import at_most, plain, significant
+from expost.numbers import at_most, plain, significant
 
 __all__ = ["LEVELS", "NEAR", "USELESS", "Forecast", "Level"]
 

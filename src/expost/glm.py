@@ -41,6 +41,7 @@ T = TypeVar("T")
 _CHUNK = 1024
 # Rows of a table with which the search for a minimiser begins.
 _FIRST_ROWS = 2**13
+_NEWTON_STEPS = 200
 # Of a line search: octaves below the longest step, then passes over the rows, and parts of an
 # interval that each of them tries.
 _LINE_OCTAVES, _LINE_PASSES, _LINE_POINTS = 60, 4, 16
@@ -193,6 +194,13 @@ class Objective:
         """What its passes need beside the rows."""
         return Constants(loss=self.loss, columns=self.columns, label_size=self.rows.label_size)
 
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Return ∇²J at ``theta``, by one pass over the rows."""
+        curved = np.zeros((self.dimension, self.dimension))
+        for part in self.map(_Curvature(constants=self.constants, theta=theta)):
+            curved += part
+        return curved / self.count + np.diag(self.penalty)
+
     @property
     def natural_tolerance(self) -> float:
         """A gradient to aim at for rows of any length: 1e-12 of the longest."""
@@ -207,6 +215,17 @@ def two_classes_only(objective: Objective) -> Objective:
             " supported here; fitting, predicting and profiling take more."
         )
     return objective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Curvature:
+    """Σ∇²ℓ of one block."""
+
+    constants: Constants
+    theta: FloatArray
+
+    def __call__(self, block: RowBlock) -> FloatArray:
+        return self.constants.at(block.X, block.y, self.theta).curvature_sum(block.X)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,11 +246,15 @@ class _FirstFit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minimiser:
-    """A(D) as computed: ∥∇J(θ)∥ ≤ ``gradient_bound``, proved with rounding included."""
+    """A(D) as computed: ∥∇J(θ)∥ ≤ ``gradient_bound``, proved with rounding included.
+
+    ``hessian``  ∇²J at θ or next to it, where it was asked for.
+    """
 
     theta: FloatArray
     gradient_bound: float
     iterations: int
+    hessian: FloatArray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -254,29 +277,38 @@ def minimise(
     tolerance: float = 1e-12,
     start: FloatArray | None = None,
     require: bool = True,
+    curved: bool = False,
 ) -> Minimiser:
     """Newton–Cholesky until the proved bound on ∥∇J∥ is at most ``tolerance``.
 
     Where rounding in float64 is what keeps the bound above the tolerance, the last steps take
     their gradient in extended precision. Raises :class:`ConvergenceError` if the bound cannot be
     reached and ``require`` is set: no result is passed off as the minimiser that is not.
+
+    ``curved``: also return ∇²J, at the last point that was found without extended precision.
     """
     theta = (objective.start() if start is None else start).copy()
-    state = _evaluate(objective, theta)
-    for iteration in range(200):
-        if state.gradient_bound <= tolerance:
-            return Minimiser(theta=theta, gradient_bound=state.gradient_bound, iterations=iteration)
-        advanced = _newton_step(objective, theta, state)
+    state, before = _evaluate(objective, theta), None
+    steps = 0
+    while not (bound := state.gradient_bound) <= tolerance and steps < _NEWTON_STEPS:
+        state = _with_hessian(objective, theta, state)
+        last = not curved and _is_last_step(before, state, tolerance)
+        advanced = _newton_step(objective, theta, state, last=last)
         if advanced is None:
             break
+        before = state
         theta, state = advanced
-    theta, bound = _polish(objective, theta, state, tolerance)
+        steps += 1
+    if not bound <= tolerance:
+        state = _with_hessian(objective, theta, state)
+        theta, bound = _polish(objective, theta, state, tolerance)
     if require and not bound <= tolerance:
         raise ConvergenceError(
             f"the minimiser was found only to a gradient of {bound:.2g}, not {tolerance:.2g}:"
             " raise regularization or epsilon, or rescale the columns."
         )
-    return Minimiser(theta=theta, gradient_bound=bound, iterations=iteration)
+    hessian = state.hessian if curved else None
+    return Minimiser(theta=theta, gradient_bound=bound, iterations=steps, hessian=hessian)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -341,17 +373,36 @@ def _evaluate(objective: Objective, theta: FloatArray, *, hessian: bool = True) 
     )
 
 
+def _with_hessian(objective: Objective, theta: FloatArray, state: _Pass) -> _Pass:
+    """Return ``state`` with ∇²J, by one more pass where it has none."""
+    return state if state.hessian is not None else replace(state, hessian=objective.hessian(theta))
+
+
+def _is_last_step(before: _Pass | None, state: _Pass, tolerance: float) -> bool:
+    """Return whether the next step is expected to reach ``tolerance``.
+
+    ∥∇J∥ after a Newton step is about C times its square before: C is that of the step before.
+    """
+    if before is None:
+        return False
+    earlier, here = (float(np.linalg.norm(each.gradient)) for each in (before, state))
+    return earlier > 0 and here * (here / earlier) ** 2 + state.rounding <= tolerance / 4
+
+
 def _newton_step(
-    objective: Objective, theta: FloatArray, state: _Pass
+    objective: Objective, theta: FloatArray, state: _Pass, *, last: bool = False
 ) -> tuple[FloatArray, _Pass] | None:
-    """One Newton step with a line search, or None where rounding leaves nothing to gain."""
+    """One Newton step with a line search, or None where rounding leaves nothing to gain.
+
+    ``last``: ∇²J after it will hardly be needed, and is left out.
+    """
     assert state.hessian is not None
     try:
         step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(state.hessian), state.gradient)
     except scipy.linalg.LinAlgError:
         return None
     candidate = theta + step
-    after = _evaluate(objective, candidate)
+    after = _evaluate(objective, candidate, hessian=not last)
     if float(np.linalg.norm(after.gradient)) <= 0.5 * float(np.linalg.norm(state.gradient)):
         return candidate, after
     candidate = theta + _line_minimum(objective, theta, step) * step

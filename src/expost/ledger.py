@@ -17,10 +17,11 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -33,16 +34,16 @@ from expost.files.atomic import listed_by, read_json, settle, write_json
 from expost.files.digest import content_of
 from expost.files.directory import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
+from expost.numbers import for_persons, relation_words, summed_up
 from expost.results import Displayed
 from expost.risk import Guarantee
 from expost.risk.composition import Composition, CompositionComparison, compare_compositions
-from expost.rounding import for_persons, relation_words, summed_up
 from expost.types import Audience, Neighbouring
 
-__all__ = ["NAME", "Entry", "Ledger", "Listable", "append", "entries_of", "ledger_notice"]
-__all__ += ["ledger_path", "list_release", "now"]
+__all__ = ["NAME", "Entry", "Ledger", "Listable", "ListedRelease", "Listing", "append"]
+__all__ += ["entries_of", "ledger_notice", "ledger_path", "list_release", "now"]
 
-NAME = Audience.FAIL.file_name("ledger", "json")
+NAME = Audience.CURATOR_ONLY.file_name("ledger", "json")
 KINDS = ("model", "report")
 # The documents that release something, by their format. They lie above the ledger and are imported
 # when a file of theirs is read.
@@ -54,6 +55,9 @@ DOCUMENTS = {
 _NAME = re.compile("[A-Za-z][A-Za-z0-9 _-]{0,39}")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MOST = 2**53
+# The δ at which ε is reported, unless those of the releases come to more.
+_DELTA = 1e-5
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +190,7 @@ class Ledger(Sealed, Displayed):
 
     FORMAT = "expost-ledger/1"
     NOUN = "a whole ledger"
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
         # Both: fromhex skips blanks, which no salt has.
@@ -253,8 +257,7 @@ class Ledger(Sealed, Displayed):
         return Composition(parts=tuple(entry.guarantee for entry in self.entries))
 
     def composed(self, delta: float, *, prior: float = 0.5) -> CompositionComparison:
-        """ε at ``delta``, belief and advantage: by addition, by Rényi divergences and from the
-        privacy-loss distribution, side by side."""
+        """Return ε at ``delta``, posterior and advantage by each composition theorem."""
         return compare_compositions(self.guarantee.parts, delta=delta, prior=prior)
 
     # -- the file ----------------------------------------------------------------------------
@@ -267,6 +270,128 @@ class Ledger(Sealed, Displayed):
     def from_content(cls, value: dict[str, Any]) -> Self:
         """Return the ledger with this salt and these entries."""
         return cls(salt=value["salt"], entries=tuple(map(Entry.from_json, value["entries"])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRelease:
+    """One release.
+
+    ``ledger``  the ledger that lists it, or None.
+    ``rows``    a letter for the rows that it was made from, the same for the same rows; "?" where
+                that is not known.
+    """
+
+    entry: Entry
+    ledger: Path | None
+    rows: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Displayed):
+    """Releases out of ledgers and files, each once, and what all of them spend at δ."""
+
+    releases: tuple[ListedRelease, ...]
+    delta: float
+
+    audience = Audience.NEEDS_REVIEW
+
+    @classmethod
+    def of(
+        cls, entries: Iterable[tuple[Entry, Path | None]], delta: float | None = None
+    ) -> "Listing":
+        """Return a listing of entries, each with the ledger that lists it.
+
+        ``delta``: by default 1e-5, or the sum of those of the releases if that is more.
+        """
+        letters: dict[tuple[Path | None, str], str] = {}
+        releases = []
+        for entry, ledger in entries:
+            rows = "?"
+            if entry.data is not None:
+                rows = letters.setdefault((ledger, entry.data), _letter(len(letters)))
+            releases.append(ListedRelease(entry=entry, ledger=ledger, rows=rows))
+        if delta is None:
+            own = min(math.fsum(release.entry.delta for release in releases), 0.5)
+            delta = max(_DELTA, own)
+        elif delta != 0:
+            delta = _checks.probability("delta", delta)
+        return cls(releases=tuple(releases), delta=delta)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entry of each release."""
+        return tuple(release.entry for release in self.releases)
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether all of them guarantee something; else together they guarantee nothing."""
+        return bool(self.releases) and all(entry.is_promised for entry in self.entries)
+
+    @cached_property
+    def comparison(self) -> CompositionComparison | None:
+        """Their composition by each method; None where nothing is guaranteed."""
+        if not self.has_guarantee:
+            return None
+        parts = tuple(entry.guarantee for entry in self.entries)
+        return compare_compositions(parts, delta=self.delta)
+
+    @property
+    def loss(self) -> float:
+        """The largest privacy loss of all of them together, except with probability δ."""
+        return math.inf if self.comparison is None else self.comparison.row("pld").loss
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many releases have no guarantee, were seeded, used constants of the data, …"""
+        entries = self.entries
+        return {
+            "without_guarantee": sum(not entry.is_promised for entry in entries),
+            "seeded": sum(entry.seeded for entry in entries),
+            "read_from_data": sum(entry.read_from_data > 0 for entry in entries),
+            "unlisted": sum(release.ledger is None for release in self.releases),
+            "sets_of_rows": len({release.rows for release in self.releases} - {"?"}),
+        }
+
+    @property
+    def rows_per_person(self) -> int:
+        """The number of rows of a person that all of them cover."""
+        return min((entry.rows_per_person for entry in self.entries), default=1)
+
+    def scalars(self) -> dict[str, Any]:
+        """Return the public figures: how many releases, and the ε that they compose to."""
+        comparison = self.comparison
+        epsilon = math.inf if comparison is None else comparison.row("pld").epsilon
+        return {
+            "n_releases": len(self.releases),
+            "delta": self.delta,
+            "epsilon": epsilon if epsilon < math.inf else "infinity",
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the releases and what they spend, ready for ``json.dumps``."""
+        return {
+            "releases": [
+                {
+                    **{
+                        name: value
+                        for name, value in release.entry.to_json().items()
+                        if name not in ("data", "run")
+                    },
+                    "data": release.rows,
+                    "ledger": None if release.ledger is None else str(release.ledger),
+                }
+                for release in self.releases
+            ],
+            "delta": self.delta,
+            "together": None if self.comparison is None else self.comparison.fields(),
+            **self.counts,
+        }
+
+
+def _letter(index: int) -> str:
+    """A, B, …, Z, A2, …"""
+    turn, letter = divmod(index, len(_LETTERS))
+    return _LETTERS[letter] + (str(turn + 1) if turn else "")
 
 
 class Listable(Protocol):
@@ -313,7 +438,7 @@ def ledger_path(path: str | Path) -> Path:
             f"ledger={str(path)!r}: must be a file whose name ends in .json, or a folder that is"
             " there."
         )
-    return Audience.FAIL.path(path)
+    return Audience.CURATOR_ONLY.path(path)
 
 
 # It is a list of its own, which the commands of several folders may share.
@@ -339,7 +464,7 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
             before = Ledger.load(path)
             ledger = before.with_entries(entries(before))
             if len(ledger) > len(before):
-                write_json(path, Audience.FAIL, ledger.to_json())
+                write_json(path, Audience.CURATOR_ONLY, ledger.to_json())
                 settle(path.parent)
             return ledger
 
@@ -369,7 +494,7 @@ def _start(path: Path, ledger: Ledger) -> bool:
     """Write the first ledger; False where another process was quicker."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
-        write_json(draft, Audience.FAIL, ledger.to_json())
+        write_json(draft, Audience.CURATOR_ONLY, ledger.to_json())
         # A link appears whole, and never takes the place of a file that is there.
         os.link(draft, path)
     except FileExistsError:

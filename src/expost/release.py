@@ -1,7 +1,7 @@
 """One released model: θ, and the public constants that it was made with. One file, model.json.
 
-It holds nothing else of the data, so it is marked ``pass``, unless a bound was read from the data:
-then it is ``review``, and says which.
+It holds nothing else of the data, so it is public, unless a bound was read from the data: then it
+needs review, and names that bound.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,11 @@ from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.statement import relation_text
+from expost.numbers import for_persons, upper_text
 from expost.results import Displayed
-from expost.rounding import for_persons, upper_text
 from expost.types import Audience, FloatArray, Neighbouring
 
-__all__ = ["Release"]
+__all__ = ["Release", "public_scalars"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +43,8 @@ class Release(Sealed, Displayed):
     ``classes``         the labels, of two the second one positive; None for regression.
     ``label_scale``     how the labels of a regression are scaled; None for a classifier.
     ``encoding``        the table's encoding (JSON), where there was a table.
-    ``read_from_data``  the bounds that were read from the data: not private.
+    ``read_from_data``  the constants that were read from the data, those of the encoding among
+                        them: not private.
     ``seeded``          whether the noise came from a seed instead of the operating system.
     """
 
@@ -80,6 +81,12 @@ class Release(Sealed, Displayed):
             self.classes.shape == (many,) and len(np.unique(self.classes)) == many
         ):
             raise InvalidInput(f"classes: must be {many} different labels.")
+        encoding = self.table_encoding
+        if encoding is not None:
+            # What the encoding read from the data is in the file, whether it was listed or not.
+            own = self.read_from_data
+            read = (name for name in encoding.read_from_data if name not in own)
+            object.__setattr__(self, "read_from_data", (*own, *read))
         width = self._width
         if self.feature_names is not None and len(self.feature_names) != width:
             raise InvalidInput(f"feature_names: must be {width}, one for each feature.")
@@ -89,8 +96,8 @@ class Release(Sealed, Displayed):
         """Whether this model may leave the building."""
         promised = self.mechanism.worst_case < np.inf
         if not promised or self.seeded or self.read_from_data:
-            return Audience.REVIEW
-        return Audience.PASS
+            return Audience.NEEDS_REVIEW
+        return Audience.PUBLIC
 
     @property
     def _width(self) -> int:
@@ -263,6 +270,10 @@ class Release(Sealed, Displayed):
             seeded=bool(value["seeded"]),
         )
 
+    def scalars(self) -> dict[str, Any]:
+        """Return what is public of every model: its guarantee, its mechanism and its size."""
+        return public_scalars(self.mechanism)
+
     def entries(
         self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
     ) -> tuple[Entry, ...]:
@@ -309,3 +320,15 @@ def _loss_from_json(value: Mapping[str, Any]) -> Loss:
     """Invert what :meth:`Release.content` writes of a loss."""
     kind = LOSSES[_checks.one_of("loss", value["name"], tuple(LOSSES))]
     return from_fields(kind, {name: field for name, field in value.items() if name != "name"})
+
+
+def public_scalars(mechanism: Mechanism) -> dict[str, Any]:
+    """Return what is public of every release: its guarantee, its mechanism and its size."""
+    return {
+        "epsilon": mechanism.epsilon if mechanism.epsilon < np.inf else "infinity",
+        "delta": mechanism.delta or 0.0,
+        "mechanism": mechanism.kind,
+        "noise": mechanism.noise,
+        "loss": mechanism.loss.name,
+        "n": mechanism.rows,
+    }

@@ -18,24 +18,46 @@ from expost.errors import InvalidInput, require
 from expost.files.atomic import write_bytes, write_with
 from expost.types import Audience
 
-__all__ = ["Displayed", "RowTable", "row_keys"]
+__all__ = ["Displayed", "RowTable", "ScalarTable", "audience_of", "row_keys"]
+
+
+def audience_of(result: Any) -> Audience:
+    """Return the audience of a result; without one it is curator-only."""
+    audience = getattr(result, "audience", Audience.CURATOR_ONLY)
+    return audience if isinstance(audience, Audience) else Audience.CURATOR_ONLY
 
 
 class Displayed:
-    """A result with a figure (``plot``) and a fragment of the report (in a notebook)."""
+    """A result that is shown by its document: as text, as a figure and in a notebook."""
 
-    def plot(self, **options: Any) -> Any:
-        """The result as a figure of matplotlib; returns the display that was drawn.
+    def __str__(self) -> str:
+        """Return the overview of the result's document."""
+        report = import_module("expost.report")
+        return str(report.render_text(report.document_of(self)))
 
-        ``ax``   axes to draw into (``axes`` where there are several); a new figure if left out.
-        Other options are those of the result's figure (docs/figures.md). The figure is
-        ``.figure_``, its axes ``.ax_`` or ``.axes_``, as with scikit-learn's displays.
+    def plot(self, kind: str | None = None, *, ax: Any = None, **options: Any) -> Any:
+        """Draw a figure of the result's document with matplotlib.
+
+        Parameters
+        ----------
+        kind : str, optional
+            The key of the figure (docs/reading-a-report.md); the first one by default.
+        ax : matplotlib axes or sequence of axes, optional
+            Where to draw, one for each panel; a new figure by default.
+        **options
+            What else belongs to this kind of result (docs/reading-a-report.md).
+
+        Returns
+        -------
+        Drawing
+            ``figure_`` and ``axes_`` of what was drawn, as scikit-learn's displays have them.
         """
-        return import_module("expost.report.plots").plot(self, **options)
+        return import_module("expost.report.drawing").plot(self, kind=kind, ax=ax, **options)
 
     def _repr_html_(self) -> str:
-        """The fragment that a notebook shows."""
-        return str(import_module("expost.report.fragments").fragment(self))
+        """Return the fragment that a notebook shows."""
+        report = import_module("expost.report")
+        return str(report.render_fragment(report.document_of(self)))
 
 
 class RowTable(ABC, Displayed):
@@ -77,6 +99,32 @@ class RowTable(ABC, Displayed):
         if path is None:
             return text
         return write_bytes(self.audience.path(path), self.audience, text.encode())
+
+
+class ScalarTable(RowTable):
+    """A table of rows with scalars, as JSON and as a dict for one audience."""
+
+    @abstractmethod
+    def scalars(self) -> dict[str, Any]:
+        """Return the public scalars of the result."""
+
+    def to_dict(self, audience: Audience | str = Audience.PUBLIC) -> dict[str, Any]:
+        """Return the result as a dict for one audience.
+
+        Parameters
+        ----------
+        audience
+            "public": scalars that may be logged (ε, δ, mechanism, n). "curator-only": every figure
+            of ``to_json``, with those of single rows.
+        """
+        if Audience(audience) is not Audience.CURATOR_ONLY:
+            return self.scalars()
+        whole: dict[str, Any] = json.loads(str(self.to_json()))
+        return whole | self.scalars()
+
+    @abstractmethod
+    def to_json(self, path: str | Path | None = None) -> str | Path:
+        """Return every figure as JSON text, or write it to a file of the audience."""
 
 
 def row_keys(

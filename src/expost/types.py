@@ -46,30 +46,38 @@ class Neighbouring(Enum):
 
 
 class Audience(Enum):
-    """Whether a result may leave the building (ACRO's three words).
+    """Who may read a result.
 
-    FAIL: exact per-row figures or their ranking, a function of the data. REVIEW: aggregates that
-    depend on the data. PASS: data-independent, or released through a mechanism with a budget.
+    CURATOR_ONLY: exact per-row figures or their ranking, a function of the data. NEEDS_REVIEW:
+    aggregates that depend on the data. PUBLIC: data-independent, or released through a mechanism
+    with a budget.
     """
 
-    FAIL = "fail"
-    REVIEW = "review"
-    PASS = "pass"
+    CURATOR_ONLY = "curator-only"
+    NEEDS_REVIEW = "needs-review"
+    PUBLIC = "public"
 
     @property
     def meaning(self) -> str:
-        """One sentence for the person who holds the file."""
+        """Return the audience and its reason, for the person who holds the file."""
         match self:
-            case Audience.FAIL:
-                return "For the curator only: exact figures of single rows; do not pass on."
-            case Audience.REVIEW:
-                return "Aggregates that depend on the data: pass on only after a review."
-            case Audience.PASS:
-                return "May be published: released through the mechanism, or free of the data."
+            case Audience.CURATOR_ONLY:
+                return "Curator only: contains exact figures of single rows. Do not share."
+            case Audience.NEEDS_REVIEW:
+                return (
+                    "Needs review: aggregates that depend on the data. Share only after a review."
+                )
+            case Audience.PUBLIC:
+                return "Public: released through the mechanism, or independent of the data."
+
+    @property
+    def line(self) -> str:
+        """Return the meaning after the word that files hold, as 'public: released …'."""
+        return f"{self.value}:{self.meaning.partition(':')[2]}"
 
     def file_name(self, stem: str, suffix: str) -> str:
-        """``stem.suffix``, with CURATOR-ONLY between them unless the file may be published."""
-        return f"{stem}.{suffix}" if self is Audience.PASS else f"{stem}.CURATOR-ONLY.{suffix}"
+        """Return ``stem.suffix``, with CURATOR-ONLY between them unless the file is public."""
+        return f"{stem}.{suffix}" if self is Audience.PUBLIC else f"{stem}.CURATOR-ONLY.{suffix}"
 
     def path(self, path: str | Path) -> Path:
         """``path`` under a name that says for whom the file is; it must end in a suffix."""

@@ -9,28 +9,32 @@ does not fit into memory is processed in blocks, and its results are written to 
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from expost import _checks
 from expost.data import Encoding, Table
 from expost.data.dask_rows import array_encoding, array_table
 from expost.data.frames import given_ranges
 from expost.engine import SILENT, Engine, Progress, engine_of
 from expost.epsilon import choose
 from expost.epsilon.choice import EpsilonChoice
-from expost.errors import InvalidInput
+from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.glm import Objective
 from expost.jobs import epsilon
 from expost.jobs.epsilon import QUESTION
 from expost.jobs.output import check_place
 from expost.jobs.profile import PHASES, run_opened
-from expost.jobs.profile_asked import ProfileJob, opened_for
+from expost.jobs.profile_asked import opened_for
+from expost.jobs.requests import EpsilonRequest, ProfileRequest
 from expost.jobs.streaming import Streaming, is_streamed, table_rows
-from expost.jobs.table import check_options, estimator_of, label_scale_of, noted, table_notices
+from expost.jobs.table import check_options, label_scale_of, noted, table_notices, training_of
 from expost.jobs.table import opened as opened_table
 from expost.mechanisms import Mechanism
+from expost.notices import warn
 from expost.preparing import Facts, objective_of, read_rows
 from expost.profiles import verb
 from expost.profiles.profile import Profile
@@ -45,8 +49,8 @@ __all__ = ["choose_epsilon", "profile", "publish"]
 
 # Options of `choose_epsilon` that a table takes; the others are of models of arrays.
 _OF_A_TABLE = (
-    *("mechanism", "noise", "delta", "loss", "regularization", "data_norm", "classes"),
-    *("label_range", "encoding", "ranges", *QUESTION),
+    *("mechanism", "noise", "delta", "loss", "regularization", "margin", "data_norm", "classes"),
+    *("label_range", "encoding", "ranges", "drop", "missing", *QUESTION),
 )
 # Phases of the verbs, in words.
 _LOSSES = "computing the loss of every row"
@@ -79,11 +83,10 @@ def profile(
         A fitted expost estimator, alone or last in a Pipeline (``notices`` names steps that were
         fitted to the data, which no guarantee covers), a released model or the path of its
         model.json, a fitted scikit-learn LogisticRegression, RidgeClassifier or Ridge (no noise:
-        distances only), a LogisticRegression of diffprivlib 0.6.6 (removal only), or θ itself with
-        its ``mechanism`` (rows then lie in the unit ball as they are, and labels are −1 and +1, or
-        count the classes from 0 where there are more than two). A list of these: independent
-        releases of the same rows, whose losses add (``mechanism`` is then a list, too). Of a table:
-        a released model that was made from a table, or its path.
+        distances only), or θ itself with its ``mechanism`` (rows then lie in the unit ball as they
+        are, and labels are −1 and +1, or count the classes from 0 where there are more than two). A
+        list of these: independent releases of the same rows, whose losses add (``mechanism`` is
+        then a list, too). Of a table: a released model that was made from a table, or its path.
     X, y
         The training rows and their labels, in their order: arrays, or frames, which a model with an
         encoding reads as it read them for the fit. Another number of rows or columns is refused,
@@ -156,16 +159,17 @@ def profile(
         raise _no_encoding()
     encoding = given[1].to_json() if given is not None else release.encoding
     assert encoding is not None
-    job = ProfileJob(
+    job = ProfileRequest(
         source=X,
         target=encoding["target"]["column"],
         out=Path("." if out is None else out),
-        name=_name_of(X),
         id_column=id_column,
         person_column=person_column,
         model=path,
         force=force,
-        streaming=Streaming(engine=engine, resume=resume, memory=memory),
+        engine=engine,
+        resume=resume,
+        memory=memory,
     )
     phases = PHASES if out is not None else 2
     with noted() as notes, _listener(progress, phases) as listener:
@@ -189,7 +193,7 @@ def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[
 
 
 def _in_memory(
-    job: ProfileJob, release: Release, opened: tuple[Table, Encoding], progress: Progress
+    job: ProfileRequest, release: Release, opened: tuple[Table, Encoding], progress: Progress
 ) -> Profile:
     """Return the profile of a table that fits into memory; nothing is written."""
     _check_fits(job.streaming, *opened)
@@ -266,23 +270,25 @@ def choose_epsilon(
     progress
         As for :func:`expost.profile`.
     **options
-        The options below. A table takes mechanism, noise, delta, loss, regularization, data_norm,
-        classes, label_range, encoding and ranges (by name) of the model, and every option of the
-        question.
+        The options below. A table takes mechanism, noise, delta, loss, regularization, margin,
+        data_norm, classes, label_range, encoding and ranges (by name) of the model, every option
+        of the question, ``drop`` (columns to leave out) and ``missing`` (cells that count as
+        missing).
 
     The model
     ---------
-    ``mechanism, noise, delta, loss, regularization, fit_intercept, intercept_scaling, data_norm,
-    classes, huber_width, label_range, encoding, ranges`` mean what they mean for the estimators,
-    which would release it. ``estimator`` gives all of them at once: an estimator of expost, or a
-    Pipeline that ends in one; its ``epsilon`` does not matter. Steps of the pipeline that are not
-    fitted yet are fitted to the rows, and steps that were fitted are named in ``notices``.
-    ``regularization="auto"`` chooses a Λ for each ε. Of arrays, ``rows_per_person`` = k calibrates
-    the noise of every ε to persons with up to k rows; the figures stay those of single rows.
+    ``mechanism, noise, delta, loss, regularization, margin, fit_intercept, intercept_scaling,
+    data_norm, classes, huber_width, label_range, encoding, ranges`` mean what they mean for the
+    estimators, which would release it. ``estimator`` gives all of them at once: an estimator of
+    expost, or a Pipeline that ends in one; its ``epsilon`` does not matter. Steps of the pipeline
+    that are not fitted yet are fitted to the rows, and steps that were fitted are named in
+    ``notices``. ``regularization="auto"`` chooses a Λ for each ε, ``margin="auto"`` a margin; log
+    losses are those of σ(z), whatever the margin. Of arrays, ``rows_per_person`` = k calibrates the
+    noise of every ε to persons with up to k rows; the figures stay those of single rows.
 
     A :class:`BlackBox` or :class:`SampledMechanism` in place of ``mechanism`` is sampled: all other
     options of the model are its own and must be left out, the utility is not measured, and every
-    figure is an estimate that errs towards exposed (docs/black-box.md).
+    figure is an estimate that errs towards exposed (docs/theory/black-box.md).
 
     The question
     ------------
@@ -322,24 +328,27 @@ def choose_epsilon(
         raise InvalidInput("target=None: name the column of the table that is to be predicted.")
     unknown = sorted(set(options) - set(_OF_A_TABLE))
     if unknown:
-        raise InvalidInput(f"{unknown[0]}: is no option of a table; leave it out, or pass arrays.")
+        raise InvalidInput(
+            f"{unknown[0]}: is no option of a table; leave it out, or pass arrays."
+            f"{_checks.did_you_mean(unknown[0], _OF_A_TABLE)}"
+        )
     id_column = _column("ids", ids)
     if random_state is not None and not isinstance(random_state, int):
         raise InvalidInput("random_state: of a table must be a whole number, or None.")
-    defaults = inspect.signature(choose.choose_epsilon).parameters
-    given = {"regularization": defaults["regularization"].default} | {
+    given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
     given["encoding"] = _encoding(given.get("encoding"), given.pop("ranges", None))
-    job = epsilon.EpsilonJob(
+    job = EpsilonRequest(
         source=X,
         target=target,
         out=Path("." if out is None else out),
-        name=_name_of(X),
         id_column=id_column,
         seed=random_state,
         force=force,
-        streaming=Streaming(engine=engine, resume=resume, memory=memory),
+        engine=engine,
+        resume=resume,
+        memory=memory,
         **given,
     )
     if out is not None:
@@ -350,12 +359,12 @@ def choose_epsilon(
         check_options(job)
         opened = opened_table(job)
         _check_fits(job.streaming, *opened)
-        estimator = estimator_of(job, opened[1], epsilon=1.0)
+        training = training_of(job, opened[1], epsilon=1.0)
         with engine_of("local") as worker:
-            ball = estimator.ball(len(opened[1].entries))
+            ball = training.ball(len(opened[1].entries))
             source = table_rows(opened, ball, label_scale_of(job), worker, listener)
             rows, facts = read_rows(source, hold=True)
-            ready = estimator.ready_table(rows, source, facts)
+            ready = training.ready_table(rows, source, facts)
             keys = held(rows, "the choice").ids
             listener.phase(_MODELS)
             return choose.choose_for(
@@ -372,10 +381,15 @@ def _signature() -> inspect.Signature:
     own = inspect.signature(choose_epsilon).parameters
     inner = inspect.signature(choose.choose_epsilon).parameters
     handed = [inner[name] for name in inner if name not in own]
-    return inspect.Signature(
-        [*(one for one in own.values() if one.kind is not one.VAR_KEYWORD), *handed],
-        return_annotation=EpsilonChoice,
-    )
+    table = [
+        inspect.Parameter(
+            item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=item.type
+        )
+        for item in fields(EpsilonRequest)
+        if item.name in ("drop", "missing")
+    ]
+    kept = [item for item in own.values() if item.kind is not item.VAR_KEYWORD]
+    return inspect.Signature([*kept, *handed, *table], return_annotation=EpsilonChoice)
 
 
 choose_epsilon.__signature__ = _signature()  # type: ignore[attr-defined]  # for help()
@@ -422,9 +436,18 @@ def publish(
 
     Notes
     -----
-    Models that hold anything read from their rows, that carry no noise or the noise of a seed, and
-    for a data-dependent report those with too little regularization are refused. A step of a
-    Pipeline that was fitted to the rows is read from them.
+    Models that carry no noise or the noise of a seed, and for a data-dependent report those with
+    too little regularization are refused.
+
+    Constants that were read from the data (the means, scales, levels and labels of an encoding, a
+    label range, the steps of a Pipeline that were fitted to the rows) are in the report as they
+    are, and no ε covers them. Every ε, δ and bound then holds given these constants, as if they had
+    been public before. Such a report needs review, names them (``read_from_data``), warns
+    (:class:`~expost.errors.PrivacyLeakWarning`) and is saved as a CURATOR-ONLY file. A report is
+    public only if all constants were given. What was done to rows before they came to a model that
+    is passed without its Pipeline is not known.
+
+    The rows that a report of a Pipeline bounds are those that its steps return.
     """
     options: dict[str, Any] = {
         "kind": kind,
@@ -438,9 +461,14 @@ def publish(
             raise InvalidInput("engine, memory: are for tables; leave them out.")
         with _listener(progress, 1) as listener:
             listener.phase(_REPORT)
-            return publishing.publish(model, X, y, **options)
-    request = publishing.PublishRequest.of(model, **options)
+            return _warned(publishing.publish(model, X, y, **options))
+    request = publishing.ReportPlan.of(model, **options)
     release = request.release
+    if request.target.preprocessing.steps is not None:
+        raise InvalidInput(
+            "X: the steps of a Pipeline take rows and labels in memory; pass arrays or frames as X"
+            " and y."
+        )
     if y is None and release.encoding is None:
         raise _no_encoding()
     with noted(), _listener(progress, 2) as listener:
@@ -456,7 +484,15 @@ def publish(
         with engine_of(engine or "local") as worker:
             objective, _ = _objective(release, opened, worker, listener, hold=not blocks)
             listener.phase(_REPORT)
-            return request.report(publishing.ReleasedRows.of(release, objective))
+            report = request.report(publishing.ReleasedRows.of(release, objective))
+    return _warned(report)
+
+
+def _warned(report: PublishedReport) -> PublishedReport:
+    """Return a report, with a warning if it holds what was read from the data."""
+    if report.read_from_data:
+        warn(" ".join(report.conditions), PrivacyLeakWarning, stacklevel=3)
+    return report
 
 
 def _encoding(encoding: Any, ranges: Any) -> Any:
@@ -472,10 +508,6 @@ def _encoding(encoding: Any, ranges: Any) -> Any:
 
 def _are_dask(X: Any, y: Any) -> bool:
     return all(hasattr(array, "__dask_graph__") for array in (X, y))
-
-
-def _name_of(source: Any) -> str:
-    return Path(source).name if isinstance(source, str | Path) else "a table"
 
 
 def _column(name: str, value: Any) -> str | None:

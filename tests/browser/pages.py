@@ -1,31 +1,18 @@
-"""The pages that the tests open, by kind; each is made from results as a user would get them."""
+"""The pages that the tests open, by kind."""
 
-import csv
-import tempfile
-from functools import cache, reduce
-from operator import or_
-from pathlib import Path
+from dataclasses import replace
+from functools import cache
 
-import expost
-from expost.datasets import load_adult
-from expost.jobs.profile import ProfileJob, run
-from expost.report import Summary, collect, render_html
-from program import people
-from report import summaries
+from expost.profiles.verb import profile
+from expost.report import Context, Page, page_of, render_html
+from expost.report.document import Document, Section, Text
+from expost.types import Audience
 from report.conftest import fitted
+from report.epsilon_choices import chosen
+from report.examples import every_block, every_page, hostile, profile_figure
+from report.results import published
 
-KINDS = ("profile", "epsilon", "audit", "risk", "published", "combined", "public")
-# A part of every kind there is.
-_ALL = (
-    "training",
-    "profile-persons",
-    "epsilon",
-    "risk",
-    "published-answers",
-    "audit",
-    "audits",
-    "ledger",
-)
+KINDS = ("profile", "epsilon", "published", "every", "several", "public")
 PEOPLE = 240
 # Adult has so many.
 MANY = 48_842
@@ -33,41 +20,43 @@ MANY = 48_842
 
 def page(kind: str) -> str:
     """The page, as text."""
-    return render_html(summary(kind))
+    return render_html(document_page(kind))
 
 
 @cache
-def summary(kind: str) -> Summary:
+def document_page(kind: str) -> Page:
     """What the page of a kind shows."""
     match kind:
         case "profile":
-            # Only the law of output perturbation over ε is known: its page has a slider.
-            noise = {"mechanism": "output", "noise": "laplace"}
-            return profiled(people(PEOPLE), target="income", id_column="number", **noise)
-        case "combined":
-            # A training brings a profile and beliefs too; those of persons come after it.
-            parts = [summaries.summary(one).by_name for one in _ALL]
-            return Summary.of(reduce(or_, parts), summaries.GIVEN["versions"])
-        case "public":
-            return summary("combined").public()
+            return _profiled(PEOPLE, [f"p{row:03}" for row in range(PEOPLE)])
         case "large":
-            release, X, y, _ = fitted(rows=MANY)
-            ids = [f"person {row}" for row in range(MANY)]
-            return collect(expost.profile(release, X, y, ids=ids), release=release)
-        case "adult":
-            table = load_adult().table.drop_columns(["split"])
-            columns = (table.column(name).to_pylist() for name in table.column_names)
-            rows = ([*map(str, row)] for row in zip(*columns, strict=True))
-            return profiled([table.column_names, *rows], "adult.csv", target="income")
+            return _profiled(MANY, [f"person {row}" for row in range(MANY)])
+        case "epsilon":
+            return page_of(chosen("laplace"))
+        case "published":
+            return page_of(published())
+        case "every":
+            return every_page()
+        case "hostile":
+            return Page(documents=(hostile(),))
+        case "several":
+            other = replace(every_block(), kind="other", title="Another", steps=())
+            return Page(documents=(*document_page("profile").documents, other))
+        case "public":
+            return Page(documents=(_public(),))
         case _:
-            return summaries.summary(kind)
+            raise AssertionError(kind)
 
 
-def profiled(table: list[list[str]], name: str = "people.csv", **options: str) -> Summary:
-    """The summary that `expost profile` makes of a table in a file of this name."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, name)
-        with path.open("w", newline="") as file:
-            csv.writer(file).writerows(table)
-        out = Path(folder, "out")
-        return run(ProfileJob(source=path, name=name, out=out, seed=1, **options)).summary
+def _profiled(rows: int, ids: list[str]) -> Page:
+    release, X, y, _ = fitted(rows=rows)
+    context = Context(source="people.csv", made="16 November 2026")
+    return page_of(profile(release, X, y, ids=ids), context=context, release=release)
+
+
+def _public() -> Document:
+    blocks = (Text(text="Independent of the data."), profile_figure([0.9, 0.5], [0.3, 0.2]))
+    section = Section(id="guarantee", title="The guarantee", nav="Guarantee", blocks=blocks)
+    return Document(
+        kind="risk", title="What ε = 1 allows", audience=Audience.PUBLIC, sections=(section,)
+    )

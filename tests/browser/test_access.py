@@ -41,10 +41,10 @@ def test_drawings_can_be_told_from_what_they_are_drawn_on(open_page, made, schem
 
     axe-core does not judge text within drawings.
     """
-    page = open_page(made("combined"), scheme=scheme)
-    paper = page.locator("figure").first.evaluate("one => getComputedStyle(one).backgroundColor")
+    page = open_page(made("every"), scheme=scheme)
+    paper = page.locator(".card").first.evaluate("one => getComputedStyle(one).backgroundColor")
     texts = _colours(page, "figure svg[role=img] text, figcaption, figure .legend li", "fill")
-    lines = _colours(page, "figure svg[role=img] polyline, figure .axis, figure .chosen", "stroke")
+    lines = _colours(page, "figure svg[role=img] .series, figure .axis, figure .bar", "stroke")
     assert len(texts) >= 2
     assert len(lines) >= 4
     assert {

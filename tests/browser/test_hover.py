@@ -5,7 +5,7 @@ import math
 import pytest
 from playwright.sync_api import expect
 
-import expost.report as report
+from expost.report import page_of, render_html
 from report.conftest import fitted, noiseless, synthetic
 
 IDS = tuple(f"p{number}" for number in range(2000))
@@ -13,16 +13,16 @@ IDS = tuple(f"p{number}" for number in range(2000))
 
 def plain():
     release, _, _, profile = fitted()
-    return report.render_html(report.collect(profile, release=release))
+    return render_html(page_of(profile, release=release))
 
 
 def keyed():
-    return report.render_html(report.collect(synthetic(2000, ids=IDS)))
+    return render_html(page_of(synthetic(2000, ids=IDS)))
 
 
 def facts(page):
-    terms = page.locator("[data-readout] dt").all_inner_texts()
-    return dict(zip(terms, page.locator("[data-readout] dd").all_inner_texts(), strict=True))
+    terms = page.locator(".readout dt").all_inner_texts()
+    return dict(zip(terms, page.locator(".readout dd").all_inner_texts(), strict=True))
 
 
 def number(text):
@@ -47,9 +47,11 @@ def test_keys_move_along_the_ranks(open_page, shelf):
         assert found["rank"] == f"{rank:,} of 2,000"
         assert found["row"] == IDS[row]
         assert number(found["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
-        belief = number(found["belief that it was in"])
-        assert belief == pytest.approx(100 * profile.posterior[row], abs=0.051)
-        assert found["proved to within"].startswith("±")
+        posterior = profile.posterior[row]
+        certainty = number(found["attacker’s certainty"])
+        assert 0 <= certainty - 100 * max(posterior, 1 - posterior) < 0.101
+        assert found["evidence of"] == ("presence" if profile.loss[row] > 0 else "absence")
+        assert found["certified to"].startswith("±")
         assert chart.get_attribute("aria-valuenow") == str(rank)
         assert IDS[row] in chart.get_attribute("aria-valuetext")
 
@@ -86,7 +88,7 @@ def test_page_keys_reach_every_decade_in_few_presses(open_page, shelf):
 def test_a_pointer_reads_the_rank_under_it(open_page, shelf):
     page = open_page(shelf("hover-keyed", keyed))
     profile = synthetic(2000, ids=IDS)
-    svg = page.locator("[data-profile-chart] svg")
+    svg = page.locator(".chart[role=slider] svg")
     svg.scroll_into_view_if_needed()
     box = svg.bounding_box()
     left, right, width = svg.evaluate(
@@ -104,23 +106,21 @@ def test_a_pointer_reads_the_rank_under_it(open_page, shelf):
     assert page.locator("line.cursor").count() == 1
 
 
-def test_the_typical_exposure_of_the_row_follows_the_slider(open_page, shelf):
+def test_the_expected_certainty_of_the_row_follows_the_slider(open_page, shelf):
     page = open_page(shelf("hover-plain", plain))
-    release, _, _, profile = fitted()
+    _, _, _, profile = fitted()
     page.get_by_role("slider", name="row by rank").focus()
     row = profile.ranking[0]
-    assert number(facts(page)["typical at ε = 2"]) == pytest.approx(profile.expected[row], rel=5e-3)
-    page.get_by_label("ε =", exact=True).fill("4")
-    expect(page.locator("[data-readout]")).to_contain_text("typical at ε = 4")
-    assert number(facts(page)["typical at ε = 4"]) > 1.9 * profile.expected[row]
+    expected = 100 / (1 + math.exp(-profile.expected[row]))
+    assert number(facts(page)["expected certainty at ε = 2"]) == pytest.approx(expected, abs=0.101)
+    page.get_by_label("ε =", exact=True).fill("40")
+    expect(page.locator(".readout")).to_contain_text("expected certainty at ε = 40")
+    assert number(facts(page)["expected certainty at ε = 40"]) > expected + 1
     assert number(facts(page)["exposure"]) == pytest.approx(profile.exposure[row], rel=5e-3)
-    assert release.mechanism.epsilon == 2
 
 
 def test_without_noise_it_tells_distances(open_page, shelf):
-    page = open_page(
-        shelf("hover-noiseless", lambda: report.render_html(report.collect(noiseless())))
-    )
+    page = open_page(shelf("hover-noiseless", lambda: render_html(page_of(noiseless()))))
     profile = noiseless()
     page.get_by_role("slider", name="row by rank").focus()
     found = facts(page)
@@ -131,5 +131,5 @@ def test_without_noise_it_tells_distances(open_page, shelf):
 def test_without_scripts_the_chart_is_a_picture(open_page, shelf):
     page = open_page(shelf("hover-keyed", keyed), scripts=False)
     assert page.get_by_role("slider").count() == 0
-    assert page.get_by_role("img", name="Privacy profile").is_visible()
-    assert not page.locator("[data-readout]").is_visible()
+    assert page.get_by_role("img", name="certainty by rank").is_visible()
+    assert page.locator(".readout").count() == 0

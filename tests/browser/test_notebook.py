@@ -2,7 +2,8 @@
 
 import pytest
 
-from report.results import RESULTS
+from expost.report import render_fragment
+from report.examples import every_block, hostile
 
 from .test_access import GRAVE
 
@@ -17,11 +18,11 @@ body { background: #111; color: #ddd; font: 13px sans-serif }
 .cell h2 { font-size: 2em; color: #f99 }
 .cell p, .cell li { color: #9f9 }
 """
-NAMES = ("profile", "grouping", "ledger")
+DOCUMENTS = (every_block, hostile)
 
 
-def notebook(names=NAMES):
-    cells = [f'<div class="cell">{RESULTS[name]()._repr_html_()}</div>' for name in names]
+def notebook(documents=DOCUMENTS):
+    cells = [f'<div class="cell">{render_fragment(make())}</div>' for make in documents]
     own = '<div class="cell"><h2>Mine</h2><p id="mine">text</p><table><tr><td>1</td></tr></table>'
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A notebook</title>'
@@ -45,10 +46,10 @@ def cells(shelf):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_fragment_looks_like_the_report(open_page, cells, scheme):
     page = open_page(cells, scheme=scheme)
-    assert page.locator(".expost").count() == len(NAMES)
+    assert page.locator(".expost").count() == len(DOCUMENTS)
     ink, paper = {
-        "light": ("rgb(27, 31, 36)", "rgb(255, 255, 255)"),
-        "dark": ("rgb(232, 234, 237)", "rgb(20, 23, 27)"),
+        "light": ("rgb(26, 31, 36)", "rgb(245, 246, 248)"),
+        "dark": ("rgb(231, 234, 238)", "rgb(18, 22, 26)"),
     }[scheme]
     assert {one[1] for one in looks(page, ".expost")} == {paper}
     for selector in (".expost h2", ".expost tbody td", ".expost section > p:not([class])"):
@@ -57,7 +58,7 @@ def test_a_fragment_looks_like_the_report(open_page, cells, scheme):
         assert {one[0] for one in found} == {ink}
     # Nothing of the notebook's shines through.
     assert {one[1] for one in looks(page, ".expost tr")} == {"rgba(0, 0, 0, 0)"}
-    assert {one[3] for one in looks(page, ".expost tbody th.label")} == {"left"}
+    assert {one[3] for one in looks(page, ".expost tbody th.t")} == {"left"}
 
 
 def test_a_fragment_changes_nothing_else(open_page, cells, shelf):

@@ -50,7 +50,7 @@ def test_a_page_becomes_a_document_of_a_few_sheets(open_page, made, kind):
     )
     assert document.startswith(b"%PDF-")
     sheets = len(re.findall(rb"/Type\s*/Page\b", document))
-    assert 1 <= sheets <= (30 if kind == "combined" else 12)
+    assert 1 <= sheets <= (30 if kind == "several" else 12)
 
 
 def _headings(page, selector):
@@ -65,7 +65,7 @@ def _headings(page, selector):
 def _of_controls(page):
     """Texts that belong to what is only pressed: they may go with it."""
     return set(
-        page.locator(".controls, .readout, [data-search]").evaluate_all(
+        page.locator(".controls, .readout, .hint, .card:has([data-widget=search])").evaluate_all(
             """all => all.flatMap(one => [one, ...one.querySelectorAll('*')])
                 .map(one => one.textContent.trim())"""
         )

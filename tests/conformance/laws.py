@@ -301,13 +301,16 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
 
 
 def naive_rows(X: FloatArray, cut: float) -> FloatArray:
-    """Rows in the unit ball by the rules, one by one: cut, clip to √p/2, and 1/√(p + 1)."""
+    """Rows in the unit ball by the rules, one by one: cut, clip to √p/2, and the constant.
+
+    The constant has as much of the squared length as each of p columns, or as each of seven.
+    """
     rows = []
     for x in np.asarray(X, dtype=float):
         p = len(x)
         x = [min(max(entry, -cut), cut) for entry in x]
         length, norm = math.sqrt(sum(entry**2 for entry in x)), math.sqrt(p) / 2
-        constant = 1 / math.sqrt(p + 1)
+        constant = 1 / math.sqrt(p + 1) if p < 7 else math.sqrt(1 / 8)
         factor = math.sqrt(1 - constant**2) / max(length, norm)
         rows.append([*(factor * entry for entry in x), constant])
     return np.array(rows)
@@ -317,7 +320,7 @@ def predictions_follow_the_rules(subject: MechanismUnderTest) -> None:
     """Rows that are fitted and rows that are predicted are cut, clipped and extended by the rules.
 
     Of a table numbers are standardised and cut at ±2, of an array they are taken as they are. The
-    model as it was saved predicts the same.
+    constant stops shrinking at seven columns. The model as it was saved predicts the same.
     """
     import warnings
 
@@ -333,11 +336,13 @@ def predictions_follow_the_rules(subject: MechanismUnderTest) -> None:
         }
     }
     check(np.mean(np.abs(z) > 2) > 0.1, "numbers that are cut")
+    many = rng.standard_normal((60, 10))
     cells = z * scales + means
     table = {name: cells[:, k] for k, name in enumerate(names)}
     for X, expected, given in (
         (table, naive_rows((cells - means) / scales, 2.0), encoding),
         (z, naive_rows(z, np.inf), None),
+        (many, naive_rows(many, np.inf), None),
     ):
         estimator = subject.estimator(1.0, random_state=1)
         estimator.set_params(data_norm="auto", fit_intercept=True, encoding=given)

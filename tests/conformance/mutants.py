@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import expost.estimators
 import expost.neighbouring.neighbours
 import expost.profiles.verb
+import expost.training
 from conformance.laws import every_law
 from conformance.subjects import PUBLISHED, SUBJECTS
 from expost.data import Encoding, UnitBall
@@ -841,14 +841,24 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("an intercept of 0.1", subject=OBJECTIVE, law="4 predictions")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expost.estimators, "default_intercept", lambda columns: 0.1)
+    patch.setattr(expost.training, "default_intercept", lambda columns: 0.1)
 
 
 @mutant("an intercept of 1/√p", subject=PURE_HUBER, law="4 predictions")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expost.estimators, "default_intercept", lambda columns: columns**-0.5)
+    patch.setattr(expost.training, "default_intercept", lambda columns: columns**-0.5)
+
+
+@mutant("an intercept of 1/√(p + 1), whatever p", subject=OBJECTIVE, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expost.training, "default_intercept", lambda columns: (columns + 1) ** -0.5)
+
+
+@mutant("an intercept of 1/√8, whatever p", subject=OBJECTIVE_HUBER, law="4 predictions")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expost.training, "default_intercept", lambda columns: 8**-0.5)
 
 
 @mutant("clipped to √p", subject=OBJECTIVE, law="4 predictions")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expost.estimators, "default_norm", lambda columns: columns**0.5)
+    patch.setattr(expost.training, "default_norm", lambda columns: columns**0.5)

@@ -466,7 +466,13 @@ def test_the_program_reads_a_database(postgres, program, tmp_path):
     query = "SELECT * FROM patients WHERE city <> 'kanarie'"
     common = ["--target", "ill", "--id", "number", "--seed", "3", "--data-norm", "6"]
     out, other = tmp_path / "a", tmp_path / "b"
+    ledger = ["--ledger", tmp_path / "patients.json"]  # of every release of this data set
     done = program("profile", url, "--query", query, *common, "--out", out)
+    assert done.code == 2
+    assert "--ledger" in done.message
+    assert PASSWORD not in done.message
+    assert not out.exists()
+    done = program("profile", url, "--query", query, *common, *ledger, "--out", out)
     assert done.code == 0, done.err
     csv_done = program("profile", as_csv(table, tmp_path / "p.csv"), *common, "--out", other)
     assert csv_done.code == 0, csv_done.err
@@ -482,11 +488,13 @@ def test_the_program_reads_a_database(postgres, program, tmp_path):
     # Persons, with the key for order alone.
     grouped = ["--target", "ill", "--id", "number", "--person", "note", "--drop", "city"]
     postgres.run("UPDATE patients SET note = 'n' || number / 2 WHERE true")
-    done = program("profile", url, "--query", "patients", *grouped, "--out", tmp_path / "c")
+    done = program(
+        "profile", url, "--query", "patients", *grouped, *ledger, "--out", tmp_path / "c"
+    )
     assert done.code == 0, done.err
     assert "number" not in (tmp_path / "c" / "model.json").read_text()
     failed = program(
-        "profile", url, "--query", "patients; patients", *common, "--out", tmp_path / "d"
+        "profile", url, "--query", "patients; patients", *common, *ledger, "--out", tmp_path / "d"
     )
     assert failed.code != 0
     assert "semicolon" in failed.message

@@ -99,7 +99,7 @@ def test_people():
     assert encoding.target.labels(encoded.y) == PEOPLE["label"]
     assert encoding.data_norm == pytest.approx(math.sqrt(3) / 2, rel=1e-15)
     assert encoding.data_norm_mark is Mark.RULE
-    assert encoding.audience is Audience.REVIEW
+    assert encoding.audience is Audience.NEEDS_REVIEW
 
 
 def test_read_from_data_names_everything():
@@ -130,7 +130,7 @@ def test_a_given_encoding_reads_nothing(tmp_path):
     encoding = read(PEOPLE, given=GIVEN)
     assert encoding.read_from_data == ()
     assert encoding.notices == ()
-    assert encoding.audience is Audience.PASS
+    assert encoding.audience is Audience.PUBLIC
     assert encoding.data_norm == 4.0
     assert encoding.target.classes == ("yes", "no")
     # A constant column that is given is kept: dropping it would depend on the data.

@@ -16,8 +16,8 @@ from torch import nn
 
 from dpsgd.naive import Recorder, gradients, losses, scale_of
 from expost.errors import ConvergenceError
-from expost.torch._draws import SeededDraws
-from expost.torch._train import prepare
+from expost.torch.draws import SeededDraws
+from expost.torch.training import prepare
 
 CHANCE = 1e-5
 CLIP, SIGMA = 1.3, 0.9

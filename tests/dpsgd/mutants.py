@@ -11,9 +11,9 @@ from scipy.stats import norm
 from dpsgd.laws import CLIP, LAWS, SIGMA
 from expost.mechanisms import dpsgd
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
-from expost.torch import _account, _trainer
-from expost.torch._draws import SeededDraws
-from expost.torch._gradients import RowGradients
+from expost.torch import account, training
+from expost.torch.draws import SeededDraws
+from expost.torch.gradients import RowGradients
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -63,13 +63,13 @@ def _(patch):
 @mutant("clipping after the sum", law="densities")
 def _(patch):
     patch.setattr(RowGradients, "clipped", lambda self, gradients: gradients)
-    plain = _trainer._Run._pass
+    plain = training._Run._pass
 
     def summed(self, looked, batch, noise):
         total, products = plain(self, looked, batch, noise)
         return total * min(1.0, self.gradients.clip / float(total.norm())), products
 
-    patch.setattr(_trainer._Run, "_pass", summed)
+    patch.setattr(training._Run, "_pass", summed)
 
 
 @mutant("each layer clipped on its own", law="densities")
@@ -149,14 +149,14 @@ def _(patch):
 
 @mutant("noise accounted for but not added", law="noise")
 def _(patch):
-    plain = _trainer._Run.step
+    plain = training._Run.step
 
     def forgetful(self, number):
         step = plain(self, number)
         object.__setattr__(step, "noisy_sum", step.noisy_sum - step.noise)
         return step
 
-    patch.setattr(_trainer._Run, "step", forgetful)
+    patch.setattr(training._Run, "step", forgetful)
 
 
 # Batches and steps.
@@ -164,7 +164,7 @@ def _(patch):
 
 def _stepped(patch, divisor):
     """θ moved again from where it was, by the noisy sum over ``divisor(trainer, step)``."""
-    plain = _trainer._Run.step
+    plain = training._Run.step
 
     def step(self, number):
         made = plain(self, number)
@@ -172,7 +172,7 @@ def _stepped(patch, divisor):
         self.theta = made.parameters - rate * made.noisy_sum
         return made
 
-    patch.setattr(_trainer._Run, "step", step)
+    patch.setattr(training._Run, "step", step)
 
 
 @mutant("batch size read from n", law="step")
@@ -207,7 +207,7 @@ def _(patch):
 
 @mutant("a filter that never closes", law="lengths")
 def _(patch):
-    patch.setattr(_trainer._Run, "_filtered", lambda self, rows, g: g)
+    patch.setattr(training._Run, "_filtered", lambda self, rows, g: g)
 
 
 # What is not a number.
@@ -272,12 +272,12 @@ def _(patch):
 
 @mutant("hidden batches without the row's own gradient", law="densities")
 def _(patch):
-    plain = _account.StepAccount._hidden
+    plain = account.StepAccount._hidden
 
     def absent(self, rows, inside, products, scale, error):
         plain(self, rows, np.zeros_like(inside), products, scale, error)
 
-    patch.setattr(_account.StepAccount, "_hidden", absent)
+    patch.setattr(account.StepAccount, "_hidden", absent)
 
 
 @mutant("hidden batches with the coin left out", law="densities")
@@ -287,17 +287,17 @@ def _(patch):
 
 @mutant("a row replaced accounted for as removed", law="densities")
 def _(patch):
-    plain = _account.Products.of.__func__
+    plain = account.Products.of.__func__
 
     def removed(cls, g, noise, others):
         return plain(cls, g, noise, None)
 
-    patch.setattr(_account.Products, "of", classmethod(removed))
+    patch.setattr(account.Products, "of", classmethod(removed))
 
 
 @mutant("the noise of the step before", law="densities")
 def _(patch):
-    plain = _account.Products.of.__func__
+    plain = account.Products.of.__func__
     before = {}
 
     def late(cls, g, noise, others):
@@ -305,12 +305,12 @@ def _(patch):
         before[len(noise)] = noise
         return plain(cls, g, used, others)
 
-    patch.setattr(_account.Products, "of", classmethod(late))
+    patch.setattr(account.Products, "of", classmethod(late))
 
 
 @mutant("all rows accounted for, whoever was in the batch", law="densities")
 def _(patch):
-    plain_pass, plain_add = _trainer._Run._pass, _account.StepAccount.add
+    plain_pass, plain_add = training._Run._pass, account.StepAccount.add
 
     def everyone(self, looked, batch, noise):
         return plain_pass(self, np.arange(len(batch)), batch, noise)
@@ -318,5 +318,5 @@ def _(patch):
     def add(self, looked, batch, products, norm, scale):
         plain_add(self, np.arange(len(batch)), batch, products, norm, scale)
 
-    patch.setattr(_trainer._Run, "_pass", everyone)
-    patch.setattr(_account.StepAccount, "add", add)
+    patch.setattr(training._Run, "_pass", everyone)
+    patch.setattr(account.StepAccount, "add", add)

@@ -8,7 +8,7 @@ import torch
 from scipy.special import logsumexp
 
 from expost.mechanisms.dpsgd import Adversary
-from expost.torch._trainer import Step, Trainer
+from expost.torch.training import Step, Trainer
 from expost.types import Neighbouring
 
 

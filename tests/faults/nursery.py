@@ -40,11 +40,9 @@ def _import_everything() -> None:
     from expost.cli import app  # noqa: F401 (what a process would begin with)
     from expost.data import readers
     from expost.jobs import audit, epsilon, profile, publish, runs  # noqa: F401 (as above)
-    from expost.report.html import environment
+    from expost.report.html import script, style_sheet
 
-    templates = environment()
-    for name in templates.list_templates(extensions=["html", "md"]):
-        templates.get_template(name)
+    script(), style_sheet()
     rows._BLOCK_ROWS, readers._BLOCKS_AN_ITEM = BLOCK, BLOCKS
     runs.made_now = lambda: MADE
 

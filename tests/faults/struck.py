@@ -257,18 +257,20 @@ class Commands:
         known = (*rows_of, "--model", model)
         tree = "sklearn.tree.DecisionTreeClassifier:max_depth=3"
         sweep = ("--epsilons", "0.5,2", "--folds", 0, "--seed", 1)
+        # In the folder where a run is begun: the commands share a table, and no ledger.
+        kept = ("--ledger", NAME)
         self._nursery, self._folder = nursery, folder
         self._commands = {
-            "profile": ("profile", *common, "--seed", 1),
-            "profile, no seed": ("profile", *common),
+            "profile": ("profile", *common, *kept, "--seed", 1),
+            "profile, no seed": ("profile", *common, *kept),
             "epsilon": ("epsilon", *common, *sweep),
             "publish": ("publish", *known, "--engine", "local:2"),
-            "publish, data-dependent": ("publish", *known, "--engine", "local:2", *SPENDS),
-            "profile, in memory": ("profile", *table, "--seed", 1),
-            "profile, in memory, no seed": ("profile", *table),
+            "publish, data-dependent": ("publish", *known, "--engine", "local:2", *SPENDS, *kept),
+            "profile, in memory": ("profile", *table, *kept, "--seed", 1),
+            "profile, in memory, no seed": ("profile", *table, *kept),
             "epsilon, in memory": ("epsilon", *table, *sweep),
             "publish, in memory": ("publish", *known),
-            "publish, in memory, data-dependent": ("publish", *known, *SPENDS),
+            "publish, in memory, data-dependent": ("publish", *known, *SPENDS, *kept),
             "audit": ("audit", *rows_of, "--estimator", tree, "--references", 4, "--seed", 1),
         }
         self._done: dict[str, Undisturbed] = {}

@@ -25,6 +25,7 @@ import expost
 from evidence import record
 from expost.data import Encoding
 from expost.files.directory import RUN
+from expost.jobs.ledger import ledger_beside, table_ledger
 from expost.jobs.output import MANIFEST, RELEASES, RESULTS
 from expost.ledger import NAME, Ledger
 from faults.struck import GIVEN, SPENDS, Nursery
@@ -77,6 +78,18 @@ class Case:
             "publish in blocks": ("publish", *table, "--model", self.model, "--engine", "local"),
             "audit": ("audit", *table, "--estimator", TREE, "--references", 2),
         }[name]
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger of the table: it lies beside it."""
+        return table_ledger(self.rows)
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """What was released of the table."""
+        if not self.ledger.exists():
+            return ()
+        return tuple(entry.release for entry in Ledger.load(self.ledger).entries)
 
     def run(self, name: str, *options: object, rows: Path | None = None, **how):
         return self.nursery.run(*self.command(name, rows), *options, **how)
@@ -138,7 +151,7 @@ def _list_of_another_user(out: Path, outside: Path) -> None:
     thesis = shutil.copy(outside / "thesis.txt", out / "thesis.txt")
     checksum = hashlib.sha256(Path(thesis).read_bytes()).hexdigest()
     files = {"thesis.txt": [checksum]}
-    value = {"format": "expost-manifest/1", "audience": "fail", "files": files, "run": []}
+    value = {"format": "expost-manifest/1", "audience": "curator-only", "files": files, "run": []}
     (out / MANIFEST).write_text(json.dumps({**value, "task": None}))
     os.chown(out / MANIFEST, 12_345, 12_345)
 
@@ -177,7 +190,7 @@ def attack_by_link(case: Case, folder: Path, plant: str, command: str, *options:
     outside, out = outside_of(folder), folder / "o"
     out.mkdir()
     PLANTS[plant](out, outside)
-    before, planted = state_of(outside), state_of(out)
+    before, planted, releases = state_of(outside), state_of(out), case.releases
     done = case.run(command, "--out", out, *options)
     what = (plant, command, options, done)
     assert state_of(outside) == before, what
@@ -190,7 +203,7 @@ def attack_by_link(case: Case, folder: Path, plant: str, command: str, *options:
         assert done.code == 2, what
         assert is_one_sentence(done), what
         assert after == planted, what
-        assert not (out / NAME).exists(), what
+        assert case.releases == releases, what
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -204,13 +217,14 @@ def test_the_attack_that_was_found_is_refused_before_anything_is_drawn(case, tmp
     outside, out = outside_of(tmp_path), tmp_path / "o"
     out.mkdir()
     (out / RUN).symlink_to(outside)
-    before = state_of(outside)
+    before, releases = state_of(outside), case.releases
     for name in COMMANDS:
         done = case.run(name, "--out", out, "--force")
         assert (done.code, is_one_sentence(done)) == (2, True), done
         assert "is a symbolic link, not a folder of expost" in done.err
         assert state_of(outside) == before
     assert [path.name for path in out.iterdir()] == [RUN]
+    assert case.releases == releases
 
 
 def test_a_run_folder_is_made_for_its_owner_alone(case, tmp_path, monkeypatch):
@@ -222,10 +236,11 @@ def test_a_run_folder_is_made_for_its_owner_alone(case, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     from expost.jobs import profile
+    from expost.jobs.requests import ProfileRequest
 
-    monkeypatch.setattr(profile, "collect", look)
+    monkeypatch.setattr(profile, "page_of", look)
     old = os.umask(0)
-    job = profile.ProfileJob(source=str(case.rows), target="y", out=out, name="rows")
+    job = ProfileRequest(source=str(case.rows), target="y", out=out, name="rows")
     try:
         with pytest.raises(KeyboardInterrupt):
             profile.run(job)
@@ -387,7 +402,7 @@ def test_a_model_is_profiled_where_it_lies_and_is_not_touched(case, tmp_path):
 
 def attack_in_pairs(nurseries: list[Nursery], case: Case, folder: Path, *options: object) -> int:
     """Run the command twice at once; how many were refused."""
-    out, ended = folder / "o", [None, None]
+    out, ended, before = folder / "o", [None, None], case.releases
     folder.mkdir(parents=True)
 
     def run(number: int) -> None:
@@ -405,15 +420,15 @@ def attack_in_pairs(nurseries: list[Nursery], case: Case, folder: Path, *options
     assert is_one_sentence(lost), lost
     words = "another process is at work here|is not empty|a run was begun here"
     assert re.search(words, lost.err), lost
-    assert_consistent(case, out)
+    assert_consistent(case, out, before)
     return 1
 
 
-def assert_consistent(case: Case, out: Path) -> None:
-    """The profile is that of model.json, which is the one release that the ledger lists."""
+def assert_consistent(case: Case, out: Path, before: tuple[str, ...]) -> None:
+    """The profile is that of model.json, the one release that the ledger lists since ``before``."""
     model = json.loads((out / "model.json").read_text())
-    (entry,) = Ledger.load(out / NAME).entries
-    assert entry.release == model["sha256"]
+    assert case.releases == (*before, model["sha256"])
+    assert ledger_beside(out).samefile(case.ledger)
     encoding = Encoding.from_json(model["encoding"])
     encoded = encoding.encode_table(encoding.open(str(case.rows), id_column="key"))
     no, yes = encoding.target.classes
@@ -538,19 +553,19 @@ def test_a_model_that_the_ledger_lists_is_not_drawn_again_whatever_the_folder_sa
 
 def test_neither_a_query_nor_a_password_is_kept(tmp_path):
     from expost.data import Query
-    from expost.jobs.profile import ProfileJob
+    from expost.jobs.requests import ProfileRequest
     from expost.jobs.streaming import task_of
 
     secret, statement = "hunter2", "SELECT * FROM people WHERE diagnosis = 'kanarie'"
     url = f"postgresql://reader:{secret}@db.example/people"
-    job = ProfileJob(
+    job = ProfileRequest(
         source=Query(url=url, sql=statement, key="id"), target="y", out=tmp_path / "o", name="q"
     )
     text = json.dumps(task_of("profile", job, {"rows": 3}))
     for word in (secret, "reader", "SELECT", "kanarie", "diagnosis"):
         assert word not in text
     assert "db.example" in text
-    other = ProfileJob(
+    other = ProfileRequest(
         source=Query(url=url, sql=statement + " LIMIT 3", key="id"),
         target="y",
         out=tmp_path / "o",
@@ -599,17 +614,21 @@ def test_a_finished_run_is_not_run_again_by_resume_and_force(case, tmp_path):
 def test_a_forged_list_deletes_nothing(case, tmp_path):
     out = tmp_path / "o"
     rows = tmp_path / "o" / "people.parquet"
-    assert case.run("profile", "--out", out).code == 0
+    assert case.run("profile", "--out", out, "--ledger", out / NAME).code == 0
     shutil.copyfile(case.rows, rows)
     (out / "thesis.docx").write_text("mine")
-    value = json.loads((out / MANIFEST).read_text())
-    for name in ("thesis.docx", "people.parquet", NAME):
-        value["files"][name] = [hashlib.sha256((out / name).read_bytes()).hexdigest()]
-    (out / MANIFEST).write_text(json.dumps(value))
     kept = {name: (out / name).read_bytes() for name in ("thesis.docx", "people.parquet")}
-    assert case.run("profile", "--out", out, "--force", rows=rows).code == 0
-    assert {name: (out / name).read_bytes() for name in kept} == kept
-    assert len(Ledger.load(out / NAME)) == 2
+    ledgers, beside = {NAME: 1}, table_ledger(rows).name
+    for _ in range(2):
+        value = json.loads((out / MANIFEST).read_text())
+        for name in (*kept, *ledgers):
+            value["files"][name] = [hashlib.sha256((out / name).read_bytes()).hexdigest()]
+        (out / MANIFEST).write_text(json.dumps(value))
+        assert case.run("profile", "--out", out, "--force", rows=rows).code == 0
+        assert {name: (out / name).read_bytes() for name in kept} == kept
+        # The ledger of the folder, and the one of the table that lies there.
+        ledgers = {NAME: ledgers[NAME] + 1, beside: ledgers.get(beside, 0) + 1}
+        assert {name: len(Ledger.load(out / name)) for name in ledgers} == ledgers
     # Nor are other names of a run's folder believed, its lock above all.
     value = json.loads((out / MANIFEST).read_text())
     for steps in (["lock"], ["precious.txt"], ["../thesis.docx"], [3], "drafts"):
@@ -645,14 +664,14 @@ def test_a_picture_does_not_take_the_place_of_its_model(case, tmp_path):
 def test_a_ledger_in_the_folder_of_the_results(case, tmp_path):
     out = tmp_path / "o"
     named = (*case.command("profile"), "--out", out, "--ledger", out / "all.json")
-    assert case.nursery.run(*case.command("profile"), "--out", out).code == 0
+    assert case.run("profile", "--out", out, "--ledger", out / NAME).code == 0
     for _ in range(2):
         done = case.nursery.run(*named, "--force")
         assert done.code == 0, done
     assert len(Ledger.load(out / "all.CURATOR-ONLY.json")) == 2
     assert len(Ledger.load(out / NAME)) == 3
     # One under the name of a result, or behind a link, is refused before anything is drawn.
-    before = state_of(out)
+    before, releases = state_of(out), case.releases
     taken = (*case.command("profile"), "--out", out, "--ledger", out / "summary.json", "--force")
     done = case.nursery.run(*taken)
     assert (done.code, "is the name of a result" in done.err) == (2, True), done
@@ -663,6 +682,7 @@ def test_a_ledger_in_the_folder_of_the_results(case, tmp_path):
     done = case.run("profile", "--out", out, "--force")
     assert (done.code, "is a symbolic link in the folder of the results" in done.err) == (2, True)
     assert not victim.exists()
+    assert case.releases == releases
 
 
 def test_a_run_in_memory_takes_the_place_of_one_in_blocks(case, tmp_path):
@@ -753,11 +773,11 @@ def test_a_folder_that_is_replaced_while_a_command_works_is_not_written_to(tmp_p
     out, victim = tmp_path / "o", tmp_path / "victim"
     victim.mkdir()
     with held(out, force=False) as workspace:
-        write_bytes(out / "summary.json", Audience.PASS, b"{}")
+        write_bytes(out / "summary.json", Audience.PUBLIC, b"{}")
         out.rename(tmp_path / "moved")
         out.symlink_to(victim)
         with pytest.raises(InvalidInput, match="was replaced by another folder"):
-            write_bytes(out / "report.html", Audience.PASS, b"")
+            write_bytes(out / "report.html", Audience.PUBLIC, b"")
         assert workspace.written == {"summary.json"}
     assert list(victim.iterdir()) == []
 

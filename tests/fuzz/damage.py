@@ -64,9 +64,20 @@ NESTED: Any = 0
 for _ in range(60):
     NESTED = [NESTED]
 _VALUES: list[Any] = [None, True, False, 0, -1, 1, 2, 3.5, -0.0, 1e308, 5e-324, 1e-300, 10**15]
-_VALUES += [2**53, 2**63, 10**30, 10**400, float("inf"), "infinity", "", "pass", "fail", "review"]
+_VALUES += [
+    2**53,
+    2**63,
+    10**30,
+    10**400,
+    float("inf"),
+    "infinity",
+    "",
+    "public",
+    "curator-only",
+    "needs-review",
+]
 _VALUES += ["\u202e\x00", "\ud800", "a" * 3000, "NaN", "1", [], {}, [1.0], ["a", "b"], [[]], [None]]
-_VALUES += [{"audience": "pass"}, {"kind": "numeric"}, NESTED, [[1], [2, 3]], [0.5] * 300]
+_VALUES += [{"audience": "public"}, {"kind": "numeric"}, NESTED, [[1], [2, 3]], [0.5] * 300]
 
 
 def altered(rng: random.Random, value: Any) -> Any:

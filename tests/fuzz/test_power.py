@@ -117,7 +117,8 @@ def test_a_job_that_leaves_half_a_page_is_found(monkeypatch):
         raise InvalidInput("summary: cannot be shown.")
 
     monkeypatch.setattr(report, "store_page", half)
-    broken = run(TARGETS["on-file"], [0], Tally())
+    # The case of this number is a summary that can be read.
+    broken = run(TARGETS["on-file"], [94], Tally())
     assert any("a failure left ['report.CURATOR-ONLY.html']" in fault for fault in broken.faults)
     assert pages.store_page is not half
 

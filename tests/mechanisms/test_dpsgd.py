@@ -11,6 +11,7 @@ from expost.errors import ConvergenceError, InvalidInput
 from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript, step_rounding
 from expost.mechanisms.hidden_coin import drawn_losses, hidden_term, unseen_interval, unseen_mean
 from expost.profiles.transcript import individual_epsilon, transcript_profile
+from expost.report.registry import document_of
 from expost.risk import GaussianNoise
 from expost.types import Neighbouring
 
@@ -212,7 +213,13 @@ class TestTypical:
         assert profile.expected[0] == 0
         assert np.all(np.diff(profile.expected) > 0)
         assert np.all(profile.expected_error[1:] > 0)
-        assert "typical      median" in str(profile)
+        (line,) = [
+            line
+            for panel in document_of(profile).figures["profile"].panels
+            for line in panel.lines
+            if line.name == "expected over releases"
+        ]
+        np.testing.assert_allclose(line.y, 1 / (1 + np.exp(-profile.expected[::-1])), rtol=1e-12)
         # The sum of four terms at most as far from 0 as four lone ones.
         z = np.random.default_rng(0).standard_normal(200_000)
         m = CLIP / s

@@ -708,7 +708,7 @@ def test_a_far_draw_lies_within_the_clamp(noise):
 
 
 def test_the_page_runs():
-    page = Path(__file__).parents[2] / "docs" / "objective.md"
+    page = Path(__file__).parents[2] / "docs" / "theory" / "objective.md"
     blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "page", str(page), 0)
     runner = doctest.DocTestRunner()
@@ -719,7 +719,7 @@ def test_the_page_runs():
 
 def test_the_table_of_the_page():
     """Scales and λ as they are printed."""
-    page = (Path(__file__).parents[2] / "docs" / "objective.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "theory" / "objective.md").read_text()
     for noise, epsilon, penalty in (("gaussian", 1, 1), ("gaussian", 1, 100), ("gaussian", 4, 1),
                                     ("laplace", 1, 1)):  # fmt: skip
         start = f"| {noise.capitalize()}, ε = {epsilon}, λ = {penalty}"

@@ -230,8 +230,8 @@ def test_gaussian_noise_in_the_objective(loss, epsilon, k):
         )  # fmt: skip
         assert how.guarantee(k) == EpsilonDelta(epsilon=epsilon, delta=1e-5)
         below = how.guarantee(k - 1)
-        assert below.promised_epsilon < epsilon
-        assert below.promised_delta < 1e-5
+        assert below.guaranteed_epsilon < epsilon
+        assert below.guaranteed_delta < 1e-5
         for p, q in pairs_on_a_line(how, k, np.random.default_rng(k)):
             for first, second in ((p, q), (q, p)):
                 delta = divergence(first, second, epsilon)
@@ -239,7 +239,7 @@ def test_gaussian_noise_in_the_objective(loss, epsilon, k):
                 reached = max(reached, delta / 1e-5)
                 fewer = max(
                     fewer,
-                    divergence(first, second, below.promised_epsilon) / below.promised_delta,
+                    divergence(first, second, below.guaranteed_epsilon) / below.guaranteed_delta,
                 )
     assert reached > 0.8
     # Power: the guarantee of k − 1 rows is broken by k.
@@ -284,11 +284,11 @@ def test_norm_laplace_noise_in_the_objective(loss, k):
             assert lost <= 1 + 1e-6
             reached = max(reached, lost)
         assert how.guarantee(k) == EpsilonDelta(epsilon=1.0)
-        assert how.guarantee(k - 1).promised_epsilon == pytest.approx((k - 1) / k)
+        assert how.guarantee(k - 1).guaranteed_epsilon == pytest.approx((k - 1) / k)
     # Slopes of the logistic loss that pull apart on a line add up to 1, those of the hinge to 2.
     assert reached > (0.45 if isinstance(loss, Logistic) else 0.9)
     # Power: what k − 1 rows are guaranteed is broken by an exchange of k.
-    assert isinstance(loss, Logistic) or reached > how.guarantee(k - 1).promised_epsilon * 1.2
+    assert isinstance(loss, Logistic) or reached > how.guarantee(k - 1).guaranteed_epsilon * 1.2
 
 
 # -- noise in the objective, in the plane --------------------------------------------------------
@@ -388,8 +388,10 @@ def test_softmax(noise, delta, k):
                 found = np.sum(np.maximum(first - math.e * second, 0.0))
                 assert found <= 0.01 * (1 + 1e-6)
                 reached = max(reached, found / 0.01)
-                at_fewer = np.sum(np.maximum(first - np.exp(below.promised_epsilon) * second, 0.0))
-                fewer = max(fewer, at_fewer / below.promised_delta)
+                at_fewer = np.sum(
+                    np.maximum(first - np.exp(below.guaranteed_epsilon) * second, 0.0)
+                )
+                fewer = max(fewer, at_fewer / below.guaranteed_delta)
     # The bound counts both other classes; one pair of laws meets one of them.
     assert reached > 0.3
     assert noise == "laplace" or fewer > 1
@@ -421,10 +423,10 @@ def test_more_rows_are_guaranteed_less(mechanism, noise, delta, loss):
         sizes = (1, 2, 3, 5, 8, 9, 40)
         found = [how.guarantee(rows) for rows in sizes]
         if mechanism is ObjectivePerturbation:
-            epsilons = [one.promised_epsilon for one in found]
-            deltas = [one.promised_delta for one in found if one.promised_epsilon < math.inf]
+            epsilons = [one.guaranteed_epsilon for one in found]
+            deltas = [one.guaranteed_delta for one in found if one.guaranteed_epsilon < math.inf]
             assert deltas == sorted(deltas)
-            assert found[0].promised_delta <= slip
+            assert found[0].guaranteed_delta <= slip
         else:
             epsilons = [one.epsilon(slip) for one in found]
         assert epsilons == sorted(epsilons)
@@ -458,8 +460,8 @@ def test_a_guarantee_for_more_rows_is_never_weaker_than_equal_shares():
         )  # fmt: skip
         found = how.guarantee(m)
         common = 1e-5 * math.expm1(m * 0.8) / math.expm1(0.8)
-        assert found.promised_epsilon == m * 0.8
-        assert found.promised_delta <= common * (1 + 1e-9)
+        assert found.guaranteed_epsilon == m * 0.8
+        assert found.guaranteed_delta <= common * (1 + 1e-9)
 
 
 def test_determinants_that_cost_nothing_need_k_times_the_noise():
@@ -485,9 +487,9 @@ def test_what_was_published_is_for_one_row():
     with pytest.raises(InvalidInput, match="published"):
         build(ObjectivePerturbation, 2, calibration="published")
     how = build(ObjectivePerturbation, noise="gaussian", calibration="published")
-    assert how.guarantee(2).promised_epsilon >= how.epsilon
-    assert how.guarantee(9).promised_epsilon > how.guarantee(2).promised_epsilon
-    assert how.guarantee(2).promised_delta >= 1e-5
+    assert how.guarantee(2).guaranteed_epsilon >= how.epsilon
+    assert how.guarantee(9).guaranteed_epsilon > how.guarantee(2).guaranteed_epsilon
+    assert how.guarantee(2).guaranteed_delta >= 1e-5
 
 
 def test_nothing_is_guaranteed_for_squared_loss():

@@ -322,7 +322,7 @@ def test_what_objective_perturbation_promises_k_rows_holds_on_a_line(loss, k):
         assert np.sum(weight[np.abs(losses) > worst]) <= passed
         assert passed <= min(k * how.worst_case_passed, 1.0) * (1 + 1e-6)
         promise = how.guarantee(k)
-        for at in (promise.promised_epsilon, k * 1.0):
+        for at in (promise.guaranteed_epsilon, k * 1.0):
             real = np.sum(weight * np.maximum(1 - np.exp(at - losses), 0))
             assert real <= promise.delta(at)
     # Power: a row's own ε is passed by the person.
@@ -336,9 +336,9 @@ def test_a_person_is_guaranteed_more_than_by_equal_shares(loss):
     for k in (2, 3, 10):
         found = how.guarantee(k)
         assert isinstance(found, EpsilonDelta)
-        assert found.promised_epsilon == pytest.approx(k * 0.7, rel=1e-12)
+        assert found.guaranteed_epsilon == pytest.approx(k * 0.7, rel=1e-12)
         common = 1e-6 * sum(math.exp(j * 0.7) for j in range(k))
-        assert 1e-6 < found.promised_delta < 0.95 * common
+        assert 1e-6 < found.guaranteed_delta < 0.95 * common
     for k in (200, 5000):
         assert how.guarantee(k).advantage == 1.0
     mu = output(noise="gaussian", delta=1e-5)
@@ -348,7 +348,7 @@ def test_a_person_is_guaranteed_more_than_by_equal_shares(loss):
     )
 
 
-def test_nothing_is_promised_for_squared_loss_nor_without_noise():
+def test_nothing_is_guaranteed_for_squared_loss_nor_without_noise():
     how = mechanism(loss=Squared(label_bound=1.5))
     assert how.worst_case_of(3) == (math.inf, 0.0)
     assert how.guarantee(3).advantage == 1.0

@@ -142,7 +142,7 @@ def test_the_file_says_what_it_is(tmp_path, name):
     model = fitted(name)
     assert value["format"] == "expost-model/1"
     assert value["n"] == 60
-    assert value["audience"] == ("review" if "no noise" in name else "pass")
+    assert value["audience"] == ("needs-review" if "no noise" in name else "public")
     assert value["meaning"] == Audience(value["audience"]).meaning
     assert value["seeded"] is False
     assert value["read_from_data"] == []
@@ -165,19 +165,19 @@ def test_what_may_not_be_published_is_readable_by_its_owner_alone(tmp_path):
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
-def test_marks_of_leaks():
-    """A bound from the data, a seed or no noise: review; everything given: pass."""
+def test_audiences_of_leaks():
+    """A bound from the data, a seed or no noise: needs review; everything given: public."""
     with pytest.warns(PrivacyLeakWarning):
         leaking = PrivateLogisticRegression(data_norm=1.0).fit(X, LABELS)
-    assert leaking.release_.audience is Audience.REVIEW
+    assert leaking.release_.audience is Audience.NEEDS_REVIEW
     assert len(leaking.release_.read_from_data) == 1
     with pytest.warns(SeededReleaseWarning):
         seeded = PrivateLogisticRegression(
             data_norm=1.0, classes=["no", "yes"], random_state=1
         ).fit(X, LABELS)
-    assert seeded.release_.audience is Audience.REVIEW
+    assert seeded.release_.audience is Audience.NEEDS_REVIEW
     assert "random_state" in repr(seeded.release_)
-    assert fitted().release_.audience is Audience.PASS
+    assert fitted().release_.audience is Audience.PUBLIC
     assert "random_state" not in repr(fitted().release_)
 
 
@@ -334,7 +334,7 @@ def test_missing_and_wrong_fields_are_refused(tmp_path, keys):
         (("read_from_data",), "data_norm"),
         (("seeded",), "no"),
         (("extra",), 1),
-        (("audience",), "fail"),
+        (("audience",), "curator-only"),
         (("loss", "width"), 0.5),
     ],
     ids=str,
@@ -542,9 +542,9 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
     assert np.all(loaded.problem(X, LABELS).penalty == loaded.mechanism.total_regularization)
 
 
-def test_a_release_that_promises_nothing_is_not_marked_pass(tmp_path):
+def test_a_release_that_promises_nothing_is_not_public(tmp_path):
     model = PrivateRidge(mechanism="objective", data_norm=1.0, **RANGE)
     with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
         model.fit(X, TARGET)
-    assert model.release_.audience is Audience.REVIEW
-    assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "review"
+    assert model.release_.audience is Audience.NEEDS_REVIEW
+    assert json.loads(model.save(tmp_path / "model.json").read_text())["audience"] == "needs-review"

@@ -599,7 +599,7 @@ def test_a_fitted_model_of_three_classes(options, tmp_path):
     np.testing.assert_allclose(model.predict_proba(IRIS_X).sum(axis=1), 1)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(IRIS_X)), model.predict_proba(IRIS_X))
     assert model.predict(IRIS_X).tolist() == NAMES[scores.argmax(axis=1)].tolist()
-    assert model.release_.audience is Audience.PASS
+    assert model.release_.audience is Audience.PUBLIC
     again = PrivateLogisticRegression.load(model.save(tmp_path / "model.json"))
     np.testing.assert_array_equal(again.coef_, model.coef_)
     assert again.get_params() == {**model.get_params(), "classes": tuple(NAMES.tolist())}
@@ -842,7 +842,7 @@ def test_the_profile_of_digits():
 
 
 def test_the_page_says_what_happens():
-    page = Path(__file__).parents[2] / "docs" / "softmax.md"
+    page = Path(__file__).parents[2] / "docs" / "theory" / "softmax.md"
     (block,) = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(block, {}, "softmax", str(page), 0)
     assert len(test.examples) == 8

@@ -4,11 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from expost.attacks.lower_bounds import LowerBound
-from expost.attacks.roc import figures
-from expost.attacks.told_apart import told_apart
-from expost.audits.disparity import disparity
-from expost.audits.result import Audit, Exposures
+from expost.auditing.disparity import disparity
+from expost.auditing.lower_bounds import LowerBound
+from expost.auditing.result import Audit, Exposures
+from expost.auditing.roc import figures, row_auc
 from expost.risk import EpsilonDelta
 
 KINDS = ("promised", "memorised", "refuted", "nothing", "bare", "one attack")
@@ -36,7 +35,7 @@ def references(strength, seed=3):
     for row in range(rows):
         inside[rng.permutation(MODELS)[: MODELS // 2], row] = True
     reach = strength * np.exp(-(np.arange(rows) % MEMBERS) / 20)
-    return told_apart((rng.normal(size=inside.shape) + reach * inside).astype(np.float32), inside)
+    return row_auc((rng.normal(size=inside.shape) + reach * inside).astype(np.float32), inside)
 
 
 @cache
@@ -67,14 +66,16 @@ def audited(kind="promised"):
         truth=truth,
         scores=scores,
         figures=found,
-        told_apart=None if kind in ("bare", "one attack") else references(3 * shift),
+        row_auc=None if kind in ("bare", "one attack") else references(3 * shift),
         bounds={
             "refuted": (bound(3.5), bound(0.5, method="many trainings")),
             "nothing": (bound(0.0),),
             "bare": (),
         }.get(kind, (bound(0.25),)),
         guarantee=EpsilonDelta(epsilon=1.0, delta=1e-6) if promised else None,
-        exposures=Exposures(loss=loss, typical=typical, distance=typical / 2) if promised else None,
+        exposures=Exposures(loss=loss, expected=typical, distance=typical / 2)
+        if promised
+        else None,
         disparity=() if kind == "bare" else tuple(tables),
         models=0 if kind in ("bare", "one attack") else MODELS,
         confidence=0.95,

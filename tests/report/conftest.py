@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import expost
-from expost import Profile
 from expost.errors import SeededReleaseWarning
 from expost.mechanisms import RowLosses
 from expost.noise import NormLaplace
+from expost.profiles.profile import Profile
+from expost.profiles.verb import profile
 from expost.types import Neighbouring
 from settings import OUTPUT
 
@@ -28,7 +29,7 @@ def fitted(epsilon=2.0, rows=150, **options):
         model = expost.PrivateLogisticRegression(
             epsilon=epsilon, classes=["no", "yes"], random_state=0, **settings
         ).fit(X, y)
-    return model.release_, X, y, expost.profile(model, X, y)
+    return model.release_, X, y, profile(model.release_, X, y)
 
 
 def synthetic(rows, *, epsilon=1.0, ids=None, seed=0):

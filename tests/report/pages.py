@@ -171,8 +171,8 @@ def check_quiet(page):
         assert not re.search("[<>&\u2028\u2029]", data)
         json.loads(data, parse_constant=lambda name: 1 / 0)
     # Every class has a style; the page's own is the name under which a notebook scopes it, and
-    # the strictest mark looks as marks do.
-    styled = {"expost", "mark-fail", *re.findall(r"\.([a-z][\w-]*)", page.style)}
+    # the strictest audience looks as audiences do.
+    styled = {"expost", "mark-curator-only", *re.findall(r"\.([a-z][\w-]*)", page.style)}
     drawn = {word for words in page.values("class") for word in words.split()}
     assert drawn <= styled, drawn - styled
 

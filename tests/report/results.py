@@ -8,19 +8,15 @@ from pathlib import Path
 import numpy as np
 
 import expost
-from expost._counts import Share
-from expost.attacks.roc import roc
-from expost.attacks.snapshots import Snapshots, accuracy_by_epochs
-from expost.audits.sweep import AuditSweep
-from expost.defences.table import Cell, DefenceRow, DefenceTable
+from expost.auditing.roc import roc
+from expost.auditing.sweep import AuditSweep
 from expost.errors import SeededReleaseWarning
-from expost.jobs.profile import ProfileJob, run
-from expost.jobs.streaming import Streaming
+from expost.jobs.requests import ProfileRequest
 from expost.ledger import Entry, Ledger
 from expost.mechanisms.dpsgd import SGDMechanism, Transcript
 from expost.profiles.transcript import individual_epsilon
 from expost.publishing.compare import compare
-from expost.publishing.publish import ReleasedRows
+from expost.publishing.publish import ReleasedRows, publish
 from expost.risk import EpsilonDelta, GaussianNoise, NormLaplaceNoise, compare_compositions
 from expost.selection.tuning import select_regularization
 
@@ -56,7 +52,7 @@ def objective():
 
 @cache
 def published():
-    return expost.publish(objective())
+    return publish(objective())
 
 
 def comparison():
@@ -69,17 +65,19 @@ def hostile_profile():
 
 
 def streamed_profile(**options):
+    from expost.jobs.profile import run
+
     X, y = data()
     keys = [f"{place} {HOSTILE}" for place in range(ROWS)]
     columns = {"key": keys, **{f"x{place}": X[:, place] for place in range(3)}, "label": y}
     with tempfile.TemporaryDirectory() as folder:
-        job = ProfileJob(
+        job = ProfileRequest(
             source=columns,
             target="label",
             id_column="key",
             out=Path(folder) / "o",
             name=HOSTILE,
-            streaming=Streaming(engine="local:1"),
+            engine="local:1",
             **options,
         )
         return run(job).profile
@@ -106,25 +104,6 @@ def coverage():
         return rng.normal(size=(size, 2))
 
     return expost.noise.empirical_coverage(sampler, [0.0, 0.0], 0.5, 400, random_state=0)
-
-
-def defences():
-    def cell(*hits):
-        return Cell(shares=tuple(Share(hits=one, trials=100, confidence=0.95) for one in hits))
-
-    names = ("none", HOSTILE, "DP-SGD")
-    rows = tuple(
-        DefenceRow(
-            name=name,
-            train=cell(99 - 5 * place, 98),
-            test=cell(80 - place, 83),
-            attack=cell(88 - 15 * place, 85 - 15 * place),
-            limit=None if place == 0 else 0.9 - 0.2 * place,
-            by="loss",
-        )
-        for place, name in enumerate(names)
-    )
-    return DefenceTable(rows=rows, members=100, others=100, references=16, confidence=0.95)
 
 
 def ledger(*, broken=False):
@@ -195,19 +174,6 @@ def transcript(*, epochs=4, rate=1.0):
     return found
 
 
-@cache
-def snapshots():
-    rng = np.random.default_rng(6)
-    epochs = np.array([1, 5, 10, 20])
-    truth = np.arange(200) < 100
-    rise = np.sqrt(epochs)[:, None] * (0.3 + 0.5 * truth)
-    return truth, Snapshots(
-        epochs=epochs,
-        confidence=(rise + rng.normal(size=(4, 200))).astype(np.float32),
-        population=(0.3 * np.sqrt(epochs)[:, None] + rng.normal(size=(4, 50))).astype(np.float32),
-    )
-
-
 def sweep():
     few = tuple(audited(kind) for kind in ("nothing", "promised", "memorised"))
     return AuditSweep(epsilons=(0.1, 1.0, 10.0), audits=few)
@@ -222,9 +188,7 @@ _MAKERS = {
     "comparison": comparison,
     "composition": lambda: compare_compositions([GaussianNoise(mu=0.1)] * 20, delta=1e-5),
     "coverage": coverage,
-    "defence table": defences,
     "disparity": lambda: audited().disparity[0],
-    "epoch table": lambda: accuracy_by_epochs(snapshots()[1], snapshots()[0]),
     "epsilon choice": chosen,
     "estimated losses": estimated,
     "explanation": explanation,
@@ -248,7 +212,6 @@ _MAKERS = {
     "row losses without noise": lambda: fitted(epsilon=np.inf)[3].losses,
     "selected regularization": selected,
     "selection cost": lambda: expost.selection.selection_cost([3.0, 2.0, 9.0, 8.5], 1.0, 1.0),
-    "snapshots": lambda: snapshots()[1],
     "streamed profile": streamed_profile,
     "streamed profile without noise": lambda: streamed_profile(epsilon=np.inf),
     "transcript": transcript,

@@ -199,9 +199,7 @@ def test_what_is_only_sampled_has_steps():
         sweep=sweep,
         limit=limit,
         utility=None,
-        recommendation=Recommendation(
-            verdict=Verdict.MOST, epsilon=1.0, ceiling=1.0, reasons=("because",)
-        ),
+        recommendation=Recommendation(verdict=Verdict.MOST, epsilon=1.0, ceiling=1.0),
         description="coins",
         notices=(),
     )

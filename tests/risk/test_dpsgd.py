@@ -69,7 +69,7 @@ class TestWithoutSampling:
         promised = DPSGD(noise_multiplier=math.sqrt(50), steps=50).loss(0.05)
         assert np.mean(evidence > promised) < 0.05
 
-    def test_the_promised_loss_is_sharp(self):
+    def test_the_guaranteed_loss_is_sharp(self):
         """Who tells one event alone, found with probability δ, has exactly that much evidence."""
         for mu, delta in ((1.0, 1e-5), (5.0, 1e-200), (0.01, 0.5)):
             loss = gaussian_loss(mu, delta)
@@ -164,7 +164,7 @@ def test_the_example_of_the_issue():
     # dp_accounting at intervals of 1e-4 and 1e-5: 5.19262, 5.19258.
     assert low < 5.19258 < high < 5.193
     assert run.describe() == "DP-SGD, noise multiplier 1.1, sampling rate 0.01, 10000 steps"
-    assert run.belief(delta=1e-5) == pytest.approx(1 / (1 + math.exp(-run.loss(1e-5))))
+    assert run.posterior(delta=1e-5) == pytest.approx(1 / (1 + math.exp(-run.loss(1e-5))))
     assert run.one_in(0.001, delta=1e-5) > 1
     assert high < run.loss(1e-5) < 6.0
     added = DPSGD(**EXAMPLE, relation="add")

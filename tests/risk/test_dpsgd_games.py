@@ -128,7 +128,7 @@ def test_riskcal_agrees_about_dp_sgd():
 
 
 def test_riskcal_agrees_about_the_noise_that_keeps_an_advantage():
-    ours = risk.noise_multiplier_for_advantage(0.2, steps=300, sampling_rate=0.02)
+    ours = risk.calibrate(DPSGD, advantage=0.2, steps=300, sampling_rate=0.02).noise_multiplier
     theirs = riskcal_dpsgd.get_advantage_for_dpsgd(
         noise_multiplier=ours, sample_rate=0.02, num_steps=300
     )
@@ -139,13 +139,16 @@ def test_riskcal_agrees_about_the_noise_that_keeps_an_advantage():
 def test_calibrations_keep_their_goal_and_little_more():
     plan = {"steps": 200, "sampling_rate": 0.05}
     goals = {
-        "epsilon": (risk.noise_multiplier_for_epsilon(2.0, delta=1e-5, **plan), 2.0),
-        "belief": (risk.noise_multiplier_for_belief(0.9, delta=1e-5, **plan), 0.9),
+        "epsilon": (risk.calibrate(DPSGD, epsilon=2.0, delta=1e-5, **plan).noise_multiplier, 2.0),
+        "posterior": (
+            risk.calibrate(DPSGD, posterior=0.9, delta=1e-5, **plan).noise_multiplier,
+            0.9,
+        ),
     }
 
     def told(goal, sigma):
         promise = DPSGD(noise_multiplier=sigma, **plan)
-        return promise.epsilon(1e-5) if goal == "epsilon" else promise.belief(delta=1e-5)
+        return promise.epsilon(1e-5) if goal == "epsilon" else promise.posterior(delta=1e-5)
 
     for goal, (sigma, most) in goals.items():
         assert told(goal, sigma) <= most

@@ -18,8 +18,7 @@ from expost.risk import (
     EpsilonDelta,
     GaussianNoise,
     NormLaplaceNoise,
-    epsilon_from_mu,
-    mu_from_epsilon,
+    calibrate,
 )
 
 PROMISES = [
@@ -121,7 +120,7 @@ def test_losses_and_beliefs_fall_with_delta(promise):
     for p, loss in zip((0.0, *RATES), losses, strict=True):
         assert loss >= promise.epsilon(p)
         for prior in (1e-12, 0.3):
-            sure = promise.belief(prior, delta=p)
+            sure = promise.posterior(prior, delta=p)
             assert prior <= sure <= 1
             assert promise.one_in(prior, delta=p) == pytest.approx(1 / sure, rel=1e-14)
 
@@ -134,14 +133,14 @@ def test_pure_epsilon_bounds_everything_with_that_epsilon(epsilon):
     """advantage ≤ tanh(ε/2), belief ≤ sigmoid(ε), norm-Laplace noise at t = ε below both."""
     pure = EpsilonDelta(epsilon=epsilon)
     assert pure.advantage == pytest.approx(math.tanh(epsilon / 2), rel=1e-14)
-    assert pure.belief() == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-14)
+    assert pure.posterior() == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-14)
     for d in (1, 2, 9):
         noise = NormLaplaceNoise(separation=epsilon, dimension=d)
         assert noise.advantage <= pure.advantage
-        assert noise.belief() == pure.belief()
+        assert noise.posterior() == pure.posterior()
         for p in RATES:
             assert noise.true_positive_rate(p) <= pure.true_positive_rate(p)
-            assert noise.belief(0.2, delta=p) <= pure.belief(0.2)
+            assert noise.posterior(0.2, delta=p) <= pure.posterior(0.2)
             assert noise.epsilon(p) <= pure.epsilon(p)
     # In more dimensions the same ε tells less.
     advantages = [
@@ -153,7 +152,7 @@ def test_pure_epsilon_bounds_everything_with_that_epsilon(epsilon):
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_gaussian_noise_stays_below_its_epsilon_delta(epsilon, delta):
-    noise = GaussianNoise(mu=mu_from_epsilon(epsilon, delta=delta))
+    noise = calibrate(GaussianNoise, epsilon=epsilon, delta=delta)
     promise = EpsilonDelta(epsilon=epsilon, delta=delta)
     assert noise.advantage < promise.advantage
     for p in (1e-9, 1e-3, 0.01, 0.3, 0.9):
@@ -242,14 +241,14 @@ def test_a_million_games():
         assert max(map(abs, wrong.values())) > 4
         noise = GaussianNoise(mu=mu)
         figures[str(mu)] = {
-            "epsilon at delta 1e-5": epsilon_from_mu(mu, delta=1e-5),
+            "epsilon at delta 1e-5": noise.epsilon(1e-5),
             "advantage, exact": noise.advantage,
             "advantage, played": float(2 * np.mean((loss > 0) == there) - 1),
             "tpr at fpr 0.01, exact": noise.true_positive_rate(0.01),
             "tpr at fpr 0.01, played": float(
                 np.mean(loss[there] > -mu * (float(ndtri(0.01)) + 0.5 * mu))
             ),
-            "belief passed with probability 0.05": noise.belief(delta=0.05),
+            "belief passed with probability 0.05": noise.posterior(delta=0.05),
             "belief passed, played": float(np.mean(loss[there] > noise.loss(0.05))),
             "standard errors off": right,
             "standard errors off, mu 2 % too large": wrong,

@@ -156,8 +156,10 @@ def test_edges():
     nothing = NormLaplaceNoise(separation=0.0, dimension=4)
     everything = NormLaplaceNoise(separation=math.inf, dimension=4)
     assert nothing.advantage == nothing.loss() == nothing.epsilon(0.0) == nothing.delta(2.0) == 0
-    assert nothing.true_positive_rate(0.3) == nothing.belief(0.3) == 0.3
-    assert everything.advantage == everything.belief(1e-9) == everything.true_positive_rate(0) == 1
+    assert nothing.true_positive_rate(0.3) == nothing.posterior(0.3) == 0.3
+    assert (
+        everything.advantage == everything.posterior(1e-9) == everything.true_positive_rate(0) == 1
+    )
     assert everything.loss(0.5) == everything.epsilon(0.5) == math.inf
     noise = NormLaplaceNoise(separation=2.0, dimension=4)
     assert noise.loss() == noise.epsilon(0.0) == 2

@@ -12,13 +12,12 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import expost
-import expost.torch._attacks as module_under_test
-from expost.attacks.linear import gradient_scores as scores_of_any
-from expost.attacks.targets import target_of
+import expost.torch.attacks as module_under_test
+from expost.auditing.attacks.gradients import gradient_scores as scores_of_any
+from expost.auditing.targets import target_of
 from expost.errors import ConvergenceError, InvalidInput
 from expost.torch import ModuleGradients, gradient_scores, torch_target
-from expost.torch._attacks import asked, log_odds
-from expost.torch._pair import fresh_copy
+from expost.torch.attacks import asked, fresh_copy, log_odds
 
 
 def network(seed=0, inputs=4, outputs=3, hidden=5):
@@ -46,7 +45,7 @@ def autograd(module, X, y, loss=nn.functional.cross_entropy):
 def test_gradients_are_those_of_autograd_row_by_row(kept, monkeypatch):
     if not kept:
         monkeypatch.setattr(module_under_test, "_KEPT", 0)
-        monkeypatch.setattr("expost.torch._gradients._BLOCK_ENTRIES", 200)
+        monkeypatch.setattr("expost.torch.gradients._BLOCK_ENTRIES", 200)
     module, (X, y) = network(), data()
     slow, found = autograd(module, X, y), ModuleGradients.of(module, X, y)
     assert (found.rows, found.dimension) == slow.shape

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from dpsgd.naive import Recorder, gradients, losses, scale_of
-from expost.torch._draws import SeededDraws
-from expost.torch._gradients import RowGradients
-from expost.torch._train import prepare
+from expost.torch.draws import SeededDraws
+from expost.torch.gradients import RowGradients
+from expost.torch.training import prepare
 
 ROWS, STEPS = 7, 4
 

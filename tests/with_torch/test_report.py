@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from dpsgd.tracked import HOOKS, Run
-from expost.report import collect, parse_json, render_html, render_json
+from expost.report import document_of, parse_json, render_html, render_json
+from expost.report.document import Page
 from expost.torch import train
+from report.cells import certainty_up
 
 pytestmark = pytest.mark.filterwarnings(HOOKS)
 
@@ -34,29 +36,28 @@ def trained(**options):
 @pytest.mark.parametrize(
     "options", [{}, {"sampling_rate": 0.25}, {"sensitivity": "local", "row": 1}], ids=str
 )
-def test_a_training_is_reported_with_its_profile(options):
+def test_a_training_is_reported(options):
     run = trained(**options)
-    summary = collect(run)
-    part = summary.training
-    assert [*summary.by_name] == ["profile", "beliefs", "training"]
-    assert part.loss == run.losses[part.row] == run.losses[np.argmax(np.abs(run.losses))]
-    assert part.steps == run.steps
+    document = document_of(run)
+    most = int(np.argmax(np.abs(run.losses)))
+    (tile,) = (each for each in document.tiles if each.label == "Most exposed row")
+    assert tile.lines[0] == f"row {most}"
+    assert certainty_up(tile.value, abs(float(run.losses[most])))
+    assert document.facts["steps"] == run.steps
     expected = None if run.guarantee is None else run.guarantee.epsilon(1e-5)
-    assert part.epsilon == pytest.approx(expected)
-    assert (part.known_epsilon is None) == ("sampling_rate" not in options)
-    assert any("A simulation" in notice for notice in summary.notices)
-    assert "How it was trained" in render_html(summary)
-    assert parse_json(render_json(summary)) == summary
+    assert document.facts["epsilon"] == pytest.approx(expected)
+    assert ("knows the batches" in document.verdict.text) == ("sampling_rate" in options)
+    assert any("simulation" in alert.title for alert in document.alerts)
+    page = Page(documents=(document,))
+    assert "noise multiplier" in render_html(page)
+    assert parse_json(render_json(page)) == page
 
 
 def test_a_tracker_is_reported_too():
     tracker = Run().epochs().tracker
-    summary = collect(tracker, made="2026-11-16")
-    part = summary.training
-    assert part.loss == tracker.transcript.loss[part.row]
-    assert part.epsilon == tracker.guarantee().epsilon(1e-5)
-    assert part.known_epsilon == tracker.transcript.guarantee().epsilon(1e-5)
-    assert part.epsilon < part.known_epsilon
-    assert len(summary.models) == 1
-    assert "steps of Opacus" in summary.models[0]
-    assert summary.sources == ("2026-11-16",)
+    document = document_of(tracker)
+    loss = np.abs(tracker.transcript.loss)
+    (tile,) = (each for each in document.tiles if each.label == "Most exposed row")
+    assert certainty_up(tile.value, float(np.max(loss)))
+    assert document.facts["epsilon"] == tracker.guarantee().epsilon(1e-5)
+    assert document.facts["epsilon"] < tracker.transcript.guarantee().epsilon(1e-5)

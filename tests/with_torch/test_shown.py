@@ -6,10 +6,8 @@ import torch
 
 import expost.torch
 from dpsgd.tracked import HOOKS, Run
-from expost.attacks.snapshots import accuracy_by_epochs
 from expost.errors import SeededReleaseWarning
-from expost.report.fragments import fragment
-from expost.report.plots import TORCH_PLOTS
+from expost.report import document_of, render_fragment
 from expost.results import Displayed
 from expost.types import Audience
 
@@ -37,46 +35,10 @@ def tracker():
     return run.tracker
 
 
-def experiment():
-    return expost.torch.strong_adversary(
-        network(),
-        X,
-        Y,
-        row=0,
-        trainings=12,
-        noise_multiplier=2.0,
-        clip=1.0,
-        learning_rate=0.1,
-        steps=4,
-        workers=1,
-        random_state=0,
-    )
-
-
-def game(**options):
-    return expost.torch.federated_game(
-        network(), X, Y, participants=2, rounds=3, learning_rate=0.5, random_state=0, **options
-    )
-
-
-def adversarial(weight=1.0):
-    return expost.torch.adversarial_regularization(
-        network(), X, Y, X[::2], Y[::2], weight=weight, epochs=3, batch_rows=8
-    )
-
-
 RESULTS = {
     "training": training,
     "training of batches": lambda: training(sampling_rate=0.5),
     "tracker": tracker,
-    "experiment": experiment,
-    "sensitivity": lambda: expost.torch.gradient_sensitivity(
-        network(), X, Y, (X[::3], Y[::3]), clip=1.0
-    ),
-    "adversarial training": adversarial,
-    "adversarial training without weight": lambda: adversarial(weight=0.0),
-    "federated run": lambda: game(population=(X[:4], Y[:4])).target,
-    "federated game": lambda: game(ascent=expost.torch.Ascent(rate=0.1, first_round=2)),
 }
 
 
@@ -84,38 +46,46 @@ RESULTS = {
 def test_every_result_is_drawn_marked_and_shown(name):
     result = RESULTS[name]()
     assert isinstance(result, Displayed)
-    assert f"{type(result).__module__}.{type(result).__qualname__}" in TORCH_PLOTS
-    assert result.audience is Audience.FAIL
+    assert result.audience is Audience.CURATOR_ONLY
     display = result.plot()
     display.figure_.draw_without_rendering()
-    (mark,) = [text for text in display.ax_.texts if text.get_gid() == "expost-mark"]
-    assert mark.get_text().startswith("FAIL")
+    assert Audience.CURATOR_ONLY.meaning in {text.get_text() for text in display.ax_.texts}
     assert display.ax_.has_data()
     text = result._repr_html_()
-    assert text == fragment(result)
-    assert ">FAIL</span>" in text
+    assert text == render_fragment(document_of(result))
+    assert "<strong>Curator only:</strong>" in text
     assert "<script" not in text
 
 
-def test_a_rehearsal_is_said_to_be_one():
-    for found in (training(), training(sampling_rate=0.5)):
-        assert "A simulation" in found._repr_html_()
+def test_a_simulation_is_marked():
+    for run in (training(), training(sampling_rate=0.5)):
+        (alert,) = (each for each in document_of(run).alerts if "simulation" in each.title)
+        assert alert.severity == "review"
+        assert alert.title in run._repr_html_()
+        assert alert.title in str(run)
+
+
+@pytest.mark.filterwarnings("ignore::expost.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "Read the alerts before you share the model."),
+        ({"sensitivity": "local", "row": 2}, "Nothing is guaranteed for other data"),
+    ],
+    ids=["seeded", "local"],
+)
+def test_neither_a_simulation_nor_local_noise_is_for_sharing(options, reason):
+    profile = training(noise_multiplier=50.0, **options).profile()
+    verdict = document_of(profile).verdict
+    assert verdict.tone == "caution"
+    assert verdict.more.startswith(reason)
 
 
 def test_what_is_drawn_is_what_the_result_holds():
-    found = experiment()
-    title = found.plot().ax_.get_title()
-    assert f"{found.advantage.value:.3f}" in title
     run = training()
-    drawn = next(
-        line for line in run.plot().ax_.lines if line.get_label().startswith("the row it is")
-    )
-    np.testing.assert_allclose(drawn.get_ydata(), run.beliefs.max(axis=1), rtol=1e-6)
-    played = game()
-    lines = {line.get_label(): line for line in played.plot().ax_.lines}
-    merged = played.target.merged
-    np.testing.assert_allclose(
-        lines["members"].get_ydata(), np.median(merged[:, played.truth], axis=1), rtol=1e-6
-    )
-    table = accuracy_by_epochs(played.snapshots, played.truth)
-    assert table.plot().ax_.get_xlabel() == "observed epochs"
+    drawn = {line.get_label(): line.get_ydata() for line in run.plot().ax_.lines}
+    # Exposure is the size of the loss, on either side.
+    certainty = np.maximum(run.beliefs, 1 - run.beliefs)
+    np.testing.assert_allclose(drawn["largest"], certainty.max(axis=1), rtol=1e-6)
+    own = certainty[:, np.argmax(np.abs(run.losses))]
+    np.testing.assert_allclose(drawn["row that is most exposed in the end"], own, rtol=1e-6)

@@ -16,9 +16,9 @@ from torch import nn
 
 from dpsgd.tracked import CLIP, HOOKS, SIGMA, Run
 from expost.errors import ConvergenceError, InvalidInput
+from expost.numbers import number
 from expost.risk import DPSGD
-from expost.rounding import upper_text
-from expost.torch._train import prepare
+from expost.torch.training import prepare
 
 pytestmark = pytest.mark.filterwarnings(HOOKS)
 
@@ -66,7 +66,7 @@ def test_hidden_batches(loop, dtype):
     assert_losses(run, run.losses(rate=1 / 3), TOLERANCE[dtype])
     known = run.losses()
     assert np.max(np.abs(run.tracker.profile().loss - known)) > 0.01
-    assert "6 passes over the rows that were not sampled" in str(run.tracker)
+    assert "6 passes over the rows that were not sampled" in run.tracker.cost
 
 
 @pytest.mark.parametrize("adversary", ["known-batches", "hidden-batches"])
@@ -127,22 +127,19 @@ def test_the_promise_is_read_from_the_run():
     run = Run().epochs()
     promise = DPSGD(noise_multiplier=SIGMA, sampling_rate=1 / 3, steps=6)
     text = str(run.tracker)
-    assert (
-        f"epsilon = {upper_text(promise.epsilon(1e-5), 4)} at delta = 1e-05 to who does not know"
-        in text
-    )
+    assert f"guarantees ε = {number(promise.epsilon(1e-5), 'up')} (δ = 10⁻⁵)" in text
     most = max(sum(row in noted.batch for noted in run.noted) for row in range(12))
     known = DPSGD(noise_multiplier=SIGMA, steps=most)
     profile = run.tracker.profile(ids=[f"p{i}" for i in range(12)], delta=1e-3)
     assert profile.worst_case == pytest.approx(known.loss(1e-3), rel=1e-6)
     assert profile.key(7) == "p7"
     assert f"noise multiplier {SIGMA}, clip {CLIP}" in profile.description
-    assert any("upper view on average" in notice for notice in profile.notices)
+    assert any("at least as large on average" in notice for notice in profile.notices)
     assert any("secure_mode=False" in notice for notice in profile.notices)
     with pytest.raises(InvalidInput, match="sampling_rate"):
         run.tracker.individual_epsilon()
     assert repr(run.tracker) == "Tracker(12 rows, 6 steps)"
-    assert "0 steps" in str(Run().tracker)
+    assert "No step was made yet" in str(Run().tracker)
     with pytest.raises(InvalidInput, match="no step"):
         Run().tracker.guarantee()
 
@@ -159,7 +156,7 @@ def test_looking_at_every_kth_step_bounds_the_rest():
     rare = Run(tracking={"adversary": "hidden-batches", "every": 3}).epochs(4)
     assert rare.theta.tobytes() == exact.theta.tobytes()
     profile = rare.tracker.profile()
-    assert "4 passes" in str(rare.tracker)
+    assert "4 passes" in rare.tracker.cost
     truth = exact.tracker.profile().loss
     assert np.all((profile.loss_low <= truth) & (truth <= profile.loss_high))
     assert np.max(np.abs(profile.loss - truth)) > 1e-3
@@ -250,12 +247,12 @@ NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?")
 
 @pytest.mark.filterwarnings("ignore:Secure RNG turned off")
 def test_the_page_runs():
-    page = Path(__file__).parents[2] / "docs" / "opacus.md"
-    (block,) = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    page = Path(__file__).parents[2] / "docs" / "dp-sgd.md"
+    _, block = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     names, shown = {}, 0
     for example in doctest.DocTestParser().get_examples(block):
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(compile(example.source, "opacus.md", "single"), names)
+            exec(compile(example.source, "dp-sgd.md", "single"), names)
         # The last digits of a training may differ from one processor to another.
         assert NUMBER.sub("", out.getvalue()) == NUMBER.sub("", example.want)
         found, wanted = (

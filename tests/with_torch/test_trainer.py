@@ -2,6 +2,7 @@
 
 import dataclasses
 import doctest
+import inspect
 import re
 from pathlib import Path
 
@@ -25,8 +26,8 @@ from expost.errors import (
 from expost.mechanisms.dpsgd import Adversary
 from expost.risk import GaussianNoise
 from expost.torch import train
-from expost.torch._draws import SecureDraws, SeededDraws, draws_from
-from expost.torch._train import prepare
+from expost.torch.draws import SecureDraws, SeededDraws, draws_from
+from expost.torch.training import prepare
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(8, 4)), RNG.integers(3, size=8)
@@ -51,7 +52,7 @@ def test_a_run_from_the_system_is_a_profile():
     np.testing.assert_array_equal(profile.loss, training.losses)
     assert profile.key(3) == "p3"
     assert "DP-SGD, noise multiplier 1.5, clip 1, full batch, 2 steps, n=8" in str(profile)
-    assert any("upper view on average, not for every single run" in n for n in profile.notices)
+    assert any("at least as large on average, but not in every run" in n for n in profile.notices)
     assert training.beliefs.shape == (2, 8)
     np.testing.assert_allclose(training.beliefs[-1], expit(training.losses), rtol=1e-6)
     np.testing.assert_allclose(profile.posterior, expit(training.losses))
@@ -163,8 +164,8 @@ class TestIndividualEpsilon:
         assert np.max(found.epsilon) <= found.worst_case
         assert np.min(found.epsilon) < 0.9 * found.worst_case
         assert not found.filtered
-        assert "An account after the fact, not a promise" in str(found)
-        assert found.audience.value == "fail"
+        assert "Computed after the fact, not a guarantee" in str(found)
+        assert found.audience.value == "curator-only"
         assert list(found.to_frame()) == ["row", "epsilon"]
         assert "after the fact" in found._repr_html_()
 
@@ -175,7 +176,7 @@ class TestIndividualEpsilon:
         assert found.worst_case == pytest.approx(promised, rel=1e-6)
         assert np.all(found.epsilon <= promised * (1 + 1e-9))
         assert found.filtered
-        assert "The filter promises" in str(found)
+        assert "The filter guarantees" in str(found)
         free, _ = run(small(rows=10, steps=12))
         assert free.individual_epsilon(1e-5).worst_case > promised
         # A budget that no row reaches changes nothing.
@@ -348,7 +349,7 @@ def test_the_last_model_alone():
 
 def test_the_page_runs():
     page = Path(__file__).parents[2] / "docs" / "dp-sgd.md"
-    (block,) = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    block, _ = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     runner = doctest.DocTestRunner()
     runner.run(doctest.DocTestParser().get_doctest(block, {}, "dp-sgd.md", str(page), 0))
     assert runner.summarize(verbose=False) == (0, 14)
@@ -430,3 +431,12 @@ def _figures(loss, widest):
         "standard_errors": deviation(loss),
         "standard_errors_at_1.2": deviation(1.2 * loss),
     }
+
+
+def test_the_options_are_declared_once_and_shown_by_help():
+    shown, declared = (inspect.signature(one).parameters for one in (train, prepare))
+    assert [*shown] == [*declared, "random_state", "on_step"]
+    assert all(shown[name] == parameter for name, parameter in declared.items())
+    assert shown["clip"].default is inspect.Parameter.empty
+    with pytest.raises(TypeError, match="clop"):
+        train(torch.nn.Linear(1, 2), [[0.0]], [0], clop=1.0)

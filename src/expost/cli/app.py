@@ -10,15 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from expost.cli.audit import audit_command
-from expost.cli.doctor import doctor_command
-from expost.cli.epsilon import epsilon_command
-from expost.cli.ledger import ledger_command
-from expost.cli.profile import demo_command, profile_command
-from expost.cli.publish import lookup_command, publish_command
-from expost.cli.report import report_command
-from expost.cli.reproduce import reproduce_app
-from expost.cli.risk import risk_command
+from expost.cli import commands
+from expost.cli.options import add_command
+from expost.jobs import requests
 
 __all__ = ["app"]
 
@@ -44,34 +38,33 @@ def _program(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    r"""How much one released model gives each training row away, and which epsilon is worth using.
+    r"""Measure the privacy loss of each training row of a released model, and choose its ε.
 
     Start with `expost demo --open`, which needs no data. Then, with a table of your own:
 
-    1. Which epsilon is worth using? Nothing is released.\
+    1. Which ε is worth using? Nothing is released.\
        `expost epsilon people.csv --target income --out choice`
 
-    2. Release one model, and see how much it gives each row away.\
+    2. Release one model, and report the privacy loss of each row.\
        `expost profile people.csv --target income --out report --open`
 
-    3. Let everybody bound what the model gives away of her.\
+    3. Let everybody bound their own privacy loss.\
        `expost publish --model report/model.json --out published`
 
-    4. What does its epsilon mean for a person?\
+    4. What does its ε mean for a person?\
        `expost risk report/model.json`
 
     5. What do attacks on the model find?\
        `expost audit people.csv --target income --model report/model.json --holdout others.csv
        --out audit`
 
-    **Files.** Each command writes to the folder --out, and ends with the path of its report; --open
+    **Files.** Each command writes to the folder --out, and prints the path of its report; --open
     shows it. Files named CURATOR-ONLY are for you alone (mode 0600); `expost report --public`
-    writes a page of what may be published. A model is drawn once, and the ledger beside model.json
-    lists what it spent.
+    writes a page of what is public. A model is drawn once, and recorded in the ledger.
 
     **Exit codes.** 0: done. 1: `doctor` found something broken, or stdout is full (the files are
-    complete). 2: a mistake in what was asked: one sentence, and nothing is written. 130, 143:
-    interrupted.
+    complete). 2: a mistake in the options or the data: one sentence, and nothing is written. 3:
+    `epsilon` recommends none. 130, 143: interrupted.
 
     **Environment.** BROWSER (for --open), TMPDIR, NO_COLOR, and OMP_NUM_THREADS (processors).
 
@@ -80,20 +73,28 @@ def _program(
     """
 
 
-# One panel of the help for each thing that a person wants, and its commands.
-_PANELS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Start": {"demo": demo_command, "doctor": doctor_command},
-    "Answer": {
-        "epsilon": epsilon_command,
-        "profile": profile_command,
-        "risk": risk_command,
-        "audit": audit_command,
-    },
-    "Publish": {"publish": publish_command, "lookup": lookup_command},
-    "Books": {"report": report_command, "ledger": ledger_command},
+# The commands of each panel of the help.
+_PANELS: dict[str, tuple[tuple[type[Any], Callable[[Any], None]], ...]] = {
+    "Start": (
+        (requests.DemoRequest, commands.demo),
+        (requests.DoctorRequest, commands.doctor),
+    ),
+    "Answer": (
+        (requests.EpsilonRequest, commands.epsilon),
+        (requests.ProfileRequest, commands.profile),
+        (requests.RiskRequest, commands.risk),
+        (requests.AuditRequest, commands.audit),
+    ),
+    "Publish": (
+        (requests.PublishRequest, commands.publish),
+        (requests.LookupRequest, commands.lookup),
+    ),
+    "Records": (
+        (requests.ReportRequest, commands.report),
+        (requests.LedgerRequest, commands.ledger),
+    ),
 }
 
 for _panel, _commands in _PANELS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
-app.add_typer(reproduce_app, name="reproduce", rich_help_panel="Papers")
+    for _request, _run in _commands:
+        add_command(app, _run.__name__, _request, _run, panel=_panel)

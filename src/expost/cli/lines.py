@@ -1,53 +1,56 @@
 """What every command with a report prints at its end."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from expost.report import Summary
+    from expost.jobs.requests import Request
+    from expost.report import Page
 
-__all__ = ["choice_lines", "end_lines", "print_json"]
-
-# A longer one is cut on the screen; the report has the whole.
-_LONGEST_NOTICE = 400
+__all__ = ["finished_lines", "page_json", "page_lines", "print_json"]
 
 
-def print_json(summary: "Summary", files: dict[str, Path], **more: Sequence[str] | None) -> None:
-    """What a program reads at the end of a run."""
-    from expost.report import render_json
+def print_json(
+    request: "Request",
+    files: Mapping[str, Path],
+    public: Mapping[str, Any],
+    curator: Callable[[], Mapping[str, Any]],
+) -> None:
+    """Print what a program reads: ``public`` figures, with --json-curator all of them.
 
-    content = {
-        "files": {name: str(path) for name, path in files.items()},
-        **more,
-        "summary": json.loads(render_json(summary)),
-    }
+    Standard output ends in build logs, so that curator-only figures must be asked for.
+    """
+    whole = curator() if getattr(request, "curator_json", False) else {}
+    content = {"files": {name: str(path) for name, path in files.items()}, **public, **whole}
     print(json.dumps(content, indent=1, allow_nan=False))
 
 
-def choice_lines(summary: "Summary") -> list[str]:
-    """Every choice and where it came from."""
-    width = max(len(choice.name) for choice in summary.choices)
+def page_json(page: "Page") -> dict[str, Any]:
+    """Return the figures of a page."""
+    from expost.report import render_json
+
+    return {"summary": json.loads(render_json(page))}
+
+
+def finished_lines(page: "Page", files: dict[str, Path]) -> list[str]:
+    """Return the overview of the page, where every file is, and the report last."""
+    from expost.report import render_text
+
     return [
+        render_text(page),
         "",
-        "Choices",
-        *(
-            f"  {choice.name:<{width}}  {choice.value}  ({choice.origin.value})"
-            for choice in summary.choices
-        ),
+        "Files",
+        *(f"  {name:<9} {path}" for name, path in files.items()),
+        "",
+        f"Report: {files['report'].resolve()}",
     ]
 
 
-def end_lines(summary: "Summary", files: dict[str, Path], onward: Sequence[str] = ()) -> list[str]:
-    """What to know, where everything is, what to do next, and the report last."""
-    from expost.groups.exposure import printable
-
-    lines = []
-    if summary.notices:
-        lines += ["", "Notices"]
-        lines += [f"  {printable(notice, _LONGEST_NOTICE)}" for notice in summary.notices]
-    lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
-    if onward:
-        lines += ["", *onward]
-    return [*lines, "", f"Report: {files['report'].resolve()}"]
+def page_lines(files: Mapping[str, Path]) -> list[str]:
+    """Return the paths of all files, and the page last; nothing if nothing was written."""
+    if not files:
+        return []
+    lines = ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
+    return [*lines, "", f"Report: {files['report'].resolve()}"] if "report" in files else lines

@@ -1,12 +1,10 @@
-"""Showing a page that was written, and where pages go that nobody named a folder for."""
+"""Show a page that was written."""
 
 import sys
-import tempfile
 import webbrowser
-from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["check_page", "page_folder", "page_lines", "show"]
+__all__ = ["show"]
 
 
 def show(page: Path) -> None:
@@ -24,24 +22,3 @@ def show(page: Path) -> None:
         opened = False
     if not opened:
         print(f"No browser could be opened. The report is in {path}", file=sys.stderr)
-
-
-def check_page(out: Path | None, *, force: bool) -> None:
-    """Refuse a folder for a page that cannot be written to, before any work."""
-    if out is not None:
-        from expost.jobs.output import check_page_folder
-
-        check_page_folder(out, force=force)
-
-
-def page_folder(out: Path | None) -> Path:
-    """``out``, else a new folder that its owner alone can look into (mode 0700)."""
-    return Path(tempfile.mkdtemp(prefix="expost-")) if out is None else out
-
-
-def page_lines(files: Mapping[str, Path]) -> list[str]:
-    """Where everything is, and the page last; nothing where nothing was written."""
-    if not files:
-        return []
-    lines = ["", "Files", *(f"  {name:<9} {path}" for name, path in files.items())]
-    return [*lines, "", f"Report: {files['report'].resolve()}"] if "report" in files else lines

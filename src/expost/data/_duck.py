@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 import duckdb
 import pyarrow as pa
 
+from expost._checks import did_you_mean
 from expost.errors import InvalidInput
 
 __all__ = ["NUMBER", "Feed", "Origin", "RawColumn", "RawType", "Relation", "absent", "as_double"]
@@ -378,7 +379,9 @@ def check_names(label: str, names: Sequence[str]) -> None:
 def absent(name: str, label: str, names: Sequence[str]) -> InvalidInput:
     """The error about a column that is not there."""
     shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-    return InvalidInput(f"column {name!r}: is not in {label}, whose columns are {shown}.")
+    return InvalidInput(
+        f"column {name!r}: is not in {label}, whose columns are {shown}.{did_you_mean(name, names)}"
+    )
 
 
 def as_double(sql: str) -> str:

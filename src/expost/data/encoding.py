@@ -131,7 +131,7 @@ class Encoding:
     @property
     def audience(self) -> Audience:
         """Aggregates of the rows need a review; what people gave may be published."""
-        return Audience.REVIEW if self.read_from_data else Audience.PASS
+        return Audience.NEEDS_REVIEW if self.read_from_data else Audience.PUBLIC
 
     @classmethod
     def read(

@@ -32,6 +32,8 @@ __all__ = ["UnitBall", "default_intercept", "default_norm"]
 # Below this a coefficient θ/q could overflow, so a smaller bound is never read or accepted.
 _SMALLEST_NORM = 1e-150
 _SLACK = 12
+# The columns that the constant feature counts as one more of, at most.
+_SHARED = 7
 
 
 def default_norm(columns: int) -> float:
@@ -40,8 +42,14 @@ def default_norm(columns: int) -> float:
 
 
 def default_intercept(columns: int) -> float:
-    """1/√(p + 1): the constant is one more column."""
-    return 1 / math.sqrt(columns + 1)
+    """1/√(min(p, 7) + 1): the constant is one more column of p, or of seven where p is larger.
+
+    The constant has s² of the squared length of a row and so of what the noise is calibrated to.
+    Where p columns and the constant share it equally, s² = 1/(p + 1), a base rate far from one half
+    is not learnt among many columns: its penalty in log-odds is Λ/s². docs/utility.md derives and
+    measures the rule.
+    """
+    return 1 / math.sqrt(min(columns, _SHARED) + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ What cannot be seen
 Draws show nothing of densities that differ on scales below the distance between draws: two laws
 that are told apart by the last bits of θ look the same. Every figure supposes that the densities
 vary smoothly over the balls. That is an assumption about the trainer, which no number of draws can
-check; see docs/black-box.md.
+check; see docs/theory/black-box.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from expost import _checks
 from expost.epsilon.row_figures import EstimatedLosses
@@ -151,6 +150,9 @@ class BlackBoxOnRows:
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence
     ) -> EstimatedLosses:
         """By coverage; the references of data set j are drawn from the j-th child of ``seed``."""
+        # Imported where models are sampled: commands do not need it.
+        from scipy.spatial.distance import cdist
+
         base = self._references(self._everything, epsilon, child(seed, 0), models.shape[1])
         self._check(models, base)
         space = _Whitened.by(base)

@@ -1,7 +1,6 @@
 """The answer of :func:`expost.choose_epsilon`: which ε, why, and where every row stands."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from expost.epsilon.limit import Plan, PosteriorLimit
-from expost.epsilon.recommend import MEASURE_NAMES, Recommendation, score_text
+from expost.epsilon.recommend import Recommendation
 from expost.epsilon.sampled import Sweep
 from expost.epsilon.sweep import Pair
 from expost.epsilon.utility import Utility
@@ -19,29 +18,22 @@ from expost.files.atomic import write_bytes
 from expost.files.parts import Part
 from expost.files.sealed import plain
 from expost.mechanisms import Mechanism
-from expost.results import RowTable
-from expost.rounding import fixed, lower_text, percent_at_most, trimmed, upper_text
+from expost.numbers import lower_text
+from expost.results import ScalarTable
 from expost.types import Audience, FloatArray, IntArray
 
-__all__ = [
-    "TABLE",
-    "EpsilonChoice",
-    "Posteriors",
-    "posterior_sentences",
-    "share_text",
-    "transition_sentence",
-]
+__all__ = ["TABLE", "EpsilonChoice", "Posteriors"]
 
-_FORMAT = "expost-epsilon/3"
+_FORMAT = "expost-epsilon/4"
 # The table with a line for each row: a file, or a folder of parts.
-TABLE = Audience.FAIL.file_name("epsilon", "parquet")
+TABLE = Audience.CURATOR_ONLY.file_name("epsilon", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class EpsilonChoice(RowTable):
+class EpsilonChoice(ScalarTable):
     """Which ε is worth using on these rows. For the curator only.
 
-    ``recommendation``  the verdict, the ε and the reasons.
+    ``recommendation``  the verdict, the ε and what it follows from.
     ``limit``        the posterior that no row may pass.
     ``utility``      held-out log loss, AUC and accuracy (R²) of released models, or None.
     ``sweep``        all rows' losses over ε (:mod:`expost.epsilon.sweep`, :mod:`.sampled`): the
@@ -49,7 +41,8 @@ class EpsilonChoice(RowTable):
     ``plan``         how a model would be released at each ε; None of a black box.
     ``is_public``    whether posteriors are bounded by public constants, and not by the sweep.
     ``description``  what would be released, in one line.
-    ``notices``      what the reader must know: the cost of choosing, bounds read from the data.
+    ``read_from_data``  the constants of the model that were read from the data, as the choice was.
+    ``notices``      what else the reader must know, a sentence each.
     ``ids``          the rows' keys, or None: rows are then counted from 0.
     ``parts``        of rows that are read in blocks: the parts of the table with each row's
                      figures; None where rows are in memory.
@@ -62,13 +55,14 @@ class EpsilonChoice(RowTable):
     utility: Utility | None
     recommendation: Recommendation
     description: str
-    notices: tuple[str, ...]
+    read_from_data: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     plan: Plan | None = None
     is_public: bool = False
     ids: tuple[Any, ...] | None = None
     parts: Mapping[int, Part] | None = None
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     @property
     def verdict(self) -> str:
@@ -112,13 +106,8 @@ class EpsilonChoice(RowTable):
 
     @property
     def recommended(self) -> float | None:
-        """The ε to use; None where no ε keeps every bound, and ``reasons`` say which fails."""
+        """The ε to use; None for the verdicts "none" and "useless"."""
         return self.recommendation.epsilon
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why, a sentence each."""
-        return self.recommendation.reasons
 
     @property
     def critical_epsilon(self) -> FloatArray:
@@ -202,66 +191,6 @@ class EpsilonChoice(RowTable):
         ceiling = lower_text(self.ceiling, 4)
         return f"EpsilonChoice(verdict={self.verdict!r}, recommended={found}, ceiling={ceiling})"
 
-    def __str__(self) -> str:
-        return "\n".join([*self.lines(), *(f"! {notice}" for notice in self.notices)])
-
-    def lines(self) -> list[str]:
-        """The answer for a person; no row's values."""
-        lines = [
-            *self.reasons,
-            *posterior_sentences(self),
-            transition_sentence(self),
-            f"model        {self.description}",
-            *self._table_lines(),
-        ]
-        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
-
-    def _table_lines(self) -> list[str]:
-        """Return the scores over ε, as a table of fixed width."""
-        utility = self.utility
-        if utility is None:
-            return []
-        names = list(utility.curves)
-        ratios = self.noise_ratios(utility.epsilons)
-        headings = ["epsilon", "r", *(MEASURE_NAMES[name] for name in names), "share", "posterior"]
-        rows = []
-        shares = utility.leading.share
-        posteriors = self.posterior_at(utility.epsilons)
-        for place, epsilon in enumerate(utility.epsilons.tolist()):
-            scores = [score_text(name, float(utility.curves[name].mean[place])) for name in names]
-            worth = (
-                ""
-                if math.isnan(shares[place])
-                else f"{fixed(float(shares[place]), 0, 'down', percent=True)} %"
-            )
-            mark = " *" if epsilon == self.recommended else ""
-            posterior = percent_at_most(float(posteriors[place]))
-            ratio = "" if ratios is None else f"{ratios[place]:.2g}"
-            rows.append([f"{epsilon:g}{mark}", ratio, *scores, worth, posterior])
-        rows.append(
-            [
-                "best",
-                "",
-                *(score_text(name, utility.curves[name].best) for name in names),
-                "100 %",
-                "",
-            ]
-        )
-        rows.append(
-            [
-                "base rate",
-                "",
-                *(score_text(name, utility.curves[name].base_rate) for name in names),
-                "0 %",
-                "",
-            ]
-        )
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        return [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (headings, *rows)
-        ]
-
     def noise_ratios(self, epsilons: FloatArray) -> FloatArray | None:
         """(k,) the noise ratio r at each of ``epsilons`` (:mod:`expost.forecast`); None unknown."""
         if self.plan is None:
@@ -272,6 +201,10 @@ class EpsilonChoice(RowTable):
         """Return every per-row figure, by name."""
         keys = {} if self.ids is None else {"id": list(self.ids)}
         return {"row": np.arange(self.sweep.rows), **keys, **self.sweep.row_columns()}
+
+    def scalars(self) -> dict[str, Any]:
+        """Return the number of rows; the recommended ε was read from them, and is not public."""
+        return {"n": self.sweep.rows}
 
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """Return the choice as JSON text, or write it to a CURATOR-ONLY file.
@@ -297,7 +230,8 @@ class EpsilonChoice(RowTable):
             "share": self.share,
             "rows_needed": self.rows_needed,
             "columns_needed": self.recommendation.columns_needed,
-            "reasons": list(self.reasons),
+            "better": self.recommendation.better,
+            "required_share": self.recommendation.required_share,
             "low": plain(self.low, missing=True),
             "high": plain(self.high, missing=True),
             "measure": self.sweep.measure,
@@ -308,6 +242,7 @@ class EpsilonChoice(RowTable):
             "one_sidedness": plain(self.one_sidedness._asdict(), missing=True),
             "utility": None if self.utility is None else _utility_fields(self.utility),
             "table": plain(self.columns(), missing=True) if self.parts is None else TABLE,
+            "read_from_data": list(self.read_from_data),
             "notices": list(self.notices),
         }
 
@@ -339,56 +274,3 @@ class Posteriors:
     row: float
     all_rows: float
     certainty: float
-
-
-def posterior_sentences(choice: EpsilonChoice) -> list[str]:
-    """Say what an attacker may learn at the recommended ε, or at the ceiling."""
-    limit, found = choice.limit, choice.posteriors
-    share = share_text(limit.quantile)
-    if found is None:
-        at = choice.recommended or choice.ceiling
-        if not at > 0:
-            return []
-        largest = float(choice.posterior_at(np.array([at]))[0])
-        return [
-            f"At ε = {_short(at)} the posterior probability that the most exposed row was in the"
-            f" training data is at most {percent_at_most(largest)} in {share} of releases, from a"
-            f" prior of {share_text(limit.prior)} (limit {share_text(limit.max_posterior)})."
-        ]
-    return [
-        f"At ε = {_short(found.epsilon)} the posterior probability that a row was in the training"
-        f" data is at most {percent_at_most(found.row)} in {share} of releases, whichever row it"
-        f" is, from a prior of {share_text(limit.prior)} (limit"
-        f" {share_text(limit.max_posterior)}); the largest over all rows of one release is at most"
-        f" {percent_at_most(found.all_rows)}, the certainty about one row, present or absent, at"
-        f" most {percent_at_most(found.certainty)}, each in {share} of releases."
-    ]
-
-
-def transition_sentence(choice: EpsilonChoice) -> str:
-    """Say where the transition of LeBlond et al. (2023) lies, and on which side the choice is."""
-    low, high = choice.low, choice.high
-    many = f"{share_text(choice.sweep.share)} of the rows"
-    if math.isnan(low):
-        begins = "Where the transition begins was not found"
-    elif low > 0:
-        about = "about " if choice.is_public else ""
-        begins = f"Up to ε = {_short(low)} the exposure of every row shrinks {about}in step with ε"
-    else:
-        begins = "At no ε does the exposure of every row shrink in step with ε"
-    if math.isnan(high):
-        ends = "where it ends was not found"
-    elif high < math.inf:
-        ends = f"from ε = {upper_text(high, 3)} on {many} have hardly any protection left"
-    else:
-        ends = f"no ε leaves {many} without protection"
-    return f"{begins}; {ends} (the transition)."
-
-
-def share_text(value: float) -> str:
-    """Return a given share as a percentage, every digit of it."""
-    return f"{trimmed(fixed(value, 6, percent=True))} %"
-
-
-def _short(epsilon: float) -> str:
-    return lower_text(epsilon, 3)

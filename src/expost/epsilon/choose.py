@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from expost.epsilon.sampled import SampledMechanism, SampledSweep, Sweep
 from expost.epsilon.sweep import Distances, LawSweep, distance_columns
 from expost.epsilon.utility import Trials, measures_of
 from expost.errors import InvalidInput
-from expost.estimators import ESTIMATORS, Estimator, Prepared
 from expost.files.parts import Part, PartStore
 from expost.glm import Objective, two_classes_only
 from expost.losses import Loss
@@ -36,18 +35,17 @@ from expost.mechanisms import ClosedForm, Mechanism
 from expost.mechanisms.base import TOLERANCE
 from expost.neighbouring.leave_one_out import LeaveOneOut
 from expost.neighbouring.neighbours import tight_neighbours
-from expost.notices import listed
 from expost.profiles.pipelines import Preprocessing
 from expost.results import row_keys
 from expost.rows import RowBlock
+from expost.training import Prepared
 from expost.types import FloatArray
+
+if TYPE_CHECKING:
+    from expost.estimators import Estimator
 
 __all__ = ["EpsilonChoice", "Question", "choose_epsilon", "choose_for", "seeds_of"]
 
-_COST = (
-    "The chosen epsilon and this verdict were read from the data, which is not private: review them"
-    " before you publish them. expost.selection.select_privately chooses at a cost that is counted."
-)
 _SAMPLED = (
     "Every figure comes from sampled models; what they do not resolve counts as exposed.",
     "The utility was not measured: only the sampler knows what its models are for.",
@@ -87,18 +85,18 @@ class Question:
     def of(
         cls,
         *,
-        epsilons: Sequence[float] | None = None,
-        models: int = 200,
-        tolerance: float = 0.1,
-        rows: float = 0.5,
-        max_posterior: float = 0.75,
-        prior: float = 0.5,
-        quantile: float = 0.95,
-        share: float = 0.95,
-        measure: str | None = None,
-        folds: int = 5,
+        epsilons: Sequence[float] | None,
+        models: int,
+        tolerance: float,
+        rows: float,
+        max_posterior: float,
+        prior: float,
+        quantile: float,
+        share: float,
+        measure: str | None,
+        folds: int,
     ) -> "Question":
-        """Check the options; the defaults are those of :func:`choose_epsilon`."""
+        """Check the options of :func:`choose_epsilon`, which has their defaults."""
         folds = _checks.whole("folds", folds, least=0)
         if folds == 1:
             raise InvalidInput("folds=1: must be 0, or at least 2: every fold is held out once.")
@@ -157,6 +155,7 @@ def choose_epsilon(
     delta: float | str | None = "auto",
     loss: str = "logistic",
     regularization: float | str = "auto",
+    margin: float | str = 0.0,
     max_posterior: float = 0.75,
     prior: float = 0.5,
     quantile: float = 0.95,
@@ -213,7 +212,12 @@ def choose_epsilon(
         "encoding": encoding,
         "ranges": ranges,
     }
-    given = {"classes": classes, "huber_width": huber_width, "label_range": label_range}
+    given = {
+        "classes": classes,
+        "huber_width": huber_width,
+        "label_range": label_range,
+        "margin": margin,
+    }
     if estimator is not None:
         _refuse_options("the estimator has its own", **options, loss=loss, **given)
     if isinstance(mechanism, str):
@@ -233,7 +237,7 @@ def choose_epsilon(
         utility=None,
         recommendation=decide(None, sweep.ceiling(), None, share=question.share),
         description=fixed.description,
-        notices=(_COST, *_SAMPLED, *sweep.remarks),
+        notices=(*_SAMPLED, *sweep.remarks),
         ids=keys,
     )
 
@@ -267,7 +271,7 @@ def choose_for(
     utility = None
     if question.folds:
         trials = Trials(
-            objective=objective,
+            objective=replace(objective, loss=prepared.noiseless_loss),
             plan=plan,
             folds=question.folds,
             releases=_RELEASES,
@@ -287,7 +291,8 @@ def choose_for(
         utility=utility,
         recommendation=found,
         description=plan(found.epsilon or 1.0).describe(epsilon=False),
-        notices=(*_notices(prepared), *sweep.remarks),
+        read_from_data=prepared.read_from_data,
+        notices=(*prepared.clipped, *sweep.remarks),
         plan=plan,
         is_public=not followed.is_exact,
         ids=ids,
@@ -297,7 +302,7 @@ def choose_for(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Followed:
-    """The transition of prepared rows (LeBlond 4.4 and 5.4), at the Λ of one ε.
+    """The transition of prepared rows (LeBlond 4.4 and 5.4), at the Λ and the loss of one ε.
 
     ``store``  of rows that are read: where the figures of each row are written.
     """
@@ -309,10 +314,11 @@ class _Followed:
 
     @property
     def is_exact(self) -> bool:
-        """Whether losses have a law that depends on the distance, and all ε have one Λ."""
+        """Whether losses have a law that depends on the distance, and all ε have one Λ and loss."""
         first, second = (self.prepared.mechanism_at(epsilon) for epsilon in _APART)
         return (
             self.prepared.mechanism.closed_form is not None
+            and self.prepared.has_one_loss
             and first.regularization == second.regularization
         )
 
@@ -321,7 +327,7 @@ class _Followed:
     ) -> tuple[Sweep, Mapping[int, Part] | None]:
         """Return the sweep over ``epsilons``, or those asked for, and the parts written."""
         penalty = np.full(how.dimension, how.total_regularization)
-        objective = replace(self.prepared.objective, penalty=penalty)
+        objective = replace(self.prepared.objective, penalty=penalty, loss=how.loss)
         settings: dict[str, Any] = self.question.settings(self.seed) | {"workers": workers}
         if epsilons is not None:
             settings["epsilons"] = epsilons
@@ -417,23 +423,29 @@ def _count_distances(store: PartStore, top: float, part: Part) -> Distances:
 
 def _refuse_options(reason: str, **options: Any) -> None:
     """Refuse options of the model that something else than this function has settled."""
-    parameters = inspect.signature(choose_epsilon).parameters
     for name, value in options.items():
-        default = parameters[name].default
-        given = value is not default and (default is None or value != default)
-        if given:
+        if _is_given(name, value):
             raise InvalidInput(f"{name}: {reason}; leave it out here.")
 
 
-def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]) -> Estimator:
+def _is_given(name: str, value: Any) -> bool:
+    """Whether an option has another value than its default."""
+    default = inspect.signature(choose_epsilon).parameters[name].default
+    return value is not default and (default is None or bool(value != default))
+
+
+def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]) -> "Estimator":
     """Return the estimator that would release the model.
 
     A frame with columns of text is encoded as the command line encodes a table.
     """
+    # Imported where rows are arrays: scikit-learn takes a second.
+    from expost.estimators import ESTIMATORS
+
     _checks.one_of("loss", loss, tuple(ESTIMATORS))
     takes = inspect.signature(ESTIMATORS[loss]).parameters
     for name, value in given.items():
-        if value is None:
+        if not _is_given(name, value):
             continue
         if name not in takes:
             raise InvalidInput(f"{name}={value!r}: loss={loss!r} takes none; leave it out.")
@@ -447,6 +459,8 @@ def _estimator(X: Any, loss: str, options: dict[str, Any], given: dict[str, Any]
 
 def _prepared(X: Any, y: Any, estimator: Any) -> Prepared:
     """Return the rows as an estimator sees them, after the steps of its pipeline."""
+    from expost.estimators import ESTIMATORS, Estimator
+
     steps, model = Preprocessing.split(estimator)
     if not isinstance(model, Estimator):
         raise InvalidInput(
@@ -457,12 +471,3 @@ def _prepared(X: Any, y: Any, estimator: Any) -> Prepared:
     steps = steps.fitted_to(X, y)
     ready = model.prepared(steps.transform(X), y)
     return replace(ready, read_from_data=(*steps.read_from_data, *ready.read_from_data))
-
-
-def _notices(prepared: Prepared) -> tuple[str, ...]:
-    """Return the cost of choosing, what was read from the data, and what was clipped."""
-    notices = [_COST]
-    if prepared.read_from_data:
-        read = listed(prepared.read_from_data)
-        notices.append(f"Read from the data, which is not private: {read}.")
-    return (*notices, *prepared.clipped)

@@ -20,7 +20,7 @@ from expost import _checks
 from expost._numerics import bracket_root
 from expost.errors import InvalidInput
 from expost.mechanisms import Mechanism
-from expost.rounding import rounded_down
+from expost.numbers import rounded_down
 from expost.types import FloatArray
 
 __all__ = ["Plan", "PosteriorLimit", "find_ceiling"]

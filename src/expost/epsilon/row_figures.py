@@ -76,7 +76,7 @@ class EstimatedLosses(Displayed):
     correction: FloatArray
     shared: FloatArray
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
         if self.loss.ndim != 2:

@@ -162,6 +162,14 @@ class SampledSweep:
         value = np.max(np.where(within, np.array(tried)[:, np.newaxis], 0.0), axis=0)
         return np.where((value > 0) | known[0], value, np.nan)
 
+    def critical_at(self, ranks: IntArray) -> FloatArray:
+        """Return the critical ε at these ranks, 1 for the row that leaves first.
+
+        A row without one has left its plateau at every ε: 0.
+        """
+        critical = np.where(np.isnan(self.critical), 0.0, self.critical)
+        return np.asarray(np.sort(critical)[ranks - 1])
+
     @cached_property
     def one_sidedness(self) -> Pair:
         """Of the rows with the largest and the median expected loss; NaN within the noise."""

@@ -345,9 +345,9 @@ def child(seed: np.random.SeedSequence, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(entropy=seed.entropy, spawn_key=(*seed.spawn_key, *key))
 
 
-def ends_of(low: float, high: float, limit: float) -> list[float]:
+def ends_of(*epsilons: float) -> list[float]:
     """Return the ends of interest: those that models can have."""
-    return [end for end in (low, high, limit) if 0 < end < _LARGEST_END]
+    return [end for end in epsilons if 0 < end < _LARGEST_END]
 
 
 def _around(ends: list[float]) -> FloatArray:

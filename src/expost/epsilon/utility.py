@@ -10,7 +10,8 @@ that the scores are a little too low (docs/utility.md). So are those of large ta
 
 Beside them stand two models without noise: the base rate, which knows the labels alone, and the
 best reachable model, whose Λ is tuned on folds of the training rows (nested folds), so that what
-is held out has no part in it.
+is held out has no part in it. A margin that is given is that of all models; an automatic one is
+that of each ε, and none without noise.
 
 The gain of a model is how much better it is than the base rate. Gains and their differences are
 taken fold by fold, and standard errors are those over the folds.
@@ -47,6 +48,8 @@ _INNER_FOLDS = 3
 _INNER_ROWS = 4_000
 # The gradient (averaged) at which a model is good enough to be scored.
 _FIT = 1e-6
+# The gradient at which the search for the minimiser without noise ends, and those with noise begin.
+_NEAR = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,8 +138,8 @@ class _Fold:
 class Trials:
     """Models on held-out rows, drawn and scored at any ε, each once.
 
-    ``objective``  its rows and loss; its penalty is not used.
-    ``plan``       how a model of all rows would be released at each ε.
+    ``objective``  its rows, and the loss of the best reachable model; its penalty is not used.
+    ``plan``       how a model of all rows would be released at each ε, with the loss of that ε.
     ``measure``    the leading measure; None: the first that applies.
     ``progress``   hears of the rows that models were trained on.
     """
@@ -217,16 +220,17 @@ class Trials:
             self._score(epsilon)
 
     def _score(self, epsilon: float) -> None:
-        loss, how = self.objective.loss, self.plan(epsilon)
-        scorers = _scorers(loss)
+        how = self.plan(epsilon)
+        loss, scorers = how.loss, _scorers(self.objective.loss)
         found: dict[str, list[FloatArray]] = {name: [] for name in scorers}
         for number, part in enumerate(self._parts):
             penalty = np.full(how.dimension, how.total_regularization)
             training = Objective(rows=part.train, loss=loss, penalty=penalty)
             # The minimiser of the last ε is near that of this one.
-            exact = minimise(training, tolerance=_FIT, start=self._bases.get(number)).theta
-            self._bases[number] = exact
-            models = how.sampler(training, exact).perturbed(epsilon, part.draws, _FIT)
+            start = self._bases.get(number)
+            near = minimise(training, tolerance=_NEAR, start=start, curved=True)
+            self._bases[number] = near.theta
+            models = how.sampler(training, near).perturbed(epsilon, part.draws, _FIT)
             scored = _scored(part.scored.X, part.scored.y, models, loss, scorers)
             for name, values in scored.items():
                 found[name].append(values)

@@ -1,8 +1,8 @@
 """Files that are whole or absent, and JSON that is read strictly.
 
 A file is written under a temporary name in its own folder, flushed to the disk and renamed, so
-that a crash leaves the old file or the new one, never half of either. A file that is not marked
-``pass`` is readable by its owner alone.
+that a crash leaves the old file or the new one, never half of either. A file that is not
+public is readable by its owner alone.
 """
 
 import hashlib
@@ -163,7 +163,7 @@ def _appear(
 ) -> None:
     if before is not None:
         before()
-    place.set_mode(draft, 0o644 if audience is Audience.PASS else 0o600)
+    place.set_mode(draft, 0o644 if audience is Audience.PUBLIC else 0o600)
     place.replace(draft, folder, name)
 
 

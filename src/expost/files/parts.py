@@ -54,10 +54,10 @@ class PartStore:
     """A folder of parts. Small enough to travel: workers write the parts that they make."""
 
     folder: Path
-    audience: Audience = Audience.FAIL
+    audience: Audience = Audience.CURATOR_ONLY
 
     @classmethod
-    def at(cls, folder: Path, audience: Audience = Audience.FAIL) -> "PartStore":
+    def at(cls, folder: Path, audience: Audience = Audience.CURATOR_ONLY) -> "PartStore":
         """The store in this folder, which is made if it is not there."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(folder=folder, audience=audience)

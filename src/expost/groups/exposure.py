@@ -14,6 +14,7 @@ top_share   how much of the top lies in a group;  lift = top_share / share, 1 if
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from expost.files.sealed import plain
 from expost.groups.columns import Partition, printable, read_column, read_columns
 from expost.groups.tree import Tree, grow, sample_rows
 from expost.results import Displayed
-from expost.rounding import upper_text
 from expost.types import Audience, FloatArray, IntArray
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Group",
     "Grouping",
     "PartCounts",
+    "RowScores",
     "checked_depth",
     "explain_exposure",
     "exposed_weights",
@@ -91,7 +92,7 @@ class _Table(Displayed):
     def audience(self) -> Audience:
         """Aggregates need a review; a group of a few rows (persons) reveals them."""
         small = any(group.members < _FEW for group in self.groups)
-        return Audience.FAIL if small else Audience.REVIEW
+        return Audience.CURATOR_ONLY if small else Audience.NEEDS_REVIEW
 
     @property
     def rows(self) -> int:
@@ -114,23 +115,6 @@ class _Table(Displayed):
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups)
-
-    def __str__(self) -> str:
-        rows = [self._headings, *(_cells(group) for group in self.groups)]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(self._headings))]
-        table = [
-            "  ".join(
-                cell.rjust(width) if place else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        mark = f"{self.audience.value}: {self.audience.meaning}"
-        return "\n".join([self.title, *table, *self.notices, mark])
-
-    @property
-    def _headings(self) -> tuple[str, ...]:
-        return ("group", "rows", *(("persons",) if self.of_persons else ()), *_FIGURES)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, ready for ``json.dumps``."""
@@ -184,21 +168,41 @@ class Explanation(_Table):
         return {"explained": self.explained, **super().to_json()}
 
 
-_FIGURES = ("share", "mean", "median", "largest", "of the top 1 %", "lift")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowScores:
+    """The score of each row (n,), ≥ 0, and what all groupings of them share.
 
+    ``owner``  (n,) the person of each row where scores are of ``members`` persons.
+    """
 
-def _cells(group: Group) -> tuple[str, ...]:
-    return (
-        group.label,
-        f"{group.rows:,}",
-        *(() if group.persons is None else (f"{group.persons:,}",)),
-        f"{group.share:.1%}",
-        f"{group.mean:.3g}",
-        f"{group.median:.3g}",
-        upper_text(group.largest, 3),
-        f"{group.top_share:.1%}",
-        f"{group.lift:.2f}",
-    )
+    values: FloatArray
+    members: int
+    owner: IntArray | None = None
+
+    @classmethod
+    def of(cls, scores: Any, owner: IntArray | None = None) -> "RowScores":
+        """Check scores, one for each row or, with an ``owner`` of each row, for each person."""
+        array = np.asarray(scores, dtype=np.float64)
+        if array.ndim != 1 or len(array) < 1:
+            raise InvalidInput(f"scores has shape {array.shape}: must be (n,), one for each row.")
+        if not np.all(array >= 0):
+            raise InvalidInput("scores: must be exposures or distances, numbers ≥ 0 and not NaN.")
+        values = array if owner is None else array[owner]
+        return cls(values=values, members=len(array), owner=owner)
+
+    @cached_property
+    def statistics(self) -> Sorted:
+        """The order statistics of all rows."""
+        return Sorted(self.values)
+
+    @cached_property
+    def exposed(self) -> FloatArray:
+        """(n,) how much of each row is among the most exposed 1 %."""
+        return exposed_weights(self.values, self.statistics)
+
+    def persons(self, codes: IntArray, parts: int) -> IntArray | None:
+        """Return how many persons have a row in each part; None where rows have no owner."""
+        return None if self.owner is None else _persons(codes, parts, self.owner)
 
 
 def group_exposure(
@@ -214,17 +218,15 @@ def group_exposure(
     Text, booleans, categories and integers of few values are taken by level (of more than 50 the
     largest), other numbers by ``bins`` quantile bins, of which ties may leave fewer; missing cells
     are a group of their own. ``owner`` (n,) is the person of each row where scores are of persons,
-    one score a person.
+    one score a person. Scores that are grouped several times are passed as :class:`RowScores`.
     """
-    checked = _by_row(scores, owner)
+    rows = scores if isinstance(scores, RowScores) else RowScores.of(scores, owner)
     bins = _checks.whole("bins", bins, least=1)
-    read = read_column(column, printable(name), len(checked))
+    read = read_column(column, printable(name), len(rows.values))
     partition = read.partition(bins)
-    weights = exposed_weights(checked, Sorted(checked))
     codes, parts = partition.parts(read), len(partition.labels)
-    counted = PartCounts.of(codes, parts, checked, weights)
-    persons = None if owner is None else _persons(codes, parts, owner)
-    return counted.grouping(partition, read.name, persons)
+    counted = PartCounts.of(codes, parts, rows.values, rows.exposed)
+    return counted.grouping(partition, read.name, rows.persons(codes, parts))
 
 
 def explain_exposure(
@@ -243,26 +245,25 @@ def explain_exposure(
     With an ``owner`` (n,) of each row every person counts once, and a leaf holds rows of at least
     five persons: it would otherwise single out a person with many rows.
     """
-    checked = _by_row(scores, owner)
-    depth = checked_depth(depth)
-    columns, n = read_columns(X, feature_names, len(checked)), len(checked)
-    statistics = Sorted(checked)
-    target = tree_target(checked, statistics)
+    rows = scores if isinstance(scores, RowScores) else RowScores.of(scores, owner)
+    depth, owner = checked_depth(depth), rows.owner
+    n = len(rows.values)
+    columns = read_columns(X, feature_names, n)
+    target = tree_target(rows.values, rows.statistics)
     weights = None if owner is None else 1 / np.bincount(owner)[owner]
     sample = sample_rows(n)
     tree = grow(
         target[sample],
         [column.take(sample) for column in columns],
         depth=depth,
-        least=smallest_leaf(n if owner is None else len(scores)),
+        least=smallest_leaf(rows.members),
         weights=None if weights is None else weights[sample],
         total=None if len(sample) == n else float(n if weights is None else weights.sum()),
         whole=None if len(sample) == n else columns,
     )
     codes, leaves = tree.parts(columns, n), len(tree.labels)
-    exposed = exposed_weights(checked, statistics)
-    counted = PartCounts.of(codes, leaves, checked, exposed, target=target)
-    return counted.explanation(tree, None if owner is None else _persons(codes, leaves, owner))
+    counted = PartCounts.of(codes, leaves, rows.values, rows.exposed, target=target)
+    return counted.explanation(tree, rows.persons(codes, leaves))
 
 
 def exposed_weights(scores: FloatArray, everyone: OrderStatistics) -> FloatArray:
@@ -285,16 +286,6 @@ def checked_depth(depth: int) -> int:
 def smallest_leaf(members: int) -> int:
     """Return the least number of rows, or persons, of a leaf of a tree over so many."""
     return max(_FEW, math.ceil(_TOP * members))
-
-
-def _by_row(scores: Any, owner: IntArray | None) -> FloatArray:
-    """Return the score of each row, checked."""
-    array = np.asarray(scores, dtype=np.float64)
-    if array.ndim != 1 or len(array) < 1:
-        raise InvalidInput(f"scores has shape {array.shape}: must be (n,), one for each row.")
-    if not np.all(array >= 0):
-        raise InvalidInput("scores: must be exposures or distances, numbers ≥ 0 and not NaN.")
-    return array if owner is None else array[owner]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,11 +1,11 @@
-"""``expost audit``: attack a model of a table, and say what the attacks get out of it.
+"""``expost audit``: attack a model of a table, and report what the attacks find.
 
 Nothing is released and no released model is drawn again. What is written is for the curator, whole
 or not at all; references that are finished are kept for ``--resume``.
 """
 
 import hashlib
-import inspect
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
-from expost.attacks.arrays import read_arrays
-from expost.attacks.catalogue import ATTACKS
-from expost.attacks.targets import EstimatorTarget, target_of
-from expost.audits.audit import audit, audit_arrays
-from expost.audits.result import Audit
-from expost.data import MISSING
+from expost.auditing.arrays import read_arrays
+from expost.auditing.attacks import ATTACKS
+from expost.auditing.audit import audit, audit_arrays
+from expost.auditing.result import Audit
+from expost.auditing.targets import EstimatorTarget, target_of
 from expost.engine import SILENT, Progress
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes, write_json
@@ -32,28 +31,30 @@ from expost.jobs.audit_rows import (
     named_estimator,
 )
 from expost.jobs.output import check_place, writing
-from expost.jobs.pages import write_summary
+from expost.jobs.pages import write_page
+from expost.jobs.requests import AuditRequest, flag_of, options_of
 from expost.jobs.runs import Run, running
 from expost.jobs.streaming import inputs_of, task_of
 from expost.jobs.table import model_encoding, noted
 from expost.jobs.workspace import Workspace
 from expost.release import Release
 from expost.report import (
-    Choice,
+    Context,
     Origin,
-    Summary,
-    collect,
+    Page,
+    Setting,
+    page_of,
     render_html,
     render_markdown,
 )
-from expost.report.audit_displays import ExposureDisplay, RocDisplay
+from expost.report.document import Code
+from expost.report.drawing import plot
 from expost.types import Audience
 
-__all__ = ["AuditJob", "Outcome", "phases", "run"]
+__all__ = ["Outcome", "phases", "run"]
 
 # How often `run` reports a phase, beside the one of references.
 _PHASES = 4
-_DEFAULTS = {name: p.default for name, p in inspect.signature(audit).parameters.items()}
 # The options that a file of answers has settled.
 _OF_TABLES = (
     *("source", "target", "holdout", "population", "id_column", "groups", "drop", "missing"),
@@ -62,56 +63,21 @@ _OF_TABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditJob:
-    """A model of a table and what is asked of the attacks; None where a default stands.
-
-    One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
-    ``arrays`` (a file of answers that were computed elsewhere) is what is attacked.
-    ``source``   the rows that it was trained on; of an estimator without ``holdout`` the pool, of
-                 which coins take half.
-    ``coins``    state that independent fair coins chose the members.
-    """
-
-    out: Path
-    name: str
-    source: Any = None
-    target: str | None = None
-    model: Path | None = None
-    estimator: str | None = None
-    arrays: Path | None = None
-    holdout: Any = None
-    population: Any = None
-    id_column: str | None = None
-    groups: tuple[str, ...] = ()
-    drop: tuple[str, ...] | None = None
-    missing: tuple[str, ...] | None = None
-    references: int | None = None
-    attacks: tuple[str, ...] | None = None
-    delta: float | None = None
-    confidence: float | None = None
-    coins: bool = False
-    seed: int | None = None
-    workers: int | None = None
-    resume: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it: the result, its summary, and the files that hold them."""
+    """What came of it: the result, its page, and the files that hold them."""
 
     audit: Audit
-    summary: Summary
+    page: Page
     files: dict[str, Path]
 
 
-def phases(job: AuditJob) -> int:
+def phases(job: AuditRequest) -> int:
     """How often ``run`` reports a phase."""
-    trains = job.arrays is None and asked(job, "references") > 0
+    trains = job.arrays is None and job.references > 0
     return _PHASES + (1 if trains else 0)
 
 
-def run(job: AuditJob, progress: Progress = SILENT) -> Outcome:
+def run(job: AuditRequest, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``phases(job)`` phases."""
     with noted() as notes:
         check_job(job)
@@ -135,7 +101,7 @@ def _content(path: Path) -> bytes:
 
 
 def _attacked(
-    job: AuditJob, begun: Run, notes: Callable[[], list[str]], progress: Progress
+    job: AuditRequest, begun: Run, notes: Callable[[], list[str]], progress: Progress
 ) -> Outcome:
     # The run that is resumed has the same seed.
     seed = int(begun.salt, 16) % 2**32 if job.seed is None else job.seed
@@ -143,38 +109,35 @@ def _attacked(
     attacked = _attack_rows if job.arrays is None else _attack_answers
     result, notices = attacked(job, seed, begun, progress)
     progress.phase("collecting the report")
-    summary = collect(
+    page = page_of(
         result,
-        choices=_choices(job, seed),
-        notices=(*notices, *notes()),
-        source=job.name,
-        made=begun.made,
+        context=Context(
+            settings=_settings(job, seed),
+            notices=(*notices, *notes()),
+            source=job.title,
+            made=begun.made,
+        ),
+        next_steps=_next(job),
     )
     progress.phase("writing the report")
-    files = _write(begun.workspace, result, summary)
-    return Outcome(audit=result, summary=summary, files=files)
+    files = _write(begun.workspace, result, page)
+    return Outcome(audit=result, page=page, files=files)
 
 
 # -- the options ---------------------------------------------------------------------------------
 
 
-def asked(job: AuditJob, name: str) -> Any:
-    """An option as it was given, or the default of :func:`expost.audit`."""
-    given = getattr(job, name)
-    return _DEFAULTS[name] if given is None else given
-
-
-def check_job(job: AuditJob) -> None:
+def check_job(job: AuditRequest) -> None:
     """Refuse what no table can make right."""
     given = [name for name in ("model", "estimator", "arrays") if getattr(job, name) is not None]
     if len(given) != 1:
         raise InvalidInput(
             "--model, --estimator, --arrays: name exactly one; it says what is attacked."
         )
-    if _checks.whole("references", asked(job, "references"), least=0) == 1:
+    if _checks.whole("references", job.references, least=0) == 1:
         raise InvalidInput("references=1: must be 0, or at least 2: one with a row, one without.")
-    _checks.probability("delta", asked(job, "delta"))
-    _checks.probability("confidence", asked(job, "confidence"))
+    _checks.probability("delta", job.delta)
+    _checks.probability("confidence", job.confidence)
     for name in job.attacks or ():
         _checks.one_of("attack", name, tuple(ATTACKS))
     if job.seed is not None:
@@ -185,14 +148,14 @@ def check_job(job: AuditJob) -> None:
     check_place(job.out, resume=job.resume, force=job.force)
 
 
-def _check_sources(job: AuditJob) -> None:
+def _check_sources(job: AuditRequest) -> None:
     """Which options go together."""
     if job.arrays is not None:
         for name in _OF_TABLES:
-            if getattr(job, name) not in (None, ()):
+            if job.is_given(name):
+                flag = flag_of(name, options_of(AuditRequest)[name])
                 raise InvalidInput(
-                    f"{_option(name)}: a file of --arrays holds all that is attacked; leave"
-                    f" {_option(name)} out."
+                    f"{flag}: a file of --arrays holds all that is attacked; leave {flag} out."
                 )
         return
     if job.source is None or job.target is None:
@@ -201,7 +164,7 @@ def _check_sources(job: AuditJob) -> None:
         )
     if job.model is not None:
         for name in ("drop", "missing"):
-            if getattr(job, name) is not None:
+            if job.is_given(name):
                 raise InvalidInput(f"--{name}: the model has its own; leave --{name} out.")
         if job.holdout is None:
             raise InvalidInput(
@@ -212,16 +175,11 @@ def _check_sources(job: AuditJob) -> None:
         raise InvalidInput("--coins: are tossed here where there is no --holdout; leave it out.")
 
 
-def _option(name: str) -> str:
-    names = {"source": "DATA", "id_column": "--id", "groups": "--group"}
-    return names.get(name, f"--{name}")
-
-
 # -- what is attacked ------------------------------------------------------------------------------
 
 
 def _attack_answers(
-    job: AuditJob, seed: int, begun: Run, progress: Progress
+    job: AuditRequest, seed: int, begun: Run, progress: Progress
 ) -> tuple[Audit, Sequence[str]]:
     """Attack the answers of a model that is not asked again; return the result, and notices."""
     del begun  # nothing is worth keeping
@@ -236,15 +194,15 @@ def _attack_answers(
         content,
         attacks=job.attacks,
         coins=job.coins,
-        delta=asked(job, "delta"),
-        confidence=asked(job, "confidence"),
+        delta=job.delta,
+        confidence=job.confidence,
         random_state=seed,
     )
     return result, ()
 
 
 def _attack_rows(
-    job: AuditJob, seed: int, begun: Run, progress: Progress
+    job: AuditRequest, seed: int, begun: Run, progress: Progress
 ) -> tuple[Audit, Sequence[str]]:
     """Attack a model of rows, or what makes one; return the result, and notices."""
     model = job.model if job.estimator is None else named_estimator(job.estimator)
@@ -258,7 +216,7 @@ def _attack_rows(
             model = _fitted(model, members, seed)
     sources = [job.source] if job.holdout is None else [job.source, job.holdout]
     groups = group_columns(job.groups, sources, reader.missing)
-    references = asked(job, "references")
+    references = job.references
     progress.phase(f"training {references} reference models" if references else "attacking")
     keys = [*(members.ids or ()), *((others.ids or ()) if others is not None else ())]
     result = audit(
@@ -273,8 +231,8 @@ def _attack_rows(
         groups=groups,
         ids=keys or None,
         coins=job.coins,
-        delta=asked(job, "delta"),
-        confidence=asked(job, "confidence"),
+        delta=job.delta,
+        confidence=job.confidence,
         random_state=seed,
         workers=job.workers,
         checkpoint=begun.workspace.make_step("references") if references else None,
@@ -315,7 +273,7 @@ class _Trained:
             self._progress.phase("attacking")
 
 
-def _reader(job: AuditJob) -> Reader:
+def _reader(job: AuditRequest) -> Reader:
     assert job.target is not None
     if job.model is None:
         return EstimatorReader.of(
@@ -370,15 +328,15 @@ def _rows_of(part: Part) -> Iterator[tuple[bytes, Any]]:
     return ((x.tobytes(), y) for x, y in zip(part.X, part.labels.tolist(), strict=True))
 
 
-# -- what is told ----------------------------------------------------------------------------------
+# -- what is written -------------------------------------------------------------------------------
 
 
-def _choices(job: AuditJob, seed: int) -> tuple[Choice, ...]:
-    """Every constant that shaped the result, and where it came from."""
+def _settings(job: AuditRequest, seed: int) -> tuple[Setting, ...]:
+    """Return every constant that the result depends on, and where it came from."""
 
-    def choice(name: str, value: object, given: bool) -> Choice:
+    def setting(name: str, value: object, given: bool) -> Setting:
         origin = Origin.GIVEN if given else Origin.DEFAULT
-        return Choice(name=name, value=str(value), origin=origin)
+        return Setting(name=name, value=str(value), origin=origin)
 
     attacked = {
         "model": None if job.model is None else job.model.name,
@@ -388,29 +346,28 @@ def _choices(job: AuditJob, seed: int) -> tuple[Choice, ...]:
         "holdout": None if job.holdout is None else Path(job.holdout).name,
         "population": None if job.population is None else Path(job.population).name,
     }
-    told = [choice(name, value, True) for name, value in attacked.items() if value is not None]
-    told.append(choice("members", *_chosen_by(job)))
+    settings = [setting(name, value, True) for name, value in attacked.items() if value is not None]
+    settings.append(setting("members", *_chosen_by(job)))
     if job.groups:
-        told.append(choice("groups", ", ".join(job.groups), True))
+        settings.append(setting("groups", ", ".join(job.groups), True))
     if job.arrays is None:
-        told.append(choice("references", asked(job, "references"), job.references is not None))
+        settings.append(setting("references", job.references, job.is_given("references")))
     attacks = "all that can be made" if job.attacks is None else ", ".join(job.attacks)
-    told.append(choice("attacks", attacks, job.attacks is not None))
+    settings.append(setting("attacks", attacks, job.attacks is not None))
     for name in ("delta", "confidence"):
-        told.append(choice(name, f"{asked(job, name):g}", getattr(job, name) is not None))
-    told.append(
-        choice("seed", seed if job.seed is not None else f"{seed}, drawn", job.seed is not None)
+        settings.append(setting(name, f"{getattr(job, name):g}", job.is_given(name)))
+    settings.append(
+        setting("seed", seed if job.seed is not None else f"{seed}, drawn", job.seed is not None)
     )
     if job.arrays is None and job.model is None:
-        tokens = MISSING if job.missing is None else job.missing
-        text = ", ".join(map(repr, tokens)) or "none"
-        told.append(choice("missing cells", text, job.missing is not None))
+        text = ", ".join(map(repr, job.missing)) or "none"
+        settings.append(setting("missing cells", text, job.is_given("missing")))
         if job.drop:
-            told.append(choice("dropped columns", ", ".join(map(repr, job.drop)), True))
-    return tuple(told)
+            settings.append(setting("dropped columns", ", ".join(map(repr, job.drop)), True))
+    return tuple(settings)
 
 
-def _chosen_by(job: AuditJob) -> tuple[str, bool]:
+def _chosen_by(job: AuditRequest) -> tuple[str, bool]:
     if job.arrays is None and job.holdout is None:
         return "a fair coin for each row of the table, tossed here", False
     if job.coins:
@@ -418,40 +375,52 @@ def _chosen_by(job: AuditJob) -> tuple[str, bool]:
     return "as given, by no known coins", True
 
 
-def _write(workspace: Workspace, result: Audit, summary: Summary) -> dict[str, Path]:
-    """The curator's files: all of them whole, or none."""
-    out, mark, part = workspace.out, summary.audience, summary.audit
-    assert part is not None
+def _next(job: AuditRequest) -> tuple[Code, ...]:
+    """Return what to type next: the choice of an ε; nothing where there is no table."""
+    if job.source is None or job.target is None:
+        return ()
+    source = job.source if isinstance(job.source, str | Path) else job.title
+    choose = ("expost", "epsilon", str(source), "--target", job.target)
+    return (Code(text=shlex.join(choose), purpose="recommend an ε"),)
+
+
+def _write(workspace: Workspace, result: Audit, page: Page) -> dict[str, Path]:
+    """Write the curator's files: all of them whole, or none."""
+    out, audience = workspace.out, page.audience
     pages = {
-        "report": ("report", "html", render_html(summary).encode()),
-        "text": ("report", "md", render_markdown(summary).encode()),
-        "roc": ("roc", "png", _drawn(RocDisplay.from_part(part))),
+        "report": ("report", "html", render_html(page).encode()),
+        "text": ("report", "md", render_markdown(page).encode()),
+        "roc": ("roc", "png", _drawn(result, "roc")),
     }
-    if part.scatter:
-        pages["exposure"] = ("exposure", "png", _drawn(ExposureDisplay.from_part(part)))
+    if "exposures" in page.documents[0].figures:
+        pages["exposure"] = ("exposure", "png", _drawn(result, "exposures"))
     files: dict[str, Path] = {}
     with writing(out, "free some space, or name another folder"), workspace.all_or_none():
         written = result.to_json(out / "audit.json")
         assert isinstance(written, Path)
         files["audit"] = written
         files["rows"] = result.to_parquet(out / "audit.parquet")
-        path = out / Audience.REVIEW.file_name("figures", "json")
-        files["figures"] = write_json(path, Audience.REVIEW, _aggregate(result))
+        path = out / Audience.NEEDS_REVIEW.file_name("figures", "json")
+        files["figures"] = write_json(path, Audience.NEEDS_REVIEW, _aggregate(result))
         for name, (stem, suffix, content) in pages.items():
-            path = out / mark.file_name(stem, suffix)
-            files[name] = write_bytes(path, mark, content)
-        files["summary"] = write_summary(out, summary)
+            path = out / audience.file_name(stem, suffix)
+            files[name] = write_bytes(path, audience, content)
+        files["summary"] = write_page(out, page)
         workspace.remove_results(keep=files.values())
     return files
 
 
-def _drawn(display: RocDisplay | ExposureDisplay) -> bytes:
-    return display.png()
+def _drawn(result: Audit, kind: str) -> bytes:
+    """Return a figure of the audit as the bytes of a PNG file."""
+    return plot(result, kind=kind).png()
 
 
 def _aggregate(result: Audit) -> dict[str, Any]:
     """The figures without rows; a group of a few rows is treated as those are."""
     content = result.aggregate()
-    if any(table.audience is Audience.FAIL for table in result.disparity):
-        content |= {"audience": Audience.FAIL.value, "meaning": Audience.FAIL.meaning}
+    if any(table.audience is Audience.CURATOR_ONLY for table in result.disparity):
+        content |= {
+            "audience": Audience.CURATOR_ONLY.value,
+            "meaning": Audience.CURATOR_ONLY.meaning,
+        }
     return content

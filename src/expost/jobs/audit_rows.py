@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expost.data import MISSING, Encoding, Table, open_table
+from expost import _checks
+from expost.data import Encoding, Table, open_table
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
 from expost.jobs.table import unknown_notices
@@ -86,18 +87,21 @@ class EstimatorReader:
         *,
         target: str,
         id_column: str | None,
-        drop: Sequence[str] | None,
-        missing: Sequence[str] | None,
+        drop: Sequence[str],
+        missing: Sequence[str],
     ) -> "EstimatorReader":
         """The reader that the table of the rows in question makes."""
-        tokens = MISSING if missing is None else tuple(missing)
+        tokens = tuple(missing)
         names = [column.name for column in open_table(source, columns=[]).origin.columns]
-        for name in drop or ():
+        for name in drop:
             if name not in names:
-                raise InvalidInput(f"drop={name!r}: is not a column of the table; leave it out.")
+                raise InvalidInput(
+                    f"drop={name!r}: is not a column of the table; leave it out."
+                    f"{_checks.did_you_mean(name, names)}"
+                )
             if name in (target, id_column):
                 raise InvalidInput(f"drop={name!r}: is asked for; drop another column.")
-        kept = [name for name in names if name not in (drop or ())]
+        kept = [name for name in names if name not in drop]
         table = open_table(
             source, columns=kept, id_column=id_column, missing=tokens, kinds={target: "text"}
         )

@@ -40,7 +40,7 @@ PREVENTS = {
     "dask": "--engine dask, Dask dataframes and arrays",
     "distributed": "--engine dask (a cluster of workers)",
     "cryptography": "--engine dask (workers that others of this machine cannot reach)",
-    "torch": "expost.torch (DP-SGD), networks in compare_defences, reproduce d5.3 --training",
+    "torch": "expost.torch (DP-SGD)",
     "opacus": "expost.torch.track (follow an Opacus training)",
 }
 _OF_DEVELOPERS = ("dev", "docs")

@@ -8,8 +8,9 @@ the run keeps.
 """
 
 import inspect
+import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,48 +20,36 @@ import numpy as np
 from expost.data import Encoding
 from expost.data.unit_ball import default_intercept
 from expost.engine import SILENT, Progress
-from expost.epsilon.choice import TABLE, EpsilonChoice
-from expost.epsilon.choose import Question, choose_epsilon, choose_for, seeds_of
+from expost.epsilon.choice import TABLE as PARTS_TABLE
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.choose import Question, choose_for, seeds_of
 from expost.files.atomic import write_bytes
 from expost.files.parts import PartStore
 from expost.jobs.output import CONTINUE, NOTHING_LEFT, check_place, writing
-from expost.jobs.pages import write_summary
+from expost.jobs.pages import write_page
+from expost.jobs.requests import MODEL, TABLE, EpsilonRequest, ProfileRequest, arguments_of
 from expost.jobs.streaming import TableWork
 from expost.jobs.table import (
     Chosen,
-    TableJob,
     check_options,
-    estimator_of,
     label_scale_of,
     noted,
     opened,
     table_notices,
+    training_of,
 )
+from expost.numbers import lower_text
 from expost.preparing import Facts
-from expost.report import Choice, Summary, collect, render_html
-from expost.report.transition_display import TransitionDisplay
+from expost.report import Context, Page, Setting, page_of, render_html
 from expost.results import row_keys
-from expost.rounding import lower_text
 from expost.rows import HeldRows
 
-__all__ = ["PHASES", "QUESTION", "EpsilonJob", "Outcome", "question_of", "run"]
+__all__ = ["PHASES", "QUESTION", "Outcome", "question_of", "run"]
 
 # How often `run` reports a phase.
 PHASES = 4
 # The options that go to `choose_epsilon` as they are, under the names that they have there.
-QUESTION = (
-    "epsilons",
-    "models",
-    "tolerance",
-    "rows",
-    "max_posterior",
-    "prior",
-    "quantile",
-    "share",
-    "measure",
-    "folds",
-)
-_DEFAULTS = {name: p.default for name, p in inspect.signature(choose_epsilon).parameters.items()}
+QUESTION = tuple(inspect.signature(Question.of).parameters)
 # What they are called in the report.
 _NAMES = {
     "epsilons": "values of epsilon",
@@ -70,57 +59,35 @@ _NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonJob(TableJob):
-    """A table, and what is asked about ε; None where the default of ``choose_epsilon`` stands.
-
-    ``picture``  also write the transition as a PNG.
-    """
-
-    epsilons: tuple[float, ...] | None = None
-    models: int | None = None
-    tolerance: float | None = None
-    rows: float | None = None
-    max_posterior: float | None = None
-    prior: float | None = None
-    quantile: float | None = None
-    share: float | None = None
-    measure: str | None = None
-    folds: int | None = None
-    picture: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What came of it; ``command`` is what to type next, or None."""
 
     choice: EpsilonChoice
-    summary: Summary
+    page: Page
     command: tuple[str, ...] | None
     files: dict[str, Path]
 
 
-def run(job: EpsilonJob, progress: Progress = SILENT) -> Outcome:
+def run(job: EpsilonRequest, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` hears of ``PHASES`` phases."""
     with noted() as notes:
         check_options(job)
-        check_place(job.out, resume=job.streaming.resume, force=job.force)
+        check_place(job.out, resume=job.resume, force=job.force)
         question = question_of(job)
         progress.phase("reading the table")
         with _Work.begun("epsilon", job, opened(job), notes, progress) as work:
             return work.done(question)
 
 
-def question_of(job: EpsilonJob) -> Question:
-    """Return the question, checked; defaults are those of the verb."""
-    return Question.of(
-        **{name: getattr(job, name) for name in QUESTION if getattr(job, name) is not None}
-    )
+def question_of(job: EpsilonRequest) -> Question:
+    """Return the question, checked."""
+    return Question.of(**{name: getattr(job, name) for name in QUESTION})
 
 
 class _Work(TableWork):
     """One run, from the table to the page."""
 
-    job: EpsilonJob
+    job: EpsilonRequest
 
     def done(self, question: Question) -> Outcome:
         """Take every step that has not been taken."""
@@ -130,18 +97,20 @@ class _Work(TableWork):
         progress.phase("collecting the report")
         command = _command(job, choice)
         reading = table_notices(self.table, self.encoding, facts.unknown)
-        summary = collect(
+        page = page_of(
             choice,
+            context=Context(
+                settings=_settings(job, self.encoding, choice),
+                notices=(*reading, *self.notes()),
+                source=job.title,
+                made=self.run.made,
+            ),
             command=None if command is None else shlex.join(command),
-            choices=_choices(job, self.encoding, choice),
-            notices=(*reading, *self.notes()),
-            source=job.name,
-            made=self.run.made,
         )
         progress.phase("writing the report")
         with self._writing():
-            files = self._write(choice, summary, store)
-        return Outcome(choice=choice, summary=summary, command=command, files=files)
+            files = self._write(choice, page, store)
+        return Outcome(choice=choice, page=page, command=command, files=files)
 
     def _store(self) -> PartStore:
         """Return where the parts are; a table that has appeared is checked once more."""
@@ -152,16 +121,16 @@ class _Work(TableWork):
                 workspace.remove_results()
                 self.run.keep("begun", True)
             else:
-                workspace.take_back(TABLE, "epsilon")
+                workspace.take_back(PARTS_TABLE, "epsilon")
             return self.run.store("epsilon")
 
     def _choice(self, question: Question, store: PartStore | None) -> tuple[EpsilonChoice, Facts]:
         # Every ε that is looked at has its own mechanism.
-        estimator = estimator_of(self.job, self.encoding, epsilon=1.0)
-        ball = estimator.ball(len(self.encoding.entries))
+        training = training_of(self.job, self.encoding, epsilon=1.0)
+        ball = training.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(self.job))
         self.progress.phase("following every row over epsilon, and models on held-out rows")
-        ready = estimator.ready_table(rows, source, facts)
+        ready = training.ready_table(rows, source, facts)
         ids = rows.ids if isinstance(rows, HeldRows) else None
         with writing(self.job.out, CONTINUE):
             choice = choose_for(
@@ -194,13 +163,10 @@ class _Work(TableWork):
             with workspace.all_or_none():
                 yield
 
-    def _write(
-        self, choice: EpsilonChoice, summary: Summary, store: PartStore | None
-    ) -> dict[str, Path]:
+    def _write(self, choice: EpsilonChoice, page: Page, store: PartStore | None) -> dict[str, Path]:
         """Write the curator's files, each whole; of parts the table comes last."""
-        out, mark = self.job.out, summary.audience
-        assert summary.epsilon is not None
-        page = render_html(summary).encode()
+        out, audience = self.job.out, page.audience
+        html = render_html(page).encode()
         path = out / self.encoding.audience.file_name("encoding", "json")
         files = {
             "encoding": self.encoding.save(path),
@@ -209,29 +175,38 @@ class _Work(TableWork):
         if store is None:
             files["table"] = choice.to_parquet(out / "epsilon.parquet")
         if self.job.picture:
-            picture = TransitionDisplay(part=summary.epsilon).png()
-            files["picture"] = write_bytes(out / mark.file_name("transition", "png"), mark, picture)
-        files["report"] = write_bytes(out / mark.file_name("report", "html"), mark, page)
-        files["summary"] = write_summary(out, summary)
+            path = out / audience.file_name("transition", "png")
+            files["picture"] = write_bytes(path, audience, _picture(choice))
+        files["report"] = write_bytes(out / audience.file_name("report", "html"), audience, html)
+        files["summary"] = write_page(out, page)
         if store is not None:
             assert choice.parts is not None
             self.run.check_rows(choice.parts, self.table.rows)
             store.finish(choice.parts, {"model": choice.description, "unit": "row"})
-            files["table"] = self.run.workspace.place(store, TABLE).folder
+            files["table"] = self.run.workspace.place(store, PARTS_TABLE).folder
         return files
 
 
 # -- what is reported ----------------------------------------------------------------------------
 
 
-def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tuple[Choice, ...]:
-    """Every constant that shaped the answer, and where it came from."""
+def _picture(choice: EpsilonChoice) -> bytes:
+    """Return the transition as a PNG."""
+    content = io.BytesIO()
+    choice.plot("transition").figure_.savefig(content, format="png", dpi=110)
+    return content.getvalue()
+
+
+def _settings(
+    job: EpsilonRequest, encoding: Encoding, choice: EpsilonChoice
+) -> tuple[Setting, ...]:
+    """Return every constant that shaped the answer, and where it came from."""
     assert choice.plan is not None
     how = choice.mechanism or choice.plan(1.0)
     chosen = Chosen(job=job, encoding=encoding)
     scaling = default_intercept(len(encoding.entries))
     asked = [
-        chosen.choice(_NAMES.get(name, name), _value(job, name), getattr(job, name))
+        chosen.setting(_NAMES.get(name, name), _value(job, name), job.is_given(name))
         for name in QUESTION
     ]
     seed = "drawn for this run" if job.seed is None else str(job.seed)
@@ -243,19 +218,13 @@ def _choices(job: EpsilonJob, encoding: Encoding, choice: EpsilonChoice) -> tupl
             remark=", that of this epsilon",
         ),
         *asked,
-        chosen.choice("seed", seed, job.seed),
+        chosen.setting("seed", seed, job.seed is not None),
         *chosen.table(),
     )
 
 
-def _joined(values: Sequence[object] | None) -> str | None:
-    """Return values as an option takes them, with commas between them."""
-    return None if values is None else ",".join(map(str, values))
-
-
-def _value(job: EpsilonJob, name: str) -> str:
-    given = getattr(job, name)
-    value = _DEFAULTS[name] if given is None else given
+def _value(job: EpsilonRequest, name: str) -> str:
+    value = getattr(job, name)
     if name == "epsilons":
         return "a grid" if value is None else ", ".join(f"{e:g}" for e in value)
     if name == "measure":
@@ -263,7 +232,7 @@ def _value(job: EpsilonJob, name: str) -> str:
     return f"{value:g}"
 
 
-def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
+def _command(job: EpsilonRequest, choice: EpsilonChoice) -> tuple[str, ...] | None:
     """The command that releases and profiles a model at the recommended ε.
 
     Never with the seed: that was for the simulation, and a seeded release is not private.
@@ -271,22 +240,5 @@ def _command(job: EpsilonJob, choice: EpsilonChoice) -> tuple[str, ...] | None:
     in_files = isinstance(job.source, str) and isinstance(job.encoding, Path | None)
     if choice.recommended is None or not in_files:
         return None
-    options: list[tuple[str, object]] = [
-        ("target", job.target),
-        ("id", job.id_column),
-        *(("drop", name) for name in job.drop or ()),
-        *(("missing", token) for token in job.missing or ()),
-        ("encoding", job.encoding),
-        ("data-norm", job.data_norm),
-        ("classes", _joined(job.classes)),
-        ("label-range", _joined(job.label_range)),
-        ("epsilon", lower_text(choice.recommended, 3)),
-        ("mechanism", job.mechanism),
-        ("noise", job.noise),
-        ("delta", job.delta),
-        ("loss", job.loss),
-        ("regularization", job.regularization),
-        ("out", job.out / "profile"),
-    ]
-    parts = [part for name, value in options if value is not None for part in (f"--{name}", value)]
-    return ("expost", "profile", job.source, *map(str, parts))
+    release = ("--epsilon", lower_text(choice.recommended, 3), "--out", str(job.out / "profile"))
+    return ("expost", "profile", *arguments_of(job, ProfileRequest, (None, TABLE, MODEL)), *release)

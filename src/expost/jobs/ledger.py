@@ -9,9 +9,11 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from glob import has_magic, iglob
 from pathlib import Path
 from typing import Any
 
+from expost.data import Query
 from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import (
     adopt,
@@ -27,35 +29,107 @@ from expost.jobs.output import CONTINUE, RELEASES, RESULTS, begun, writing
 from expost.jobs.runs import Run, identity_of, kept_in, read_state
 from expost.jobs.workspace import DRAFTS
 from expost.ledger import NAME, Entry, Ledger, append, entries_of, ledger_path, now
+from expost.numbers import at_most
 from expost.publishing.report import PublishedReport
 from expost.release import Release
-from expost.rounding import at_most
+from expost.types import Audience
 
 __all__ = ["MODEL", "Drawn", "Lister", "check_ledgers", "copy_model", "drawn_before", "drawn_in"]
-__all__ += ["ledgers_for", "listed_for", "model_notices", "store_drawn", "store_model", "together"]
+__all__ += [
+    "POINTER",
+    "ledger_beside",
+    "ledgers_for",
+    "listed_for",
+    "model_notices",
+    "store_drawn",
+    "store_model",
+    "table_ledger",
+]
+__all__ += ["together"]
 
 MODEL = "model.json"
+# The file that names the ledger of model.json.
+POINTER = Audience.CURATOR_ONLY.file_name("ledger-path", "json")
 _NOT_RELEASED = "nothing was released; free some space, or name another folder"
 # Names that no ledger may have in the folder of the results.
 GUARDED = frozenset({*RESULTS, *RELEASES})
 
 
-def ledgers_for(folder: Path, given: Path | None) -> tuple[Path, ...]:
-    """The ledgers that list a release: the one that was named, and the folder's own.
+def ledgers_for(folder: Path, given: Path | None, source: Any) -> tuple[Path, ...]:
+    """Return the ledgers that list a release of ``source``.
 
-    A folder's own ledger, if it is there, is kept up together with one that was named: a reader who
-    finds it next to model.json must not take it for whole when it is not.
+    The first is the ledger that was ``given``, or the one beside the table. Ledgers that exist in
+    the folder or beside the table are kept up to date too: a reader who finds one there must not
+    take it for complete if it is not.
     """
     own = folder / NAME
-    if given is None:
-        return (own,)
-    named = ledger_path(given)
-    return (named, own) if own.exists() and own.resolve() != named.resolve() else (named,)
+    beside = table_ledger(source) if given is None or _is_file(source) else None
+    ledgers = [beside or own if given is None else ledger_path(given)]
+    for path in (own, beside):
+        known = [ledger.resolve() for ledger in ledgers]
+        if path is not None and path.exists() and path.resolve() not in known:
+            ledgers.append(path)
+    return tuple(ledgers)
+
+
+def _is_file(source: Any) -> bool:
+    return isinstance(source, str | Path) and Path(source).exists()
+
+
+def table_ledger(source: Any) -> Path | None:
+    """Return the ledger of a table: ``<table>.ledger.CURATOR-ONLY.json`` beside its file.
+
+    None for a table in memory. The rows of a database or a glob have no single file, so that their
+    ledger must be named.
+    """
+    if isinstance(source, Query):
+        raise InvalidInput(
+            f"{source.label}: a database has no folder for a ledger; name the ledger of this data"
+            " set with --ledger FILE.json, the same for every release."
+        )
+    if not isinstance(source, str | Path):
+        return None
+    path = Path(source)
+    if not path.exists() and has_magic(str(source)) and any(iglob(str(source))):
+        raise InvalidInput(
+            f"{source}: several files have no common ledger; name the ledger of this data set with"
+            " --ledger FILE.json, the same for every release."
+        )
+    name = path.name.removesuffix(".gz")
+    stem = Path(name).stem if path.suffix and not path.is_dir() else name
+    return path.with_name(Audience.CURATOR_ONLY.file_name(f"{stem}.ledger", "json"))
+
+
+def ledger_beside(folder: Path) -> Path | None:
+    """Return the ledger in a folder, or the one that the folder's model is recorded in."""
+    own, pointer = folder / NAME, folder / POINTER
+    if own.exists() or not pointer.is_file():
+        return own if own.exists() else None
+    value = read_json(pointer)
+    path = value.get("ledger") if isinstance(value, dict) else None
+    if not isinstance(path, str):
+        raise InvalidInput(f"{pointer}: is damaged; name the ledger with --ledger.")
+    ledger = Path(os.path.normpath(folder / path))
+    return ledger if ledger.exists() else None
+
+
+def point_to(ledger: Path, folder: Path) -> None:
+    """Write into a folder which ledger lists its model, if that is elsewhere."""
+    if ledger.parent.resolve() == folder.resolve():
+        return
+    try:
+        path = os.path.relpath(ledger.resolve(), folder.resolve())
+    except ValueError:
+        # Another drive.
+        path = str(ledger.resolve())
+    write_json(folder / POINTER, Audience.CURATOR_ONLY, {"ledger": path})
 
 
 def check_ledgers(ledgers: Sequence[Path], out: Path) -> None:
     """Refuse what cannot be listed before it is released; ``out`` is made later if need be."""
-    for path in ledgers:
+    own = out / NAME
+    # A link that leads nowhere is no ledger yet, and might lead somewhere later.
+    for path in (*ledgers, own) if own.is_symlink() else ledgers:
         folder = path.parent
         if is_same_file(folder, out) and (path.name in GUARDED or path.is_symlink()):
             what = "is a symbolic link" if path.is_symlink() else "is the name of a result"
@@ -157,13 +231,18 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
 
 
 def model_notices(
-    model: Path, given: Path | None, digest: Callable[[Ledger], str] | None
+    model: Path, given: Path | None, source: Any, digest: Callable[[Ledger], str] | None
 ) -> tuple[str, ...]:
-    """What a ledger says about a model that exists: the one that was named, or that of its folder.
+    """Return what a ledger says about a model: the one ``given``, of its folder, or of its table.
 
     ``digest`` is that of the rows under a ledger's own salt, where there are rows.
     """
-    path = model.parent / NAME if given is None else ledger_path(given)
+    path = ledger_beside(model.parent) or model.parent / NAME
+    if not path.exists() and _is_file(source):
+        beside = table_ledger(source)
+        path = beside if beside is not None and beside.exists() else path
+    if given is not None:
+        path = ledger_path(given)
     add = f"expost ledger {shlex.quote(str(path))} --add {shlex.quote(str(model))}"
     if not path.exists():
         if given is not None:
@@ -226,16 +305,16 @@ class _Kept:
         return cls(sha256=value["sha256"], **lines)
 
 
-def drawn_before(out: Path, ledger: Path | None) -> Drawn | None:
+def drawn_before(out: Path, ledgers: Sequence[Path]) -> Drawn | None:
     """Return the model that the unfinished run in ``out`` has drawn, if it has."""
     if not begun(out):
         return None
-    return _drawn(out, read_state(out)["salt"], ledgers_for(out, ledger))
+    return _drawn(out, read_state(out)["salt"], ledgers)
 
 
-def drawn_in(run: Run, ledger: Path | None) -> Drawn | None:
+def drawn_in(run: Run, ledgers: Sequence[Path]) -> Drawn | None:
     """Return the model that this run has drawn, if it has."""
-    return _drawn(run.out, run.salt, ledgers_for(run.out, ledger))
+    return _drawn(run.out, run.salt, ledgers)
 
 
 def _drawn(out: Path, salt: str, ledgers: Sequence[Path]) -> Drawn | None:
@@ -297,6 +376,7 @@ def store_model(
         # Results of an earlier run belong to another model.
         run.workspace.remove_results()
         write_json(path, release.audience, value, before=before)
+        point_to(lister.ledgers[0], run.out)
         settle(run.out)
 
 
@@ -309,7 +389,8 @@ def store_drawn(run: Run, drawn: Drawn, lister: Lister) -> None:
         else:
             run.workspace.remove_results()
             adopt(path, drawn.release.audience, drawn.place, before=lister)
-            settle(run.out)
+        point_to(lister.ledgers[0], run.out)
+        settle(run.out)
 
 
 def copy_model(run: Run, release: Release, given: Path | None) -> None:

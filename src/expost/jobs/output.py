@@ -1,9 +1,11 @@
 """The folder of a command's results: its names, and what is refused before any work."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 from expost.errors import InvalidInput
@@ -16,12 +18,14 @@ __all__ = [
     "MANIFEST",
     "NOTHING_LEFT",
     "RELEASES",
+    "REPORTS",
     "RESULTS",
     "STATE",
     "begun",
     "check_folder",
     "check_page_folder",
     "check_place",
+    "default_folder",
     "holds_anything",
     "made_now",
     "nothing_to_resume",
@@ -29,12 +33,14 @@ __all__ = [
 ]
 
 # The list of files that expost wrote there, and the file that makes a run unfinished.
-MANIFEST, STATE = Audience.FAIL.file_name(".expost-manifest", "json"), "state.json"
+MANIFEST, STATE = Audience.CURATOR_ONLY.file_name(".expost-manifest", "json"), "state.json"
 # The remedies where the disk is full: of a run that can be resumed, and of one that cannot.
 CONTINUE = "progress was saved: free some space, and continue with --resume"
 NOTHING_LEFT = "nothing is left of this run; free some space, or name another folder"
-# What was drawn: it may be replaced by another run, and is never removed.
-RELEASES = ("model.json", "report.json")
+# What was drawn: it may be replaced by another run, and is never removed. A report that is not
+# public has a name that says so.
+REPORTS = ("report.json", Audience.NEEDS_REVIEW.file_name("report", "json"))
+RELEASES = ("model.json", *REPORTS)
 _STEMS = (
     ("encoding", "json"),
     ("profile", "json"),
@@ -54,13 +60,10 @@ _STEMS = (
     ("comparison", "parquet"),
 )
 # The files that a command may write, beside releases.
-RESULTS = (
-    *(
-        audience.file_name(*names)
-        for audience in (Audience.PASS, Audience.FAIL)
-        for names in _STEMS
-    ),
-    Audience.FAIL.file_name("report", "json"),
+RESULTS = tuple(
+    audience.file_name(*names)
+    for audience in (Audience.PUBLIC, Audience.CURATOR_ONLY)
+    for names in _STEMS
 )
 
 
@@ -96,6 +99,34 @@ def holds_anything(out: Path) -> bool:
     lists = {MANIFEST, *(path.name for path in drafts(out / MANIFEST))}
     remains = [out / name for name in os.listdir(out) if name not in lists]
     return any(path.name != RUN or path.is_symlink() or begun(out) for path in remains)
+
+
+def default_folder(command: str, *, resume: bool) -> Path:
+    """Return the folder of a command that names none: ``expost-<command>``, ``-2``, ``-3``, …
+
+    It is a new folder of the current one, or with ``resume`` the only one with an unfinished run.
+    """
+    stem = f"expost-{command}"
+    if resume:
+        pattern = re.compile(rf"{re.escape(stem)}(-[0-9]+)?")
+        folders = [Path(name) for name in os.listdir() if pattern.fullmatch(name)]
+        unfinished = sorted((path for path in folders if begun(path)), key=_number)
+        if len(unfinished) == 1:
+            return unfinished[0]
+        if not unfinished:
+            raise InvalidInput(
+                f"--resume: no folder {stem} or {stem}-2, … here holds an unfinished run; name its"
+                " folder with --out, or leave --resume out."
+            )
+        listed = ", ".join(map(str, unfinished))
+        raise InvalidInput(f"--resume: {listed} hold unfinished runs; name one with --out.")
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return Path(next(name for name in names if not os.path.lexists(name)))
+
+
+def _number(path: Path) -> int:
+    digits = path.name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 1
 
 
 def begun(out: Path) -> bool:

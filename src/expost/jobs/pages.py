@@ -1,51 +1,56 @@
-"""The pages of a summary, written and read again.
+"""Pages, written and read again.
 
-A page is report.html; its folder also holds it as Markdown and the summary as JSON, from which
-``expost report`` makes a page of several. All carry the mark of their strictest part in their names
-and modes.
+A page is report.html; its folder also holds it as Markdown and as JSON (summary.json), from which
+``expost report`` makes a page of several. Names and modes of all of them follow the strictest
+audience of the page's documents.
 """
 
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from expost.errors import InvalidInput
 from expost.files.atomic import write_bytes
-from expost.jobs.output import NOTHING_LEFT, writing
-from expost.jobs.workspace import Workspace
-from expost.report import Summary, parse_json, render_html, render_json, render_markdown
+from expost.jobs.output import NOTHING_LEFT, check_page_folder, writing
+from expost.jobs.requests import AnswerRequest
+from expost.jobs.workspace import Workspace, held
+from expost.report import Page, parse_json, render_html, render_json, render_markdown
 from expost.types import Audience
 
 __all__ = [
     "SUMMARIES",
+    "check_answer",
     "named_source",
-    "read_summary",
+    "read_page",
+    "store_answer",
     "store_page",
-    "write_summary",
+    "write_page",
 ]
 
 SUMMARIES = tuple(
-    audience.file_name("summary", "json") for audience in (Audience.PASS, Audience.FAIL)
+    audience.file_name("summary", "json") for audience in (Audience.PUBLIC, Audience.CURATOR_ONLY)
 )
 # A summary of a hundred thousand rows takes 10 MB.
 _LARGEST = 200_000_000
 
 
-def named_source(path: Path, mark: Audience, *, usual: str, what: str) -> str:
+def named_source(path: Path, audience: Audience, *, usual: str, what: str) -> str:
     """The file's name, which a page gives as its source; on one for everybody the ``usual`` alone.
 
     ``what`` stands in place of any other, which may tell of the data.
     """
-    return path.name if mark is not Audience.PASS or path.name == usual else what
+    return path.name if audience is not Audience.PUBLIC or path.name == usual else what
 
 
-def write_summary(out: Path, summary: Summary) -> Path:
-    """Write the summary into the folder of its page."""
-    path = out / summary.audience.file_name("summary", "json")
-    return write_bytes(path, summary.audience, render_json(summary).encode())
+def write_page(out: Path, page: Page) -> Path:
+    """Write the page's JSON into its folder."""
+    path = out / page.audience.file_name("summary", "json")
+    return write_bytes(path, page.audience, render_json(page).encode())
 
 
 def store_page(
     workspace: Workspace,
-    summary: Summary,
+    page: Page,
     *,
     alone: bool = True,
     readers: Audience | None = None,
@@ -54,14 +59,14 @@ def store_page(
     """Write the page, its Markdown and its JSON: all of them whole, or none.
 
     ``alone``    remove the results of an earlier run.
-    ``readers``  whose mode the files have, if not that of the summary's mark.
+    ``readers``  whose mode the files have, if not that of the page.
     """
-    out, mark = workspace.out, summary.audience
-    readers = mark if readers is None else readers
+    out, audience = workspace.out, page.audience
+    readers = audience if readers is None else readers
     contents = {
-        "report": (mark.file_name("report", "html"), render_html(summary)),
-        "text": (mark.file_name("report", "md"), render_markdown(summary)),
-        "summary": (mark.file_name("summary", "json"), render_json(summary)),
+        "report": (audience.file_name("report", "html"), render_html(page)),
+        "text": (audience.file_name("report", "md"), render_markdown(page)),
+        "summary": (audience.file_name("summary", "json"), render_json(page)),
     }
     files: dict[str, Path] = {}
     with writing(out, remedy), workspace.all_or_none():
@@ -72,8 +77,31 @@ def store_page(
     return files
 
 
-def read_summary(path: Path) -> Summary:
-    """The summary in a file, or :class:`InvalidInput` that names it in one sentence."""
+def check_answer(request: AnswerRequest) -> None:
+    """Refuse a folder for a page that cannot be written to, before any work."""
+    if request.out is not None:
+        check_page_folder(request.out, force=request.force)
+
+
+def store_answer(
+    request: AnswerRequest,
+    inputs: Iterable[Path],
+    store: Callable[[Workspace], dict[str, Path]],
+) -> dict[str, Path]:
+    """Write the page of an answer if one is asked for, and return its files.
+
+    Without a named folder the page is written to a new one that its owner alone can open (mode
+    0700).
+    """
+    if request.out is None and not request.open_page:
+        return {}
+    folder = request.out or Path(tempfile.mkdtemp(prefix="expost-"))
+    with held(folder, force=request.force, inputs=inputs, page=True) as workspace:
+        return store(workspace)
+
+
+def read_page(path: Path) -> Page:
+    """Return the page in a file, or raise :class:`InvalidInput` that names it in one sentence."""
     # A pipe would be waited for, and a device has no end.
     if path.exists() and not path.is_file():
         raise InvalidInput(f"{path}: is not a file; name a summary that expost wrote.")

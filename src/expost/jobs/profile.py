@@ -12,6 +12,7 @@ profile  the same with ranks, in a folder that appears whole beside the page.
 A model that exists is copied only after its rows have been found to be the right ones.
 """
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from expost.glm import Objective
 from expost.groups.exposure import Explanation, Grouping
 from expost.jobs.ledger import (
     MODEL,
+    POINTER,
     Lister,
     check_ledgers,
     copy_model,
@@ -39,21 +41,21 @@ from expost.jobs.ledger import (
     store_model,
 )
 from expost.jobs.output import CONTINUE, check_place, writing
-from expost.jobs.pages import write_summary
+from expost.jobs.pages import write_page
 from expost.jobs.profile_asked import (
     Outcome,
-    ProfileJob,
     check_asked,
-    choices_of,
     opened_for,
+    settings_of,
 )
+from expost.jobs.requests import ProfileRequest
 from expost.jobs.streaming import TableWork, inputs_of, is_streamed, salted
-from expost.jobs.table import estimator_of, label_scale_of, noted, table_notices
+from expost.jobs.table import label_scale_of, noted, table_notices, training_of
 from expost.mechanisms.base import TOLERANCE
 from expost.mechanisms.statement import statements
 from expost.preparing import Facts, objective_of
 from expost.profiles.digest import Terms
-from expost.profiles.fit import FitScores, fit_of
+from expost.profiles.fit import fit_of
 from expost.profiles.parts import (
     RowParts,
     digest_of_parts,
@@ -65,12 +67,12 @@ from expost.profiles.profile import Profile
 from expost.profiles.subpopulations import readable_features
 from expost.profiles.verb import Target, profile_of_table
 from expost.release import Release
-from expost.report import Accuracy, Summary, collect, render_html
-from expost.report.profile_part import LogLoss
+from expost.report import Context, Page, page_of, render_html
+from expost.report.document import Code
 from expost.report.rows import MOST_ROWS
 from expost.types import Audience
 
-__all__ = ["PHASES", "Outcome", "ProfileJob", "run", "run_opened"]
+__all__ = ["PHASES", "Outcome", "run", "run_opened"]
 
 # How often `run` reports a phase.
 PHASES = 6
@@ -78,11 +80,11 @@ PHASES = 6
 _MOST_LEVELS = 50
 # Columns that are read in one pass over the table.
 _COLUMNS_A_PASS = 16
-_TABLE = Audience.FAIL.file_name("profile", "parquet")
+_TABLE = Audience.CURATOR_ONLY.file_name("profile", "parquet")
 _NOTHING_RELEASED = "nothing was released; free some space, or name another folder"
 
 
-def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
+def run(job: ProfileRequest, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` hears of ``PHASES`` phases."""
     with noted() as notes:
         _check(job)
@@ -93,7 +95,7 @@ def run(job: ProfileJob, progress: Progress = SILENT) -> Outcome:
 
 
 def run_opened(
-    job: ProfileJob,
+    job: ProfileRequest,
     given: Release | None,
     opened: tuple[Table, Encoding],
     notes: Callable[[], list[str]],
@@ -117,22 +119,26 @@ def run_opened(
         more={"model": None if given is None else given.to_json()["sha256"]},
         lost=job.lost,
         inputs=[path for path in inputs_of(job) if not (keeps and path == job.model)],
-        releases=() if keeps else (MODEL,),
+        releases=() if keeps else (MODEL, POINTER),
     ) as work:
         return work.done(given)
 
 
-def _check(job: ProfileJob) -> None:
+def _check(job: ProfileRequest) -> None:
     """Refuse what no table can make right, before one is read."""
     check_asked(job)
-    check_place(job.out, resume=job.streaming.resume, force=job.force, lost=job.lost)
+    check_place(job.out, resume=job.resume, force=job.force, lost=job.lost)
     if job.model is None:
-        check_ledgers(ledgers_for(job.out, job.ledger), job.out)
+        check_ledgers(_ledgers(job), job.out)
 
 
-def _drawn_before(job: ProfileJob) -> Release | None:
+def _ledgers(job: ProfileRequest) -> tuple[Path, ...]:
+    return ledgers_for(job.out, job.ledger, job.source)
+
+
+def _drawn_before(job: ProfileRequest) -> Release | None:
     """Return the model that the run to be resumed has drawn, if it has."""
-    drawn = drawn_before(job.out, job.ledger) if job.streaming.resume else None
+    drawn = drawn_before(job.out, _ledgers(job)) if job.resume else None
     return None if drawn is None else drawn.release
 
 
@@ -159,7 +165,7 @@ class _Model:
 class _Work(TableWork):
     """One run, from the table to the page."""
 
-    job: ProfileJob
+    job: ProfileRequest
 
     def done(self, given: Release | None) -> Outcome:
         """Take every step that has not been taken."""
@@ -169,14 +175,14 @@ class _Work(TableWork):
         progress.phase(f"finding every {noun}'s neighbour")
         result = self._in_blocks(model, given) if self.blocks else self._held(model, given)
         progress.phase("collecting the report")
-        summary = self._summary(model, result)
+        page = self._page(model, result)
         progress.phase("writing the report")
         files = {"model": job.out / MODEL}
         if model.ledger is not None:
             files["ledger"] = model.ledger
         with writing(job.out, CONTINUE):
-            files |= self._write(result, summary)
-        return Outcome(release=model.release, profile=result, summary=summary, files=files)
+            files |= self._write(result, page)
+        return Outcome(release=model.release, profile=result, page=page, files=files)
 
     # -- the model -----------------------------------------------------------------------------
 
@@ -186,7 +192,9 @@ class _Work(TableWork):
             self.progress.phase("fitting the model")
             listed: tuple[str, ...] = ()
             if self.job.model is not None:
-                listed = model_notices(self.job.model, self.job.ledger, salted(facts))
+                listed = model_notices(
+                    self.job.model, self.job.ledger, self.job.source, salted(facts)
+                )
             return _Model(
                 release=given,
                 objective=objective,
@@ -195,7 +203,7 @@ class _Work(TableWork):
                 noted=0,
                 ledger=None,
             )
-        drawn = drawn_in(self.run, self.job.ledger)
+        drawn = drawn_in(self.run, _ledgers(self.job))
         if drawn is None:
             return self._draw()
         objective, facts = self._objective(drawn.release)
@@ -218,7 +226,7 @@ class _Work(TableWork):
         return Lister(
             release=release,
             path=self.job.out / MODEL,
-            ledgers=ledgers_for(self.job.out, self.job.ledger),
+            ledgers=_ledgers(self.job),
             digest=salted(facts),
             run=self.run,
         )
@@ -231,20 +239,18 @@ class _Work(TableWork):
     def _draw(self) -> _Model:
         """Draw θ and store it, before anything is computed from it."""
         job = self.job
-        epsilon = 1.0 if job.epsilon is None else job.epsilon
-        estimator = estimator_of(
+        training = training_of(
             job,
             self.encoding,
-            epsilon=epsilon,
+            epsilon=job.epsilon,
             random_state=job.seed,
             rows_per_person=job.max_rows_per_person or 1,
-            margin=job.margin,
         )
-        ball = estimator.ball(len(self.encoding.entries))
+        ball = training.ball(len(self.encoding.entries))
         source, rows, facts = self.known_rows(ball, label_scale_of(job))
         self.progress.phase("fitting the model")
-        ready = estimator.ready_table(rows, source, facts)
-        release = estimator.release(ready)
+        ready = training.ready_table(rows, source, facts)
+        release = training.release(ready)
         reading = self._reading(facts)
         fitting, lister = self.notes(), self._lister(release, facts)
         store_model(self.run, release, lister, reading=reading, fitting=fitting)
@@ -344,19 +350,31 @@ class _Work(TableWork):
 
     # -- the page ------------------------------------------------------------------------------
 
-    def _summary(self, model: _Model, result: Profile) -> Summary:
+    def _page(self, model: _Model, result: Profile) -> Page:
         groups, explanation = self._explored(model, result)
-        return collect(
+        return page_of(
             result,
+            context=Context(
+                settings=settings_of(self.job, self.encoding, model.release),
+                notices=(*model.notices, *self.notes()[model.noted :]),
+                source=self.job.title,
+                made=self.run.made,
+            ),
             release=model.release,
-            source=self.job.name,
-            made=self.run.made,
-            choices=choices_of(self.job, self.encoding, model.release),
-            accuracy=_accuracy(result.fit),
             groups=tuple(sorted(groups, key=_unevenness, reverse=True)),
             explanation=explanation,
-            notices=(*model.notices, *self.notes()[model.noted :]),
+            next_steps=(self._next(result),),
         )
+
+    def _next(self, result: Profile) -> Code:
+        """Return what to type next: publish the model, or choose a smaller or larger ε."""
+        job = self.job
+        # Names without folders: the page does not depend on where its files lie.
+        if result.useless is None and not result.digest.past_posterior and not result.is_noiseless:
+            publish = ("expost", "publish", "--model", str(Path(job.out.name) / MODEL))
+            return Code(text=shlex.join(publish), purpose="a page where people look up their bound")
+        choose = ("expost", "epsilon", job.title, "--target", str(job.target))
+        return Code(text=shlex.join(choose), purpose="recommend an ε")
 
     def _explored(
         self, model: _Model, result: Profile
@@ -384,10 +402,10 @@ class _Work(TableWork):
             for name in some:
                 yield result.by(cells.column(name).combine_chunks(), name=name)
 
-    def _write(self, result: Profile, summary: Summary) -> dict[str, Path]:
+    def _write(self, result: Profile, page: Page) -> dict[str, Path]:
         """Write the curator's files, each whole or absent."""
         out, encoding = self.job.out, self.encoding
-        page = render_html(summary).encode()
+        html = render_html(page).encode()
         files = {
             "encoding": encoding.save(out / encoding.audience.file_name("encoding", "json")),
             "profile": Path(result.to_json(out / "profile.json")),
@@ -396,29 +414,10 @@ class _Work(TableWork):
             files["table"] = result.to_parquet(out / "profile.parquet")
         else:
             files["table"] = result.parts.store.folder
-        report = out / summary.audience.file_name("report", "html")
-        files["summary"] = write_summary(out, summary)
-        files["report"] = write_bytes(report, summary.audience, page)
+        report = out / page.audience.file_name("report", "html")
+        files["summary"] = write_page(out, page)
+        files["report"] = write_bytes(report, page.audience, html)
         return files
-
-
-def _accuracy(fit: FitScores | None) -> Accuracy | None:
-    """Return how good the model is on these rows, beside the base rate and beside ε = ∞."""
-    if fit is None:
-        return None
-    released, noiseless = fit.score
-    log_loss = None
-    if fit.log_losses:
-        log_loss = LogLoss(
-            released=fit.log_loss[0], base_rate=fit.base_log_loss, noiseless=fit.log_loss[1]
-        )
-    return Accuracy(
-        measure=fit.measure,
-        released=released,
-        base_rate=fit.base_score,
-        noiseless=noiseless,
-        log_loss=log_loss,
-    )
 
 
 def _unevenness(grouping: Grouping) -> float:

@@ -1,6 +1,7 @@
-"""``expost publish`` and ``expost lookup``: a report that may be published, and its answers.
+"""``expost publish`` and ``expost lookup``: a report to be published, and its answers.
 
-The report is of the one model that was released; θ is never drawn again. A report is drawn once: it
+The report is of the one model that was released; θ is never drawn again. It is report.json where it
+may be published, and report.CURATOR-ONLY.json where it needs a review. A report is drawn once: it
 is kept in the run's own folder before the ledger lists it, listed before it has its place, and on
 the disk before anything exact is computed. The comparison with the exact losses is a
 file, or of rows in blocks a folder of parts that appears whole.
@@ -20,13 +21,22 @@ from expost.errors import ExpostError, InvalidInput
 from expost.files.atomic import write_json
 from expost.files.parts import PartStore
 from expost.groups.columns import printable
-from expost.jobs.ledger import Lister, check_ledgers, ledgers_for, listed_for, model_notices
-from expost.jobs.output import CONTINUE, check_place, made_now, writing
-from expost.jobs.pages import named_source, store_page
+from expost.jobs.ledger import (
+    Lister,
+    check_ledgers,
+    ledger_beside,
+    ledgers_for,
+    listed_for,
+    model_notices,
+)
+from expost.jobs.output import CONTINUE, REPORTS, check_place, made_now, writing
+from expost.jobs.pages import check_answer, named_source, store_answer, store_page
+from expost.jobs.requests import LookupRequest, PublishRequest
 from expost.jobs.runs import Run
-from expost.jobs.streaming import AS_USUAL, Streaming, TableWork, running_job, salted
+from expost.jobs.streaming import TableWork, running_job, salted
 from expost.jobs.table import model_encoding, noted, table_notices
 from expost.jobs.workspace import Workspace
+from expost.numbers import upper_text
 from expost.preparing import Facts, objective_of
 from expost.publishing.compare import (
     TABLE,
@@ -35,62 +45,31 @@ from expost.publishing.compare import (
     compare_parts,
     read_comparison,
 )
-from expost.publishing.publish import PublishRequest, ReleasedRows
+from expost.publishing.publish import ReleasedRows, ReportPlan
 from expost.publishing.report import Answer, PublishedReport
 from expost.release import Release
-from expost.report import collect
-from expost.rounding import nats, percent_at_most, upper_text
+from expost.report import Context, document_of, page_of, render_text
 from expost.rows import Rows
 from expost.types import Audience
 
-__all__ = ["PHASES", "Outcome", "PublishJob", "answer_lines", "answers_json", "look_up"]
-__all__ += ["outcome_lines", "run", "store_answers"]
+__all__ = ["PHASES", "Outcome", "answer_lines", "answers_json", "look_up"]
+__all__ += ["outcome_lines", "run", "run_lookup"]
 
 # How often `run` reports a phase.
 PHASES = 3
 _LONGEST_NOTICE = 400
 _NOT_PUBLISHED = "nothing was published; free some space, or name another folder"
-_NO_COMPARISON = "report.json is there, and holds; free some space for the comparison"
+_NO_COMPARISON = "the report is there, and holds; free some space for the comparison"
 # The figures of an answer that a program gets, by their names.
 _FIGURES = (
-    *("label", "exposure", "belief", "epsilon_gradient", "epsilon_hessian", "delta"),
-    *("everything", "belief_in_everything", "fails_with", "everything_fails_with"),
+    *("label", "exposure", "certainty", "epsilon_gradient", "epsilon_hessian", "delta"),
+    *("everything", "certainty_in_everything", "fails_with", "everything_fails_with"),
 )
-REPORT = "report.json"
 # The results of an earlier report that a new one replaces; those of a profile stay.
-_OF_A_REPORT = (
-    *(Audience.FAIL.file_name("comparison", suffix) for suffix in ("json", "parquet")),
-    *("report.html", "report.md", "summary.json"),
+_COMPARISONS = tuple(
+    Audience.CURATOR_ONLY.file_name("comparison", suffix) for suffix in ("json", "parquet")
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishJob:
-    """A released model, and what its report may spend; the table of its rows where it is needed.
-
-    ``ledger`` lists what the report spends; None: the one in the folder of the model.
-    """
-
-    model: Path
-    out: Path
-    source: Any = None
-    target: str | None = None
-    id_column: str | None = None
-    kind: str = "data-independent"
-    epsilon_gradient: float | None = None
-    epsilon_hessian: float | None = None
-    delta: float | None = None
-    failure_probability: float = 1e-6
-    ledger: Path | None = None
-    force: bool = False
-    streaming: Streaming = AS_USUAL
-
-    lost = " (a report.json in it is then lost, but what it spent is not)"
-
-    @property
-    def ledgers(self) -> tuple[Path, ...]:
-        """Those of the data set, which the model's is: a report elsewhere spends of it too."""
-        return ledgers_for(self.model.parent, self.ledger)
+_PAGE = (("report", "html"), ("report", "md"), ("summary", "json"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,29 +81,52 @@ class Outcome:
     files: dict[str, Path]
     notices: tuple[str, ...]
 
+    def scalars(self) -> dict[str, Any]:
+        """Return the public figures: of the model, and with what probability a bound fails."""
+        report = self.report
+        own = {"kind": report.kind, "audience": report.audience.value}
+        return {**report.release.scalars(), **own, "fails_with": report.fails_with}
 
-def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
+    def to_json(self) -> dict[str, Any]:
+        """Return all figures, for the curator."""
+        content: dict[str, Any] = {
+            "report": {
+                "kind": self.report.kind,
+                "audience": self.report.audience.value,
+                "read_from_data": list(self.report.read_from_data),
+                "fails_with": self.report.fails_with,
+            },
+            "forecast": self.report.release.mechanism.forecast.fields(),
+            "notices": [*self.report.statements, *self.notices],
+        }
+        if self.comparison is not None:
+            content["comparison"] = self.comparison.summary()
+        return content
+
+
+def run(job: PublishRequest, progress: Progress = SILENT) -> Outcome:
     """Do the job; ``progress`` is told of ``PHASES`` phases."""
     with noted() as notes:
-        check_place(job.out, resume=job.streaming.resume, force=job.force, lost=job.lost)
+        check_place(job.out, resume=job.resume, force=job.force, lost=job.lost)
         if job.kind == "data-dependent":
-            check_ledgers(job.ledgers, job.out)
+            check_ledgers(_ledgers(job), job.out)
         progress.phase("reading the table")
         release = Release.load(job.model)
         if job.kind != "data-dependent":
             # A ledger that is named and not there is a mistake, to be reported before any work.
-            model_notices(job.model, job.ledger, None)
-        request, opened = _request(job, release), _opened(job, release)
+            model_notices(job.model, job.ledger, job.source, None)
+        plan, opened = _plan(job, release), _opened(job, release)
+        _check_names(job, plan.file_name)
         more: dict[str, Any] = {"model": release.to_json()["sha256"]}
-        options: dict[str, Any] = {"lost": job.lost, "releases": (REPORT,)}
+        options: dict[str, Any] = {"lost": job.lost, "releases": (plan.file_name,)}
         if opened is not None:
             with _Work.begun(
-                "publish", job, opened, notes, progress, more=more, request=request, **options
+                "publish", job, opened, notes, progress, more=more, plan=plan, **options
             ) as work:
                 return work.done()
         more["rows"] = None
         with running_job("publish", job, blocks=False, more=more, **options) as begun:
-            report, files, notices = _Publication(job, request, begun).report(None, progress)
+            report, files, notices = _Publication(job, plan, begun).report(None, progress)
             return Outcome(
                 report=report,
                 comparison=None,
@@ -133,9 +135,15 @@ def run(job: PublishJob, progress: Progress = SILENT) -> Outcome:
             )
 
 
-def _request(job: PublishJob, release: Release) -> PublishRequest:
+def _ledgers(job: PublishRequest) -> tuple[Path, ...]:
+    """Return those of the data set, which the model's is: a report elsewhere spends of it too."""
+    ledger = job.ledger or ledger_beside(job.model.parent)
+    return ledgers_for(job.model.parent, ledger, job.source)
+
+
+def _plan(job: PublishRequest, release: Release) -> ReportPlan:
     """Return the request for the report; what does not depend on the rows is checked."""
-    return PublishRequest.of(
+    return ReportPlan.of(
         release,
         kind=job.kind,
         failure_probability=job.failure_probability,
@@ -145,7 +153,7 @@ def _request(job: PublishJob, release: Release) -> PublishRequest:
     )
 
 
-def _opened(job: PublishJob, release: Release) -> tuple[Table, Encoding] | None:
+def _opened(job: PublishRequest, release: Release) -> tuple[Table, Encoding] | None:
     """The table as the model reads it, where one is given; no row is held."""
     if job.source is None:
         if job.kind == "data-dependent":
@@ -163,8 +171,8 @@ def _opened(job: PublishJob, release: Release) -> tuple[Table, Encoding] | None:
 class _Publication:
     """The report of a run, drawn once and listed before it has its place."""
 
-    job: PublishJob
-    request: PublishRequest
+    job: PublishRequest
+    plan: ReportPlan
     run: Run
 
     def report(
@@ -174,31 +182,32 @@ class _Publication:
 
         ``rows``  the rows of the model, if a table of them is given.
         """
-        job, request, remedy = self.job, self.request, _NOT_PUBLISHED
+        job, plan, remedy = self.job, self.plan, _NOT_PUBLISHED
         if rows is not None and rows.blocks:
             remedy = CONTINUE
         notices, digest = tuple[str, ...](), None if rows is None else salted(rows.facts)
         report = self._drawn()
         if report is None:
             # The rows are found to be the right ones before anything of an earlier run is removed.
-            report = request.report(None if rows is None else rows.released)
-            notices = _earlier(job, request.release)
+            report = plan.report(None if rows is None else rows.released)
+            notices = _earlier(job.out / plan.file_name, plan.release)
             with writing(job.out, remedy):
                 # What belongs to an earlier report goes.
-                self.run.workspace.remove(_OF_A_REPORT)
+                page = (report.audience.file_name(*names) for names in _PAGE)
+                self.run.workspace.remove((*_COMPARISONS, *page))
                 self.run.keep("report", report.to_json())
         progress.phase("writing the report")
-        files = {"report": job.out / REPORT}
+        files = {"report": job.out / plan.file_name}
         with writing(job.out, remedy):
-            if digest is None or request.tangent_mechanism is None:
+            if digest is None or plan.tangent_mechanism is None:
                 write_json(files["report"], report.audience, report.to_json())
-                listed = model_notices(job.model, job.ledger, digest)
+                listed = model_notices(job.model, job.ledger, job.source, digest)
             else:
                 # Again after a crash: the process that was killed may have reached one of two.
                 lister = Lister(
                     release=report,
-                    path=job.out / REPORT,
-                    ledgers=job.ledgers,
+                    path=files["report"],
+                    ledgers=_ledgers(job),
                     digest=digest,
                     run=self.run,
                     model=job.model,
@@ -211,7 +220,8 @@ class _Publication:
         """Return the report that this run has drawn, if it has; no second one is drawn."""
         job, run = self.job, self.run
         report = run.kept("report", PublishedReport.from_json)
-        listed = listed_for(job.ledgers, run.identity, "report")
+        spends = self.plan.tangent_mechanism is not None
+        listed = listed_for(_ledgers(job) if spends else (), run.identity, "report")
         if listed and (report is None or report.to_json()["sha256"] not in listed):
             # The ledger is believed, not the folder: what it lists was released.
             (path, *_) = listed.values()
@@ -220,7 +230,7 @@ class _Publication:
                 " is gone; it is not drawn a second time: draw another one with --force, which"
                 " spends its epsilon again."
             )
-        if report is not None and not self.request.matches(report):
+        if report is not None and not self.plan.matches(report):
             raise InvalidInput(
                 f"out={str(job.out)!r}: the report that this run drew is not the one that is asked"
                 " for; name another folder."
@@ -228,9 +238,24 @@ class _Publication:
         return report
 
 
-def _earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
+def _check_names(job: PublishRequest, name: str) -> None:
+    """Refuse a folder with a report for other readers, or with the page of another command."""
+    for other in REPORTS:
+        if other != name and (job.out / other).exists():
+            raise InvalidInput(
+                f"out={str(job.out)!r}: holds {other}, and this report is {name}, for other"
+                " readers; name another folder."
+            )
+    page = Path(name).with_suffix(".html").name
+    if name != "report.json" and (job.out / page).exists() and not (job.out / name).exists():
+        raise InvalidInput(
+            f"out={str(job.out)!r}: holds {page}, which this command did not write and whose name"
+            " the page of this report has; name another folder."
+        )
+
+
+def _earlier(path: Path, release: Release) -> tuple[str, ...]:
     """What a report of the same model that is written over has spent."""
-    path = job.out / REPORT
     if not path.exists():
         return ()
     try:
@@ -241,19 +266,19 @@ def _earlier(job: PublishJob, release: Release) -> tuple[str, ...]:
     if spent is None or not np.array_equal(before.release.theta, release.theta):
         return ()
     return (
-        "The report.json that was written over had spent epsilon"
+        "The report that was written over had spent epsilon"
         f" {upper_text(spent.epsilon_gradient)} + {upper_text(spent.epsilon_hessian)} (delta"
         f" {upper_text(spent.delta)} each) of"
         " the same rows: that stays spent, and counts beside what this one spends.",
     )
 
 
-def _store_page(job: PublishJob, report: PublishedReport, run: Run) -> dict[str, Path]:
-    """A page about report.json, for everybody who may have that: nothing of the table is on it."""
+def _store_page(job: PublishRequest, report: PublishedReport, run: Run) -> dict[str, Path]:
+    """A page about the report, for everybody who may have that: nothing of the table is on it."""
     source = named_source(job.model, report.audience, usual="model.json", what="a released model")
-    summary = collect(report, source=source, made=run.made)
-    remedy = "report.json is there, and holds; free some space for its page"
-    files = store_page(run.workspace, summary, alone=False, remedy=remedy)
+    page = page_of(report, context=Context(source=source, made=run.made))
+    remedy = "the report is there, and holds; free some space for its page"
+    files = store_page(run.workspace, page, alone=False, remedy=remedy)
     return {"page": files["report"], "text": files["text"], "summary": files["summary"]}
 
 
@@ -261,14 +286,14 @@ def _store_page(job: PublishJob, report: PublishedReport, run: Run) -> dict[str,
 class _Work(TableWork):
     """The steps of a run with a table; each finds what an earlier process finished of it."""
 
-    job: PublishJob
-    request: PublishRequest
+    job: PublishRequest
+    plan: ReportPlan
 
     def done(self) -> Outcome:
         """Take every step that has not been taken."""
         job, progress = self.job, self.progress
         _ = self.facts
-        publication = _Publication(job, self.request, self.run)
+        publication = _Publication(job, self.plan, self.run)
         report, files, notices = publication.report(self, progress)
         files |= _store_page(job, report, self.run)
         progress.phase("comparing it with the exact losses")
@@ -284,7 +309,7 @@ class _Work(TableWork):
 
     @cached_property
     def _known(self) -> tuple[Rows, Facts]:
-        release = self.request.release
+        release = self.plan.release
         _, rows, facts = self.known_rows(release.ball, release.label_scale)
         return rows, facts
 
@@ -296,7 +321,7 @@ class _Work(TableWork):
     @cached_property
     def released(self) -> ReleasedRows:
         """The rows of the model; rows that cannot have made it are refused."""
-        release = self.request.release
+        release = self.plan.release
         return ReleasedRows.of(release, objective_of(release, self._known[0]))
 
     def _compared(self, report: PublishedReport) -> tuple[Comparison, dict[str, Path]]:
@@ -304,7 +329,7 @@ class _Work(TableWork):
         out, table = self.job.out, self.job.out / TABLE
         if self.blocks:
             store = PartStore(folder=table)
-            description = self.request.release.mechanism.describe()
+            description = self.plan.release.mechanism.describe()
             if not store.is_finished:
                 store = self.run.store("comparison")
                 parts = compare_parts(report, self.released, store)
@@ -322,27 +347,16 @@ class _Work(TableWork):
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
-    """What a curator reads at the end of a run."""
-    lines = outcome.report.lines()
+    """Return what a curator reads at the end of a run."""
+    report, files = outcome.report, outcome.files
+    lines = [render_text(document_of(report, file=str(files["report"])))]
     if outcome.comparison is not None:
-        lines += ["", *outcome.comparison.lines()]
-    notices = [*outcome.report.statements[1:], *outcome.notices]
-    lines += ["", "Notices", *(f"  {printable(notice, _LONGEST_NOTICE)}" for notice in notices)]
-    lines += ["", "Files", *(f"  {name:<10} {path}" for name, path in outcome.files.items())]
-    asked = " ".join(f"--set {_quoted(name)}=…" for name in outcome.report.form.names[:3])
-    more = " …" if len(outcome.report.form.names) > 3 else ""
-    return [
-        *lines,
-        "",
-        "Next: anybody who has report.json asks about her own row",
-        f"  expost lookup {outcome.files['report']} {asked}{more}",
-        "",
-        f"Report: {outcome.files['page'].resolve()}",
-    ]
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if any(character in name for character in " '\"$`\\&|;<>()*?") else name
+        lines += ["", render_text(document_of(outcome.comparison))]
+    if outcome.notices:
+        notices = (f"  {printable(notice, _LONGEST_NOTICE)}" for notice in outcome.notices)
+        lines += ["", "Notices", *notices]
+    lines += ["", "Files", *(f"  {name:<10} {path}" for name, path in files.items())]
+    return [*lines, "", f"Report: {files['page'].resolve()}"]
 
 
 # -- lookup --------------------------------------------------------------------------------------
@@ -363,13 +377,24 @@ def look_up(
     return report, report.lookup(given, label)
 
 
-def store_answers(
-    report: PublishedReport, answers: Sequence[Answer], path: Path, workspace: Workspace
-) -> dict[str, Path]:
-    """Write a page for the person who asked; it is about one row, and for its owner alone."""
-    source = named_source(path, report.audience, usual="report.json", what="a published report")
-    summary = collect(report, answers=answers, source=source, made=made_now())
-    return store_page(workspace, summary, readers=Audience.FAIL)
+def run_lookup(
+    request: LookupRequest,
+) -> tuple[PublishedReport, tuple[Answer, ...], dict[str, Path]]:
+    """Return the report, its answers to a person, and the files of their page.
+
+    The page is about one row, and only its owner can read it.
+    """
+    check_answer(request)
+    report, answers = look_up(request.report, request.values, request.label)
+
+    def store(workspace: Workspace) -> dict[str, Path]:
+        named = {"usual": "report.json", "what": "a published report"}
+        source = named_source(request.report, report.audience, **named)
+        context = Context(source=source, made=made_now())
+        page = page_of(report, answers=answers, context=context)
+        return store_page(workspace, page, readers=Audience.CURATOR_ONLY)
+
+    return report, answers, store_answer(request, [request.report], store)
 
 
 def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:
@@ -385,51 +410,16 @@ def _parted(text: str, known: Sequence[str]) -> tuple[str, str]:
 
 
 def answer_lines(report: PublishedReport, answers: Sequence[Answer]) -> list[str]:
-    """An answer in plain words."""
-    lines: list[str] = []
-    for answer in answers:
-        lines += [*_answer_lines(report, answer), ""]
-    if len(answers) > 1:
-        lines += ["One of these is yours; the larger one holds whichever it is.", ""]
-    if not report.exposure_bound.is_uniform:
-        lines += [
-            "This is about a row that was fixed before the model's noise was drawn, as yours was;",
-            "it says nothing of rows that are made up or picked after looking at the model.",
-        ]
-    else:
-        lines += ["This holds for all rows at once, also made-up ones."]
-    return [*lines, *(f"Note: {printable(note, _LONGEST_NOTICE)}" for note in answers[0].notes)]
-
-
-def _answer_lines(report: PublishedReport, answer: Answer) -> list[str]:
-    label = "" if report.release.classes is None else f", if your label is {answer.label!r}"
-    lines = [
-        f"What this model can give away about you, at most{label}",
-        f"  exposure  {nats(upper_text(answer.exposure, 3))}, whether or not you are in the data",
-        "  belief    whoever had no idea whether your row is in the data (50 %) is at most"
-        f" {percent_at_most(answer.belief)} sure of it,",
-        "            in or out, after seeing the model",
-    ]
-    if report.budget is not None:
-        costs = upper_text(answer.epsilon_gradient, 3), upper_text(answer.epsilon_hessian, 3)
-        sure = percent_at_most(answer.belief_in_everything)
-        lines += [
-            f"  extra     the report's own gradient costs you epsilon {costs[0]}, its Hessian"
-            f" {costs[1]} (delta {upper_text(answer.delta)} each);",
-            f"            after seeing these as well, at most {sure} sure",
-        ]
-    else:
-        lines.append("  extra     nothing: the report is made from the model alone")
-    wrong = f"  wrong     with probability at most {upper_text(answer.fails_with, 3)}"
-    if report.budget is not None:
-        wrong += f" ({upper_text(answer.everything_fails_with, 3)} with the extra)"
-    return [*lines, wrong]
+    """Return the answers to a person as text."""
+    return [render_text(document_of(report, answers=answers))]
 
 
 def answers_json(report: PublishedReport, answers: Sequence[Answer]) -> dict[str, Any]:
     """The same for a program."""
     return {
         "kind": report.kind,
+        "audience": report.audience.value,
+        "read_from_data": list(report.read_from_data),
         "holds_for_all_rows_at_once": report.exposure_bound.is_uniform,
         "answers": [
             {name: getattr(answer, name) for name in _FIGURES} | {"notes": list(answer.notes)}

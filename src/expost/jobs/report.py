@@ -6,72 +6,73 @@ came from outside, and is refused in one sentence where it is not whole or does 
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from expost.errors import ExpostError, InvalidInput
 from expost.jobs.output import check_page_folder
-from expost.jobs.pages import SUMMARIES, read_summary, store_page
+from expost.jobs.pages import SUMMARIES, read_page, store_page
+from expost.jobs.requests import ReportRequest
 from expost.jobs.workspace import Workspace, held
-from expost.report import Summary
+from expost.report import Page, render_text
+from expost.report.compare import compared
+from expost.report.document import Document
 from expost.types import Neighbouring
 
-__all__ = ["Outcome", "ReportJob", "run"]
+__all__ = ["Outcome", "run"]
 
 # Of which data these are is named by their source; the others are of a model or of a promise.
 _OF_A_TABLE = ("profile", "epsilon", "audit")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportJob:
-    """Folders that expost wrote, or summaries in them, and where their page goes.
-
-    ``public``  show nothing but what is marked pass.
-    """
-
-    paths: tuple[Path, ...]
-    out: Path
-    public: bool = False
-    force: bool = False
+# The order of the documents of a page, whatever the order of its files; others follow by name.
+_ORDER = ("profile", "epsilon", "training", "audit", "audits", "published", "risk", "ledger")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it; ``left_out`` are the kinds of parts that a public page does not show."""
+    """The page and its files.
 
-    summary: Summary
+    ``left_out`` are the kinds of documents that a public page does not show, ``reasons`` say why.
+    """
+
+    page: Page
     files: dict[str, Path]
     read: tuple[Path, ...]
     left_out: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """What a person reads at the end."""
-        mark = self.summary.audience
-        lines = [self.summary.title, *(f"- {sentence}" for sentence in self.summary.answer), ""]
-        lines += [f"shown     {', '.join(self.summary.by_name)}"]
+        """Return what a person reads at the end."""
+        lines = [render_text(self.page), "", f"shown     {', '.join(self.page.kinds)}"]
         if self.left_out:
-            lines += [f"left out  {', '.join(self.left_out)}: not marked pass"]
-        lines += [f"mark      {mark.value}: {mark.meaning}"]
+            lines += [f"left out  {', '.join(self.left_out)}: not public"]
+            lines += [f"          {reason}" for reason in self.reasons]
         lines += ["", "Files", *(f"  {name:<9} {path}" for name, path in self.files.items())]
         return [*lines, "", f"Report: {self.files['report'].resolve()}"]
 
 
-def run(job: ReportJob) -> Outcome:
+def run(job: ReportRequest) -> Outcome:
     """Do the job."""
     read = _found(job.paths)
     _check_out(job, read)
     whole = _merged(read)
-    summary = whole.public() if job.public else whole
-    left_out = tuple(name for name in whole.by_name if name not in summary.by_name)
+    page = compared(whole.public() if job.public else whole)
+    left_out = [document for document in whole.documents if document.kind not in page.kinds]
     with held(job.out, force=job.force, inputs=read, page=True) as workspace:
-        files = _stored(workspace, summary)
-    return Outcome(summary=summary, files=files, read=tuple(read), left_out=left_out)
+        files = _stored(workspace, page)
+    return Outcome(
+        page=page,
+        files=files,
+        read=tuple(read),
+        left_out=tuple(document.kind for document in left_out),
+        reasons=tuple(d.why_not_public for d in left_out if d.why_not_public is not None),
+    )
 
 
-def _stored(workspace: Workspace, summary: Summary) -> dict[str, Path]:
+def _stored(workspace: Workspace, page: Page) -> dict[str, Path]:
     """Write the page: figures of a file may be of the right types, and none that can be shown."""
     try:
-        return store_page(workspace, summary)
+        return store_page(workspace, page)
     except (ExpostError, OSError):
         raise
     # Templates and charts raise errors of their own.
@@ -101,7 +102,7 @@ def _at(path: Path) -> Iterator[Path]:
     yield from inside
 
 
-def _check_out(job: ReportJob, read: Sequence[Path]) -> None:
+def _check_out(job: ReportRequest, read: Sequence[Path]) -> None:
     """Refuse a folder that holds a release or what is read, before any work."""
     for path in read:
         if path.resolve().parent == job.out.resolve():
@@ -112,63 +113,83 @@ def _check_out(job: ReportJob, read: Sequence[Path]) -> None:
     check_page_folder(job.out, force=job.force)
 
 
-def _merged(files: Sequence[Path]) -> Summary:
-    """All parts in one summary; each kind is in one file alone, and all are of one table."""
-    whole: Summary | None = None
+def _merged(files: Sequence[Path]) -> Page:
+    """Return one page of all documents: one of each kind, and all of one table."""
+    pages: list[Page] = []
     kept: dict[str, Path] = {}
     for file in files:
-        summary = read_summary(file)
-        for name in summary.by_name:
-            if name in kept:
+        page = read_page(file)
+        for kind in page.kinds:
+            if kind in kept:
                 raise InvalidInput(
-                    f"{file}: holds a part of the kind {name!r}, and so does {kept[name]}; a page"
+                    f"{file}: holds a result of the kind {kind!r}, and so does {kept[kind]}; a page"
                     " shows one, so make two pages."
                 )
-        kept |= dict.fromkeys(summary.by_name, file)
-        whole = summary if whole is None else whole.merged(summary)
-    assert whole is not None
+        kept |= dict.fromkeys(page.kinds, file)
+        pages.append(page)
+    whole = reduce(Page.merged, sorted(pages, key=lambda page: min(map(_rank, page.documents))))
     _check_together(whole, kept)
-    return whole
+    return replace(whole, documents=tuple(sorted(whole.documents, key=_rank)))
 
 
-def _check_together(whole: Summary, kept: dict[str, Path]) -> None:
-    """Refuse what is not of one table and one model, as far as that is told."""
-    parts = whole.by_name
-    told = [(parts[name].source, kept[name]) for name in _OF_A_TABLE if name in parts]
-    named = [(source, path) for source, path in told if source is not None]
-    for source, path in named[1:]:
-        first, beside = named[0]
+def _rank(document: Document) -> tuple[int, str]:
+    kind = document.kind
+    return (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
+
+
+def _check_together(whole: Page, kept: dict[str, Path]) -> None:
+    """Refuse documents that are not of one table and one model, as far as they say."""
+    stated = [
+        (document.source, kept[kind])
+        for kind in _OF_A_TABLE
+        if (document := whole.get(kind)) is not None and document.source is not None
+    ]
+    for source, path in stated[1:]:
+        first, other = stated[0]
         if source != first:
             raise InvalidInput(
-                f"{path}: is of {source!r}, and {beside} of {first!r}; a page is of one table, so"
+                f"{path}: is of {source!r}, and {other} of {first!r}; a page is of one table, so"
                 " make two pages."
             )
-    _check_promise(whole, kept)
-    profile, published = whole.profile, whole.published
-    if profile is None or published is None or profile.relation is not Neighbouring.REMOVE:
+    profile = whole.get("profile")
+    if profile is None:
         return
-    spent = [line.epsilon for line in published.budget[:1] if line.epsilon < math.inf]
-    known = [] if profile.epsilon is None else [profile.epsilon]
-    apart = any(not math.isclose(one, other) for one in spent for other in known)
-    if profile.rows != published.rows or apart:
+    published, risk = whole.get("published"), whole.get("risk")
+    if risk is not None and not _is_same_guarantee(profile, risk):
+        raise InvalidInput(
+            f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); ask"
+            " expost risk about the model that was profiled, or make two pages."
+        )
+    removed = profile.facts.get("relation") == Neighbouring.REMOVE.value
+    if published is not None and removed and not _is_same_model(profile, published):
         raise InvalidInput(
             f"{kept['published']}: is of another model than {kept['profile']} (rows or epsilon"
             " differ); publish the model that was profiled, or make two pages."
         )
 
 
-def _check_promise(whole: Summary, kept: dict[str, Path]) -> None:
-    """Refuse what the promise of one model allows beside the profile of another."""
-    profile, risk = whole.profile, whole.risk
-    if profile is None or risk is None or profile.epsilon is None or risk.epsilon is None:
-        return
+def _is_same_guarantee(profile: Document, risk: Document) -> bool:
+    """Whether the guarantee may be that of the profiled model."""
+    mine, theirs = profile.facts, risk.facts
     # At another δ, or for several releases, or where no model was named, ε is another figure.
-    of_a_model = risk.source is not None and risk.releases == 1
-    same_delta = risk.delta == (profile.delta or 0.0)
+    of_a_model = risk.source is not None and theirs.get("releases") == 1
+    same_delta = theirs.get("delta") == (mine.get("delta") or 0.0)
     # A Gaussian scale is rounded up by 1e-6.
-    apart = not math.isclose(profile.epsilon, risk.epsilon, rel_tol=1e-4)
-    if of_a_model and same_delta and apart:
-        raise InvalidInput(
-            f"{kept['risk']}: is of another model than {kept['profile']} (epsilon differs); ask"
-            " expost risk about the model that was profiled, or make two pages."
-        )
+    return not (of_a_model and same_delta) or _close(
+        mine.get("epsilon"), theirs.get("epsilon"), 1e-4
+    )
+
+
+def _is_same_model(profile: Document, published: Document) -> bool:
+    """Whether the published report may be of the profiled model."""
+    mine, theirs = profile.facts, published.facts
+    return mine.get("rows") == theirs.get("rows") and _close(
+        mine.get("epsilon"), theirs.get("epsilon"), 1e-9
+    )
+
+
+def _close(one: object, other: object, tolerance: float) -> bool:
+    """Whether two figures are the same; what is not known is no contradiction."""
+    if not isinstance(one, int | float) or not isinstance(other, int | float):
+        return True
+    return not math.isfinite(other) or math.isclose(one, other, rel_tol=tolerance)

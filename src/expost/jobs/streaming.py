@@ -20,7 +20,7 @@ from expost.jobs.runs import Run, read_state, running
 from expost.labels import LabelScale
 from expost.ledger import Ledger
 from expost.preparing import Facts, read_rows
-from expost.report.parts import installed
+from expost.report.registry import installed
 from expost.rows import Rows, RowStream, RowSummary, TableRows
 
 __all__ = ["AS_USUAL", "Streaming", "TableWork", "available_memory", "inputs_of", "is_streamed"]
@@ -29,7 +29,10 @@ __all__ += ["running_job", "salted", "table_rows", "task_of"]
 # How often a row in memory is held, about: as it was read, in the unit ball, its shift, …
 _COPIES = 5
 # Options that decide where and how work is done, and no byte of its results.
-_HOW = ("out", "force", "streaming", "ledger", "name", "resume", "workers")
+_HOW = (
+    *("out", "force", "ledger", "name", "resume", "workers", "engine", "memory"),
+    *("stated", "as_json", "curator_json", "open_page", "log_json"),
+)
 # The options that name tables, and those that name other files.
 _TABLES = ("source", "holdout", "population", "arrays")
 _FILES = ("encoding", "model", "ledger")
@@ -137,7 +140,7 @@ def running_job(
     return running(
         job.out,
         task_of(command, job, more),
-        resume=job.streaming.resume,
+        resume=job.resume,
         force=job.force,
         blocks=blocks,
         lost=lost,

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import RegressorMixin
-
 from expost import _checks
 from expost.data import (
     MISSING,
@@ -25,58 +23,32 @@ from expost.errors import (
     SeededReleaseWarning,
     UselessModelWarning,
 )
-from expost.estimators import ESTIMATORS, Estimator
-from expost.jobs.streaming import AS_USUAL, Streaming
+from expost.jobs.requests import TableRequest
 from expost.labels import LabelScale
 from expost.losses import Huber, make_loss
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.notices import collected
 from expost.release import Release
-from expost.report import Choice, Origin
+from expost.report import Origin, Setting
+from expost.training import TRAININGS, LinearTraining, LogisticTraining
 
 __all__ = [
     "OF_AN_ENCODING",
     "Chosen",
-    "TableJob",
     "check_no_feature",
     "check_options",
-    "estimator_of",
     "key_options",
     "model_encoding",
     "noted",
     "opened",
     "refuse_fixed",
     "table_notices",
+    "training_of",
     "unknown_notices",
 ]
 
 # The options that a whole encoding has settled.
 OF_AN_ENCODING = ("data_norm", "drop", "missing")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableJob:
-    """The options of every job; None where the default stands or the data decides."""
-
-    source: Any
-    target: str
-    out: Path
-    name: str
-    delta: float | None = None
-    mechanism: str | None = None
-    noise: str | None = None
-    loss: str | None = None
-    regularization: float | str | None = None
-    data_norm: float | None = None
-    label_range: tuple[float, float] | None = None
-    classes: tuple[str, ...] | None = None
-    id_column: str | None = None
-    drop: tuple[str, ...] | None = None
-    missing: tuple[str, ...] | None = None
-    encoding: Path | Mapping[str, Any] | Encoding | None = None
-    seed: int | None = None
-    force: bool = False
-    streaming: Streaming = AS_USUAL
 
 
 def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) -> tuple[str, ...]:
@@ -98,9 +70,9 @@ def unknown_notices(unknown: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def check_options(job: TableJob, epsilon: float | None = None) -> None:
+def check_options(job: TableRequest, epsilon: float = 1.0) -> None:
     """Refuse what no table can make right, before one is read."""
-    name = _checks.one_of("loss", job.loss or "logistic", tuple(ESTIMATORS))
+    name = _checks.one_of("loss", job.loss, tuple(TRAININGS))
     if job.label_range is not None and not is_regression(job):
         raise InvalidInput(
             f"label_range={job.label_range!r}: only the squared loss takes one; leave it out, or"
@@ -109,73 +81,83 @@ def check_options(job: TableJob, epsilon: float | None = None) -> None:
     regularization = job.regularization
     if isinstance(regularization, str):
         _checks.one_of("regularization", regularization, ("auto",))
-        regularization = None
+        regularization = 1.0
+    _check_margin(job)
     # The mechanism checks its own constants; those of the data stand in as the least there are.
     label_scale_of(job)
     loss = Huber() if is_regression(job) else make_loss(name)
-    ESTIMATORS[name](
-        epsilon=1.0 if epsilon is None else epsilon,
-        regularization=1.0 if regularization is None else regularization,
+    TRAININGS[name](
+        epsilon=epsilon,
+        regularization=regularization,
         **_budget(job),
-    ).how(loss, 2, 1)
-    if job.data_norm is not None:
+    ).mechanism_for(loss, 2, 1)
+    if job.data_norm != "auto":
         _checks.positive("data_norm", job.data_norm)
     if job.seed is not None:
         _checks.whole("seed", job.seed, least=0)
 
 
-def label_scale_of(job: TableJob) -> LabelScale | None:
+def _check_margin(job: TableRequest) -> None:
+    """Refuse a margin that no logistic loss has, or that of another loss."""
+    if not job.is_given("margin"):
+        return
+    if job.loss != "logistic":
+        raise InvalidInput(
+            f"margin={job.margin!r}: only the logistic loss has one; leave --margin or --loss out."
+        )
+    LogisticTraining(margin=job.margin).loss_of(2)
+
+
+def label_scale_of(job: TableRequest) -> LabelScale | None:
     """Return how labels are scaled; None of a classification, or if it is read from the data."""
     return None if job.label_range is None else LabelScale.within(job.label_range)
 
 
-def is_regression(job: TableJob) -> bool:
+def is_regression(job: TableRequest) -> bool:
     """Return whether the target is a number that is predicted, not a class."""
-    return issubclass(ESTIMATORS[job.loss or "logistic"], RegressorMixin)
+    return TRAININGS[job.loss].is_regression
 
 
-def check_mechanism(job: TableJob, encoding: Encoding) -> None:
+def check_mechanism(job: TableRequest, encoding: Encoding) -> None:
     """Refuse a mechanism or a loss that does not take the number of classes of the target."""
     count = len(encoding.target.classes or ())
     if count <= 2:
         return
     target = f"target {encoding.target.column!r}: has {count} classes, which only"
-    if job.loss not in (None, "logistic"):
+    if job.loss != "logistic":
         raise InvalidInput(f"{target} the logistic loss takes; leave --loss out.")
-    if job.mechanism is not None and not MECHANISMS[job.mechanism].is_multiclass:
+    if job.mechanism != "auto" and not MECHANISMS[job.mechanism].is_multiclass:
         raise InvalidInput(
             f"{target} objective perturbation takes; leave --mechanism out, or name a column with"
             " two classes."
         )
 
 
-def _budget(job: TableJob) -> dict[str, Any]:
-    """Return the parameters of an estimator by which the noise is chosen, "auto" if not given."""
-    given = {"mechanism": job.mechanism, "noise": job.noise, "delta": job.delta}
-    return {name: "auto" if value is None else value for name, value in given.items()}
+def _budget(job: TableRequest) -> dict[str, Any]:
+    """Return the parameters of a training by which the noise is chosen."""
+    return {"mechanism": job.mechanism, "noise": job.noise, "delta": job.delta}
 
 
-def estimator_of(
-    job: TableJob,
+def training_of(
+    job: TableRequest,
     encoding: Encoding,
     *,
     epsilon: float,
     random_state: int | None = None,
     rows_per_person: int = 1,
-    margin: float | str | None = None,
-) -> Estimator:
-    """Return the estimator that would release the model that is asked for."""
+) -> LinearTraining:
+    """Return the training that would release the model of a job."""
     classes = encoding.target.classes
     own: dict[str, Any] = {"label_range": job.label_range}
     if classes is not None:
         own = {"classes": classes}
-    if margin is not None:
-        own["margin"] = margin
+    if job.is_given("margin"):
+        own["margin"] = job.margin
     check_mechanism(job, encoding)
-    return ESTIMATORS[job.loss or "logistic"](
+    return TRAININGS[job.loss](
         epsilon=epsilon,
         **_budget(job),
-        regularization="auto" if job.regularization is None else job.regularization,
+        regularization=job.regularization,
         random_state=random_state,
         data_norm=encoding.data_norm,
         rows_per_person=rows_per_person,
@@ -183,16 +165,16 @@ def estimator_of(
     )
 
 
-def refuse_fixed(job: TableJob, owner: str, names: tuple[str, ...]) -> None:
+def refuse_fixed(job: TableRequest, owner: str, names: tuple[str, ...]) -> None:
     """What exists has its constants; none can be asked for again."""
     for name in names:
-        if getattr(job, name) is not None:
+        if job.is_given(name):
             option = "--" + name.replace("_", "-")
             raise InvalidInput(f"{option}: the {owner} has its own; leave {option} out.")
 
 
 def opened(
-    job: TableJob,
+    job: TableRequest,
     person: str | None = None,
     limited: Callable[[Table], Table] = lambda table: table,
 ) -> tuple[Table, Encoding]:
@@ -212,7 +194,7 @@ def opened(
         refuse_fixed(job, "encoding", OF_AN_ENCODING)
         check_no_feature(person, given, "encoding")
         return open_encoded(job.source, given=given, **options)
-    if job.data_norm is not None:
+    if job.data_norm != "auto":
         if given is not None:
             raise InvalidInput("--data-norm: give it in the encoding, or leave --encoding out.")
         given = {"data_norm": job.data_norm}
@@ -220,7 +202,7 @@ def opened(
         job.source,
         given=given,
         columns=_columns(job, person),
-        missing=MISSING if job.missing is None else job.missing,
+        missing=job.missing,
         **options,
     )
 
@@ -257,7 +239,7 @@ def check_no_feature(person: str | None, encoding: Encoding, owner: str) -> None
         )
 
 
-def _columns(job: TableJob, person: str | None) -> list[str] | None:
+def _columns(job: TableRequest, person: str | None) -> list[str] | None:
     """All columns but those dropped, which are not even looked at; None if nothing is dropped."""
     if not job.drop:
         return None
@@ -274,7 +256,7 @@ def _columns(job: TableJob, person: str | None) -> list[str] | None:
         if name not in names:
             raise InvalidInput(
                 f"drop={name!r}: is not a column of {origin.relation.label}; leave it out, or"
-                " name a column as its header does."
+                f" name a column as its header does.{_checks.did_you_mean(name, names)}"
             )
     # The key of a database orders its rows, and is no feature.
     return [name for name in names if name not in job.drop and name != origin.key]
@@ -301,63 +283,64 @@ class Chosen:
     ``settled`` is where all of it comes from, if a model that exists has settled it.
     """
 
-    job: TableJob
+    job: TableRequest
     encoding: Encoding
     settled: Origin | None = None
 
-    def choice(
-        self, name: str, value: str, asked: object, otherwise: Origin = Origin.DEFAULT
-    ) -> Choice:
-        """One choice: given if it was ``asked`` for, else from where ``otherwise`` says."""
-        origin = Origin.GIVEN if asked is not None else otherwise
-        return Choice(name=name, value=value, origin=self.settled or origin)
+    def setting(
+        self, name: str, value: str, given: bool, otherwise: Origin = Origin.DEFAULT
+    ) -> Setting:
+        """Return a setting: ``given`` by the user, or of the origin ``otherwise``."""
+        origin = Origin.GIVEN if given else otherwise
+        return Setting(name=name, value=value, origin=self.settled or origin)
 
-    def target(self, scale: LabelScale | None) -> tuple[Choice, ...]:
+    def target(self, scale: LabelScale | None) -> tuple[Setting, ...]:
         """What is predicted, and what is known of it."""
         job, goal = self.job, self.encoding.target
-        column = self.choice("target", goal.column, job.target)
+        column = self.setting("target", goal.column, True)
         if goal.classes is None:
             ends = "that of the labels"
             if scale is not None:
                 ends = " to ".join(f"{end:.6g}" for end in scale.ends)
-            return column, self.choice("label_range", ends, job.label_range, Origin.READ)
+            return column, self.setting(
+                "label_range", ends, job.is_given("label_range"), Origin.READ
+            )
         classes = ", ".join(goal.classes or ())
-        return column, self.choice("classes", classes, _given(goal.mark), Origin.READ)
+        return column, self.setting("classes", classes, goal.mark is Mark.GIVEN, Origin.READ)
 
-    def model(self, how: Mechanism, *, intercept: str, remark: str = "") -> tuple[Choice, ...]:
-        """How it is predicted; ``remark`` goes with a Λ that was not given."""
+    def model(self, how: Mechanism, *, intercept: str, remark: str = "") -> tuple[Setting, ...]:
+        """How it is predicted; ``remark`` goes with a Λ and a margin that were not given."""
         job = self.job
-        asked = None if job.regularization == "auto" else job.regularization
-        penalty = f"{how.regularization:.6g}{remark if asked is None else ''}"
+        given, rule = job.sets("regularization"), Origin.RULE
+        penalty = f"{how.regularization:.6g}{'' if given else remark}"
         norm, mark = f"{self.encoding.data_norm:.6g}", self.encoding.data_norm_mark
-        choices = [
-            self.choice("mechanism", f"{how.kind} perturbation", job.mechanism, Origin.RULE),
-            self.choice("noise", how.noise, job.noise, Origin.RULE),
-            self.choice("loss", how.loss.name, job.loss),
-            self.choice("regularization", penalty, asked, Origin.RULE),
-            self.choice(
-                "data_norm", norm, _given(mark), Origin.READ if mark is Mark.READ else Origin.RULE
-            ),
-            self.choice("intercept", intercept, None, Origin.RULE),
-            self.choice("rows", str(how.rows), None, Origin.READ),
+        read = Origin.READ if mark is Mark.READ else rule
+        settings = [
+            self.setting("mechanism", f"{how.kind} perturbation", job.sets("mechanism"), rule),
+            self.setting("noise", how.noise, job.sets("noise"), rule),
+            self.setting("loss", how.loss.name, job.is_given("loss")),
+            self.setting("regularization", penalty, given, rule),
+            self.setting("data_norm", norm, mark is Mark.GIVEN, read),
+            self.setting("intercept", intercept, False, rule),
+            self.setting("rows", str(how.rows), False, Origin.READ),
         ]
         if how.delta is not None:
-            choices.insert(1, self.choice("delta", f"{how.delta:g}", job.delta, Origin.RULE))
-        return tuple(choices)
+            settings.insert(1, self.setting("delta", f"{how.delta:g}", job.sets("delta"), rule))
+        margin = getattr(how.loss, "margin", 0.0)
+        if margin or job.is_given("margin"):
+            given = job.sets("margin")
+            value = f"{margin:.6g}{'' if given else remark}"
+            settings.append(self.setting("margin", value, given, rule))
+        return tuple(settings)
 
-    def table(self) -> tuple[Choice, ...]:
+    def table(self) -> tuple[Setting, ...]:
         """How the table was read."""
         job, tokens = self.job, self.encoding.missing
-        missing = None if tokens == MISSING else tokens
         text = ", ".join(map(repr, tokens)) or "none"
-        choices = [self.choice("missing cells", text, missing)]
+        settings = [self.setting("missing cells", text, tokens != MISSING)]
         if job.drop:
-            choices.append(self.choice("dropped columns", ", ".join(map(repr, job.drop)), job.drop))
+            settings.append(self.setting("dropped columns", ", ".join(map(repr, job.drop)), True))
         if job.encoding is not None:
             name = job.encoding.name if isinstance(job.encoding, Path) else "given in Python"
-            choices.append(self.choice("encoding", name, job.encoding))
-        return tuple(choices)
-
-
-def _given(mark: Mark) -> bool | None:
-    return True if mark is Mark.GIVEN else None
+            settings.append(self.setting("encoding", name, True))
+        return tuple(settings)

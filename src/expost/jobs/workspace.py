@@ -39,8 +39,6 @@ _KEPT = re.compile(
     r"part-[0-9]{6,}-[0-9a-f]{64}\.parquet|_manifest\.json|settings\.json|reference-[0-9]{4,}\.npz"
     r"|\..+\.part"
 )
-# What may be removed from the folder: results, and the page of a paper's figures.
-_REMOVED = frozenset({*RESULTS, "index.html"})
 # The entries of a run's folder.
 _STEPS = frozenset(
     {
@@ -116,7 +114,7 @@ class Workspace:
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove results of these names that expost wrote, and no release."""
-        own = [name for name in names if name in self._files and name in _REMOVED]
+        own = [name for name in names if name in self._files and name in RESULTS]
         for name in own:
             self._check_own(name)
         for name in own:
@@ -211,13 +209,13 @@ class Workspace:
             return
         value = {
             "format": _FORMAT,
-            "audience": Audience.FAIL.value,
+            "audience": Audience.CURATOR_ONLY.value,
             "files": {name: list(known) for name, known in sorted(self._files.items())},
             "run": list(self._steps),
             "task": self._task,
         }
         with listed_by(self):
-            write_json(path, Audience.FAIL, value)
+            write_json(path, Audience.CURATOR_ONLY, value)
 
     # -- the folder of a run ---------------------------------------------------------------------
 
@@ -242,7 +240,7 @@ class Workspace:
     def write_step(self, name: str, value: Any) -> None:
         """Write a file of the run's folder."""
         self._enter(name)
-        write_json(self.run_folder / name, Audience.FAIL, value)
+        write_json(self.run_folder / name, Audience.CURATOR_ONLY, value)
         settle(self.run_folder)
 
     def remove_step(self, name: str) -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.forecast import Forecast
-from expost.glm import Objective
+from expost.glm import Minimiser, Objective
 from expost.losses import Loss
 from expost.mechanisms.grid import Grid
 from expost.mechanisms.row_losses import RowLosses
@@ -292,8 +292,8 @@ class Mechanism(Protocol):
     ) -> "TangentMechanism":
         """Return how a data-dependent report of this model releases more, where it has one."""
 
-    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> Sampler:
-        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
+    def sampler(self, objective: Objective, near: Minimiser | None = None) -> Sampler:
+        """Return releases of these rows at any ε; ``near``: about the minimiser at this ε."""
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """Return the variance of a coordinate of the noise in the sum of gradients at θ.

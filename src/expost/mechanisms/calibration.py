@@ -45,7 +45,7 @@ Of a row p = ∣f′∣ ∈ [0, 1] and f″ = p(1 − p): the slope and the curv
 
 Z ~ N(0, 1). h grows with Z, so that δ(ε) = ∫ φ(z)(1 − e^(ε − h(z)))₊ dz is one tail; δ(ε) of an
 addition is at most that of a Gaussian mechanism. The loss of an addition is at most the same
-maximum with −p²A²/2 (docs/objective.md, section 3). Under norm-Laplace noise the determinants of an
+maximum with −p²A²/2 (docs/theory/objective.md, 3). Under norm-Laplace noise the determinants of an
 exchange differ by (1 + f″m)/(1 + f″′m′), both leverages without either row, so its exposure is at
 most
 
@@ -281,7 +281,7 @@ def logistic_quantile(quantile: float, reach: float, penalty: float) -> float:
 def _is_free(epsilon: float, reach: float, penalty: float, rows: int) -> bool:
     """Whether the determinants of several rows provably cost nothing: λε₁ ≥ 1.
 
-    h(z) ≥ ε then is A²/2 + Az for every share ε of the chain (docs/objective.md, section 3). A
+    h(z) ≥ ε then is A²/2 + Az for every share ε of the chain (docs/theory/objective.md, 3). A
     single row is integrated, as it always was, unless the penalty is out of all proportion.
     """
     applies = rows > 1 or penalty >= _VAST

@@ -163,7 +163,7 @@ class Transcript(Displayed):
     adversaries are one, and ``add_known`` serves both. For the curator only.
     """
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __init__(
         self, mechanism: SGDMechanism, *, adversary: Adversary = Adversary.KNOWN_BATCHES

@@ -37,6 +37,7 @@ _BLOCK_ROWS = 2**15
 class ChangedRows:
     """Rows that leave (``sign`` 1) or enter (−1) at θ, with bounds on what may be off about them.
 
+    ``lengths``         ∥x∥; ``norms`` the same, rounded up.
     ``found``           u and S at θ.
     ``gradient_error``  how far ∇ℓ may be off: at the exact minimiser, and by rounding.
     ``spread``          log of the factor by which S may differ there.
@@ -46,6 +47,7 @@ class ChangedRows:
 
     sign: int
     X: FloatArray
+    lengths: FloatArray
     norms: FloatArray
     found: Derivatives
     gradient_error: FloatArray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from expost.errors import InvalidInput
-from expost.glm import Minimiser, Objective
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Loss
 from expost.mechanisms.base import GRADIENT, TOLERANCE, Sampler
 from expost.mechanisms.grid import Grid
@@ -190,9 +190,9 @@ class MinimiserPerturbation(Perturbation):
         self.check_rows(theta, base.theta, found.expansion.base_error)
         return MinimiserLosses(mechanism=self, theta=theta, leave_one_out=found)
 
-    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "MinimiserSampler":
-        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
-        return MinimiserSampler(mechanism=self, objective=objective, exact=exact)
+    def sampler(self, objective: Objective, near: Minimiser | None = None) -> "MinimiserSampler":
+        """Return releases of these rows at any ε; ``near``: about the minimiser."""
+        return MinimiserSampler(mechanism=self, objective=objective, near=near)
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """θ = A + b: the gradients at θ sum to −nΛθ + nHb, about."""
@@ -236,20 +236,22 @@ def _with_draws(mechanism: MinimiserPerturbation, losses: RowLosses, near: Neigh
 class MinimiserSampler(Sampler):
     """Noise on a minimiser at any ε, through sampled releases and exact losses.
 
-    ``exact``  the minimiser of ``objective``, where it is known.
+    ``near``  a point near the minimiser of ``objective``, where one is known.
     """
 
     mechanism: MinimiserPerturbation
-    exact: FloatArray | None = None
+    near: Minimiser | None = None
 
     def perturbed(
         self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
     ) -> FloatArray:
         """Return the releases with these noises, in units of the resolution at ε."""
-        exact = self.exact
-        if exact is None:
-            exact = self.objective.minimiser(tolerance).theta
-        return exact + replace(self.mechanism, epsilon=epsilon).resolution * unit_noise
+        near = self.near
+        if near is None:
+            near = self.objective.minimiser(tolerance)
+        elif not near.gradient_bound <= tolerance:
+            near = minimise(self.objective, tolerance=tolerance, start=near.theta)
+        return near.theta + replace(self.mechanism, epsilon=epsilon).resolution * unit_noise
 
     def losses(
         self, epsilon: float, models: FloatArray, seed: np.random.SeedSequence

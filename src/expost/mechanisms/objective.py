@@ -92,8 +92,8 @@ from expost.mechanisms.perturbation import Perturbation, share_of
 from expost.mechanisms.row_losses import RowLosses
 from expost.neighbouring.change import Change
 from expost.noise import Gaussian, NormLaplace, NormLaplaceLaw, draw
+from expost.numbers import for_persons
 from expost.risk import EpsilonDelta
-from expost.rounding import for_persons
 from expost.types import FloatArray, Neighbouring
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ class ObjectivePerturbation(Perturbation):
         passes ε for some a ≤ A with probability at most t(ε) = Φ(−A/2 − ε/A), or Φ(−√(2ε)) where
         ε ≤ A²/2. Addition, θ drawn without the row: downwards at most Φ(A/2 − ε/A); upwards
         c₁ − a²/2 + aZ passes ε with probability at most t(ε − c₁). For the logistic loss the
-        upward probabilities are those of :mod:`.calibration` (docs/objective.md, section 3).
+        upward probabilities are those of :mod:`.calibration` (docs/theory/objective.md, section 3).
 
         For K classes A = √2/σ; au = Σ sₖ(eₖ − e_y) with Σ sₖ = s has ∥au∥² ≥ κs², κ = 1 + 1/r, and
         meets at most s·max(Zₖ − Z_y): t(ε) = Φ(−κA/4 − ε/A), or Φ(−√(κε)) where ε ≤ κA²/4, and all
@@ -542,11 +542,11 @@ class ObjectivePerturbation(Perturbation):
             return super().tangent_mechanism(budget, theta)
         return TangentMechanism(budget=budget, how=self, theta=theta)
 
-    def sampler(self, objective: Objective, exact: FloatArray | None = None) -> "ObjectiveSampler":
-        """Return releases of these rows at any ε; ``exact``: the minimiser, where it is known."""
+    def sampler(self, objective: Objective, near: Minimiser | None = None) -> "ObjectiveSampler":
+        """Return releases of these rows at any ε; ``near``: about the minimiser at this ε."""
         from expost.mechanisms.sampling import ObjectiveSampler
 
-        return ObjectiveSampler(mechanism=self, objective=objective, exact=exact)
+        return ObjectiveSampler(mechanism=self, objective=objective, near=near)
 
     def gradient_variance(self, mean_square_curvature: float) -> float:
         """b is added to the sum of gradients itself."""

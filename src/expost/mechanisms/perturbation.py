@@ -18,8 +18,8 @@ from expost.glm import Objective
 from expost.losses import Loss
 from expost.mechanisms.base import IMPLAUSIBLE, MECHANISMS, ClosedForm
 from expost.noise import Gaussian, LossLaw, Noise, NormLaplace
+from expost.numbers import for_persons, relation_words, upper_text
 from expost.risk import Guarantee
-from expost.rounding import for_persons, relation_words, upper_text
 from expost.types import FloatArray, Neighbouring
 
 if TYPE_CHECKING:

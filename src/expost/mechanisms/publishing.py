@@ -43,8 +43,8 @@ from expost.mechanisms.grid import Grid
 from expost.mechanisms.objective import ObjectivePerturbation
 from expost.mechanisms.tangent import Tangent
 from expost.noise import Gaussian, draw, goe_largest_eigenvalue_quantile
+from expost.numbers import lower_text, upper_text
 from expost.risk import GaussianNoise
-from expost.rounding import lower_text, upper_text
 from expost.rows import RowBlock
 from expost.types import FloatArray
 

@@ -55,7 +55,7 @@ class RowLosses(Displayed):
     far_law: LossLaw | None = None
     neighbours: Neighbours | None = None
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     @classmethod
     def without_noise(

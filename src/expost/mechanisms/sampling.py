@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from expost.errors import InvalidInput
-from expost.glm import Constants, Objective, minimise
+from expost.glm import Minimiser, Objective, minimise
 from expost.losses import Loss
 from expost.mechanisms.base import GRADIENT, Sampler
 from expost.mechanisms.objective import ObjectivePerturbation
@@ -51,33 +51,34 @@ def perturbed_minimisers(
     objective: Objective,
     linear: FloatArray,
     tolerance: float = GRADIENT,
-    base: FloatArray | None = None,
+    base: Minimiser | None = None,
 ) -> FloatArray:
     """Return (m, q·d) minimisers of J + c·θ for the rows c of ``linear``, averaged form.
 
     ``tolerance``  the largest gradient that is left.
-    ``base``       the minimiser of J, where it is known.
+    ``base``       where they begin: near the minimiser of J.
     """
     least = float(np.min(objective.penalty))
     # Large noise leaves a gradient that float64 cannot make smaller.
     reach = float(np.max(np.linalg.norm(linear, axis=1), initial=0.0))
     goal = max(tolerance, 1e-15 * reach * (1 + objective.loss.curvature_bound / least))
     if base is None:
-        base = objective.minimiser(tolerance).theta
-    hessian = _mean(objective, _CurvatureSum(constants=objective.constants, theta=base))
-    hessian += np.diag(objective.penalty)
+        base = objective.minimiser(tolerance)
+    hessian = objective.hessian(base.theta) if base.hessian is None else base.hessian
     factor = scipy.linalg.cho_factor(hessian)
-    models = np.tile(base, (len(linear), 1))
+    models = np.tile(base.theta, (len(linear), 1))
     before = np.full(len(models), np.inf)
     moving = np.arange(len(models))
-    for _ in range(_STEPS):
+    for left in range(_STEPS, 0, -1):
         at = models[moving]
         gradient = _mean(objective, _GradientSums(loss=objective.loss, models=at))
         gradient += at * objective.penalty
         gradient += linear[moving]
         size = np.linalg.norm(gradient, axis=1)
-        # A model that is done, or whose gradient did not shrink by half, takes no more steps.
-        going = (size > goal) & (size < 0.5 * before[moving])
+        # A model that is done takes no more steps, nor one that would not get there in those left.
+        with np.errstate(divide="ignore"):
+            rate = np.log(before[moving] / size)
+            going = (size > goal) & (left * rate > np.log(size / goal))
         before[moving] = size
         moving, gradient = moving[going], gradient[going]
         if not len(moving):
@@ -96,17 +97,6 @@ def _mean(objective: Objective, task: Callable[[RowBlock], FloatArray]) -> Float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _CurvatureSum:
-    """Σ∇²ℓ of one block."""
-
-    constants: Constants
-    theta: FloatArray
-
-    def __call__(self, block: RowBlock) -> FloatArray:
-        return self.constants.at(block.X, block.y, self.theta).curvature_sum(block.X)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _GradientSums:
     """(m, q·d) Σ∇ℓ of one block at each of the models, some of them at a time."""
 
@@ -119,11 +109,14 @@ class _GradientSums:
         total = np.empty_like(self.models)
         for start in range(0, len(self.models), step):
             some = self.models[start : start + step]
-            each = (some.reshape(-1, d) @ block.X.T).reshape(len(some), q, n).swapaxes(1, 2)
-            z = each.reshape(len(some) * n, q) if q > 1 else each.ravel()
-            slope = self.loss.at(z, np.tile(block.y, len(some))).slope
-            turned = slope.reshape(len(some), n, q).swapaxes(1, 2).reshape(-1, n)
-            total[start : start + step] = (turned @ block.X).reshape(len(some), q * d)
+            each = (some.reshape(-1, d) @ block.X.T).reshape(len(some), q, n)
+            if q == 1:
+                slope = self.loss.slope(each[:, 0], block.y)
+            else:
+                z = each.swapaxes(1, 2).reshape(len(some) * n, q)
+                slope = self.loss.slope(z, np.tile(block.y, len(some)))
+                slope = slope.reshape(len(some), n, q).swapaxes(1, 2).reshape(-1, n)
+            total[start : start + step] = (slope @ block.X).reshape(len(some), q * d)
         return total
 
 
@@ -131,12 +124,12 @@ class _GradientSums:
 class ObjectiveSampler(Sampler):
     """Objective perturbation on fixed rows at any ε, through sampled releases and exact losses.
 
-    The penalty of ``objective`` is replaced by that of each ε. ``exact``: the minimiser at the ε of
-    ``mechanism``, where it is known.
+    The penalty of ``objective`` is replaced by that of each ε. ``near``: a point near the minimiser
+    at the ε of ``mechanism``, where one is known.
     """
 
     mechanism: ObjectivePerturbation
-    exact: FloatArray | None = None
+    near: Minimiser | None = None
 
     def perturbed(
         self, epsilon: float, unit_noise: FloatArray, tolerance: float = GRADIENT
@@ -144,7 +137,7 @@ class ObjectiveSampler(Sampler):
         """The releases with these noises, in units of the resolution at ε."""
         how, problem = self._at(epsilon)
         linear = how.resolution / how.rows * unit_noise
-        base = self.exact if epsilon == self.mechanism.epsilon else None
+        base = self.near if epsilon == self.mechanism.epsilon else None
         return perturbed_minimisers(problem, linear, tolerance, base)
 
     def losses(
@@ -217,8 +210,14 @@ def expected_exposures(
         return mean_exposures(drawn, len(change))
     fixed = objective.minimiser(GRADIENT).theta
     tangents = _drawn_tangents(mechanism, objective, model_count(objective), rng)
-    sampled = ((t.sampled_losses(change), *t.control_losses(change, fixed)) for t in tangents)
-    return controlled_exposures(sampled, mechanism.law, len(change))
+
+    def sampled() -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        blocks = None
+        for tangent in tangents:
+            blocks = blocks or tangent.changed_blocks(change, fixed)
+            yield tangent.sampled_losses(change), *tangent.control_losses(blocks)
+
+    return controlled_exposures(sampled(), mechanism.law, len(change))
 
 
 def model_count(objective: Objective) -> int:

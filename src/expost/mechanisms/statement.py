@@ -14,7 +14,7 @@ import math
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
-from expost.rounding import at_most, decimal, for_persons, relation_words, upper_text
+from expost.numbers import at_most, decimal, for_persons, relation_words, upper_text
 from expost.types import Neighbouring
 
 if TYPE_CHECKING:

@@ -217,25 +217,33 @@ class Tangent:
         """Return the losses of :meth:`block_losses` without their intervals, for simulation."""
         return self._loss([(1, block.X, block.y)])
 
-    def control_losses(self, change: Change, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the loss of the noise alone for the shift G at another ``theta``, and ∥G∥.
+    def changed_blocks(self, change: Change, theta: FloatArray) -> list[list[ChangedRows]]:
+        """Return the rows that change at another ``theta``, in blocks.
 
-        Of a θ that was fixed before b was drawn its law is known (:meth:`expost.noise.Noise.law`):
-        a control variate for :meth:`sampled_losses`.
+        They depend on the mechanism and on ``theta``, not on the rest of the tangent.
         """
         fixed = replace(self, theta=theta)
-        loss, distance = self._blockwise(fixed._noise_loss, change)
-        return loss, distance
+        return [[fixed.changed(*part) for part in block] for block in self._blocks(change)]
+
+    def control_losses(
+        self, blocks: Sequence[Sequence[ChangedRows]]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the loss of the noise alone for the shifts G of ``blocks``, and ∥G∥.
+
+        Of rows at a θ that was fixed before b was drawn (:meth:`changed_blocks`) its law is known
+        (:meth:`expost.noise.Noise.law`): a control variate for :meth:`sampled_losses`.
+        """
+        losses, distances = zip(*map(self._noise_loss, blocks), strict=True)
+        return np.concatenate(losses), np.concatenate(distances)
 
     def control_block_losses(
         self, block: RowBlock, theta: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return :meth:`control_losses` of the rows of a block, each of which leaves."""
-        return replace(self, theta=theta)._noise_loss([(1, block.X, block.y)])
+        return self._noise_loss([replace(self, theta=theta).changed(1, block.X, block.y)])
 
-    def _noise_loss(self, changes: list[_Part]) -> tuple[FloatArray, FloatArray]:
+    def _noise_loss(self, parts: Sequence[ChangedRows]) -> tuple[FloatArray, FloatArray]:
         """Return the noise's part of the losses of some neighbours, and the shifts of b."""
-        parts = [self.changed(*change) for change in changes]
         inner, distance = self._shift(parts)
         law = self.mechanism.law
         return parts[0].sign * law.loss_from(_norm(self.gradient), inner, distance), distance
@@ -244,23 +252,29 @@ class Tangent:
         self, losses: Callable[[list[_Part]], tuple[FloatArray, ...]], change: Change
     ) -> tuple[FloatArray, ...]:
         """Return what ``losses`` computes for blocks of the rows that change, put together."""
+        parts = [losses(block) for block in self._blocks(change)]
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+    def _blocks(self, change: Change) -> list[list[_Part]]:
+        """Return the rows that change, in blocks; refuse labels that the loss does not take."""
         sides = [(1, change.leaving), (-1, change.entering)]
         whole = [(sign, side.X, side.y) for sign, side in sides if side is not None]
         for _, _, y in whole:
             self.constants.loss.check_labels(y)
         blocks = list(row_blocks(len(change), len(self.theta))) or [slice(0)]
-        parts = [losses([(sign, X[b], y[b]) for sign, X, y in whole]) for b in blocks]
-        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return [[(sign, X[b], y[b]) for sign, X, y in whole] for b in blocks]
 
     def changed(self, sign: int, X: FloatArray, y: FloatArray) -> ChangedRows:
         """Return rows that leave or enter, with what the loss needs of them."""
         loss = self.constants.loss
-        norms = row_norms(X) * (1 + 2 * gamma(X.shape[1] + 4))
+        lengths = row_norms(X)
+        norms = lengths * (1 + 2 * gamma(X.shape[1] + 4))
         z = predictors(X, self.theta, loss.outputs)
         found = loss.at(z, y)
         return ChangedRows(
             sign=sign,
             X=X,
+            lengths=lengths,
             norms=norms,
             found=found,
             gradient_error=self._gradient_error(found, norms),
@@ -295,7 +309,7 @@ class Tangent:
             along = predictors(first.X, self.gradient, self.constants.loss.outputs)
             products = first.sign * first.found.slope * along
             inner = products.reshape(len(first.X), -1).sum(axis=1)
-            return inner, first.found.length * row_norms(first.X)
+            return inner, first.found.length * first.lengths
         shift = sum(part.sign * _gradients(part) for part in parts)
         return np.asarray(shift) @ self.gradient, row_norms(np.asarray(shift))
 

@@ -38,7 +38,6 @@ from expost.neighbouring.several_rows import SeveralRows
 from expost.neighbouring.shifts import Shifts, Steps
 from expost.neighbouring.worst_case import curvature_ratio, worst_case_error, worst_case_shifts
 from expost.results import Displayed
-from expost.rounding import upper_text
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["METHODS", "Neighbours", "neighbours", "neighbours_of", "tight_neighbours"]
@@ -77,7 +76,7 @@ class Neighbours(Displayed):
     data: Objective | None = None
     keep_total_penalty: bool = False
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     @property
     def relation(self) -> Neighbouring:
@@ -151,22 +150,6 @@ class Neighbours(Displayed):
     def __repr__(self) -> str:
         n, d = self.shifts.shape
         return f"Neighbours({n} × {d}, method={self.method!r}, relation={self.relation.value!r})"
-
-    def __str__(self) -> str:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = self.error_bound / self.distance
-            relative = float(np.max(np.where(self.error_bound == 0, 0.0, ratio)))
-        whose = ""
-        if self.persons is not None:
-            whose = f", persons of up to {self.persons.largest} rows"
-        return (
-            f"{len(self)} neighbours ({self.relation.value}{whose}) by method {self.method!r}\n"
-            f"distance     median {np.median(self.distance):.3g},"
-            f" largest {np.max(self.distance):.3g}\n"
-            f"error bound  largest {upper_text(float(np.max(self.error_bound)), 3)},"
-            f" largest of its distance {upper_text(relative, 3)}\n"
-            f"{self.audience.value}: {self.audience.meaning}"
-        )
 
 
 def neighbours(

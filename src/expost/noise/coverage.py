@@ -11,7 +11,6 @@ from expost._counts import lower_limit, upper_limit
 from expost._numerics import row_blocks, spawned_seeds
 from expost.errors import InvalidInput
 from expost.results import Displayed
-from expost.rounding import lower_text, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = ["Coverage", "Sampler", "empirical_coverage"]
@@ -38,15 +37,7 @@ class Coverage(Displayed):
     radius: float
     confidence: float
 
-    audience = Audience.FAIL
-
-    def __str__(self) -> str:
-        return (
-            f"coverage  {self.probability:.4g}, {self.confidence:.4g} interval"
-            f" [{lower_text(self.low, 4)}, {upper_text(self.high, 4)}]\n"
-            f"draws     {self.inside:,} of {self.samples:,} within {self.radius:.4g}\n"
-            f"{self.audience.value}: {self.audience.meaning}"
-        )
+    audience = Audience.CURATOR_ONLY
 
 
 def empirical_coverage(

@@ -3,7 +3,7 @@
 The distribution is exact (a Pfaffian of the kind of Chiani 2014, "Distribution of the largest
 eigenvalue for real Wishart and Gaussian random matrices …", J. Multivariate Anal. 129), but in a
 basis in which nothing cancels: float64 gives 1 − F to about 13 digits however far out.
-docs/goe.md derives every formula used here.
+docs/theory/goe.md derives every formula used here.
 
 Conventions
 -----------
@@ -145,7 +145,7 @@ def survival(x: float, d: int) -> float:
 def tail_matrix(x: float, d: int) -> FloatArray:
     """E(x) = J − A(x), A the skew products ∬_{s,t≤x} sgn(t − s) f(s) g(t) ds dt of the pairs.
 
-    With f_j = φ_j, g_k = −φ_k'/2 (docs/goe.md, section 3):
+    With f_j = φ_j, g_k = −φ_k'/2 (docs/theory/goe.md, section 3):
     E(f_j, g_k) = φ_k(x)(c_j − τ_j)/2 + T_jk;  E(f_j, f_k) = c_j τ_k − c_k τ_j − Q_jk;
     E(g_j, g_k) = ¼∫_x^∞ (φ_j φ_k' − φ_j' φ_k). The border, divided by c₀, takes the place of g
     in the first pair of odd d: E(f_j, border) = τ_j/c₀, E(border, g_k) = −φ_k(x)/(2c₀).
@@ -182,7 +182,7 @@ def tail_matrix(x: float, d: int) -> FloatArray:
 def alternate_count(x: float, d: int) -> float:
     """E⌈N/2⌉ with N = #{λ > x}: how many of the 1st, 3rd, 5th … largest eigenvalues pass x.
 
-    Pf(J − ξE) = E(1 − ξ)^⌈N/2⌉ (docs/goe.md, section 4), so this is ½tr(J⁻¹E), that is
+    Pf(J − ξE) = E(1 − ξ)^⌈N/2⌉ (docs/theory/goe.md, section 4), so this is ½tr(J⁻¹E), that is
     Σ_n [T_nn + ½φ_n(x)(c_n − τ_n)], and ½erfc(x/2) more for odd d. It is at least P(N ≥ 1) =
     1 − F(x), and larger only by P(λ₃ > x) + P(λ₅ > x) + …. From the largest zero of φ_d upwards
     every term is positive.

@@ -329,7 +329,7 @@ class Digest:
     ``count``          the number of rows, candidates or persons; of ``inside`` the loss is > 0.
     ``unproved``       rows without a finite interval of their loss; ``half_width`` is the largest
                        half width of the others.
-    ``past_promise``, ``proved_past``  rows with an exposure past the worst case, and provably.
+    ``past_guarantee``, ``proved_past``  rows with an exposure past the worst case, and provably.
     ``past_posterior`` rows of which an undecided attacker may be more certain than ``POSTERIOR``.
     ``least_exposure`` the largest lower end of an exposure's interval; ``outer`` the largest upper
                        end.
@@ -342,7 +342,7 @@ class Digest:
     count: int
     inside: int
     unproved: int
-    past_promise: int
+    past_guarantee: int
     proved_past: int
     past_posterior: int
     half_width: float
@@ -382,7 +382,7 @@ class Digest:
             count=len(loss),
             inside=int(np.count_nonzero(loss > 0)),
             unproved=int(np.count_nonzero(~proved)),
-            past_promise=int(np.count_nonzero(exposure > terms.worst_case)),
+            past_guarantee=int(np.count_nonzero(exposure > terms.worst_case)),
             proved_past=int(np.count_nonzero(least > terms.worst_case)),
             past_posterior=int(np.count_nonzero(expit(exposure) > POSTERIOR)),
             half_width=float(np.max(half[proved], initial=0.0)),
@@ -406,7 +406,7 @@ class Digest:
             self.expected.merge(other.expected)
         counts = (
             *("count", "inside", "unproved"),
-            *("past_promise", "proved_past", "past_posterior"),
+            *("past_guarantee", "proved_past", "past_posterior"),
         )
         most = ("half_width", "least_exposure", "outer", "farthest")
         return replace(

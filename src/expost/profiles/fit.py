@@ -4,6 +4,9 @@ Conventions
 -----------
 base rate   predicts the most frequent class, each class with its share of the rows, or the mean.
 log loss    −log of the probability of a row's class, in nats, averaged; of losses that are one.
+AUC         the area under the ROC curve, of two classes. Scores are counted in bins, so that blocks
+            of rows can be merged; scores of one bin count as equal, which moves the area by at most
+            half of the share of pairs (one row of each class) that share a bin.
 
 These are figures of exact rows, for the curator only. On the rows that a model was made from they
 flatter it: what is no better than the base rate there is not better elsewhere.
@@ -21,13 +24,15 @@ import numpy as np
 from expost.forecast import Forecast
 from expost.glm import Objective, predictors
 from expost.losses import Loss
-from expost.rounding import fixed
+from expost.numbers import fixed
 from expost.rows import RowBlock
-from expost.types import FloatArray
+from expost.types import FloatArray, IntArray
 
 __all__ = ["FitScores", "fit_of", "useless_sentence"]
 
 _REMEDY = "Use a larger epsilon, more rows or fewer columns."
+# Bins of asinh(z/_FINEST), from −_WIDEST to _WIDEST; what lies beyond counts as the last bin.
+_BINS, _FINEST, _WIDEST = 2048, 1 / 64, 64.0
 _NO_NOISE = "The columns do not predict the label, or the regularization is too large."
 
 
@@ -38,12 +43,14 @@ class FitScores:
     Classes: the number of rows that each predicts ``right``, the sums of their ``log_losses`` (none
     for a loss that is no log loss), and how many rows each class has (``classes``). Numbers: the
     sums of squared ``errors``, and the labels' mean and sum of squared deviations (``spread``).
+    Two classes: ``binned`` counts the rows by model, class and bin of their scores.
     """
 
     rows: int = 0
     right: tuple[int, ...] = ()
     log_losses: tuple[float, ...] = ()
     classes: tuple[int, ...] = ()
+    binned: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
     mean: float = 0.0
     spread: float = 0.0
@@ -71,6 +78,9 @@ class FitScores:
             right=tuple(int(np.count_nonzero(each == codes)) for each in chosen),
             log_losses=tuple(losses),
             classes=tuple(counts.tolist()),
+            binned=()
+            if several
+            else tuple(np.concatenate([_binned(e, codes) for e in z]).tolist()),
         )
 
     def merged(self, other: "FitScores") -> "FitScores":
@@ -78,7 +88,7 @@ class FitScores:
         rows, step = self.rows + other.rows, other.mean - self.mean
         if not rows:
             return self
-        names = ("right", "log_losses", "classes", "errors")
+        names = ("right", "log_losses", "classes", "binned", "errors")
         sums = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
         return FitScores(
             rows=rows,
@@ -99,6 +109,15 @@ class FitScores:
             return tuple(right / self.rows for right in self.right)
         spread = self.spread / self.rows or 1.0
         return tuple(1 - error / self.rows / spread for error in self.errors)
+
+    @property
+    def auc(self) -> tuple[float, ...]:
+        """The AUC of each model; none unless there are rows of two classes."""
+        if not self.binned or len(self.classes) != 2 or not min(self.classes):
+            return ()
+        by_model = np.array(self.binned).reshape(-1, 2, _BINS)
+        below = np.cumsum(by_model[:, 0], axis=1) - by_model[:, 0] / 2
+        return tuple((np.sum(by_model[:, 1] * below, axis=1) / np.prod(self.classes)).tolist())
 
     @property
     def base_score(self) -> float:
@@ -133,6 +152,7 @@ class FitScores:
             "measure": self.measure,
             "released": self.score[0],
             "base_rate": self.base_score,
+            "auc": self.auc[0] if self.auc else None,
             "log_loss": self.log_loss[0] if known else None,
             "base_rate_log_loss": self.base_log_loss if known else None,
         }
@@ -182,6 +202,13 @@ def useless_sentence(fit: FitScores | None, forecast: Forecast | None) -> str | 
         return None
     seen = "" if fit is None else f" Measured, {fit.words}."
     return f"{forecast.warning}{seen}"
+
+
+def _binned(scores: FloatArray, codes: IntArray) -> IntArray:
+    """Count the rows of class 0 and of class 1 by the bin of their scores."""
+    along = np.arcsinh(scores / _FINEST) / np.arcsinh(_WIDEST / _FINEST)
+    bins = np.clip(np.floor((along + 1) / 2 * _BINS), 0, _BINS - 1).astype(np.int64)
+    return np.bincount(codes * _BINS + bins, minlength=2 * _BINS)
 
 
 def _added(first: Iterable[Any], second: Iterable[Any]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""``identifiability``, the verb: a promise in an attacker's terms, or what keeps a goal.
+"""``identifiability``, the verb: what a guarantee allows an attacker, or what keeps a goal.
 
 For a profile it answers for its rows (:mod:`expost.profiles.posterior`).
 """
@@ -11,18 +11,33 @@ from expost import _checks
 from expost.errors import InvalidInput
 from expost.mechanisms.base import default_delta
 from expost.mechanisms.statement import relation_text, statements
+from expost.numbers import for_persons, upper_text
 from expost.profiles.posterior import RowIdentifiability
 from expost.profiles.profile import Profile
 from expost.release import Release
-from expost.risk._arguments import count
-from expost.risk.answer import Identifiability
-from expost.risk.goals import GOALS, of_goal
-from expost.risk.guarantee import Guarantee
-from expost.risk.questions import Asked, Training, of_dpsgd, of_epsilon, of_mu, of_promise
-from expost.rounding import for_persons, upper_text
+from expost.risk.guarantee import Guarantee, count
+from expost.risk.questions import (
+    Scenario,
+    Training,
+    of_dpsgd,
+    of_epsilon,
+    of_goal,
+    of_guarantee,
+    of_mu,
+)
+from expost.risk.statement import Identifiability
+from expost.training import LogisticTraining
 from expost.types import Neighbouring
 
 __all__ = ["Identifiability", "RowIdentifiability", "identifiability"]
+
+# The figures that are limited, by the name of the option.
+GOALS = {
+    "max_posterior": "posterior",
+    "advantage": "advantage",
+    "true_positive_rate": "true_positive_rate",
+    "one_in": "one_in",
+}
 
 
 @overload
@@ -40,7 +55,7 @@ def identifiability(
     sampling_rate: float | None = None,
     steps: int | None = None,
     relation: Neighbouring | str | None = None,
-    belief: float | None = None,
+    max_posterior: float | None = None,
     advantage: float | None = None,
     true_positive_rate: float | None = None,
     one_in: float | None = None,
@@ -63,7 +78,7 @@ def identifiability(
     sampling_rate: float | None = None,
     steps: int | None = None,
     relation: Neighbouring | str | None = None,
-    belief: float | None = None,
+    max_posterior: float | None = None,
     advantage: float | None = None,
     true_positive_rate: float | None = None,
     one_in: float | None = None,
@@ -74,13 +89,13 @@ def identifiability(
     rows: int | None = None,
     features: int | None = None,
 ) -> Identifiability | RowIdentifiability:
-    """ε in the words of those who ask, or the ε that keeps what they ask for (D5.3).
+    """Return what a guarantee allows an attacker, or the guarantee that keeps a goal (D5.3).
 
-    One promise
-    -----------
-    ``subject``           a profile: what an attacker can tell of each of its rows; a released model
-                          or its model.json: its promise, under the model's own mark; or any
-                          :class:`expost.risk.Guarantee`, which is taken for public.
+    One guarantee
+    -------------
+    ``subject``           a profile: the posterior of each of its rows; a released model or its
+                          model.json: its guarantee, with the audience of the model; or any
+                          :class:`expost.risk.Guarantee`, which is public.
     ``epsilon, delta``    any mechanism that is (ε, δ)-DP; δ = 0 if it is left out.
     ``mu``                Gaussian noise of σ = sensitivity/μ.
     ``noise_multiplier``  DP-SGD with this noise, ``sampling_rate`` (1) and ``steps`` (1), for rows
@@ -88,22 +103,22 @@ def identifiability(
 
     Or one goal
     -----------
-    ``belief``            how sure an attacker may get that a row was there.
+    ``max_posterior``     the largest posterior that a row was there.
     ``advantage``         the attacker's expected membership advantage.
-    ``true_positive_rate``  the share of members found at ``false_positive_rate``.
-    ``one_in``            k: the belief is at most 1/k, from a ``prior`` below that.
+    ``true_positive_rate``  the share of members detected at ``false_positive_rate``.
+    ``one_in``            k: the posterior is at most 1/k, from a ``prior`` below that.
 
     The answer to a goal is an ε for any mechanism, a μ (σ) for Gaussian noise and, with ``steps``,
     a noise multiplier for DP-SGD: the least noise that keeps it, never less.
 
     The rest
     --------
-    ``delta``      of each release's (ε, δ); with μ or DP-SGD, where the ε of all is told.
-    ``prior``      what the attacker holds beforehand for the probability that the row is there.
-    ``exceeded``   the probability with which a belief may be passed. If it is left out: δ where the
-                   noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ) with δ > 0
-                   bounds no belief at δ itself (erratum 10).
-    ``releases``   this many independent releases of the promise *each*.
+    ``delta``      of each release's (ε, δ); with μ or DP-SGD, where the ε of all is stated.
+    ``prior``      the attacker's probability of presence before the release.
+    ``exceeded``   the probability with which the posterior may be exceeded. If it is left out: δ
+                   where the noise is known (μ, DP-SGD), and 10·δ for any mechanism, since (ε, δ)
+                   with δ > 0 bounds no posterior at δ itself (erratum 10).
+    ``releases``   this many independent releases of the guarantee *each*.
     ``rows``, ``features``  of a table: the answer to ``epsilon`` or a goal then holds a forecast of
                    the logistic regression that the estimators' defaults release at this ε, before
                    any row is read; a δ that is left out is theirs too, min(10⁻⁶, 1/(10·rows)). A
@@ -113,7 +128,7 @@ def identifiability(
         "epsilon": epsilon,
         "mu": mu,
         "noise_multiplier": noise_multiplier,
-        "belief": belief,
+        "max_posterior": max_posterior,
         "advantage": advantage,
         "true_positive_rate": true_positive_rate,
         "one_in": one_in,
@@ -128,16 +143,17 @@ def identifiability(
             )
         return subject.identifiability(prior)
     if len(given) + (subject is not None) != 1:
-        found = [*(["a model"] if subject is not None else []), *given]
+        names = [*(["a model"] if subject is not None else []), *given]
         raise InvalidInput(
-            f"{' and '.join(found) or 'nothing'} given: must be one promise (a model, epsilon, mu"
-            " or noise_multiplier) or one goal (belief, advantage, true_positive_rate, one_in)."
+            f"{' and '.join(names) or 'nothing'} given: must be one guarantee (a model, epsilon, mu"
+            " or noise_multiplier) or one goal (max_posterior, advantage, true_positive_rate,"
+            " one_in)."
         )
     ((name, value),) = given.items() or [("subject", subject)]
     table = _table(rows, features, name)
     if table is not None and delta is None:
         delta = default_delta(table[0])
-    asked = Asked(
+    scenario = Scenario(
         prior=prior,
         delta=delta,
         exceeded=exceeded,
@@ -150,17 +166,17 @@ def identifiability(
     else:
         _no_training(sampling_rate=sampling_rate, steps=steps, relation=relation)
     if name in GOALS:
-        answer = of_goal(name, value, asked, training)
-        return _with_forecast(answer, answer.epsilon_each, asked.delta, table)
+        answer = of_goal(GOALS[name], value, scenario, training)
+        return _with_forecast(answer, answer.epsilon_each, scenario.delta, table)
     if training is not None:
-        return of_dpsgd(value, training, asked)
+        return of_dpsgd(value, training, scenario)
     answers = {"subject": _of_subject, "epsilon": of_epsilon, "mu": of_mu}
-    return _with_forecast(answers[name](value, asked), value, asked.delta, table)
+    return _with_forecast(answers[name](value, scenario), value, scenario.delta, table)
 
 
-def _of_subject(subject: Any, asked: Asked) -> Identifiability:
+def _of_subject(subject: Any, scenario: Scenario) -> Identifiability:
     if isinstance(subject, Guarantee):
-        return of_promise(subject, asked)
+        return of_guarantee(subject, scenario)
     release = Release.load(subject) if isinstance(subject, str | Path) else subject
     release = getattr(release, "release_", release)
     if not isinstance(release, Release):
@@ -169,7 +185,7 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
             " path of its model.json or a guarantee of expost.risk."
         )
     how = release.mechanism
-    own = replace(asked, delta=asked.delta if asked.delta is not None else how.delta)
+    own = replace(scenario, delta=scenario.delta if scenario.delta is not None else how.delta)
     kind = f"{how.title}, {how.noise} noise"
     delta = "" if how.delta is None else f", delta = {upper_text(how.delta)}"
     what = f"{kind}, none of it"
@@ -177,10 +193,10 @@ def _of_subject(subject: Any, asked: Asked) -> Identifiability:
         unit = for_persons(how.rows_per_person)
         what = f"{kind}, epsilon = {upper_text(how.epsilon)}{delta}{unit} {relation_text(how)}"
     # Its constants may follow from what was read from the rows, and the answer from them.
-    promise = how.guarantee(how.rows_per_person)
-    answer = of_promise(promise, own, what=what)
+    guarantee = how.guarantee(how.rows_per_person)
+    answer = of_guarantee(guarantee, own, description=what)
     return replace(
-        answer, forecast=how.forecast, guarantee=statements(how), audience=release.audience
+        answer, forecast=how.forecast, statements=statements(how), audience=release.audience
     )
 
 
@@ -208,13 +224,11 @@ def _with_forecast(
     """Return the answer with the forecast of the estimators' default release at (ε, δ)."""
     if table is None or epsilon is None:
         return answer
-    # scikit-learn is imported only where a forecast is asked for.
-    from expost.estimators import PrivateLogisticRegression
-
     rows, features = table
-    estimator = PrivateLogisticRegression(epsilon, delta)
-    how = estimator.how(estimator.loss_of(2), rows, features + estimator.fit_intercept)
-    return replace(answer, forecast=how.forecast)
+    training = LogisticTraining(epsilon, delta)
+    dimension = features + training.fit_intercept
+    mechanism = training.mechanism_for(training.loss_of(2), rows, dimension)
+    return replace(answer, forecast=mechanism.forecast)
 
 
 def _training(

@@ -219,7 +219,7 @@ def _ranked(
         ranked = table.add_column(place, "rank", pa.array((least + last + 1) // 2))
         ranked = ranked.add_column(
             place + 1, "rank_error", pa.array((last - least + 1) // 2)
-        ).replace_schema_metadata({"audience": Audience.FAIL.value})
+        ).replace_schema_metadata({"audience": Audience.CURATOR_ONLY.value})
         made = store.write(part.index, ranked)
     names = [name for name in _TOP_COLUMNS if name in table.column_names]
     chosen = table.select(names).take(np.flatnonzero(least <= most))

@@ -11,25 +11,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
+__all__ = ["Preprocessing", "Step"]
 
-__all__ = ["Preprocessing"]
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a pipeline before its model.
+
+    ``name``    its path in the pipeline, and its class.
+    ``fitted``  whether it has read constants from the rows it was fitted to.
+    """
+
+    name: str
+    fitted: bool
+
+    def __str__(self) -> str:
+        return f"the pipeline step {self.name}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Preprocessing:
     """The steps of a pipeline before its model, none for a model that is in no pipeline."""
 
-    steps: Pipeline | None = None
+    steps: Any = None
 
     @classmethod
     def split(cls, model: Any) -> tuple[Self, Any]:
         """Return the steps before a model, and the model."""
-        if not isinstance(model, Pipeline):
+        if not _is_a(model, "pipeline.Pipeline"):
             return cls(), model
         return cls(steps=model[:-1] if len(model) > 1 else None), model[-1]
 
@@ -41,6 +50,10 @@ class Preprocessing:
         """Return the steps as they are if they have been fitted, else a copy fitted to rows."""
         if self.steps is None:
             return self
+        from sklearn.base import clone
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
         try:
             check_is_fitted(self.steps)
         except NotFittedError:
@@ -48,42 +61,54 @@ class Preprocessing:
         return self
 
     @property
+    def named_steps(self) -> tuple[Step, ...]:
+        """The steps, and the steps that they are made of in their place."""
+        return tuple(_named(self.steps))
+
+    @property
     def read_from_data(self) -> tuple[str, ...]:
         """The steps that were fitted, each as a part of a sentence."""
-        return tuple(f"the pipeline step {name}" for name in _fitted(self.steps))
+        return tuple(str(step) for step in self.named_steps if step.fitted)
 
 
-def _fitted(step: Any, path: str = "") -> Iterator[str]:
-    """Yield the steps inside a step, or itself, that read anything from rows when they are fitted.
-
-    Each is named by its path in the pipeline and by its class.
-    """
+def _named(step: Any, path: str = "") -> Iterator[Step]:
+    """Yield the steps inside a step, or itself."""
     if step is None or isinstance(step, str):
         return  # none, "passthrough" or "drop"
     inside = _inside(step)
     if inside is None:
-        if _needs_fit(step):
-            yield f"{path!r} ({type(step).__name__})"
+        yield Step(name=f"{path!r} ({type(step).__name__})", fitted=_needs_fit(step))
         return
     for name, inner in inside:
-        yield from _fitted(inner, f"{path}.{name}" if path else name)
+        yield from _named(inner, f"{path}.{name}" if path else name)
 
 
 def _inside(step: Any) -> list[tuple[str, Any]] | None:
     """Return the named steps that a step is made of; None: it is not made of any."""
-    if isinstance(step, Pipeline):
+    if _is_a(step, "pipeline.Pipeline"):
         return list(step.steps)
-    if isinstance(step, FeatureUnion):
+    if _is_a(step, "pipeline.FeatureUnion"):
         return list(step.transformer_list)
-    # Not imported, which takes time: where there is a ColumnTransformer its module has been.
-    compose = sys.modules.get("sklearn.compose")
-    if compose is not None and isinstance(step, compose.ColumnTransformer):
-        return [(name, inner) for name, inner, _ in step.transformers]
+    if _is_a(step, "compose.ColumnTransformer"):
+        each = [(name, inner) for name, inner, _ in step.transformers]
+        return [*each, ("remainder", step.remainder)]
     return None
+
+
+def _is_a(value: Any, name: str) -> bool:
+    """Whether a value is of a class of scikit-learn, by its module and name.
+
+    The module is not imported, which takes time: where there is a value of the class it has been.
+    """
+    module, kind = name.split(".")
+    found = sys.modules.get(f"sklearn.{module}")
+    return found is not None and isinstance(value, getattr(found, kind))
 
 
 def _needs_fit(step: Any) -> bool:
     """Whether a step reads anything from rows; of one that does not say so it is assumed."""
+    from sklearn.utils import get_tags
+
     try:
         return bool(get_tags(step).requires_fit)
     except Exception:  # noqa: BLE001 (steps of other libraries run their own code here)

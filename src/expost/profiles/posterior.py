@@ -20,7 +20,6 @@ from expost import _checks
 from expost._order import rank_numbers, ranking
 from expost.errors import InvalidInput
 from expost.files.sealed import plain, to_fields
-from expost.groups.columns import printable
 from expost.mechanisms import RowLosses
 from expost.mechanisms.row_losses import mean_exposures
 from expost.profiles.digest import (
@@ -31,13 +30,6 @@ from expost.profiles.digest import (
     posterior_levels,
 )
 from expost.results import RowTable
-from expost.risk.wording import (
-    advantage_sentence,
-    belief_sentence,
-    chance,
-    chosen_percent,
-)
-from expost.rounding import at_most, certainty_at_most, percent_at_most
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
 __all__ = ["Advantage", "RowIdentifiability", "WorstCase"]
@@ -80,7 +72,7 @@ class WorstCase:
     ``true_positive_rate``  at ``false_positive_rate``.
     """
 
-    promise: str
+    guarantee: str
     posterior: float
     failure: float
     advantage: float
@@ -111,7 +103,7 @@ class RowIdentifiability(RowTable):
     notices: tuple[str, ...] = ()
     unit: str = "row"
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", _checks.probability("prior", self.prior))
@@ -159,8 +151,8 @@ class RowIdentifiability(RowTable):
         """The losses of all rows."""
         if not self.is_held:
             raise InvalidInput(
-                "rows: are processed in blocks and not held; use lines(), or the columns of the"
-                " profile's batches()."
+                "rows: are processed in blocks and not held; print the result, or use the columns"
+                " of the profile's batches()."
             )
         return self.losses
 
@@ -277,11 +269,11 @@ class RowIdentifiability(RowTable):
 
     @cached_property
     def worst_case(self) -> WorstCase:
-        """What the mechanism's promise allows; without one, everything."""
+        """What the mechanism's guarantee allows; without one, everything."""
         losses, guarantee = self.losses, self.losses.guarantee
         found = 1.0 if guarantee is None else guarantee.true_positive_rate(_FALSE_POSITIVES)
         return WorstCase(
-            promise="nothing" if guarantee is None else guarantee.describe(),
+            guarantee="nothing" if guarantee is None else guarantee.describe(),
             posterior=float(expit(self._log_odds(losses.worst_case))),
             failure=losses.worst_case_passed,
             advantage=1.0 if guarantee is None else guarantee.advantage,
@@ -309,76 +301,6 @@ class RowIdentifiability(RowTable):
     def __repr__(self) -> str:
         units = f"{len(self)} {self.unit}s"
         return f"RowIdentifiability({units}, prior={self.prior:g}, {self.description})"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """A few readable lines; no row's values, but keys and posteriors: curator only."""
-        surest, least = self.digest.highest.largest, self.lowest_loss
-        either = max(self._log_odds(surest), -self._log_odds(least))
-        return [
-            f"Identifiability of {len(self)} {self.unit}s ({self.losses.relation.value})",
-            f"model        {self.description}",
-            f"in words     {self._headline(surest)}",
-            f"belief       {self._belief_line()}",
-            f"above        {self._share_line()}",
-            f"either way   at most {certainty_at_most(either)} sure of any {self.unit}, in or out",
-            f"advantage    {self._advantage_line()}",
-            f"worst case   {self._worst_case_line()}",
-            f"mark         {self.audience.value}: {self.audience.meaning}",
-        ]
-
-    def _headline(self, surest: float) -> str:
-        # The attacker may be surest of all that a row was absent: every posterior fell.
-        if surest < 0:
-            return (
-                f"No {self.unit}'s presence is any more probable after seeing what was released"
-                " than before."
-            )
-        known = "every other row" if self.unit == "row" else "all other people's rows"
-        return belief_sentence(prior=self.prior, loss=surest, seen="what was released", known=known)
-
-    def _belief_line(self) -> str:
-        # Of losses, and no means of two of them: posteriors are all 1 in float64 past some loss.
-        quantiles = self.digest.highest.quantile(np.array([0.5, 0.99, 1.0]))
-        middle, late, most = (certainty_at_most(self._log_odds(float(loss))) for loss in quantiles)
-        return (
-            f"median {middle}, 99 % of {self.unit}s up to {late}, largest {most}"
-            f" ({self.unit} {printable(self.digest.surest.key)})"
-        )
-
-    def _share_line(self) -> str:
-        parts = []
-        for level in self.levels:
-            count = self.rows_above(level)
-            parts.append(f"{chosen_percent(level)}: {count}")
-            if count == 0:
-                break
-        return f"a belief of {', '.join(parts)} of {len(self)} {self.unit}s"
-
-    def _advantage_line(self) -> str:
-        surest, most = self.surest_advantage, self.largest_advantage
-        if surest.error > 0:
-            error = at_most(surest.error, 2)
-            shown = f"{surest.value:.3g} ± {error} from {_MODELS} sampled models"
-        else:
-            often = advantage_sentence(surest.high).partition("guesses right ")[2].partition(", ")
-            shown = f"{at_most(surest.high)} (right {often[0]})"
-        other = f"{at_most(most.high)} ({self.unit} {printable(most.key)})"
-        return f"{shown}, against that {self.unit} over all models it might be; largest {other}"
-
-    def _worst_case_line(self) -> str:
-        worst = self.worst_case
-        passed = f" except with a chance of {chance(worst.failure)}" if worst.failure > 0 else ""
-        known = "nothing is promised, which" if worst.promise == "nothing" else worst.promise
-        return (
-            f"{known} allows a belief of"
-            f" {certainty_at_most(self._log_odds(self.losses.worst_case))}{passed},"
-            f" an advantage of {at_most(worst.advantage)}, and"
-            f" {percent_at_most(worst.true_positive_rate)} of members found where"
-            f" {chosen_percent(worst.false_positive_rate)} of others are taken for them"
-        )
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""

@@ -11,7 +11,6 @@ quantiles          exact in memory; of rows in blocks rounded up, by 2⁻⁹ of 
 ranks in parts     ± their own ``rank_error``.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,166 +25,34 @@ from expost.engine import engine_of
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
 from expost.forecast import Forecast
-from expost.groups.columns import printable
 from expost.groups.exposure import (
     Explanation,
     Grouping,
+    RowScores,
     checked_depth,
     explain_exposure,
     group_exposure,
 )
-from expost.mechanisms import RowLosses
+from expost.mechanisms import Mechanism, RowLosses
 from expost.neighbouring.neighbours import Neighbours
 from expost.noise import LossLaw
 from expost.profiles.digest import FIGURES, Digest, RowFigures, Terms, figure_columns
 from expost.profiles.fit import FitScores, useless_sentence
 from expost.profiles.parts import RowParts
 from expost.profiles.posterior import RowIdentifiability
-from expost.release import Release
-from expost.results import RowTable
-from expost.rounding import certainty_at_most, lower_text, nats, upper_text
+from expost.release import Release, public_scalars
+from expost.results import ScalarTable
 from expost.types import Audience, FloatArray, IntArray, Neighbouring
 
-__all__ = ["Profile", "ProfileFigures"]
+__all__ = ["Profile"]
 
 _FORMAT = "expost-profile/2"
 _SHARES = (0.5, 0.9, 0.99, 0.999, 1.0)
 _TOP_ROWS = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileFigures:
-    """The aggregate figures that sentences about a profile are made of.
-
-    ``count``           the number of rows, candidates or persons; ``rows`` of the table.
-    ``most_rows``       the largest number of rows of a person; None where rows are on their own.
-    ``median``, ``late``  the median score and its 99th percentile, each the score of a row.
-    ``largest``         the largest score.
-    ``expected``        the median and the largest expected exposure, where they are known.
-    ``least_exposure``  the largest lower end of an exposure's certified interval.
-    ``outer``           the largest upper end.
-    ``width``           the widest certified interval of a loss; ∞ where a row has none, and 0
-                        without noise.
-    ``past_promise``, ``proved_past``  how many exposures pass the worst case, and provably;
-                        ``rows_past_promise`` provably pass one promised without exception.
-    ``past_posterior``  of how many an undecided attacker may be more certain than ``POSTERIOR``.
-    ``inside``          of how many the loss is > 0.
-    ``top``             the keys of the most exposed, as they are shown.
-    ``useless``         what is said first of a model no better than the base rate; else None.
-    ``forecast``        what the noise leaves of the model; None where it is not known.
-    ``guarantee``       what the mechanism guarantees, in sentences.
-
-    Scores are exposures, or distances where there is no noise.
-    """
-
-    description: str
-    relation: Neighbouring
-    count: int
-    rows: int
-    most_rows: int | None
-    noiseless: bool
-    median: float
-    late: float
-    largest: float
-    expected: tuple[float, float] | None
-    worst_case: float
-    worst_case_passed: float
-    least_exposure: float
-    outer: float
-    width: float
-    past_promise: int
-    proved_past: int
-    rows_past_promise: int
-    past_posterior: int
-    inside: int
-    top: tuple[str, ...]
-    useless: str | None = None
-    forecast: Forecast | None = None
-    guarantee: tuple[str, ...] = ()
-
-    audience = Audience.FAIL
-
-    @property
-    def unit(self) -> str:
-        """What every figure is of."""
-        return "row" if self.most_rows is None else "person"
-
-    @property
-    def promise_broken(self) -> bool:
-        """Whether any exposure is proved to pass an ε that was promised without exception."""
-        return self.rows_past_promise > 0
-
-    def lines(self) -> list[str]:
-        """Ten readable lines; no row's values, but ranks and exposures: curator only."""
-        of_rows = "" if self.most_rows is None else f" with {self.rows} rows"
-        title = f"Privacy profile of {self.count} {self.unit}s{of_rows} ({self.relation.value})"
-        useless = [] if self.useless is None else [self.useless]
-        return [
-            *([self._broken, *useless] if self.promise_broken else [*useless, title]),
-            f"model        {self.description}",
-            *([] if self.forecast is None else [f"forecast     {self.forecast.label}"]),
-            *(f"guarantee    {line}" for line in self.guarantee),
-            *(self._noiseless if self.noiseless else self._noisy),
-            f"most exposed {', '.join(self.top)}",
-            f"mark         {self.audience.value}: {self.audience.meaning}",
-        ]
-
-    @property
-    def _broken(self) -> str:
-        promised = nats(upper_text(self.worst_case))
-        verb = "was" if promised == "1 nat" else "were"
-        return (
-            f"PROMISE BROKEN: {self.rows_past_promise} of {self.count} {self.unit}s"
-            f" ({self.relation.value}) lose more than the {promised} that {verb} promised, one of"
-            f" them at least {lower_text(self.least_exposure, 3)}"
-        )
-
-    @property
-    def _noiseless(self) -> list[str]:
-        return [
-            f"No noise: every loss is infinite, so {self.unit}s are ranked by how far they move θ.",
-            f"distance     median {upper_text(self.median, 3)}, largest"
-            f" {upper_text(self.largest, 3)}",
-        ]
-
-    @property
-    def _noisy(self) -> list[str]:
-        risk = self.worst_case_passed
-        passed = f", except with probability {upper_text(risk, 3)}" if risk > 0 else ""
-        return [
-            f"exposure     median {upper_text(self.median, 3)}, 99 % {upper_text(self.late, 3)},"
-            f" largest {nats(upper_text(self.largest, 3))}",
-            *self._expected,
-            f"worst case   at most {nats(upper_text(self.worst_case, 3))} promised, {self._anyone},"
-            f" any data{passed}"
-            if self.worst_case < np.inf
-            else "worst case   none is promised",
-            f"confidence   an undecided attacker is at most {certainty_at_most(self.outer)} sure of"
-            f" any {self.unit}",
-            f"direction    {self.inside / self.count:.0%} of {self.unit}s show evidence that they"
-            " were in the data, the others that they were not",
-            f"precision    every loss is proved to within {upper_text(self.width / 2, 2)} nats",
-        ]
-
-    @property
-    def _expected(self) -> list[str]:
-        if self.expected is None:
-            return []
-        median, largest = self.expected
-        return [
-            f"typical      median {upper_text(median, 3)}, largest {nats(upper_text(largest, 3))},"
-            " the mean over all models it might be"
-        ]
-
-    @property
-    def _anyone(self) -> str:
-        if self.most_rows is None:
-            return "any row"
-        return f"any person of up to {self.most_rows} row{'s' if self.most_rows > 1 else ''}"
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Profile(RowTable):
+class Profile(ScalarTable):
     """The privacy loss of every row under one released model. For the curator only.
 
     ``losses``      what the mechanism states of each row (:class:`~expost.mechanisms.RowLosses`),
@@ -197,7 +64,7 @@ class Profile(RowTable):
     ``owner``       (rows,) the person of each row, where all rows of a person are removed at once:
                     every figure is then one of a person. None: rows are on their own.
     ``notices``     what the reader must know: choices read from the data, missing noise.
-    ``release``     the model, where it is known.
+    ``release``     the model, where it is known; ``mechanism`` how it was drawn.
     ``fit``         how well it predicts its rows, and ``forecast`` what its noise leaves of it,
                     where they are known.
     ``guarantee``   what the mechanism guarantees, in sentences: its relation, and δ at other ε.
@@ -214,11 +81,12 @@ class Profile(RowTable):
     owner: IntArray | None = None
     notices: tuple[str, ...] = ()
     release: Release | None = None
+    mechanism: Mechanism | None = None
     fit: FitScores | None = None
     forecast: Forecast | None = None
     guarantee: tuple[str, ...] = ()
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __post_init__(self) -> None:
         if (self.losses is None) == (self.parts is None):
@@ -282,12 +150,12 @@ class Profile(RowTable):
         return useless_sentence(self.fit, self.forecast)
 
     @property
-    def promise_broken(self) -> bool:
+    def guarantee_exceeded(self) -> bool:
         """Whether an exposure is proved to pass an ε that was guaranteed without exception."""
-        return self.rows_past_promise > 0
+        return self.rows_past_guarantee > 0
 
     @property
-    def rows_past_promise(self) -> int:
+    def rows_past_guarantee(self) -> int:
         """The number of such rows; 0 where ε may be passed with some probability."""
         return 0 if self.terms.worst_case_passed > 0 else self.digest.proved_past
 
@@ -399,6 +267,11 @@ class Profile(RowTable):
         assert values is not None
         return values
 
+    @cached_property
+    def _row_scores(self) -> RowScores:
+        """What rows are grouped by: of persons, each row has the score of its person."""
+        return RowScores.of(self._figure(self.terms.measure), self.owner)
+
     # -- views ---------------------------------------------------------------------------------
 
     def by(
@@ -418,8 +291,7 @@ class Profile(RowTable):
             bins = _checks.whole("bins", bins, least=1)
             with engine_of(engine) as workers:
                 return self.parts.cells.explored([column], workers, depth=None, bins=bins)[0][0]
-        scores = self._figure(self.terms.measure)
-        return group_exposure(scores, column, name=name, bins=bins, owner=self.owner)
+        return group_exposure(self._row_scores, column, name=name, bins=bins)
 
     def explain(
         self,
@@ -441,10 +313,7 @@ class Profile(RowTable):
                 explanation = self.parts.cells.explored((), workers, depth=checked_depth(depth))[1]
             assert explanation is not None
             return explanation
-        scores = self._figure(self.terms.measure)
-        return explain_exposure(
-            scores, X, feature_names=feature_names, depth=depth, owner=self.owner
-        )
+        return explain_exposure(self._row_scores, X, feature_names=feature_names, depth=depth)
 
     def identifiability(self, prior: float = 0.5) -> RowIdentifiability:
         """Return what an attacker with this ``prior`` learns of each row (D5.3)."""
@@ -485,42 +354,6 @@ class Profile(RowTable):
     def __repr__(self) -> str:
         useless = "" if self.useless is None else f"{self.useless} "
         return f"{useless}Profile({len(self)} {self.unit}s, {self.description})"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """Ten readable lines; no row's values, but ranks and exposures: curator only."""
-        return self.figures.lines()
-
-    @cached_property
-    def figures(self) -> ProfileFigures:
-        """The aggregate figures of all rows."""
-        digest, terms = self.digest, self.terms
-        counted = (
-            *("least_exposure", "outer", "past_promise", "proved_past"),
-            *("past_posterior", "inside"),
-        )
-        guaranteed = ("relation", "noiseless", "worst_case", "worst_case_passed")
-        top = self.most(5, ()).column("id" if self.keyed else self.unit)
-        return ProfileFigures(
-            description=self.description,
-            count=len(self),
-            rows=self.rows,
-            most_rows=None if self.sizes is None else int(np.max(self.sizes)),
-            median=self.quantile(0.5),
-            late=self.quantile(0.99),
-            largest=self.scores.largest,
-            expected=self._expected_figures,
-            width=math.inf if digest.unproved else 2 * digest.half_width,
-            rows_past_promise=self.rows_past_promise,
-            top=tuple(printable(key) for key in top.to_pylist()),
-            useless=self.useless,
-            forecast=self.forecast,
-            guarantee=self.guarantee,
-            **{name: getattr(digest, name) for name in counted},
-            **{name: getattr(terms, name) for name in guaranteed},
-        )
 
     @property
     def _expected_figures(self) -> tuple[float, float] | None:
@@ -580,16 +413,21 @@ class Profile(RowTable):
         figures = {name: self._figure(name)[chosen] for name in names}
         return pa.table(self._labels(chosen) | figures)
 
+    def scalars(self) -> dict[str, Any]:
+        """Return the public scalars of the model, and the number of rows."""
+        mechanism = self.mechanism if self.release is None else self.release.mechanism
+        return {"n": self.rows} | ({} if mechanism is None else public_scalars(mechanism))
+
     def to_json(self, path: str | Path | None = None) -> str | Path:
         """Return the profile as JSON text, or write it to a CURATOR-ONLY file.
 
         ``table`` holds the columns of rows in memory, or names the folder of the parts.
         """
-        figures, digest, shares = self.figures, self.digest, np.array(_SHARES)
+        digest, shares = self.digest, np.array(_SHARES)
         scores = self.scores.quantile(shares)
         expected = self.expected_scores
         usual = None if expected is None else expected.quantile(shares)
-        median, largest = figures.expected or (None, None)
+        median, largest = self._expected_figures or (None, None)
         table: Any = self.columns() if self.parts is None else self.parts.store.folder.name
         value = {
             "format": _FORMAT,
@@ -601,24 +439,24 @@ class Profile(RowTable):
             "rows": self.rows,
             "measure": self.terms.measure,
             "worst_case": self.worst_case,
-            "promise_broken": self.promise_broken,
+            "guarantee_exceeded": self.guarantee_exceeded,
             "guarantee": list(self.guarantee),
             "useless": self.useless,
             "fit": None if self.fit is None else self.fit.fields(),
             "forecast": None if self.forecast is None else self.forecast.fields(),
             "figures": {
-                "count": figures.count,
-                "median": figures.median,
-                "largest": figures.largest,
+                "count": len(self),
+                "median": self.quantile(0.5),
+                "largest": self.scores.largest,
                 "median_expected": median,
                 "largest_expected": largest,
-                "least_exposure": figures.least_exposure,
+                "least_exposure": digest.least_exposure,
                 "precision": digest.half_width,
                 "unproved": digest.unproved,
-                "past_promise": figures.past_promise,
-                "proved_past": figures.proved_past,
-                "past_posterior": figures.past_posterior,
-                "evidence_in": figures.inside / figures.count,
+                "past_guarantee": digest.past_guarantee,
+                "proved_past": digest.proved_past,
+                "past_posterior": digest.past_posterior,
+                "evidence_in": digest.inside / len(self),
             },
             "quantiles": [
                 {

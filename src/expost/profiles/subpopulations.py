@@ -29,7 +29,7 @@ from expost.groups.exposure import (
     tree_target,
 )
 from expost.groups.tree import Tree, grow, sample_rows
-from expost.rounding import upper_text
+from expost.numbers import upper_text
 from expost.rows import RowStream
 from expost.types import FloatArray, IntArray
 

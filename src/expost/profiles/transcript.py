@@ -21,27 +21,27 @@ from expost.accounting import gaussian_epsilon_below
 from expost.errors import InvalidInput
 from expost.mechanisms.dpsgd import Adversary, Transcript
 from expost.mechanisms.hidden_coin import UNSEEN_FAILS
+from expost.numbers import upper_text
 from expost.profiles.profile import Profile
 from expost.results import RowTable, row_keys
-from expost.rounding import upper_text
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["IndividualEpsilon", "individual_epsilon", "transcript_profile"]
 
 LAST_MODEL = (
-    "Losses are those of the transcript: every noisy gradient is seen. For who releases only the"
-    " last model they are an upper view on average, not for every single run."
+    "Losses are those of the transcript: the attacker sees every noisy gradient. If only the last"
+    " model is released, they are at least as large on average, but not in every run."
 )
 KNOWN_BATCHES = (
     "The adversary knows which rows were in which batch, so that sampling does not protect a row."
 )
 FROZEN_LAW = (
-    "Typical exposures and advantages take each gradient for as long as it was in this run."
+    "Expected exposures and advantages take each gradient for as long as it was in this run."
 )
-NO_LAW = "A row replaced has no law for a hidden coin: typical exposures repeat those of this run."
+NO_LAW = "A row replaced has no law for a hidden coin: expected exposures are those of this run."
 NO_PROMISE = (
-    "The noise was scaled to one row's gradient (local sensitivity), which is read from the data:"
-    " nothing is promised."
+    "The noise was scaled to one row's gradient (local sensitivity), which was read from the data:"
+    " nothing is guaranteed."
 )
 
 
@@ -93,47 +93,31 @@ class IndividualEpsilon(RowTable):
     worst_case: float
     filtered: bool = False
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __len__(self) -> int:
         return len(self.epsilon)
 
     @property
     def meaning(self) -> str:
-        """Whether these figures are a promise, in one sentence."""
+        """Whether these figures are a guarantee, in one sentence."""
         if self.filtered:
             return (
-                f"The filter promises that no row of any data spends more than"
-                f" {upper_text(self.worst_case, 3)}; what a row did spend is an account after the"
+                f"The filter guarantees that no row of any data spends more than"
+                f" {upper_text(self.worst_case, 3)}; what a row did spend is computed after the"
                 " fact."
             )
         return (
-            "An account after the fact, not a promise: a row's gradients depend on the noise, and"
-            " nothing would have stopped them from being longer."
+            "Computed after the fact, not a guarantee: a row's gradients depend on the noise, and"
+            " nothing would have kept them from being longer."
         )
 
     def columns(self) -> dict[str, Any]:
         """Every per-row figure, by name."""
         return {"row": np.arange(len(self)), "epsilon": self.epsilon}
 
-    def lines(self) -> list[str]:
-        """A few readable lines."""
-        middle, late = map(float, np.quantile(self.epsilon, [0.5, 0.99], method="higher"))
-        return [
-            f"Individual epsilon of {len(self)} rows at delta = {self.delta:g}",
-            f"rows         median {upper_text(middle, 3)}, 99 % up to {upper_text(late, 3)},"
-            " largest"
-            f" {upper_text(float(np.max(self.epsilon)), 3)}",
-            f"worst case   {upper_text(self.worst_case, 3)}, any row, any data",
-            f"meaning      {self.meaning}",
-            f"mark         {self.audience.value}: {self.audience.meaning}",
-        ]
-
     def __repr__(self) -> str:
         return f"IndividualEpsilon({len(self)} rows, delta={self.delta:g})"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
 
 
 def individual_epsilon(transcript: Transcript, delta: float) -> IndividualEpsilon:

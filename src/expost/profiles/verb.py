@@ -9,8 +9,6 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput, NotInLedgerWarning, WrongRows
-from expost.foreign.models import read_foreign
-from expost.foreign.private import read_private
 from expost.glm import Objective, minimise
 from expost.ledger import ledger_notice
 from expost.mechanisms import Mechanism, RowLosses
@@ -29,15 +27,14 @@ from expost.types import FloatArray, Neighbouring
 
 __all__ = ["SEEDED", "Target", "find_target", "profile", "profile_of", "profile_of_table"]
 
-SEEDED = "The noise was drawn from a seed: whoever knows it can take it off."
+SEEDED = "The noise was seeded: anyone who knows the seed can remove it."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
     """A model whose mechanism is known: a release, or bare coefficients.
 
-    ``preprocessing``  the steps of its pipeline that come before it; what they read from the data
-                       is listed with the release's own.
+    ``preprocessing``  the steps of its pipeline that come before it.
     """
 
     release: Release | None
@@ -48,15 +45,11 @@ class Target:
     @classmethod
     def of(cls, release: Release, preprocessing: Preprocessing | None = None) -> "Target":
         """Return a released model, and the steps before it."""
-        steps = Preprocessing() if preprocessing is None else preprocessing
-        if steps.read_from_data:
-            read = (*steps.read_from_data, *release.read_from_data)
-            release = replace(release, read_from_data=read)
         return cls(
             release=release,
             theta=release.theta,
             mechanism=release.mechanism,
-            preprocessing=steps,
+            preprocessing=Preprocessing() if preprocessing is None else preprocessing,
         )
 
     def objective(self, X: Any, y: Any) -> Objective:
@@ -90,7 +83,9 @@ class Target:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a reader must know about the model."""
-        return () if self.release is None else _notices(self.release)
+        if self.release is None:
+            return ()
+        return _notices(self.release, self.preprocessing.read_from_data)
 
 
 def find_target(model: Any, mechanism: Mechanism | None) -> Target | None:
@@ -126,7 +121,8 @@ def _check_names(release: Release, X: Any) -> None:
         )
 
 
-def _notices(release: Release) -> tuple[str, ...]:
+def _notices(release: Release, steps: Sequence[str]) -> tuple[str, ...]:
+    """``steps``  of its pipeline that were fitted."""
     notices = []
     if not release.mechanism.is_private:
         notices.append("epsilon=inf: the model carries no noise, so every loss is infinite.")
@@ -136,9 +132,9 @@ def _notices(release: Release) -> tuple[str, ...]:
             f" {release.mechanism.loss.name} loss, whose gradient is not bounded: the losses here"
             " are what it gives away."
         )
-    if release.read_from_data:
-        read = listed(release.read_from_data, most=4)
-        notices.append(f"Read from the data, which is not private: {read}.")
+    read = (*steps, *release.read_from_data)
+    if read:
+        notices.append(f"Read from the data, which is not private: {listed(read, most=4)}.")
     if release.seeded:
         notices.append(SEEDED)
     return tuple(notices)
@@ -297,6 +293,8 @@ def profile_of(
         ids=_keys(ids, persons, len(losses.loss)),
         owner=None if persons is None else persons.owner,
         notices=tuple(notices),
+        release=target.release,
+        mechanism=how,
         fit=fit_of(objective, target.theta),
         forecast=how.forecast,
         guarantee=statements(how),
@@ -340,10 +338,12 @@ def _foreign_profile(
     persons: Persons | None,
     ids: Sequence[Any] | None,
 ) -> Profile:
-    """Losses of the rows of another library's private model, or distances of scikit-learn's."""
-    private = read_private(model, X, y)
-    foreign = read_foreign(model, X, y) if private is None else None
-    if private is None and foreign is None:
+    """Return how far each row moves a model of scikit-learn."""
+    # Imported here: it imports linear models of scikit-learn, which profiles of releases need not.
+    from expost.foreign import read_foreign
+
+    foreign = read_foreign(model, X, y)
+    if foreign is None:
         raise InvalidInput(
             f"model: {type(model).__name__} is not known; pass a fitted expost estimator, a"
             " model.json, a fitted LogisticRegression, RidgeClassifier or Ridge, or θ with its"
@@ -351,20 +351,6 @@ def _foreign_profile(
         )
     if relation is not Neighbouring.REMOVE or candidates is not None:
         raise InvalidInput("relation: models of other libraries are profiled for 'remove' only.")
-    if private is not None:
-        if persons is not None:
-            raise InvalidInput(
-                "persons: models of diffprivlib are profiled row by row; leave persons out."
-            )
-        private.check_rows()
-        return Profile(
-            losses=private.row_losses(),
-            description=private.description,
-            rows=private.rows,
-            ids=row_keys(ids, private.rows),
-            notices=private.notices,
-        )
-    assert foreign is not None
     problem = foreign.problem
     base = minimise(problem, tolerance=problem.natural_tolerance, require=False)
     length = 1 + float(np.linalg.norm(base.theta))

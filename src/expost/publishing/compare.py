@@ -22,7 +22,6 @@ from expost.files.sealed import plain
 from expost.publishing.publish import ReleasedRows
 from expost.publishing.report import PublishedReport
 from expost.results import RowTable
-from expost.rounding import nats, upper_text
 from expost.rows import RowBlock
 from expost.types import Audience, FloatArray
 
@@ -30,7 +29,7 @@ __all__ = ["TABLE", "Comparison", "ComparisonFigures", "compare", "read_comparis
 
 _FORMAT = "expost-comparison/2"
 # The table with a line for each row: a file, or a folder of parts.
-TABLE = Audience.FAIL.file_name("comparison", "parquet")
+TABLE = Audience.CURATOR_ONLY.file_name("comparison", "parquet")
 # The key of the maxima in the metadata of a part.
 _ABOUT = "expost"
 
@@ -68,7 +67,7 @@ class Comparison(RowTable):
     figures: ComparisonFigures
     held: Mapping[str, Any] | None = None
 
-    audience = Audience.FAIL
+    audience = Audience.CURATOR_ONLY
 
     def __len__(self) -> int:
         return self.figures.rows
@@ -96,21 +95,6 @@ class Comparison(RowTable):
             "median ratio": plain(found.median_ratio),
         }
         return figures | ({"median error": found.median_error} if found.median_error else {})
-
-    def lines(self) -> list[str]:
-        """Return a few readable lines."""
-        found = self.figures
-        failed = "no row loses" if not found.failures else f"{found.failures} rows lose"
-        ratio = plain(found.median_ratio)
-        return [
-            f"Beside the exact losses of {found.rows} rows (for the curator only)",
-            f"exact        median {upper_text(found.median_exposure, 3)}, largest"
-            f" {nats(upper_text(found.largest_exposure, 3))}",
-            f"published    median {upper_text(found.median_bound, 3)}, largest"
-            f" {nats(upper_text(found.largest_bound, 3))}; the median ratio is"
-            f" {ratio if isinstance(ratio, str) else format(ratio, '.3g')}",
-            f"failures     {failed} more than the bound says",
-        ]
 
     def to_json(self, path: str | Path) -> Path:
         """Write the comparison to a CURATOR-ONLY file.
@@ -189,7 +173,7 @@ class _ComparedColumns:
 
     def about(self, notes: Sequence[dict[str, float]]) -> dict[str, str]:
         """Return the maxima of the rows of a part, and its audience."""
-        return {"audience": Audience.FAIL.value, _ABOUT: json.dumps(reduce(_larger, notes))}
+        return {"audience": Audience.CURATOR_ONLY.value, _ABOUT: json.dumps(reduce(_larger, notes))}
 
 
 def _ratios(bound: FloatArray, exposure: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
+from expost import _checks
 from expost.data import Encoding, LevelEntry, NumericEntry
 from expost.errors import InvalidInput
 from expost.release import Release
@@ -48,16 +49,16 @@ class Answer(Displayed):
     fails_with: float
     everything_fails_with: float
     notes: tuple[str, ...] = ()
-    audience: Audience = Audience.PASS
+    audience: Audience = Audience.PUBLIC
 
     @property
-    def belief(self) -> float:
-        """How sure an attacker can be at most, in or out, who was undecided before seeing θ."""
+    def certainty(self) -> float:
+        """The largest certainty, present or absent, of an attacker who saw θ, from ½ before."""
         return float(expit(self.exposure))
 
     @property
-    def belief_in_everything(self) -> float:
-        """The same of an attacker who saw θ and the report."""
+    def certainty_in_everything(self) -> float:
+        """The largest certainty of an attacker who saw θ and the report."""
         return float(expit(self.everything))
 
 
@@ -129,6 +130,7 @@ class Form:
             if name not in (*self.names, *self.unused):
                 raise InvalidInput(
                     f"{name!r}: is no column of the model; it has {', '.join(self.names)}."
+                    f"{_checks.did_you_mean(name, self.names)}"
                 )
         absent = [name for name in self.names if name not in values]
         if absent:
@@ -186,8 +188,8 @@ def _level_cell(
     listed = ", ".join(map(repr, entry.levels[:_LISTED]))
     more = ", …" if len(entry.levels) > _LISTED else ""
     return text, (
-        f"{text!r} is none of the levels of {entry.name!r} ({listed}{more}): it counts as none of"
-        " them, as it would have in training; if it is a slip, ask again."
+        f"The value of {entry.name!r} is none of its levels ({listed}{more}): it counts as none of"
+        " them, as it would have in training; if it is misspelled, look the row up again."
     )
 
 

@@ -1,4 +1,4 @@
-"""The verb ``publish``: a report of one released model that may be published."""
+"""The verb ``publish``: a report of one released model, to be published."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from expost.release import Release
 from expost.rows import RowBlock
 from expost.types import FloatArray
 
-__all__ = ["PublishRequest", "ReleasedRows", "publish"]
+__all__ = ["ReleasedRows", "ReportPlan", "publish"]
 
 
 def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> PublishedReport:
@@ -25,7 +25,7 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
 
     Rows are arrays in memory; the options are documented at :func:`expost.publish`.
     """
-    request = PublishRequest.of(model, **options)
+    request = ReportPlan.of(model, **options)
     if X is None and y is None and request.tangent_mechanism is None:
         return request.report(None)
     if X is None or y is None:
@@ -38,7 +38,7 @@ def publish(model: Any, X: Any = None, y: Any = None, **options: Any) -> Publish
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PublishRequest:
+class ReportPlan:
     """A report that can be made: all that can be refused without the rows has been checked.
 
     ``tangent_mechanism``  how a data-dependent report releases a gradient and a Hessian beside the
@@ -55,6 +55,11 @@ class PublishRequest:
         assert self.target.release is not None
         return self.target.release
 
+    @property
+    def file_name(self) -> str:
+        """The name of its file, which says for whom it is."""
+        return self._report().audience.file_name("report", "json")
+
     @classmethod
     def of(
         cls,
@@ -65,7 +70,7 @@ class PublishRequest:
         epsilon_gradient: float | None = None,
         epsilon_hessian: float | None = None,
         delta: float | None = None,
-    ) -> "PublishRequest":
+    ) -> "ReportPlan":
         """Check the arguments of :func:`expost.publish`."""
         _checks.one_of("kind", kind, KINDS)
         rho = _checks.probability("failure_probability", failure_probability)
@@ -94,14 +99,22 @@ class PublishRequest:
             assert rows is not None
             assert rows.tangent is not None
             spent = {"budget": mechanism.budget, "released": mechanism.release(rows.tangent)}
-        rho = self.failure_probability
-        return PublishedReport(release=self.release, failure_probability=rho, **spent)
+        return self._report(**spent)
+
+    def _report(self, **spent: Any) -> PublishedReport:
+        return PublishedReport(
+            release=self.release,
+            failure_probability=self.failure_probability,
+            steps=self.target.preprocessing.named_steps,
+            **spent,
+        )
 
     def matches(self, report: PublishedReport) -> bool:
         """Return whether a report is one that was requested: of this model, for this budget."""
         mechanism = self.tangent_mechanism
         return (
             report.release.to_json() == self.release.to_json()
+            and report.steps == self.target.preprocessing.named_steps
             and report.failure_probability == self.failure_probability
             and report.budget == (None if mechanism is None else mechanism.budget)
         )

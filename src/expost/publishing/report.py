@@ -1,12 +1,20 @@
-"""A privacy report that may be published: a bound of anybody's exposure, from her own row alone.
+"""A privacy report to be published: a bound of anybody's exposure, from her own row alone.
 
 :class:`PublishedReport` is what :func:`expost.publish` makes and ``report.json`` holds: the
 released model, how often the bound may fail, and for a data-dependent report the noisy gradient and
 Hessian. The bounds themselves are in :mod:`expost.mechanisms.bounds`.
+
+Constants that were read from the data
+--------------------------------------
+The mechanism M(D; c) has constants c: means, scales, levels, a label set, a label range, what a
+step of a pipeline was fitted to. Its (ε, δ) and every bound are statements about neighbouring D and
+D′ under the same c, so they hold for any c that was fixed before. Where c = c(D) was read from the
+rows, D′ would have had constants of its own, and the report holds c as it is: what c gives away is
+in no ε and in no bound. Such a report needs review, and names c.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +25,7 @@ from expost import _checks
 from expost.data import Encoding
 from expost.errors import InvalidInput, ReleaseRefused
 from expost.files.atomic import write_json
-from expost.files.sealed import Sealed, number, plain
+from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
 from expost.ledger import Entry
 from expost.mechanisms.bounds import (
     ExposureBound,
@@ -30,12 +38,12 @@ from expost.mechanisms.publishing import (
     PublishingBudget,
     TangentMechanism,
 )
-from expost.mechanisms.statement import statements
 from expost.notices import listed
+from expost.numbers import summed_up, upper_text
+from expost.profiles.pipelines import Step
 from expost.publishing.lookup import Answer, Form, form_number
 from expost.release import Release
 from expost.results import Displayed
-from expost.rounding import for_persons, summed_up, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -84,15 +92,17 @@ class RowBounds:
 class PublishedReport(Sealed, Displayed):
     """A function from a row to a bound of its exposure. May be published, as its model may.
 
-    ``release``             the one released model: θ and public constants.
+    ``release``             the one released model: θ and its constants.
     ``failure_probability`` ρ, for each part of the bound; ``fails_with`` is for the whole.
     ``budget``, ``released`` of a data-dependent report: what it spent, and ĝ and Ĥ.
+    ``steps``               of a pipeline, before the model: rows are given as these return them.
     """
 
     release: Release
     failure_probability: float
     budget: PublishingBudget | None = None
     released: NoisyTangent | None = None
+    steps: tuple[Step, ...] = ()
 
     FORMAT = "expost-report/1"
     NOUN = "a published report"
@@ -116,8 +126,31 @@ class PublishedReport(Sealed, Displayed):
 
     @property
     def audience(self) -> Audience:
-        """That of its model, which it holds: ``review`` where that promises no ε."""
-        return self.release.audience
+        """Return that of its model, which needs review where it guarantees no ε.
+
+        The report needs review, too, where anything was read from the data.
+        """
+        return Audience.NEEDS_REVIEW if self.read_from_data else self.release.audience
+
+    @property
+    def read_from_data(self) -> tuple[str, ...]:
+        """The constants that were read from the data, each as a part of a sentence."""
+        steps = tuple(str(step) for step in self.steps if step.fitted)
+        return (*steps, *self.release.read_from_data)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What was read from the data and how the figures depend on it, in sentences."""
+        read = self.read_from_data
+        if not read:
+            return ()
+        return (
+            f"Read from the data, without noise: {listed(read)}.",
+            "Every epsilon, delta and bound of this report holds given these constants, as if they"
+            " had been public before the rows were seen: data sets with and without a row are"
+            " compared under the same constants. What the constants give away is counted nowhere,"
+            " so the report needs a review before it is shared.",
+        )
 
     @property
     def kind(self) -> str:
@@ -222,6 +255,8 @@ class PublishedReport(Sealed, Displayed):
         """One answer for ``label``, or one for each label where it is left out."""
         x, notes = self.form.features(values)
         release = self.release
+        if self.input_condition is not None:
+            notes = (self.input_condition, *notes)
         if release.ball.rows(x[None, :])[1] > 0:
             notes = (
                 *notes,
@@ -235,6 +270,17 @@ class PublishedReport(Sealed, Displayed):
     def form(self) -> Form:
         """What a person is asked for."""
         return Form.of(self.encoding, self.release)
+
+    @property
+    def input_condition(self) -> str | None:
+        """Where values have to be given as the steps of a pipeline return them, a sentence."""
+        if not self.steps:
+            return None
+        steps = listed([step.name for step in self.steps])
+        return (
+            f"The values of a row are those that the steps of the pipeline return ({steps}): for"
+            " values as they stand on a form the bound is not valid."
+        )
 
     def _labels(self, label: Any) -> tuple[Any, ...]:
         classes = self.release.classes
@@ -342,7 +388,8 @@ class PublishedReport(Sealed, Displayed):
         if not spent.model[0] < np.inf:
             said.append("The model itself promises no epsilon: its loss has no bounded gradient.")
         if spent.gradient is None or spent.hessian is None:
-            said.append("It is computed from theta and public constants: it spent nothing more.")
+            constants = "the constants of the model" if self.read_from_data else "public constants"
+            said.append(f"It is computed from theta and {constants}: it spent nothing more.")
         else:
             said.append(
                 f"It released a gradient at epsilon = {upper_text(spent.gradient[0])} and a Hessian"
@@ -350,51 +397,28 @@ class PublishedReport(Sealed, Displayed):
                 f" {upper_text(spent.gradient[1])} each, beyond the model; another report of the"
                 " same model would spend that again."
             )
+        said += self.conditions
+        said += [] if self.input_condition is None else [self.input_condition]
         return tuple(said)
 
     def __repr__(self) -> str:
         return f"PublishedReport({self.kind}, {self.release!r})"
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """The report in a few lines; it has no row to tell of."""
-        how, spent = self.release.mechanism, self.spending
-        delta = "" if how.delta is None else f", delta={upper_text(how.delta)}"
-        useless = how.forecast.warning
-        lines = [
-            *([] if useless is None else [useless]),
-            f"Privacy report, {self.kind}",
-            f"model        {how.title}, {how.noise} noise,"
-            f" epsilon={upper_text(how.epsilon)}{delta}{for_persons(how.rows_per_person)},"
-            f" n={how.rows}, d={how.dimension}",
-            *(f"guarantee    {line}" for line in statements(how)),
-            f"fails        with probability at most {upper_text(self.fails_with, 3)}"
-            + (", for all rows at once" if self.exposure_bound.is_uniform else " for one row"),
-        ]
-        if spent.gradient is not None and spent.hessian is not None:
-            lines += [
-                f"spent        epsilon {upper_text(spent.gradient[0])} for the gradient,"
-                f" {upper_text(spent.hessian[0])} for the Hessian, delta"
-                f" {upper_text(spent.gradient[1])} each",
-                f"in all       epsilon {upper_text(spent.sequential[0], 4)} by addition,"
-                f" {upper_text(spent.together[0], 4)} composed, delta"
-                f" {upper_text(spent.sequential[1], 3)}",
-            ]
-        else:
-            lines.append("spent        nothing beyond the model")
-        return [*lines, f"mark         {self.audience.value}: {self.audience.meaning}"]
-
     # -- report.json ---------------------------------------------------------------------------
 
     def content(self) -> dict[str, Any]:
         """Return what report.json holds."""
+        # Left out where they are empty: files of earlier versions lack them.
+        optional = {
+            "read_from_data": list(self.read_from_data),
+            "steps": [to_fields(step) for step in self.steps],
+        }
         return {
             "kind": self.kind,
             "statements": list(self.statements),
             "failure_probability": self.failure_probability,
             "fails_with": self.fails_with,
+            **{name: value for name, value in optional.items() if value},
             "released": self._released_fields(),
             "model": self.release.to_json(),
         }
@@ -412,7 +436,8 @@ class PublishedReport(Sealed, Displayed):
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write report.json: whole or not at all."""
+        """Write report.json, whole or not at all; one that is not public to a CURATOR-ONLY file."""
+        path = path if self.audience is Audience.PUBLIC else self.audience.path(path)
         return write_json(path, self.audience, self.to_json())
 
     def derived(self) -> Iterable[tuple[str, ...]]:
@@ -425,12 +450,14 @@ class PublishedReport(Sealed, Displayed):
         """Return the report with these fields."""
         rho = number(value["failure_probability"])
         release, released = Release.from_json(value["model"]), value["released"]
+        steps = tuple(from_fields(Step, step) for step in value.get("steps", ()))
         if released is None:
-            return cls(release=release, failure_probability=rho)
+            return cls(release=release, failure_probability=rho, steps=steps)
         spent = {name: number(released[name]) for name in _SPENT}
         return cls(
             release=release,
             failure_probability=rho,
+            steps=steps,
             budget=PublishingBudget(**spent, failure_probability=rho),
             released=NoisyTangent(
                 gradient=np.array([number(entry) for entry in released["gradient"]]),
@@ -443,7 +470,11 @@ class PublishedReport(Sealed, Displayed):
     ) -> tuple[Entry, ...]:
         """Return the line of the model, and that of what was released beyond it
         (:class:`expost.ledger.Listable`)."""
-        model = self.release.entries(written["model"], name=name, made=made, data=data)
+        read = len(self.read_from_data)
+        model = tuple(
+            replace(line, read_from_data=read)
+            for line in self.release.entries(written["model"], name=name, made=made, data=data)
+        )
         if self.tangent is None or self.budget is None:
             return model
         mechanism, budget = self.release.mechanism, self.budget
@@ -460,7 +491,7 @@ class PublishedReport(Sealed, Displayed):
             dimension=mechanism.dimension,
             rows=mechanism.rows,
             seeded=False,
-            read_from_data=0,
+            read_from_data=read,
             data=data,
             relation="remove",
         )
@@ -468,17 +499,7 @@ class PublishedReport(Sealed, Displayed):
 
 
 def check_publishable(release: Release) -> None:
-    """Refuse a model of which a published report would give away more than the model does."""
-    read = list(release.read_from_data)
-    if release.table_encoding is not None:
-        read += release.table_encoding.read_from_data
-    if read:
-        named = listed(list(dict.fromkeys(read)), most=4)
-        raise ReleaseRefused(
-            f"the model holds what was read from its rows ({named}), which"
-            " a published report would give away; give bounds, levels and labels that are known"
-            " without the data, and fit again."
-        )
+    """Refuse a model of which no exposure is bounded."""
     if not release.mechanism.is_private:
         raise ReleaseRefused(
             "epsilon=inf: the model carries no noise, so that no exposure is bounded; fit one with"

@@ -1,104 +1,408 @@
-"""Summaries as self-contained pages: nothing comes from the network.
+"""Documents as self-contained HTML: pages, and fragments for notebooks.
 
-Everything that came from outside is escaped by Jinja. The content policy allows nothing but the
-page's own style sheet and its own script, by their hashes; what was smuggled in would not apply.
+Nothing comes from the network. The content policy allows the page's own style sheet and script by
+their hashes and nothing else. Documents hold no markup: :func:`_text` escapes all text.
 """
 
 import base64
 import hashlib
-import math
+import json
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from expost.epsilon.recommend import score_text
-from expost.report import wording
-from expost.report.audit_chart import roc_chart, scatter_chart
-from expost.report.audits_chart import audit_panels
-from expost.report.chart import profile_chart
-from expost.report.comparison import why_not_compared
-from expost.report.epsilon_chart import epsilon_panels
-from expost.report.markup import or_unknown
-from expost.report.page_data import page_data
-from expost.report.risk_chart import risk_panels
-from expost.report.script import script
-from expost.report.slider import SliderData
-from expost.report.summary import Summary
-from expost.report.training_chart import training_panels
+from expost.report.document import (
+    NAVIGATION,
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Facts,
+    Fold,
+    Heading,
+    Page,
+    Section,
+    Table,
+    Text,
+    Widget,
+    table,
+)
+from expost.report.figure import Figure
+from expost.report.svg import figure_key, panel_svg, role_css, spaced
+from expost.types import Audience
 
-__all__ = ["environment", "render_html", "style_sheet"]
+__all__ = ["render_fragment", "render_html", "script", "style_sheet"]
 
-# An option with the number that goes with it, as it is typed.
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: [\d.]*\d)?")
-
-
-def render_html(summary: Summary) -> str:
-    """The page; the same summary gives the same bytes."""
-    profile, slider = summary.profile, page_slider(summary)
-    data = page_data(
-        None if profile is None else profile.row_data,
-        slider,
-        follows_slider=profile is not None and profile.slider is not None,
-        choice_follows=_choice_follows(summary),
-    )
-    return _filled("page.html", summary=summary, slider=slider, data=data)
-
-
-def page_slider(summary: Summary) -> SliderData | None:
-    """The one slider of a page: the profile's, else that of the choice of ε."""
-    parts = (summary.profile, summary.epsilon)
-    return next((part.slider for part in parts if part is not None and part.slider), None)
+# From files that know nothing of the others to the file that starts them all.
+_SCRIPTS = ("numbers", "law", "slider", "chart", "search", "main")
+# Characters that mean something to HTML or to a script, wherever they stand in JSON.
+_ESCAPES = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+# An option of a command: no line may end inside of it.
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
+# Attributes that hold ids. Text has no quotes left: it is escaped.
+_ID = re.compile(r'(?<![\w-])(id|for|href|aria-labelledby|aria-describedby|clip-path)="([^"]*)"')
+_PREFIX_DIGITS = 12
 
 
-def _choice_follows(summary: Summary) -> bool:
-    """Whether the charts of the choice of ε are of the models that the slider speaks of."""
-    profile, choice = summary.profile, summary.epsilon
-    if choice is None:
-        return False
-    if profile is None or profile.slider is None:
-        return True
-    return why_not_compared(profile, choice) is None
-
-
-def by_options(text: str) -> list[tuple[str, bool]]:
-    """Pieces of a sentence, and whether each is an option: no line may end inside of that.
-
-    Hyphens that do not break would be copied, and no program knows an option by them.
-    """
-    pieces, end = [], 0
-    for found in _OPTION.finditer(text):
-        pieces += [(text[end : found.start()], False), (found[0], True)]
-        end = found.end()
-    return [*pieces, (text[end:], False)]
-
-
-def _filled(template: str, **content: Any) -> str:
-    """A template with its content and the one style sheet that its policy allows."""
+def render_html(page: Page | Document) -> str:
+    """Return the whole page; the same page gives the same bytes."""
+    page = Page(documents=(page,)) if isinstance(page, Document) else page
+    writer = _Writer(scripted=True)
+    shown = [
+        (section.nav, writer.section(section, document.kind))
+        for document, section in _ordered(page)
+    ]
+    details = [html for nav, html in shown if nav == "Details"]
+    data = _data_block(writer.data)
     style = style_sheet()
     return (
-        environment()
-        .get_template(template)
+        _environment()
+        .get_template("page.html")
         .render(
-            style=style,
+            page=page,
+            bar=_audience(page.audience),
+            navigation=_navigation(shown),
+            sections=[html for nav, html in shown if nav != "Details"],
+            details=[*details, *_closing(page, writer)],
+            people=_people,
+            style=Markup(style),
             style_hash=_digest(style),
-            script=script(),
+            data=data,
+            script=Markup(script()),
             script_hash=_digest(script()),
-            **content,
         )
     )
 
 
-def _digest(text: str) -> str:
-    """What a content policy knows an inline style or script by."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+def render_fragment(document: Document) -> str:
+    """Return the overview, a figure and the brief sections for a notebook, without script.
+
+    The style sheet applies under one class, and ids begin with a hash of the content, so that a
+    fragment neither styles nor names anything else on the notebook's page.
+    """
+    page = Page(documents=(document,))
+    writer = _Writer(scripted=False, level=3)
+    text = (
+        _environment()
+        .get_template("fragment.html")
+        .render(
+            page=page,
+            bar=_audience(page.audience),
+            sections=[writer.section(section, document.kind) for section in _brief(page)],
+            people=_people,
+            style=Markup(style_sheet()),
+        )
+    )
+    prefix = f"x{hashlib.sha256(text.encode()).hexdigest()[:_PREFIX_DIGITS]}-"
+    head, tag, body = text.partition("</style>")
+    return head + tag + _ID.sub(lambda match: _prefixed(match, prefix), body)
 
 
 @cache
-def environment() -> Environment:
-    """The templates of pages and fragments, with autoescaping, and what they call."""
-    jinja = Environment(
+def style_sheet() -> str:
+    """Return the style sheet of pages and fragments."""
+    source = (files("expost.report") / "templates" / "style.css").read_text(encoding="utf-8")
+    return source + role_css()
+
+
+@cache
+def script() -> str:
+    """Return the page's script: one expression that leaves no names behind."""
+    folder = files("expost.report") / "scripts"
+    body = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+    if "</script" in body.lower() or "<!--" in body:
+        raise AssertionError("a script must not contain what ends its block")
+    return f"(() => {{\n'use strict';\n\n{body}}})();\n"
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Writer:
+    """Writes sections and collects what the page's script reads.
+
+    ``level``: of the heading of a section; ``data``: by kind of document and name of widget.
+    """
+
+    scripted: bool
+    level: int = 2
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _ids: dict[str, int] = field(default_factory=dict)
+
+    def section(self, section: Section, kind: str) -> Markup:
+        """Return a section; those under Details are closed."""
+        key = self._unique(section.id)
+        closed = section.nav == "Details"
+        # Inside Details, sections stand below its heading.
+        level = self.level + closed
+        blocks = self._blocks(section.blocks, kind, key, level + 1)
+        if closed:
+            return self.fold(section.title, blocks, key=key, level=level)
+        return Markup(
+            '<section class="card" aria-labelledby="{key}">\n'
+            '<h{level} id="{key}">{title}</h{level}>\n{blocks}\n</section>'
+        ).format(key=key, level=level, title=_text(section.title), blocks=blocks)
+
+    def fold(self, title: str, blocks: Markup, *, key: str, level: int) -> Markup:
+        """Return a part of the page that is closed at first, with a heading."""
+        return Markup(
+            '<details class="card">\n<summary><h{level} id="{key}">{title}</h{level}></summary>'
+            '\n<div class="folded">\n{blocks}\n</div>\n</details>'
+        ).format(key=key, level=level, title=_text(title), blocks=blocks)
+
+    def _blocks(self, blocks: Iterable[Block], kind: str, place: str, level: int) -> Markup:
+        return Markup("\n").join(self._block(block, kind, place, level) for block in blocks)
+
+    def _block(self, block: Block, kind: str, place: str, level: int) -> Markup:
+        match block:
+            case Text(text=text, small=small):
+                name = Markup(' class="quiet"') if small else ""
+                return Markup("<p{}>{}</p>").format(name, _prose(text))
+            case Heading(text=text):
+                return Markup("<h{0}>{1}</h{0}>").format(level, _text(text))
+            case Bullets(items=items):
+                entries = (Markup("<li>{}</li>").format(_prose(item)) for item in items)
+                return Markup("<ul>\n{}\n</ul>").format(Markup("\n").join(entries))
+            case Facts(pairs=pairs):
+                return _facts(pairs)
+            case Code():
+                return _code(block)
+            case Table():
+                return _table(block, place)
+            case Figure():
+                return self._figure(block, kind)
+            case Fold(title=title, blocks=inner):
+                return Markup(
+                    '<details>\n<summary>{}</summary>\n<div class="folded">\n{}\n</div>\n</details>'
+                ).format(_text(title), self._blocks(inner, kind, place, level))
+            case Widget():
+                return self._widget(block, kind, place, level)
+
+    def _figure(self, figure: Figure, kind: str) -> Markup:
+        key = self._unique(f"figure-{figure.key}")
+        several = len(figure.panels) > 1
+        panels = [
+            Markup('<div class="panel">\n{}<div class="chart">\n{}\n</div>\n</div>').format(
+                Markup('<p class="panel-title">{}</p>\n').format(_text(panel.title))
+                if several
+                else "",
+                panel_svg(figure, panel, f"{key}-{index}"),
+            )
+            for index, panel in enumerate(figure.panels)
+        ]
+        caption = (
+            Markup("\n<figcaption>{}</figcaption>").format(_prose(figure.caption))
+            if figure.caption
+            else ""
+        )
+        return Markup(
+            '<figure data-document="{}" data-figure="{}">\n{}\n<div class="panels">\n{}\n</div>{}'
+            "\n</figure>"
+        ).format(kind, figure.key, figure_key(figure), Markup("\n").join(panels), caption)
+
+    def _widget(self, widget: Widget, kind: str, place: str, level: int) -> Markup:
+        """Return the widget; its script replaces all but the texts of its initial state."""
+        if not self.scripted:
+            return self._blocks(widget.blocks, kind, place, level)
+        if widget.name in self.data.setdefault(kind, {}):
+            raise AssertionError(f"a document has one {widget.name}")
+        self.data[kind][widget.name] = widget.data
+        texts = [block for block in widget.blocks if isinstance(block, Text)]
+        others = [block for block in widget.blocks if not isinstance(block, Text)]
+        return Markup(
+            _environment()
+            .get_template(f"{widget.name}.html")
+            .render(
+                data=widget.data,
+                kind=kind,
+                key=self._unique(widget.name),
+                still=self._blocks(others, kind, place, level),
+                notes=self._blocks(texts, kind, place, level),
+            )
+        )
+
+    def _unique(self, name: str) -> str:
+        """Return an id that no other element of the page has."""
+        name = re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-") or "part"
+        number = self._ids[name] = self._ids.get(name, 0) + 1
+        return name if number == 1 else f"{name}-{number}"
+
+
+def _text(text: str) -> Markup:
+    """Return text in which nothing is markup."""
+    return escape(spaced(text))
+
+
+def _prose(text: str) -> Markup:
+    """Return text whose options of commands are set as code."""
+    return Markup(_OPTION.sub(r"<code>\1</code>", str(_text(text))))
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> Markup:
+    entries = (
+        Markup("<dt>{}</dt>\n<dd>{}</dd>").format(_text(name), _prose(value))
+        for name, value in pairs
+    )
+    return Markup('<dl class="facts">\n{}\n</dl>').format(Markup("\n").join(entries))
+
+
+def _code(code: Code) -> Markup:
+    purpose = (
+        Markup('<p class="purpose">{}</p>\n').format(_prose(code.purpose)) if code.purpose else ""
+    )
+    # No line ends inside a word, as after the hyphens of an option.
+    words = (
+        word if word.isspace() else Markup("<span>{}</span>").format(word)
+        for word in re.split(r"(\s+)", code.text)
+        if word
+    )
+    return Markup('{}<pre class="command" tabindex="0"><code>{}</code></pre>').format(
+        purpose, Markup("").join(words)
+    )
+
+
+def _table(block: Table, place: str) -> Markup:
+    # Numbers are flush right (n), except those that name the rows (k); text (t) has room.
+    names = [
+        ("k" if index == block.label else "n") if column.numeric else "t"
+        for index, column in enumerate(block.columns)
+    ]
+    head = Markup("").join(
+        Markup('<th scope="col" class="{}">{}</th>').format(name, _text(column.title))
+        for name, column in zip(names, block.columns, strict=True)
+    )
+    lines = []
+    for cells in block.cells:
+        line = (
+            Markup(
+                '<th scope="row" class="{}">{}</th>'
+                if index == block.label
+                else '<td class="{}">{}</td>'
+            ).format(names[index], _text(cell))
+            for index, cell in enumerate(cells)
+        )
+        lines.append(Markup("<tr>{}</tr>").format(Markup("").join(line)))
+    caption = (
+        Markup("<caption>{}</caption>\n").format(_prose(block.caption)) if block.caption else ""
+    )
+    return Markup(
+        '<div class="scroll" tabindex="0" role="group" aria-labelledby="{}"><table>\n{}'
+        "<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table></div>"
+    ).format(place, caption, head, Markup("\n").join(lines))
+
+
+# -- parts of a page -------------------------------------------------------------------------------
+
+
+def _ordered(page: Page) -> list[tuple[Document, Section]]:
+    pairs = [(document, section) for document in page.documents for section in document.sections]
+    return sorted(pairs, key=lambda pair: NAVIGATION.index(pair[1].nav))
+
+
+def _brief(page: Page) -> list[Section]:
+    """Return the brief sections, and the first figure of the page where they have none."""
+    brief = [section for section in page.sections if section.brief]
+    if any(isinstance(block, Figure) for section in brief for block in section.blocks):
+        return brief
+    for section in page.sections:
+        figures = [block for block in section.blocks if isinstance(block, Figure)]
+        if figures:
+            return [replace(section, blocks=(figures[0],)), *brief]
+    return brief
+
+
+def _navigation(shown: Iterable[tuple[str, Markup]]) -> list[tuple[str, str]]:
+    """Return the entries that the page has, and the id that each leads to."""
+    entries = {"Overview": "overview"}
+    for nav, html in shown:
+        key = re.search(r' id="([^"]+)"', html)
+        if nav not in entries and key is not None:
+            entries[nav] = key[1]
+    entries.pop("Details", None)
+    return [*entries.items(), ("Details", "details")]
+
+
+def _closing(page: Page, writer: _Writer) -> list[Markup]:
+    """Return what ends the details: settings, terms and versions."""
+    parts: list[tuple[str, tuple[Block, ...]]] = []
+    if page.settings:
+        settings = table(
+            page.settings,
+            ("setting", lambda setting: setting.name, str),
+            ("value", lambda setting: setting.value, str),
+            ("origin", lambda setting: setting.origin.value, str),
+        )
+        parts.append(("Settings", (settings,)))
+    if page.glossary:
+        parts.append(("Terms", (Facts(pairs=page.glossary),)))
+    if page.versions:
+        parts.append(("Versions", (Facts(pairs=page.versions),)))
+    return [
+        writer.section(
+            Section(id=title.lower(), title=title, blocks=blocks), page.documents[0].kind
+        )
+        for title, blocks in parts
+    ]
+
+
+def _audience(audience: Audience) -> Markup:
+    """Return the bar with who may read this."""
+    word, colon, rest = audience.meaning.partition(":")
+    name = audience.name.lower().replace("_", "-")
+    return Markup('<p class="audience audience-{}" role="note"><strong>{}{}</strong>{}</p>').format(
+        name, word, colon, rest
+    )
+
+
+# Twenty people in each row: a head, and a body below it.
+_PERSON = "m3.4 0a1.9 1.9 0 1 0 .01 0zm-3.4 9.6v-2.2q0-2.6 2.4-2.6h2q2.4 0 2.4 2.6v2.2z"
+
+
+def _people(filled: int) -> Markup:
+    """Return 100 people, so many of them filled."""
+    places = [(10 * (index % 20) + 1.6, 12 * (index // 20) + 1.2) for index in range(100)]
+    shapes = [f"M{x:g} {y:g}{_PERSON}" for x, y in places]
+    return Markup(
+        '<svg class="people" viewBox="0 0 200 62" role="img" aria-label="{0} of 100 people">'
+        '<path class="on" d="{1}"/><path class="off" d="{2}"/></svg>'
+    ).format(filled, "".join(shapes[:filled]), "".join(shapes[filled:]))
+
+
+def _data_block(data: Mapping[str, Mapping[str, Any]]) -> Markup | None:
+    """Return what the script reads, as JSON that cannot end its block; None: there is no script."""
+    if not data:
+        return None
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_ESCAPES))
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _prefixed(match: re.Match[str], prefix: str) -> str:
+    """Return the attribute with every id in it prefixed."""
+    name, value = match.groups()
+    match name:
+        case "href":
+            value = re.sub(r"^#", f"#{prefix}", value)
+        case "clip-path":
+            value = re.sub(r"^url\(#", f"url(#{prefix}", value)
+        case _:
+            value = " ".join(prefix + each for each in value.split())
+    return f'{name}="{value}"'
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
         loader=PackageLoader("expost.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -106,43 +410,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    jinja.filters |= {
-        "by_options": by_options,
-        "count": wording.count,
-        "end": wording.end,
-        "figure": wording.figure,
-        "figure_down": wording.figure_down,
-        "figure_up": wording.figure_up,
-        "finite": math.isfinite,
-        "grouped": wording.grouped,
-        "number": wording.number,
-        "number_down": wording.number_down,
-        "number_up": wording.number_up,
-        "or_unknown": or_unknown,
-        "percent": wording.percent,
-        "percent_down": wording.percent_down,
-        "percent_up": wording.percent_up,
-        "score": lambda value, measure: score_text(measure, value),
-        "share": wording.share,
-        "sure": wording.sure_text,
-        "uncertain": wording.uncertain,
-    }
-    # A section draws its own charts from its part alone.
-    jinja.globals |= {
-        "audit_panels": audit_panels,
-        "epsilon_panels": epsilon_panels,
-        "profile_chart": profile_chart,
-        "risk_panels": risk_panels,
-        "roc_chart": roc_chart,
-        "scatter_chart": scatter_chart,
-        "training_panels": training_panels,
-    }
-    return jinja
-
-
-def style_sheet() -> str:
-    """The one style sheet, of pages and fragments."""
-    loader = environment().loader
-    assert loader is not None
-    source, _, _ = loader.get_source(environment(), "style.css")
-    return source
+    environment.filters |= {"text": _text, "prose": _prose, "code": _code}
+    return environment

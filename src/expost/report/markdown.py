@@ -1,65 +1,120 @@
-"""The summary as Markdown, for a ticket or a log of decisions; charts are left to the page."""
+"""Documents as Markdown, for tickets and logs; figures are left to the page."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator
 
-from expost.report.audit_markdown import audit_markdown
-from expost.report.audits_markdown import audits_markdown
-from expost.report.beliefs_markdown import beliefs_markdown
-from expost.report.epsilon_markdown import epsilon_markdown
-from expost.report.ledger_markdown import ledger_markdown
-from expost.report.markup import escaped, section, table
-from expost.report.profile_markdown import profile_markdown
-from expost.report.published_markdown import published_markdown
-from expost.report.risk_markdown import risk_markdown
-from expost.report.summary import Summary
-from expost.report.training_markdown import training_markdown
+from expost.report.document import (
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Facts,
+    Fold,
+    Heading,
+    Page,
+    Table,
+    Text,
+    Widget,
+    table,
+)
 
 __all__ = ["render_markdown"]
 
-# Of each part its sections, by the name that it has in a summary.
-_SECTIONS: dict[str, Callable[[Any, Sequence[str]], Iterator[str]]] = {
-    "profile": profile_markdown,
-    "epsilon": epsilon_markdown,
-    "beliefs": beliefs_markdown,
-    "risk": risk_markdown,
-    "published": published_markdown,
-    "training": training_markdown,
-    "audit": audit_markdown,
-    "audits": audits_markdown,
-    "ledger": ledger_markdown,
-}
+# Characters that mean something to Markdown or HTML, wherever they stand.
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~&$@])")
+# A line that begins like a list.
+_START = re.compile(r"^(\s*\d*)([-+=.)])(?=\s|$)")
 
 
-def render_markdown(summary: Summary) -> str:
-    """The text; the same summary gives the same bytes."""
-    return "\n".join(_lines(summary)) + "\n"
+def render_markdown(page: Page | Document) -> str:
+    """Return the whole page; the same page gives the same text."""
+    page = Page(documents=(page,)) if isinstance(page, Document) else page
+    return "\n".join(_lines(page)).rstrip("\n") + "\n"
 
 
-def _lines(summary: Summary) -> Iterator[str]:
-    yield from _head(summary)
-    for name, part in summary.by_name.items():
-        yield from _SECTIONS[name](part, summary.lead(part))
-    if summary.guarantee:
-        yield from section("The guarantee", [f"- {escaped(line)}" for line in summary.guarantee])
-    if summary.forecast:
-        yield from section(
-            "What the noise leaves", [f"- {escaped(line)}" for line in summary.forecast]
+def _lines(page: Page) -> Iterator[str]:
+    yield from (f"> **{escaped(page.audience.meaning)}**", "", f"# {escaped(page.title)}", "")
+    for line in (" · ".join(page.subtitle), *page.sources):
+        if line:
+            yield from (escaped(line), "")
+    for verdict in page.verdicts:
+        more = f" {escaped(verdict.more)}" if verdict.more else ""
+        yield from (f"**{escaped(verdict.text)}**{more}", "")
+    if page.tiles:
+        tiles = table(
+            page.tiles,
+            ("", lambda tile: tile.label, str),
+            ("", lambda tile: tile.value, str),
+            ("", lambda tile: "; ".join(tile.lines), str),
         )
-    if summary.choices:
-        rows = [(c.name, c.value, c.origin.value) for c in summary.choices]
-        yield from section(
-            "Choices made",
-            table(("setting", "value", "where from"), [[*map(escaped, row)] for row in rows]),
+        yield from _block(tiles)
+    if page.alerts:
+        yield from ("## Alerts", "")
+        for alert in page.alerts:
+            text = f" {escaped(alert.text)}" if alert.text else ""
+            yield f"- {alert.severity}: **{escaped(alert.title)}**{text}"
+        yield ""
+    if page.steps:
+        yield from ("## What to do next", "")
+        for step in page.steps:
+            yield from _block(step)
+    for section in page.sections:
+        yield from (f"## {escaped(section.title)}", "")
+        for block in section.blocks:
+            yield from _block(block)
+    if page.settings:
+        yield from ("## Settings", "")
+        yield from _block(
+            table(
+                page.settings,
+                ("setting", lambda s: s.name, str),
+                ("value", lambda s: s.value, str),
+                ("origin", lambda s: s.origin.value, str),
+            )
         )
-    if summary.notices:
-        yield from section("What to know", [f"- {escaped(notice)}" for notice in summary.notices])
-    yield ", ".join(f"{escaped(name)} {escaped(value)}" for name, value in summary.versions)
+    if page.glossary:
+        yield from ("## Terms", "")
+        yield from _block(Facts(pairs=page.glossary))
+    yield escaped(", ".join(f"{name} {version}" for name, version in page.versions))
 
 
-def _head(summary: Summary) -> Iterator[str]:
-    """The mark, the title, where it comes from, and the answer."""
-    mark = summary.audience
-    yield from (f"> **{mark.value.upper()}** {mark.meaning}", "", f"# {escaped(summary.title)}", "")
-    for line in (*summary.models, *summary.sources, *summary.answer):
-        yield from (escaped(line), "")
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Text(text=text):
+            yield from (escaped(text), "")
+        case Heading(text=text):
+            yield from (f"### {escaped(text)}", "")
+        case Bullets(items=items):
+            yield from (*(f"- {escaped(item)}" for item in items), "")
+        case Facts(pairs=pairs):
+            yield from (*(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs), "")
+        case Code(text=text, purpose=purpose):
+            if purpose:
+                yield from (f"{escaped(purpose)}:", "")
+            yield from (*(f"    {line}" for line in text.splitlines()), "")
+        case Table():
+            yield from _table(block)
+        case Fold(title=title, blocks=blocks):
+            yield from (f"### {escaped(title)}", "")
+            for inner in blocks:
+                yield from _block(inner)
+        case Widget(blocks=blocks):
+            for inner in blocks:
+                yield from _block(inner)
+        case _:
+            if block.caption:
+                yield from (escaped(block.caption), "")
+
+
+def _table(block: Table) -> Iterator[str]:
+    if block.caption:
+        yield from (escaped(block.caption), "")
+    yield "| " + " | ".join(escaped(column.title) for column in block.columns) + " |"
+    yield "|" + "".join(" ---: |" if column.numeric else " --- |" for column in block.columns)
+    yield from ("| " + " | ".join(map(escaped, cells)) + " |" for cells in block.cells)
+    yield ""
+
+
+def escaped(text: str) -> str:
+    """Return text in which nothing is markup."""
+    return _START.sub(r"\1\\\2", _MARKUP.sub(r"\\\1", text))

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from expost.errors import InvalidInput
 from expost.groups.columns import printable
+from expost.numbers import count
 from expost.profiles.profile import Profile
+from expost.report.document import Text, Widget
 from expost.types import FloatArray, Neighbouring
 
-__all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "shown_key"]
+__all__ = ["MOST_ROWS", "RowsData", "packed_rows", "rows_of_profile", "search_widget", "shown_key"]
 
 # A page with more rows than this is slow to open: it has the most exposed of them.
 MOST_ROWS = 100_000
@@ -92,6 +94,23 @@ def rows_of_profile(profile: Profile, *, most: int = MOST_ROWS) -> RowsData:
         distance=distance,
         noiseless=profile.is_noiseless,
         in_order=removed and not persons,
+    )
+
+
+def search_widget(profile: Profile) -> Widget:
+    """Return the search by key over the rows of a profile."""
+    rows = rows_of_profile(profile)
+    listed = "all" if len(rows) == rows.total else f"the {count(len(rows))} most exposed of"
+    by = "ids" if rows.keys else "numbers, counted from 0 in the order of the table,"
+    return Widget(
+        name="search",
+        data=packed_rows(rows),
+        blocks=(
+            Text(
+                text=f"This page holds the {by} and figures of {listed} {count(rows.total)}"
+                f" {rows.unit}s, and no values."
+            ),
+        ),
     )
 
 

@@ -10,22 +10,22 @@ distance: distances at a few hundred ranks stand for all rows, without error at 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from expost._order import OrderStatistics
 from expost.epsilon.choice import EpsilonChoice
 from expost.epsilon.sampled import SampledSweep
-from expost.epsilon.sweep import LawSweep
+from expost.epsilon.sweep import LawSweep, ends_of
 from expost.errors import InvalidInput
 from expost.mechanisms import ClosedForm
+from expost.numbers import figure, nats, number, percent, rounded_down, share
 from expost.profiles.profile import Profile
 from expost.release import Release
-from expost.report.epsilon_curves import epsilon_curves
+from expost.report.document import Facts, Text, Widget
 from expost.report.law_table import LawTable, Pieces, law_table, scale_table
-from expost.report.wording import number, number_up
-from expost.rounding import rounded_down
 from expost.types import IntArray, Neighbouring
 
 __all__ = [
@@ -35,8 +35,10 @@ __all__ = [
     "Step",
     "TypicalFigures",
     "curve_ranks",
+    "epsilon_range",
     "slider_of_choice",
     "slider_of_profile",
+    "slider_widget",
 ]
 
 # Shares of the rows whose typical exposures are shown; 1: the largest.
@@ -46,6 +48,8 @@ _POINTS = 400
 _AXIS, _REACH = (0.01, 100.0), 100.0
 # More decades than this around an extreme ε are left out.
 _LONGEST = 1e10
+# How far the range of a choice of ε reaches past an end of interest that lies at its edge.
+_MARGIN = 2.0
 # A guess that is wrong more seldom than this is not told from one that never is.
 _MOST_TIMES = 1e9
 
@@ -122,7 +126,7 @@ class TypicalFigures:
             return "not known"
         if not self.wrong < _MOST_TIMES:
             return f"less than 1 time in {number(_MOST_TIMES)}"
-        return f"1 time in {number_up(self.wrong)}"
+        return f"1 time in {number(self.wrong, 'up')}"
 
     @property
     def wrong(self) -> float | None:
@@ -215,7 +219,7 @@ def slider_of_profile(profile: Profile, release: Release | None = None) -> Slide
 def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
     """The slider of a choice of ε; None where no row moves the model."""
     sweep = choice.sweep
-    low, high = epsilon_curves(choice).axis
+    low, high = epsilon_range(choice)
     begins = "the recommended ε"
     if choice.recommended is None:
         start, begins = math.sqrt(low * high), "the middle of the range"
@@ -247,6 +251,74 @@ def slider_of_choice(choice: EpsilonChoice) -> SliderData | None:
         prior=choice.limit.prior,
         steps=steps,
     )
+
+
+def epsilon_range(choice: EpsilonChoice) -> tuple[float, float]:
+    """Return the ends of the ε axis of a choice: every ε that was tried or is marked lies there."""
+    tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
+    # The end of the transition may lie far beyond any ε that is of use.
+    high = math.nan if choice.is_public else choice.high
+    marks = [end for end in ends_of(choice.low, high, choice.ceiling) if end > 1e-40]
+    low, high = float(tried[0]), float(tried[-1])
+    if marks:
+        low, high = min(low, min(marks) / _MARGIN), max(high, max(marks) * _MARGIN)
+    return (low, high) if high > low * _MARGIN else (low / _MARGIN, high * _MARGIN)
+
+
+def slider_widget(slider: SliderData) -> Widget:
+    """Return the widget of a slider; its blocks show the figures at the ε where it begins.
+
+    The pairs of its facts are: the ε, the exposures at ``SHARES``, the posterior, and of an exact
+    slider the share of wrong guesses and the membership advantage.
+    """
+    start, unit = slider.figures(slider.start), slider.unit
+    pairs = [("ε", f"{number(slider.start)}, {slider.begins}")]
+    for part, exposure in start.by_share:
+        whose = f"the most exposed {unit}" if part == 1 else f"{share(part)} of the {unit}s"
+        limit = nats(figure(exposure, "up"))
+        pairs.append((f"expected exposure of {whose}", limit if part == 1 else f"at most {limit}"))
+    event = "absence" if slider.absent else "presence"
+    kind = "posterior" if slider.exact is None else "expected posterior"
+    name = f"{kind} of {event}, most exposed {unit}, from a prior of {share(slider.prior)}"
+    pairs.append((name, _share_up(start.belief)))
+    if start.advantage is not None:
+        pairs.append(("an attacker who guesses is wrong", start.wrong_text))
+        pairs.append(("membership advantage (0 %: random guessing)", _share_up(start.advantage)))
+    blocks = (Facts(pairs=tuple(pairs)), Text(text=_accuracy_note(slider), small=True))
+    return Widget(name="slider", data=_plain(asdict(slider)), blocks=blocks)
+
+
+def _share_up(probability: float) -> str:
+    """Return an upper limit of a share; what the tables do not resolve is not called certain."""
+    return percent(min(probability, math.nextafter(1.0, 0.0)), "up")
+
+
+def _accuracy_note(slider: SliderData) -> str:
+    if slider.exact is None:
+        return (
+            "This mechanism has no closed form. The slider has the values of ε that were tried, and"
+            " the figures of the models sampled there. Posteriors are upper limits."
+        )
+    if slider.fixed_gradients:
+        return (
+            f"Estimates from the {slider.unit}s' gradients at the model without noise. Those of the"
+            f" most exposed {slider.unit} are at the longest gradient that is possible."
+        )
+    return (
+        f"Computed from the {slider.unit}s' distances and the exact law of their losses, with a"
+        f" relative error of at most {number(slider.accuracy)}."
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return strict JSON; infinity is the word that JavaScript reads as a number."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _is_of(profile: Profile, mechanism: ClosedForm) -> bool:

@@ -1,4 +1,4 @@
-"""Several releases of the same data as one promise, and what each way of adding them up costs.
+"""Several releases of the same data as one guarantee, and what each composition theorem costs.
 
 Conventions
 -----------
@@ -9,7 +9,7 @@ seeing those before them; figures that need more say so.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,22 +26,36 @@ from expost.accounting.rdp import (
 from expost.errors import InvalidInput
 from expost.files.sealed import plain
 from expost.results import Displayed
-from expost.risk._arguments import extended, level, rate, up
 from expost.risk.dpsgd import DPSGD, checked, gaussian_loss
-from expost.risk.guarantee import Guarantee, belief_after
-from expost.risk.promises import EpsilonDelta, GaussianNoise, NormLaplaceNoise
-from expost.rounding import fixed, upper_text
+from expost.risk.epsilon_delta import EpsilonDelta
+from expost.risk.gaussian import GaussianNoise
+from expost.risk.guarantee import (
+    Guarantee,
+    count,
+    extended,
+    level,
+    posterior_after,
+    rate,
+    up,
+)
+from expost.risk.norm_laplace import NormLaplaceNoise
 from expost.types import Audience, Neighbouring
 
-__all__ = ["Composition", "CompositionComparison", "CompositionRow", "compare_compositions"]
+__all__ = [
+    "Composition",
+    "CompositionComparison",
+    "CompositionRow",
+    "compare_compositions",
+    "repeat",
+]
 
 # Laws closer together than this are bounded by those at it: squares must not underflow.
 _LEAST = 1e-100
-# Past these a law beside others is no longer resolved: Gaussian noise then promises nothing, and of
-# norm-Laplace noise only its ε is used.
+# Past these a law beside others is no longer resolved: Gaussian noise then guarantees nothing, and
+# of norm-Laplace noise only its ε is used.
 _LARGEST_MU = 1e8
 _LARGEST_NORM_LAPLACE = 1e7
-# Past this squares of a loss overflow, and nothing is promised.
+# Past this squares of a loss overflow, and nothing is guaranteed.
 _LARGEST_EPSILON = 1e100
 
 
@@ -53,9 +67,9 @@ class Composition(Guarantee):
     -----------------
     Gaussian parts are one with μ² = Σμᵢ² (all figures but ``loss``); of pure parts
     ``epsilon(0)`` = ``loss(0)`` = Σε, exactly; one part is itself. Else the figures are those of
-    the composed privacy-loss distribution, from above, in which an (ε, δ) promise stands as the
-    worst mechanism that keeps it. ``loss`` bounds the evidence also of releases that react to those
-    before them, so that of several Gaussian parts it is more than the quantile of √Σμᵢ²
+    the composed privacy-loss distribution, from above, in which an (ε, δ) guarantee stands as
+    the worst mechanism that keeps it. ``loss`` bounds the evidence also of releases that react to
+    those before them, so that of several Gaussian parts it is more than the quantile of √Σμᵢ²
     (``gaussian_loss``).
     """
 
@@ -64,7 +78,7 @@ class Composition(Guarantee):
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(_flat(self.parts)))
         if not self.parts:
-            raise InvalidInput("parts=(): must hold at least one promise.")
+            raise InvalidInput("parts=(): must hold at least one guarantee.")
         relations = {
             part.relation is Neighbouring.REPLACE for part in self.parts if isinstance(part, DPSGD)
         }
@@ -87,7 +101,7 @@ class Composition(Guarantee):
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """(low, high) around ε(δ) of the dominating pair; the second is what is promised."""
+        """(low, high) around ε(δ) of the dominating pair; the second is guaranteed."""
         delta = level("delta", delta)
         if isinstance(self._single, DPSGD):
             return self._single.epsilon_interval(delta)
@@ -110,7 +124,7 @@ class Composition(Guarantee):
         return self._single.loss(delta)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The most rows that any test finds at this false-positive rate."""
+        """The largest true-positive rate of any test at this false-positive rate."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self._single is not None:
             return self._single.true_positive_rate(fpr)
@@ -125,13 +139,18 @@ class Composition(Guarantee):
         )
 
     @property
+    def has_delta(self) -> bool:
+        """Whether a part has δ > 0 of its own."""
+        return any(part.has_delta for part in self.parts)
+
+    @property
     def privacy_loss(self) -> PrivacyLoss:
         """The composed privacy-loss distribution."""
         return PrivacyLoss(steps=steps_of(self.parts))
 
     @cached_property
     def _single(self) -> Guarantee | None:
-        """The one promise that all parts are, where there is one."""
+        """The guarantee of a known law that all parts are together, if there is one."""
         if len(self.parts) == 1:
             return self.parts[0]
         if all(_gaussian(part) is not None for part in self.parts):
@@ -142,6 +161,25 @@ class Composition(Guarantee):
     def _reacts(self) -> bool:
         """Whether a later release may depend on an earlier one: whether there is more than one."""
         return len(self.parts) > 1
+
+
+def repeat(guarantee: Guarantee, releases: int) -> Guarantee:
+    """Return so many releases of a guarantee each as one.
+
+    Of Gaussian noise √k·μ: its posteriors hold where all releases are fixed beforehand, all other
+    figures always.
+    """
+    times = count("releases", releases)
+    if times == 1:
+        return guarantee
+    match guarantee:
+        case GaussianNoise(mu=mu):
+            # Two roundings, the root's and the product's.
+            return GaussianNoise(mu=mu * math.sqrt(times) * (1 + 2.0**-51))
+        case DPSGD(steps=steps):
+            return replace(guarantee, steps=steps * times)
+        case _:
+            return Composition(parts=(guarantee,) * times)
 
 
 def steps_of(parts: Iterable[Guarantee]) -> Steps:
@@ -158,8 +196,8 @@ def steps_of(parts: Iterable[Guarantee]) -> Steps:
                 counts[part.law] += part.steps
             case NormLaplaceNoise() if part.separation > 0:
                 counts[_norm_laplace(part)] += 1
-            case EpsilonDelta() if part.promised_epsilon > 0 or part.promised_delta > 0:
-                counts[_response(part.promised_epsilon, part.promised_delta)] += 1
+            case EpsilonDelta() if part.guaranteed_epsilon > 0 or part.guaranteed_delta > 0:
+                counts[_response(part.guaranteed_epsilon, part.guaranteed_delta)] += 1
     return tuple(counts.items())
 
 
@@ -186,8 +224,8 @@ def _gaussian(part: Guarantee) -> GaussianNoise | None:
 
 def _together(parts: Iterable[Guarantee]) -> float:
     """√Σμ² of the Gaussian ones, rounded up."""
-    found = [_gaussian(part) for part in parts]
-    each = [gaussian.mu for gaussian in found if gaussian is not None]
+    noises = [_gaussian(part) for part in parts]
+    each = [noise.mu for noise in noises if noise is not None]
     mu = math.hypot(*each)
     return mu if len(each) < 2 or mu == math.inf else mu * (1 + 2.0**-51)
 
@@ -207,16 +245,16 @@ def _flat(parts: Iterable[Guarantee]) -> Iterable[Guarantee]:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositionRow:
-    """What one way of adding up gives.
+    """The figures by one composition theorem.
 
-    ``loss`` and ``belief`` are passed with probability δ at most; ``times`` is ε over that of the
-    privacy-loss distribution, what this way costs.
+    ``loss`` and ``posterior`` are exceeded with probability δ at most; ``times`` is ε over that of
+    the privacy-loss distribution, the cost of this theorem.
     """
 
     name: str
     epsilon: float
     loss: float
-    belief: float
+    posterior: float
     advantage: float
     times: float
     note: str
@@ -224,14 +262,14 @@ class CompositionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class CompositionComparison(Displayed):
-    """Four ways to add up the same releases, from the loosest to the tightest."""
+    """The same releases composed by four theorems, from the loosest to the tightest."""
 
     description: str
     releases: int
     delta: float
     prior: float
     rows: tuple[CompositionRow, ...]
-    audience: Audience = Audience.PASS
+    audience: Audience = Audience.PUBLIC
 
     def row(self, name: str) -> CompositionRow:
         """The row of that name: sequential, rdp-mironov, rdp-tight or pld."""
@@ -241,37 +279,8 @@ class CompositionComparison(Displayed):
         names = ", ".join(row.name for row in self.rows)
         raise InvalidInput(f"name={name!r}: must be one of {names}.")
 
-    def lines(self) -> list[str]:
-        """A table, and a line each on how it is done."""
-        head = ("added up by", "epsilon", "times", "belief", "advantage")
-        body = [
-            (
-                row.name,
-                _shown(row.epsilon),
-                f"{row.times:.3g}" if math.isfinite(row.times) else "-",
-                _share(row.belief, certain=row.loss == math.inf),
-                _share(row.advantage, certain=row.epsilon == math.inf),
-            )
-            for row in self.rows
-        ]
-        widths = [max(len(cells[column]) for cells in (head, *body)) for column in range(len(head))]
-        table = [
-            "  ".join(
-                [
-                    cells[0].ljust(widths[0]),
-                    *(c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)),
-                ]
-            )
-            for cells in (head, *body)
-        ]
-        passed = f"delta = {upper_text(self.delta)}; beliefs start from {self.prior:g}"
-        if self.delta > 0:
-            passed += f" and are passed with probability {upper_text(self.delta)} at most"
-        notes = [f"{row.name}: {row.note}" for row in self.rows]
-        return [f"{self.description}, added up; {passed}.", "", *table, "", *notes]
-
     def fields(self) -> dict[str, Any]:
-        """The same for a program; infinite figures read 'infinity'."""
+        """Return the values of the JSON; infinite figures read 'infinity'."""
         return {
             "releases": self.releases,
             "description": self.description,
@@ -282,7 +291,7 @@ class CompositionComparison(Displayed):
                     "name": row.name,
                     "epsilon": plain(row.epsilon),
                     "loss": plain(row.loss),
-                    "belief": row.belief,
+                    "posterior": row.posterior,
                     "advantage": row.advantage,
                     "times": plain(row.times),
                     "note": row.note,
@@ -295,7 +304,7 @@ class CompositionComparison(Displayed):
 def compare_compositions(
     parts: Sequence[Guarantee], *, delta: float, prior: float = 0.5
 ) -> CompositionComparison:
-    """ε at ``delta``, belief and advantage of all parts together, by each way of adding them up.
+    """Return ε at ``delta``, posterior and advantage of all parts, by each composition theorem.
 
     Sequential (D5.3 3.2): Σε at Σδ, with what δ is left after the parts' own split equally.
     Rényi divergences with Mironov's conversion (D5.3 4.3) and with dp_accounting's tighter one.
@@ -327,7 +336,7 @@ def compare_compositions(
                 name=name,
                 epsilon=epsilon,
                 loss=loss,
-                belief=belief_after(prior, loss),
+                posterior=posterior_after(prior, loss),
                 advantage=advantage,
                 times=epsilon / best
                 if 0 < best < math.inf
@@ -347,12 +356,12 @@ _Figures = tuple[str, float, float, float, str]
 def _sequential(parts: Sequence[Guarantee], delta: float) -> _Figures:
     epsilon = _summed(parts, delta)
     # P(ℓ > ε + γ) ≤ δ'/(1 − e^(−γ)) (erratum 10), where the releases get the share δ'/δ of δ. Of
-    # DP-SGD every share asks for another curve, and more than one is not worth it.
+    # DP-SGD every share needs another curve, and more than one is not worth it.
     shares = (0.5,) if any(isinstance(part, DPSGD) for part in parts) else (0.5, 0.1, 0.01, 1e-4)
     loss = min(_summed(parts, share * delta) - math.log1p(-share) for share in shares)
     loss = min(loss, _summed(parts, 0.0))
     advantage = EpsilonDelta(epsilon=epsilon, delta=delta).advantage
-    note = "each release's epsilon at an equal share of delta, added; beliefs from a part of delta."
+    note = "the sum of every release's epsilon at an equal share of delta; posteriors from a part."
     return "sequential", epsilon, loss, advantage, note
 
 
@@ -377,9 +386,9 @@ def _tight(steps: Steps, delta: float) -> _Figures:
 def _renyi(steps: Steps, delta: float, convert: Any) -> float:
     """ε of a conversion; at δ = 0, order ∞: the largest loss."""
     largest = PrivacyLoss(steps=steps).largest
-    told = revealed(steps)
-    if delta <= told:
-        return largest if delta == told else math.inf
+    revealing = revealed(steps)
+    if delta <= revealing:
+        return largest if delta == revealing else math.inf
     if not steps:
         return 0.0
     return min(largest, max(float(convert(steps, delta).value), 0.0))
@@ -388,50 +397,40 @@ def _renyi(steps: Steps, delta: float, convert: Any) -> float:
 def _evidence(steps: Steps, delta: float, convert: Any) -> float:
     """What ℓ passes with probability ``delta`` at most, for every pair.
 
-    A conversion bounds ℓ itself where no release may tell all. Else who tells all with probability
-    δ' can as well spread that over finite losses, and only P(ℓ > ε + γ) ≤ δ(ε)/(1 − e^(−γ)) is left
-    (erratum 10).
+    A conversion bounds ℓ itself where no release reveals the row. A release that reveals it with
+    probability δ' may as well spread that over finite losses, and only P(ℓ > ε + γ) ≤
+    δ(ε)/(1 − e^(−γ)) is left (erratum 10).
     """
-    told = revealed(steps)
-    if told == 0:
+    revealing = revealed(steps)
+    if revealing == 0:
         return _renyi(steps, delta, convert)
-    if not told < delta:
+    if not revealing < delta:
         return math.inf
-    parts = [told + share * (delta - told) for share in (0.0, 0.1, 0.5)]
+    parts = [revealing + share * (delta - revealing) for share in (0.0, 0.1, 0.5)]
     return min(_renyi(steps, part, convert) - math.log1p(-part / delta) for part in parts)
 
 
 def _summed(parts: Sequence[Guarantee], delta: float) -> float:
     """Σε at Σδ: an (ε, δ) part as it is, the others at equal shares of what is left of δ."""
     own = [part for part in parts if isinstance(part, EpsilonDelta)]
-    left = delta - math.fsum(part.promised_delta for part in own)
+    left = delta - math.fsum(part.guaranteed_delta for part in own)
     if left < 0:
         return math.inf
     others = [part for part in parts if not isinstance(part, EpsilonDelta)]
     share = left / max(_count(others), 1)
-    total = summed(part.promised_epsilon for part in own)
-    for part, count in Counter(others).items():
+    total = summed(part.guaranteed_epsilon for part in own)
+    for part, number in Counter(others).items():
         if isinstance(part, DPSGD):
             step = DPSGD(
                 noise_multiplier=part.noise_multiplier,
                 sampling_rate=part.sampling_rate,
                 relation=part.relation,
             )
-            total += count * part.steps * step.epsilon(share)
+            total += number * part.steps * step.epsilon(share)
         else:
-            total += count * part.epsilon(share)
+            total += number * part.epsilon(share)
     return total
 
 
 def _count(parts: Iterable[Guarantee]) -> int:
     return sum(part.steps if isinstance(part, DPSGD) else 1 for part in parts)
-
-
-def _share(value: float, *, certain: bool) -> str:
-    """Four decimals, rounded up; what is short of certain never reads as 1."""
-    shown = fixed(value, 4, "up")
-    return shown if certain or float(shown) < 1 else "< 1"
-
-
-def _shown(value: float) -> str:
-    return "infinite" if value == math.inf else upper_text(value, 4)

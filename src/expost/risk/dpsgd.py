@@ -21,9 +21,8 @@ from expost.accounting import gaussian_epsilon_below
 from expost.accounting.laws import SampledGaussian
 from expost.accounting.pld import PrivacyLoss
 from expost.errors import ConvergenceError, InvalidInput
-from expost.risk._arguments import count, extended, level, rate, up
-from expost.risk.guarantee import Guarantee
-from expost.risk.promises import GaussianNoise
+from expost.risk.gaussian import GaussianNoise
+from expost.risk.guarantee import Guarantee, Parameter, count, extended, level, rate, up
 from expost.types import Neighbouring
 
 __all__ = ["DPSGD"]
@@ -44,8 +43,8 @@ class DPSGD(Guarantee):
     -----------------
     The row's gradient may depend on all steps before it. ``delta``, ``epsilon``, ``advantage`` and
     ``true_positive_rate`` are those of the pair that dominates all others, from above, to about
-    1e-4 of themselves (``epsilon_interval`` tells). ``loss`` bounds the evidence of every pair:
-    a gradient that vanishes once the row is learnt, as a hinge's does, keeps the evidence there
+    1e-4 of themselves (``epsilon_interval``). ``loss`` bounds the evidence of every pair: a
+    gradient that vanishes once the row is learnt, as a hinge's does, keeps the evidence there
     is, so for T > 1 it is larger than the quantile of the dominating pair's own loss, also for
     q = 1 (docs of :mod:`expost.accounting.pld`).
     """
@@ -54,6 +53,10 @@ class DPSGD(Guarantee):
     sampling_rate: float = 1.0
     steps: int = 1
     relation: Neighbouring = Neighbouring.REMOVE
+
+    PARAMETER = Parameter(
+        name="noise_multiplier", low=_LEAST_NOISE, high=_MOST_NOISE, is_noise=True
+    )
 
     def __post_init__(self) -> None:
         noise = _checks.positive("noise_multiplier", self.noise_multiplier)
@@ -83,7 +86,7 @@ class DPSGD(Guarantee):
         return self.epsilon_interval(delta)[1]
 
     def epsilon_interval(self, delta: float) -> tuple[float, float]:
-        """(low, high) around the dominating pair's ε(δ); the second is what is promised."""
+        """(low, high) around the dominating pair's ε(δ); the second is guaranteed."""
         delta = level("delta", delta)
         if delta == 0:
             return math.inf, math.inf
@@ -110,7 +113,7 @@ class DPSGD(Guarantee):
         return gaussian_loss(self.gaussian.mu, delta)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The most that any test finds, of all pairs and both directions."""
+        """The largest true-positive rate of any test, of all pairs and both directions."""
         fpr = rate("false_positive_rate", false_positive_rate)
         if self.gaussian is not None:
             return self.gaussian.true_positive_rate(fpr)
@@ -148,6 +151,23 @@ class DPSGD(Guarantee):
     def privacy_loss(self) -> PrivacyLoss:
         """The composed privacy-loss distribution of all steps."""
         return PrivacyLoss(steps=((self.law, self.steps),))
+
+    def keeps(self, epsilon: float, delta: float) -> bool:
+        """Whether ε(δ) ≤ ``epsilon``: the distribution has more digits of ε than of δ."""
+        return self.epsilon(delta) <= epsilon
+
+    @property
+    def draft(self) -> "DPSGD | None":
+        """The same of a coarser distribution; None for q = 1, which has closed forms."""
+        return None if self.sampling_rate == 1 else _Draft(**vars(self))
+
+
+class _Draft(DPSGD):
+    """DP-SGD by a coarser distribution, for a search."""
+
+    @property
+    def privacy_loss(self) -> PrivacyLoss:
+        return PrivacyLoss(steps=((self.law, self.steps),), draft=True)
 
 
 def gaussian_loss(mu: float, delta: float) -> float:

@@ -9,9 +9,17 @@ from scipy.special import expit
 from expost._numerics import ROUNDOFF
 from expost.errors import InvalidInput
 from expost.files.sealed import number, plain
-from expost.risk._arguments import down, extended, level, rate, short_of_one, up
-from expost.risk.guarantee import Guarantee
-from expost.rounding import upper_text
+from expost.numbers import upper_text
+from expost.risk.guarantee import (
+    Guarantee,
+    Parameter,
+    down,
+    extended,
+    level,
+    rate,
+    short_of_one,
+    up,
+)
 
 __all__ = ["EpsilonDelta"]
 
@@ -20,29 +28,30 @@ __all__ = ["EpsilonDelta"]
 class EpsilonDelta(Guarantee):
     """Any mechanism with P(S) ≤ e^ε Q(S) + δ for all S, in both directions; 0 ≤ ε ≤ ∞, 0 ≤ δ < 1.
 
-    The two are kept as ``promised_epsilon`` and ``promised_delta``: ``epsilon`` and ``delta`` are
-    the curve through them.
+    The two are kept as ``guaranteed_epsilon`` and ``guaranteed_delta``: ``epsilon`` and ``delta``
+    are the curve through them.
 
     Formal guarantees
     -----------------
     All figures are tight: some (ε, δ) mechanism reaches each. ``delta``, ``advantage`` and
     ``true_positive_rate`` are those of one pair that dominates all others (Kairouz, Oh and
-    Viswanath 2015): with probability δ the secret is told, else randomised response at ε. ``loss``
-    does not shrink under post-processing, and a two-point mechanism of its own reaches it.
-    ε = ∞ is no promise: δ(ε'), advantage, belief and every rate are 1.
+    Viswanath 2015): with probability δ the secret is revealed, else randomised response at ε.
+    ``loss`` does not shrink under post-processing, and a two-point mechanism of its own reaches it.
+    ε = ∞ guarantees nothing: δ(ε'), advantage, posterior and every rate are 1.
     """
 
-    promised_epsilon: float
-    promised_delta: float
+    guaranteed_epsilon: float
+    guaranteed_delta: float
 
     LAW = "epsilon-delta"
+    PARAMETER = Parameter(name="epsilon", high=1e300, with_delta=True)
 
     def __init__(self, *, epsilon: float, delta: float = 0.0) -> None:
-        object.__setattr__(self, "promised_epsilon", extended("epsilon", epsilon))
-        object.__setattr__(self, "promised_delta", level("delta", delta))
+        object.__setattr__(self, "guaranteed_epsilon", extended("epsilon", epsilon))
+        object.__setattr__(self, "guaranteed_delta", level("delta", delta))
 
     def _constants(self) -> dict[str, Any]:
-        return {"epsilon": plain(self.promised_epsilon), "delta": self.promised_delta}
+        return {"epsilon": plain(self.guaranteed_epsilon), "delta": self.guaranteed_delta}
 
     @classmethod
     def _from_constants(cls, constants: dict[str, Any]) -> "EpsilonDelta":
@@ -52,7 +61,12 @@ class EpsilonDelta(Guarantee):
         return cls(epsilon=epsilon, delta=number(constants["delta"], "guarantee.delta"))
 
     def __repr__(self) -> str:
-        return f"EpsilonDelta(epsilon={self.promised_epsilon!r}, delta={self.promised_delta!r})"
+        return f"EpsilonDelta(epsilon={self.guaranteed_epsilon!r}, delta={self.guaranteed_delta!r})"
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether δ > 0."""
+        return self.guaranteed_delta > 0
 
     def delta(self, epsilon: float) -> float:
         """δ + (1 − δ)(e^ε − e^ε')/(1 + e^ε) at ε' < ε, δ from ε on; (e^ε − 1 + 2δ)/(e^ε + 1) at 0.
@@ -60,7 +74,7 @@ class EpsilonDelta(Guarantee):
         The last is the advantage (erratum 9).
         """
         below = extended("epsilon", epsilon)
-        most, slip = self.promised_epsilon, self.promised_delta
+        most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if most == math.inf:
             return 1.0
         if below >= most:
@@ -74,12 +88,12 @@ class EpsilonDelta(Guarantee):
     def epsilon(self, delta: float) -> float:
         """ε + log(1 − (δ' − δ)(1 + e^(−ε))/(1 − δ)), at least 0; infinite for δ' < δ."""
         allowed = level("delta", delta)
-        most, slip = self.promised_epsilon, self.promised_delta
+        most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if allowed < slip or most == math.inf:
             return math.inf
         if allowed >= self.delta(0.0):
             return 0.0
-        # Rounded down, so that ε' is rounded up and keeps δ' when it is asked back.
+        # Rounded down, so that ε' is rounded up and keeps δ'.
         share = max(down(down(allowed) - slip), 0.0) / (1 - slip) * (1 + math.exp(-most))
         fall = -math.log1p(-share) if share < 1 else 0.0
         return min(max(most - fall + 4 * ROUNDOFF * (most + fall), 0.0), most)
@@ -93,7 +107,7 @@ class EpsilonDelta(Guarantee):
         δ' ≤ δ unless δ = 0, and ε at δ' = δ = 0.
         """
         allowed = level("delta", delta)
-        most, slip = self.promised_epsilon, self.promised_delta
+        most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if most == math.inf or (slip > 0 and not allowed > slip):
             return math.inf
         if allowed == 0:
@@ -109,29 +123,29 @@ class EpsilonDelta(Guarantee):
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """min(1, δ + e^ε·fpr, 1 − e^(−ε)(1 − δ − fpr)) (Wasserman and Zhou 2010)."""
         fpr = rate("false_positive_rate", false_positive_rate)
-        most, slip = self.promised_epsilon, self.promised_delta
+        most, slip = self.guaranteed_epsilon, self.guaranteed_delta
         if most == math.inf:
             return 1.0
         if fpr == 0:
             return slip
         # 1 − e^(−ε)(1 − δ − fpr): from 1 where that has more digits, else a sum of positive terms.
         rest = math.exp(-most) * max((1 - fpr) - slip, 0.0)
-        found = up(math.exp(-most) * (slip + fpr) - math.expm1(-most))
+        power = up(math.exp(-most) * (slip + fpr) - math.expm1(-most))
         if rest < 0.5:
-            found = short_of_one(rest)
+            power = short_of_one(rest)
         # Elsewhere the other bound says nothing, and e^ε might overflow.
         if math.log(fpr) + most < 0:
             # In two halves: e^ε alone may be past float64 where fpr is next to 0.
             half = math.exp(0.5 * most)
-            found = min(found, up(slip + half * (half * fpr)))
-        return max(found, fpr)
+            power = min(power, up(slip + half * (half * fpr)))
+        return max(power, fpr)
 
     def describe(self) -> str:
         """'epsilon = 1, delta = 1e-05'; 'epsilon = 1' for δ = 0."""
-        if self.promised_epsilon == math.inf:
-            return "no promise"
-        slip = f", delta = {upper_text(self.promised_delta)}" if self.promised_delta else ""
-        return f"epsilon = {upper_text(self.promised_epsilon)}{slip}"
+        if self.guaranteed_epsilon == math.inf:
+            return "no guarantee"
+        slip = f", delta = {upper_text(self.guaranteed_delta)}" if self.guaranteed_delta else ""
+        return f"epsilon = {upper_text(self.guaranteed_epsilon)}{slip}"
 
 
 def _minus_log_rest(share: float) -> float:

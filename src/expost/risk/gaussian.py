@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from scipy.special import erf, erfc, ndtr, ndtri
 
 from expost.accounting import gaussian_delta, gaussian_epsilon
-from expost.risk._arguments import extended, level, rate, short_of_one, up
-from expost.risk.guarantee import Guarantee
-from expost.rounding import upper_text
+from expost.numbers import upper_text
+from expost.risk.guarantee import Guarantee, Parameter, extended, level, rate, short_of_one, up
 
 __all__ = ["GaussianNoise"]
 
-# Relative error of gaussian_delta, with room (tests/accounting/test_gaussian.py finds 2e-13), and
+# Relative error of gaussian_delta, with room (2e-13 in tests/accounting/test_gaussian.py), and
 # a little less than gaussian_epsilon leaves.
 _DELTA_ERROR = 9e-12
 
@@ -22,13 +21,14 @@ class GaussianNoise(Guarantee):
     """Gaussian noise of σ = sensitivity/μ: N(0, 1) against N(μ, 1); ℓ ~ N(μ²/2, μ²), 0 ≤ μ ≤ ∞.
 
     k releases of μᵢ are one of √Σμᵢ²: ``delta``, ``epsilon``, ``advantage`` and
-    ``true_positive_rate`` also where a release reacts to those before it, ``loss`` and beliefs only
-    where all are fixed beforehand (else :class:`Composition`). Every figure is rounded up.
+    ``true_positive_rate`` also where a release reacts to those before it, ``loss`` and posteriors
+    only where all are fixed beforehand (else :class:`Composition`). Every figure is rounded up.
     """
 
     mu: float
 
     LAW = "gaussian"
+    PARAMETER = Parameter(name="mu", high=1e160)
     is_gaussian = True
 
     def __post_init__(self) -> None:
@@ -77,8 +77,8 @@ class GaussianNoise(Guarantee):
             return fpr
         score = float(ndtri(fpr))
         score += self.mu + 2.0**-49 * (abs(score) + self.mu)
-        found = short_of_one(float(ndtr(-score))) if score > 0 else up(float(ndtr(score)))
-        return max(found, fpr)
+        power = short_of_one(float(ndtr(-score))) if score > 0 else up(float(ndtr(score)))
+        return max(power, fpr)
 
     def describe(self) -> str:
         """'Gaussian noise, mu = 0.5'."""

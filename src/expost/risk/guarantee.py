@@ -1,35 +1,66 @@
-"""What a promise of privacy allows an attacker, in the words of those who ask.
+"""What a privacy guarantee allows an attacker.
 
 Conventions
 -----------
 P, Q       the laws of the release with and without the row (or with it and with another one).
 ℓ          log P/Q at the release, in nats; > 0 is evidence that the row was there.
 δ(ε)       sup over neighbouring data sets and both directions of P(S) − e^ε Q(S): the privacy
-           curve. It is all that a promise is, and every figure here is a bound that follows from
-           it, or from the law of ℓ where that is known.
-belief     sigmoid(logit(prior) + ℓ): how sure an attacker who knows every other row is
-           afterwards that the row was there (D5.3 Def. 4).
+           curve. It defines a guarantee, and every figure here is a bound that follows from it, or
+           from the law of ℓ where that is known.
+posterior  sigmoid(logit(prior) + ℓ): the probability that the row was there, for an attacker who
+           knows every other row (D5.3 Def. 4).
 advantage  2·P(the Bayes adversary with prior ½ is right) − 1 = δ(0), the total variation
            (D5.3 Def. 5, erratum 9).
 
-Every figure is an upper bound, rounded up: a promise is never shown stronger than it is.
+Every figure is an upper bound, rounded up: a guarantee is never shown stronger than it is. NaN
+fails every check.
+
+Noise of a log-concave density on a function of bounded sensitivity is described by one pair of
+laws: ℓ = log p(b) − log p(b − s·v) is convex in the distance s and 0 at s = 0, so once above c ≥ 0
+it stays there. Hence P(ℓ > c) grows with the separation, and so does δ(ε) = ∫ e^(ε−c) P(ℓ > c) dc
+over c > ε: the pair that is furthest apart bounds every other pair, in every figure
+(docs/theory/mathematics-risk.md).
 """
 
 import math
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from expost import _checks
 from expost.errors import InvalidInput
 from expost.files.sealed import from_fields, to_fields
-from expost.risk._arguments import down, short_of_one, up
 
-__all__ = ["Guarantee"]
+__all__ = ["Guarantee", "Parameter"]
+
+# Sixteen unit roundoffs: more than a handful of additions, products and library functions err.
+_FEW_ROUNDINGS = 2.0**-49
+# Past this an integer need not be a float64.
+_LARGEST_COUNT = 2**53
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """The number that distinguishes the guarantees of a family, for :func:`expost.risk.calibrate`.
+
+    ``name``        the keyword of the family's constructor.
+    ``low, high``   the range in which it is searched.
+    ``is_noise``    whether every figure falls as it grows; without it every figure grows with it.
+    ``with_delta``  whether the constructor also takes the ``delta`` of the guarantee itself.
+    """
+
+    name: str
+    low: float = sys.float_info.min
+    high: float = 1e150
+    is_noise: bool = False
+    with_delta: bool = False
 
 
 class Guarantee(ABC):
-    """A promise about any two neighbouring data sets.
+    """A guarantee about any two neighbouring data sets.
 
     Formal guarantees
     -----------------
@@ -40,9 +71,11 @@ class Guarantee(ABC):
     ``LAW``          the name of the guarantee in JSON; None where it cannot be listed in a ledger.
     ``is_gaussian``  whether its curve is that of Gaussian noise of one μ, so that attacks may be
                      held against that curve.
+    ``PARAMETER``    what :func:`expost.risk.calibrate` solves for; None where it cannot.
     """
 
     LAW: ClassVar[str | None] = None
+    PARAMETER: ClassVar[Parameter | None] = None
     is_gaussian: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -66,32 +99,46 @@ class Guarantee(ABC):
         against the truth counts in neither: where the row was there P(ℓ < −b) is at most e^(−b)
         times P(−ℓ > b) where it was not, so that P(∣ℓ∣ > b) ≤ δ(1 + e^(−b)) in either world, and
         may be above δ. b is at least ε(δ), and not the same (erratum 10). Infinite where nothing
-        is promised.
+        is guaranteed.
         """
 
     @abstractmethod
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """The most rows that any test finds at this false-positive rate, 0 ≤ fpr ≤ 1."""
+        """The largest true-positive rate of any test at this false-positive rate, 0 ≤ fpr ≤ 1."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The promise in a few words, as 'epsilon = 1, delta = 1e-05'."""
+        """The guarantee in a few words, as 'epsilon = 1, delta = 1e-05'."""
 
     @property
     def advantage(self) -> float:
         """δ(0): the Bayes adversary's expected membership advantage, at most."""
         return self.delta(0.0)
 
-    def belief(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
-        """How sure an attacker can get, but with probability ``delta``, from ``prior``.
+    def keeps(self, epsilon: float, delta: float) -> bool:
+        """Whether it is (ε, δ)-DP."""
+        return self.delta(epsilon) <= delta
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether δ > 0 is part of it: then no posterior is bounded at δ itself (erratum 10)."""
+        return False
+
+    @property
+    def draft(self) -> "Guarantee | None":
+        """Cheaper figures that are nearly the same, for a search; None where these are cheap."""
+        return None
+
+    def posterior(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
+        """The largest posterior, exceeded with probability ``delta`` at most.
 
         sigmoid(logit(prior) + b), b = ``loss(delta)`` (D5.3 Thm 2, any prior).
         """
         prior = _checks.probability("prior", prior)
-        return belief_after(prior, self.loss(delta))
+        return posterior_after(prior, self.loss(delta))
 
     def one_in(self, prior: float = 0.5, *, delta: float = 0.0) -> float:
-        """k with belief = 1/k, rounded down: as if the person were one of k alike (HIPAA's groups).
+        """k with posterior = 1/k, rounded down: the size of a group to hide in (HIPAA's groups).
 
         k = 1 + (1/prior − 1)e^(−b), b = ``loss(delta)``.
         """
@@ -126,17 +173,16 @@ _LAWS: dict[str, type[Guarantee]] = {}
 
 
 def one_in_after(prior: float, loss: float) -> float:
-    """1/belief = 1 + (1 − prior)e^(−loss)/prior, rounded down; 1/prior itself at loss 0."""
+    """1/posterior = 1 + (1 − prior)e^(−loss)/prior, rounded down; 1/prior itself at loss 0."""
     if not loss >= 0:
         raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
     if loss == 0:
         return min(1 / prior, sys.float_info.max)
     others = down((1 - prior) * math.exp(-loss) / prior)
-    # Nobody hides among infinitely many.
     return min(max(math.nextafter(1 + others, 0.0), 1.0), sys.float_info.max)
 
 
-def belief_after(prior: float, loss: float) -> float:
+def posterior_after(prior: float, loss: float) -> float:
     """sigmoid(logit(prior) + loss) = prior/(prior + (1 − prior)e^(−loss)), rounded up.
 
     Nothing overflows; the prior itself at loss 0.
@@ -149,3 +195,69 @@ def belief_after(prior: float, loss: float) -> float:
     if other < prior:
         return short_of_one(other / (prior + other))
     return up(prior / (prior + other), most=1.0)
+
+
+def doubt_after(prior: float, loss: float) -> float:
+    """1 − posterior = (1 − prior)e^(−loss)/(prior + (1 − prior)e^(−loss)), without cancellation."""
+    if not loss >= 0:
+        raise InvalidInput(f"loss={loss!r}: must be a number of at least 0.")
+    rest = (1 - prior) * math.exp(-loss)
+    return rest / (prior + rest)
+
+
+def extended(name: str, value: Any) -> float:
+    """Return ``value`` as a number in [0, ∞]."""
+    # A plain comparison with 0 would let False pass, and an array of one zero.
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if number and not isinstance(value, bool) and value == 0:
+        return 0.0
+    return _checks.positive(name, value, finite=False)
+
+
+def count(name: str, value: Any) -> int:
+    """Return ``value`` as a number of releases, steps or dimensions: whole, from 1 to 2⁵³."""
+    number = _checks.whole(name, value, least=1)
+    if not number <= _LARGEST_COUNT:
+        raise InvalidInput(f"{name}: must be a whole number of at most 2**53.")
+    return number
+
+
+def level(name: str, value: Any) -> float:
+    """Return ``value`` as a probability in [0, 1)."""
+    number = extended(name, value)
+    if not number < 1:
+        raise InvalidInput(f"{name}={value!r}: must be at least 0 and below 1.")
+    return number
+
+
+def rate(name: str, value: Any) -> float:
+    """Return ``value`` as a probability in [0, 1]."""
+    number = extended(name, value)
+    if not number <= 1:
+        raise InvalidInput(f"{name}={value!r}: must lie between 0 and 1.")
+    return number
+
+
+def between(name: str, value: Any, low: float, high: float, why: str) -> float:
+    """Return ``value`` strictly between ``low`` and ``high``; ``why`` explains both ends."""
+    number = extended(name, value)
+    if not low < number < high:
+        raise InvalidInput(
+            f"{name}={value!r}: must lie strictly between {low!r} and {high!r}, {why}."
+        )
+    return number
+
+
+def up(value: float, *, most: float = math.inf, error: float = _FEW_ROUNDINGS) -> float:
+    """Return ``value`` ≥ 0 raised by its relative ``error``, at most ``most``, a proved bound."""
+    return min(value * (1 + error), most)
+
+
+def down(value: float) -> float:
+    """Return ``value`` ≥ 0 lowered by twice as much as :func:`up` raises: up(down(x)) ≤ x."""
+    return value * (1 - 2 * _FEW_ROUNDINGS)
+
+
+def short_of_one(rest: float) -> float:
+    """Return 1 − ``rest`` for a rest ≤ ½, rounded up: near 1 the rest has more digits."""
+    return min(math.nextafter(1 - rest * (1 - _FEW_ROUNDINGS), math.inf), 1.0)

@@ -2,9 +2,9 @@
 
 Conventions
 -----------
-As in :mod:`expost.risk.guarantee` and :mod:`expost.risk._tail`. P(−ℓ > c) where the row was there
+As in :mod:`expost.risk.guarantee` and :mod:`expost.risk.tail`. P(−ℓ > c) where the row was there
 is P(ℓ > c) where it was not: every test is a threshold c on ℓ, and for c < 0 it is the one at −c
-with the two worlds, and found and missed, exchanged.
+with the two worlds, and detected and missed, exchanged.
 """
 
 import math
@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from expost._numerics import ROUNDOFF
-from expost.risk._arguments import count, down, extended, level, rate, up
-from expost.risk._tail import LossTail
+from expost.numbers import upper_text
 from expost.risk.epsilon_delta import EpsilonDelta
-from expost.risk.guarantee import Guarantee
-from expost.rounding import upper_text
+from expost.risk.guarantee import Guarantee, Parameter, count, down, extended, level, rate, up
+from expost.risk.tail import LossTail
 
 __all__ = ["NormLaplaceNoise"]
 
 # Closer laws are bounded by those at this separation: parts of it must not underflow.
 _LEAST_SEPARATION = 1e-290
-# Past this t + d float64 no longer resolves the law, and what its ε allows is told.
+# Past this t + d float64 no longer resolves the law, and the figures of its ε are used.
 _LARGEST = 1e12
 _RIGHT = 0.5 * math.pi
 # The angle of a threshold, to about eight digits.
@@ -43,6 +42,7 @@ class NormLaplaceNoise(Guarantee):
     dimension: int
 
     LAW = "norm-laplace"
+    PARAMETER = Parameter(name="separation", high=1e12)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "separation", extended("separation", self.separation))
@@ -105,15 +105,15 @@ class NormLaplaceNoise(Guarantee):
         most = EpsilonDelta(epsilon=self.separation).true_positive_rate(fpr)
         if self._is_beyond:
             return most
-        found = up(self._found_on_a_line(fpr)) if self.dimension == 1 else self._found(fpr)
-        return max(min(found, most), fpr)
+        power = up(self._power_on_a_line(fpr)) if self.dimension == 1 else self._power(fpr)
+        return max(min(power, most), fpr)
 
     def describe(self) -> str:
         """'norm-Laplace noise in 6 dimensions, epsilon = 1'."""
         dimensions = "1 dimension" if self.dimension == 1 else f"{self.dimension} dimensions"
         return f"norm-Laplace noise in {dimensions}, epsilon = {upper_text(self.separation)}"
 
-    def _found_on_a_line(self, fpr: float) -> float:
+    def _power_on_a_line(self, fpr: float) -> float:
         t = self.separation
         if fpr >= 0.5:
             return math.exp(-t) * fpr - math.expm1(-t)
@@ -121,7 +121,7 @@ class NormLaplaceNoise(Guarantee):
             return math.exp(t) * fpr
         return 1 - math.exp(-t) / (4 * fpr)
 
-    def _found(self, fpr: float) -> float:
+    def _power(self, fpr: float) -> float:
         """d ≥ 2: the supporting line of the curve at the threshold c.
 
         For every c ≥ 0 the noise is a (c, δ(c)) mechanism, whose rates bound its own; at the right

@@ -1,9 +1,12 @@
-"""What a promise allows: the routes from each kind of promise to its figures.
+"""Answers about guarantees: what each kind allows an attacker, and which of them keeps a goal.
 
 Conventions
 -----------
-δ     of an (ε, δ) promise is that of each release, kδ of all k together (sequential composition);
-      with μ or DP-SGD it is where their ε is told, for all releases together.
+δ        of an (ε, δ) guarantee is that of each release, kδ of all k together (sequential
+         composition); with μ or DP-SGD it is where their ε is stated, for all releases together.
+goal     of k releases the ε of each is that of all, for k·δ, over k (sequential composition); μ is
+         over √k, which keeps a posterior where all releases are fixed beforehand and every other
+         goal always; DP-SGD runs k times its steps. Everything is rounded towards more noise.
 """
 
 import math
@@ -11,52 +14,36 @@ from dataclasses import dataclass, replace
 
 from expost import _checks
 from expost.errors import InvalidInput
-from expost.risk import paper
-from expost.risk._arguments import count, level
-from expost.risk.answer import Figure, Identifiability, Route
-from expost.risk.composition import Composition, CompositionComparison, compare_compositions
+from expost.numbers import at_least, at_most, lower_text, share
+from expost.risk.calibrate import POSTERIOR_GOALS, calibrate
+from expost.risk.composition import CompositionComparison, compare_compositions, repeat
 from expost.risk.curves import tenfold
 from expost.risk.dpsgd import DPSGD
-from expost.risk.figures import (
-    Setting,
-    Told,
-    delta_figures,
-    epsilon_figure,
-    limit_figures,
-    risk_figures,
-)
-from expost.risk.forward import together_gaussian
-from expost.risk.guarantee import Guarantee
-from expost.risk.inverse import mu_from_epsilon
-from expost.risk.promises import EpsilonDelta, GaussianNoise
+from expost.risk.epsilon_delta import EpsilonDelta
+from expost.risk.gaussian import GaussianNoise
+from expost.risk.guarantee import Guarantee, count, down, extended, level
+from expost.risk.statement import DIGITS, Identifiability, Parameters, Route, Setting, state
 from expost.types import Neighbouring
 
-__all__ = [
-    "Asked",
-    "Training",
-    "answer",
-    "any_route",
-    "dpsgd_route",
-    "gaussian_route",
-    "of_dpsgd",
-    "of_epsilon",
-    "of_mu",
-    "of_promise",
-    "paper_route",
-    "repeated",
-]
+__all__ = ["Scenario", "Training", "of_dpsgd", "of_epsilon", "of_goal", "of_guarantee", "of_mu"]
 
-# More take minutes, one by one.
+# More take minutes, release by release.
 _MOST_RELEASES = 10_000
+_AS_GIVEN = 17
 _NO_DELTA = (
-    "Without a delta no belief is told: under Gaussian noise none is bounded for certain; name a"
-    " delta well below one over the number of rows."
+    "Without a delta there is no posterior: Gaussian noise bounds none with certainty. Name a delta"
+    " well below one over the number of rows."
+)
+_NO_DELTA_GOAL = (
+    "Without a delta the goal is kept with certainty, which no Gaussian noise does. Name a delta"
+    " well below one over the number of rows for the noise that keeps it except with a small"
+    " chance."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The attacker, and how often a bound may fail.
+class Scenario:
+    """The attacker, the number of releases, and how often a bound may fail.
 
     ``exceeded`` None: δ where the noise is known, ten times δ where (ε, δ) alone is.
     """
@@ -89,7 +76,7 @@ class Asked:
             object.__setattr__(self, name, value)
 
     def setting(self, *, each: bool) -> Setting:
-        """δ of all releases together, which was named for ``each`` of them or for all."""
+        """Return the setting with δ of all releases together, given for ``each`` or for all."""
         delta = (self.delta or 0.0) * (self.releases if each else 1)
         if not delta < 1:
             raise InvalidInput(
@@ -120,267 +107,231 @@ class Training:
     steps: int = 1
     relation: Neighbouring = Neighbouring.REMOVE
 
-    def with_noise(self, noise_multiplier: float) -> DPSGD:
-        """The promise of it."""
-        return DPSGD(
-            noise_multiplier=noise_multiplier,
-            sampling_rate=self.sampling_rate,
-            steps=self.steps,
-            relation=self.relation,
+
+def of_epsilon(epsilon: float, scenario: Scenario) -> Identifiability:
+    """Return what any (ε, δ) mechanism allows, and Gaussian noise that is calibrated to it."""
+    each = EpsilonDelta(epsilon=epsilon, delta=scenario.delta or 0.0)
+    setting = scenario.setting(each=True)
+    routes = [_any(repeat(each, setting.releases))]
+    parameters: Parameters = {}
+    if each.has_delta and 0 < each.guaranteed_epsilon < math.inf:
+        noise = calibrate(
+            GaussianNoise, epsilon=each.guaranteed_epsilon, delta=each.guaranteed_delta
         )
-
-
-def of_epsilon(epsilon: float, asked: Asked) -> Identifiability:
-    """What any (ε, δ) mechanism allows, and Gaussian noise that is calibrated to it."""
-    each = EpsilonDelta(epsilon=epsilon, delta=asked.delta or 0.0)
-    setting = asked.setting(each=True)
-    routes = [any_route(repeated(each, asked.releases))]
-    told: dict[str, dict[str, float]] = {}
-    if each.promised_delta > 0 and 0 < each.promised_epsilon < math.inf:
-        mu = mu_from_epsilon(each.promised_epsilon, delta=each.promised_delta)
-        routes.append(gaussian_route(together_gaussian(mu, asked.releases), asked.releases))
-        told |= {"mu": {"gaussian": mu}, "sigma": {"gaussian": _inverse(mu)}}
-        if asked.releases == 1:
-            told["epsilon"] = {"gaussian": each.promised_epsilon}
-    values, note = _paper_epsilon(each, asked)
-    routes += paper_route(note)
-    return answer(
-        f"{_times(asked.releases)}{each.describe()}",
+        routes.append(_gaussian(repeat(noise, setting.releases), setting))
+        parameters |= {"mu": {"gaussian": noise.mu}, "sigma": {"gaussian": _sigma(noise.mu)}}
+        if setting.releases == 1:
+            parameters["epsilon"] = {"gaussian": each.guaranteed_epsilon}
+    return state(
+        f"{setting.of_releases}{each.describe()}",
         routes,
         setting,
-        Told(by={**told, **values}),
-        comparison=_compared([each] * asked.releases, setting),
+        parameters,
+        comparison=_compare(each, setting),
     )
 
 
-def of_mu(mu: float, asked: Asked) -> Identifiability:
-    """What Gaussian noise of σ = sensitivity/μ allows."""
-    each = GaussianNoise(mu=mu)
-    setting = asked.setting(each=False)
-    all_of_them = together_gaussian(each.mu, asked.releases)
-    routes = [gaussian_route(all_of_them, asked.releases), *_at_delta(all_of_them, setting)]
-    values, note = _paper_mu(all_of_them.mu, setting)
-    routes += paper_route(note)
-    return answer(
-        f"{_times(asked.releases)}{each.describe()}",
-        routes,
+def of_mu(mu: float, scenario: Scenario) -> Identifiability:
+    """Return what Gaussian noise of σ = sensitivity/μ allows."""
+    each, setting = GaussianNoise(mu=mu), scenario.setting(each=False)
+    whole = repeat(each, setting.releases)
+    return state(
+        f"{setting.of_releases}{each.describe()}",
+        [_gaussian(whole, setting), *_at_delta(whole, setting)],
         setting,
-        Told(by={"sigma": {"gaussian": _inverse(each.mu)} if each.mu > 0 else {}, **values}),
-        comparison=_compared([each] * asked.releases, setting),
+        {"sigma": {"gaussian": _sigma(each.mu)} if each.mu > 0 else {}},
+        comparison=_compare(each, setting),
         notices=() if setting.known > 0 else (_NO_DELTA,),
     )
 
 
-def of_dpsgd(noise_multiplier: float, training: Training, asked: Asked) -> Identifiability:
-    """What DP-SGD allows, by its privacy-loss distribution."""
-    each, setting = training.with_noise(noise_multiplier), asked.setting(each=False)
-    whole = replace(each, steps=each.steps * asked.releases)
-    routes = [dpsgd_route(whole), *_at_delta(whole, setting)]
-    comparison = _compared([each] * asked.releases, setting)
-    values, note = _paper_dpsgd(whole, comparison, setting)
-    routes += paper_route(note)
-    return answer(
-        f"{_times(asked.releases)}{each.describe()}",
-        routes,
+def of_dpsgd(noise_multiplier: float, training: Training, scenario: Scenario) -> Identifiability:
+    """Return what DP-SGD allows, by its privacy-loss distribution."""
+    each = DPSGD(noise_multiplier=noise_multiplier, **vars(training))
+    setting = scenario.setting(each=False)
+    whole = repeat(each, setting.releases)
+    return state(
+        f"{setting.of_releases}{each.describe()}",
+        [_dpsgd(whole), *_at_delta(whole, setting)],
         setting,
-        Told(by=values),
-        comparison=comparison,
+        {},
+        comparison=_compare(each, setting),
         notices=() if setting.known > 0 else (_NO_DELTA,),
     )
 
 
-def of_promise(promise: Guarantee, asked: Asked, *, what: str = "") -> Identifiability:
-    """What a model's own promise allows, beside that of any mechanism with its ε."""
-    if isinstance(promise, EpsilonDelta):
-        if asked.delta not in (None, promise.promised_delta):
-            raise InvalidInput(
-                f"delta={asked.delta!r}: the promise has its own, {promise.promised_delta!r}; leave"
-                " it out."
-            )
-        own = replace(asked, delta=promise.promised_delta)
-        return _named(of_epsilon(promise.promised_epsilon, own), what)
-    if isinstance(promise, GaussianNoise):
-        return _named(of_mu(promise.mu, asked), what)
-    setting = asked.setting(each=False)
-    whole = repeated(promise, asked.releases)
-    routes = [
-        Route(key="model", name="this model", promise=whole, note="by the law of its own noise."),
-        *_at_delta(whole, setting),
-    ]
-    return answer(
-        f"{_times(asked.releases)}{what or promise.describe()}",
-        routes,
-        setting,
-        Told(),
-        comparison=_compared([promise] * asked.releases, setting),
-    )
-
-
-def answer(
-    question: str,
-    routes: list[Route],
-    setting: Setting,
-    told: Told,
-    *,
-    is_goal: bool = False,
-    sentences: dict[str, str] | None = None,
-    comparison: CompositionComparison | None = None,
-    notices: tuple[str, ...] = (),
+def of_guarantee(
+    guarantee: Guarantee, scenario: Scenario, *, description: str = ""
 ) -> Identifiability:
-    """All lines of the table, in the order in which they are read."""
-    sentences = sentences or {}
-    routes = [replace(route, exceeded=setting.exceeded_by(route.promise)) for route in routes]
-    epsilon = epsilon_figure(
-        routes, setting, told, sentence=sentences.get("epsilon", "") if is_goal else None
+    """Return what a model's own guarantee allows, beside that of any mechanism with its ε."""
+    if isinstance(guarantee, EpsilonDelta):
+        own = guarantee.guaranteed_delta
+        if scenario.delta not in (None, own):
+            raise InvalidInput(
+                f"delta={scenario.delta!r}: the guarantee has its own, {own!r}; leave it out."
+            )
+        stated = of_epsilon(guarantee.guaranteed_epsilon, replace(scenario, delta=own))
+        return _described(stated, description)
+    if isinstance(guarantee, GaussianNoise):
+        return _described(of_mu(guarantee.mu, scenario), description)
+    setting = scenario.setting(each=False)
+    whole = repeat(guarantee, setting.releases)
+    own_route = Route(
+        key="model", name="this model", guarantee=whole, note="by the law of its own noise."
     )
-    figures: list[Figure] = [] if epsilon is None else [epsilon]
-    if epsilon is not None and setting.releases == 1:
-        # What is known of one release at its own ε says little without the curve around it.
-        first = next(iter(epsilon.by.values()))
-        figures += delta_figures(routes, first) if 0 < first < math.inf else []
-    figures += limit_figures(told, sentences, setting.releases)
-    figures += risk_figures(routes, setting, told)
-    return Identifiability(
-        question=question,
-        is_goal=is_goal,
-        routes=tuple(routes),
-        figures=tuple(figures),
-        prior=setting.prior,
+    return state(
+        f"{setting.of_releases}{description or guarantee.describe()}",
+        [own_route, *_at_delta(whole, setting)],
+        setting,
+        {},
+        comparison=_compare(guarantee, setting),
+    )
+
+
+def of_goal(
+    name: str, value: float, scenario: Scenario, training: Training | None = None
+) -> Identifiability:
+    """Return which guarantees keep a goal, and all their other figures."""
+    setting = scenario.setting(each=True)
+    value, is_posterior = extended(name, value), name in POSTERIOR_GOALS
+    goal = {
+        name: value,
+        "prior": setting.prior,
+        "false_positive_rate": setting.false_positive_rate,
+    }
+    generic = calibrate(
+        EpsilonDelta,
+        **goal,
         delta=setting.delta,
-        exceeded=routes[0].exceeded,
-        false_positive_rate=setting.false_positive_rate,
-        releases=setting.releases,
-        comparison=comparison,
-        notices=notices,
+        exceeded=setting.exceeded if setting.delta > 0 else None,
+    )
+    routes, epsilon, releases = [_any(generic)], generic.guaranteed_epsilon, setting.releases
+    parameters: Parameters = {"epsilon": {"any": epsilon}}
+    sentences = {}
+    if releases == 1:
+        sentences["epsilon"] = _epsilon_goal_sentence(epsilon, setting)
+    else:
+        # Down, so that k times it is not above the ε of all.
+        each = math.nextafter(epsilon / releases, 0.0)
+        parameters["epsilon_each"] = {"any": each}
+        sentences["epsilon_each"] = _epsilon_goal_sentence(each, setting)
+    if setting.known > 0 or not is_posterior:
+        noise = calibrate(GaussianNoise, **goal, delta=setting.known)
+        # Down, so that the noise of all releases is at least that of the route.
+        mu = noise.mu if releases == 1 else down(noise.mu / math.sqrt(releases))
+        sigma = _sigma(mu)
+        routes.append(_gaussian(noise, setting))
+        parameters |= {"mu": {"gaussian": mu}, "sigma": {"gaussian": sigma}}
+        sentences["mu"] = (
+            f"Gaussian noise with a standard deviation of {at_most(sigma, DIGITS)} times the"
+            " sensitivity keeps it."
+        )
+    if training is not None:
+        if is_posterior and not setting.known > 0:
+            raise InvalidInput(
+                f"delta=None: DP-SGD keeps {name}={value!r} except with a small chance; give a"
+                " delta well below one over the number of rows."
+            )
+        run = replace(training, steps=training.steps * releases)
+        training_noise = calibrate(DPSGD, **goal, delta=setting.known, **vars(run))
+        multiplier = training_noise.noise_multiplier
+        routes.append(_dpsgd(training_noise))
+        parameters["noise_multiplier"] = {"dpsgd": multiplier}
+        sentences["noise_multiplier"] = (
+            f"DP-SGD with a noise multiplier of {at_most(multiplier, DIGITS)} keeps it, over"
+            f" {run.steps:,} steps at a sampling rate of {run.sampling_rate:g}."
+        )
+    words = _goal_words(name, value, setting)
+    return state(
+        words if releases == 1 else f"{words} over {releases:,} releases",
+        routes,
+        setting,
+        parameters,
+        goal_sentences=sentences,
+        notices=(_NO_DELTA_GOAL,) if is_posterior and not setting.known > 0 else (),
     )
 
 
-def repeated(promise: Guarantee, releases: int) -> Guarantee:
-    """So many independent releases of one promise each, as one."""
-    if releases == 1:
-        return promise
-    match promise:
-        case GaussianNoise(mu=mu):
-            return together_gaussian(mu, releases)
-        case DPSGD(steps=steps):
-            return replace(promise, steps=steps * releases)
+def _goal_words(name: str, value: float, setting: Setting) -> str:
+    prior = setting.prior
+    start = "" if prior == 0.5 else f" from a prior of {share(prior)}"
+    match name:
+        case "posterior":
+            return f"a posterior of at most {share(value)}{start}"
+        case "one_in":
+            return f"a posterior of at most 1 in {at_least(value, _AS_GIVEN)}{start}"
+        case "advantage":
+            return f"a membership advantage of at most {at_least(value, _AS_GIVEN)}"
         case _:
-            return Composition(parts=(promise,) * releases)
+            return (
+                f"a true-positive rate of at most {share(value)} at a false-positive rate"
+                f" of {share(setting.false_positive_rate)}"
+            )
 
 
-def any_route(promise: Guarantee) -> Route:
-    """Of a mechanism of which nothing but (ε, δ) is known."""
+def _epsilon_goal_sentence(epsilon: float, setting: Setting) -> str:
+    each = "" if setting.releases == 1 else " for each release"
+    at = ""
+    if setting.delta > 0:
+        at = f" at delta = {lower_text(setting.delta / setting.releases, 3)}"
+    return f"Any mechanism with epsilon = {at_least(epsilon, DIGITS)}{at}{each} keeps it."
+
+
+# -- the routes ------------------------------------------------------------------------------------
+
+
+def _any(guarantee: Guarantee) -> Route:
     return Route(
         key="any",
         name="any mechanism",
-        promise=promise,
+        guarantee=guarantee,
         note="where nothing but epsilon and delta is known of the mechanism; tight.",
     )
 
 
-def gaussian_route(promise: GaussianNoise, releases: int) -> Route:
-    """Of Gaussian noise."""
+def _gaussian(guarantee: Guarantee, setting: Setting) -> Route:
     # What reacts to releases before it can keep the evidence that there is.
-    fixed = "" if releases == 1 else "; beliefs for releases that are all fixed beforehand"
+    fixed = "" if setting.releases == 1 else "; posteriors for releases that are fixed beforehand"
     return Route(
         key="gaussian",
         name="Gaussian noise",
-        promise=promise,
+        guarantee=guarantee,
         note=f"sigma = sensitivity / mu, calibrated exactly (Balle and Wang 2018){fixed}.",
     )
 
 
-def dpsgd_route(promise: Guarantee) -> Route:
-    """Of DP-SGD."""
+def _dpsgd(guarantee: Guarantee) -> Route:
     return Route(
         key="dpsgd",
         name="DP-SGD",
-        promise=promise,
+        guarantee=guarantee,
         note="for an attacker who sees every step; by its privacy-loss distribution.",
     )
 
 
-def paper_route(note: str) -> list[Route]:
-    """By the formulas of D5.3, where they have something to say."""
-    return [Route(key="paper", name="paper (D5.3)", promise=None, note=note)] if note else []
-
-
-def _at_delta(promise: Guarantee, setting: Setting) -> list[Route]:
-    """What is left of a promise where only its ε at δ is told."""
-    epsilon = promise.epsilon(setting.delta)
+def _at_delta(guarantee: Guarantee, setting: Setting) -> list[Route]:
+    """Return the route of a guarantee of which only ε at δ is stated."""
+    epsilon = guarantee.epsilon(setting.delta)
     if not 0 < epsilon < math.inf:
         return []
-    return [any_route(EpsilonDelta(epsilon=epsilon, delta=setting.delta))]
+    return [_any(EpsilonDelta(epsilon=epsilon, delta=setting.delta))]
 
 
-def _paper_epsilon(each: EpsilonDelta, asked: Asked) -> tuple[dict[str, dict[str, float]], str]:
-    """Thm 2 and, of one release, Prop. 2 or Thm 3; the paper's attacker is undecided."""
-    epsilon, delta = each.promised_epsilon, each.promised_delta
-    if asked.prior != 0.5 or epsilon == math.inf:
-        return {}, ""
-    values = {"belief": {"paper": paper.belief(epsilon * asked.releases)}}
-    note = "belief by Thm 2"
-    if delta > 0:
-        note += (
-            " (ii), said to hold but with probability delta, which not every mechanism keeps"
-            " (erratum 10)"
-        )
-    if asked.releases == 1 and delta == 0:
-        values["advantage"] = {"paper": paper.general_advantage(epsilon)}
-        note += "; advantage by Prop. 2, which is not tight (erratum 9)"
-    elif asked.releases == 1:
-        values["advantage"] = {"paper": paper.gaussian_advantage(epsilon, delta)}
-        note += "; advantage by Thm 3, for Gaussian noise of the classical sigma, which is"
-        note += " private for epsilon < 1 only" + (": not here" if epsilon >= 1 else "")
-    return values, f"{note}."
-
-
-def _paper_mu(mu: float, setting: Setting) -> tuple[dict[str, dict[str, float]], str]:
-    """(4.7) and Sec. 4.3: Gaussian noise under RDP."""
-    if setting.prior != 0.5 or not 0 < mu < math.inf:
-        return {}, ""
-    # Exact at every order: ε_RDP = αμ²/2.
-    values = {"advantage": {"paper": paper.rdp_advantage(mu * mu, 2.0)}}
-    note = "advantage by Sec. 4.3, exact for Gaussian noise"
-    if setting.delta > 0:
-        values["belief"] = {"paper": paper.rdp_belief(mu, setting.delta)}
-        note = f"belief by (4.7), from Rényi divergences, but with probability delta; {note}"
-    return values, f"{note}."
-
-
-def _paper_dpsgd(
-    whole: DPSGD, comparison: CompositionComparison | None, setting: Setting
-) -> tuple[dict[str, dict[str, float]], str]:
-    """Sec. 4.3: of whole batches as for Gaussian noise, of samples ε and belief alone."""
-    if whole.gaussian is not None:
-        return _paper_mu(whole.gaussian.mu, setting)
-    if comparison is None or setting.prior != 0.5:
-        return {}, ""
-    row = comparison.row("rdp-mironov")
-    if not row.epsilon < math.inf:
-        return {}, ""
-    values = {"epsilon": {"paper": row.epsilon}, "belief": {"paper": row.belief}}
-    return values, "by (4.7), from Rényi divergences, but with probability delta."
-
-
-def _compared(parts: list[Guarantee], setting: Setting) -> CompositionComparison | None:
-    many = len(parts) > 1 or (isinstance(parts[0], DPSGD) and parts[0].steps > 1)
-    if not many or (setting.delta == 0 and math.isinf(parts[0].epsilon(0.0))):
+def _compare(each: Guarantee, setting: Setting) -> CompositionComparison | None:
+    many = setting.releases > 1 or (isinstance(each, DPSGD) and each.steps > 1)
+    if not many or (setting.delta == 0 and math.isinf(each.epsilon(0.0))):
         return None
-    # At the δ of (ε, δ) promises themselves no belief is bounded.
-    slipping = any(isinstance(part, EpsilonDelta) and part.promised_delta > 0 for part in parts)
-    delta = setting.exceeded if slipping else setting.delta
-    return compare_compositions(parts, delta=delta, prior=setting.prior)
+    # At the δ of (ε, δ) guarantees themselves no posterior is bounded.
+    delta = setting.exceeded if each.has_delta else setting.delta
+    return compare_compositions([each] * setting.releases, delta=delta, prior=setting.prior)
 
 
-def _named(found: Identifiability, what: str) -> Identifiability:
-    return replace(found, question=f"{what}: {found.question}") if what else found
+def _described(stated: Identifiability, description: str) -> Identifiability:
+    if not description:
+        return stated
+    return replace(stated, question=f"{description}: {stated.question}")
 
 
-def _times(releases: int) -> str:
-    return "" if releases == 1 else f"{releases:,} releases of "
-
-
-def _inverse(mu: float) -> float:
-    """σ/sensitivity, rounded up."""
+def _sigma(mu: float) -> float:
+    """Return σ/sensitivity = 1/μ, rounded up."""
     return math.nextafter(1 / mu, math.inf) if mu < math.inf else 0.0

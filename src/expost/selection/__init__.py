@@ -1,12 +1,17 @@
 """Private selection and tuning."""
 
-from expost.selection.private import (
-    SelectionCost,
-    select_privately,
-    selection_cost,
-    selection_probabilities,
-)
-from expost.selection.tuning import SelectedRegularization, select_regularization
+from typing import TYPE_CHECKING
+
+from expost._lazy import importer
+
+if TYPE_CHECKING:
+    from expost.selection.private import (
+        SelectionCost,
+        select_privately,
+        selection_cost,
+        selection_probabilities,
+    )
+    from expost.selection.tuning import SelectedRegularization, select_regularization
 
 __all__ = [
     "SelectedRegularization",
@@ -16,3 +21,15 @@ __all__ = [
     "selection_cost",
     "selection_probabilities",
 ]
+
+__getattr__ = importer(
+    "expost.selection",
+    {
+        "SelectedRegularization": "tuning",
+        "SelectionCost": "private",
+        "select_privately": "private",
+        "select_regularization": "tuning",
+        "selection_cost": "private",
+        "selection_probabilities": "private",
+    },
+)

@@ -62,7 +62,6 @@ from expost._numerics import gauss_legendre
 from expost.errors import InvalidInput, SeededReleaseWarning
 from expost.notices import warn
 from expost.results import Displayed
-from expost.rounding import lower_text, upper_text
 from expost.types import Audience, FloatArray
 
 __all__ = [
@@ -255,15 +254,7 @@ class SelectionCost(Displayed):
     shortfall_bound: float
     failure: float
 
-    audience = Audience.REVIEW
-
-    def __str__(self) -> str:
-        return (
-            f"Private choice among {len(self.probabilities)}: the best with probability"
-            f" {self.best_probability:.3g}, {self.expected_shortfall:.3g} of the score lost on"
-            f" average, at most {upper_text(self.shortfall_bound, 3)} with probability"
-            f" {lower_text(1 - self.failure, 3)}. ({self.audience.meaning})"
-        )
+    audience = Audience.NEEDS_REVIEW
 
 
 def selection_cost(

@@ -36,14 +36,15 @@ import numpy as np
 from expost import _checks
 from expost._numerics import row_blocks
 from expost.errors import ClippedRowsWarning, InvalidInput, PrivacyLeakWarning
-from expost.estimators import ESTIMATORS, Prepared
+from expost.estimators import ESTIMATORS
 from expost.glm import Objective
 from expost.mechanisms import Mechanism
 from expost.notices import warn
+from expost.numbers import upper_text
 from expost.release import Release
 from expost.results import Displayed
-from expost.rounding import upper_text
 from expost.selection.private import METHODS, byte_source, draw_index, simulation_generator
+from expost.training import Prepared
 from expost.types import Audience, FloatArray, IntArray
 
 __all__ = ["SelectedRegularization", "select_regularization"]
@@ -89,21 +90,6 @@ class SelectedRegularization(Displayed):
         return (
             f"SelectedRegularization(regularization={self.regularization:g},"
             f" index={self.index}, epsilon={upper_text(self.epsilon)}, model={self.release!r})"
-        )
-
-    def __str__(self) -> str:
-        delta = "" if self.delta is None else f", delta={upper_text(self.delta)}"
-        return "\n".join(
-            [
-                f"regularization={self.regularization:g}, candidate {self.index + 1} of"
-                f" {len(self.candidates)}, chosen by {self.method}",
-                f"spent: epsilon={upper_text(self.epsilon)}{delta} in total, for this choice and"
-                " its model",
-                f"model: {self.release!r}, of {self.part_rows[self.index]} of"
-                f" {sum(self.part_rows)} rows; {self.part_rows[-1]} others judged the candidates",
-                "a fit of all rows with this regularization spends its own epsilon on top",
-                f"{self.audience.value}: {self.audience.meaning}",
-            ]
         )
 
 

@@ -1,19 +1,29 @@
-// Everything begins here; without it the page is whole, and stands still.
+// Everything starts here; without scripts the page is complete and stands still.
 
-function start() {
-  const data = readData();
-  const rows = data.rows ? decodeRows(data.rows) : null;
-  for (const element of document.querySelectorAll('[data-script]')) element.hidden = false;
+// The slider of a document moves the charts and rows of that document alone.
+function startDocument(kind, data) {
+  const own = `[data-document="${CSS.escape(kind)}"]`;
+  const figures = [...document.querySelectorAll(`figure${own}`)];
+  const profile = figures.find((figure) => figure.dataset.figure === 'profile');
+  const widget = (name) => document.querySelector(`[data-widget=${name}]${own}`);
   const current = { epsilon: null, figures: null };
   const state = () => current;
-  const profile = startProfile(rows, data.followsSlider);
-  const search = startSearch(rows, state);
-  const remember = (epsilon, figures) => {
-    Object.assign(current, { epsilon, figures: data.followsSlider ? figures : null });
-  };
-  // The charts of other models than the slider speaks of stand still.
-  const transition = data.choiceFollows ? startTransition() : () => {};
-  startSlider(data.slider, [remember, transition, profile, search]);
+  const rows = data.search ? decodeRows(data.search) : null;
+  const readout = startReadout(profile, rows, state);
+  const search = rows ? startSearch(widget('search'), rows, state) : () => {};
+  if (!data.slider) return;
+  const remember = (epsilon, values) => Object.assign(current, { epsilon, figures: values });
+  const listeners = [remember, startMoving(figures), startCurve(profile), readout, search];
+  startSlider(widget('slider'), data.slider, listeners);
+}
+
+function start() {
+  const block = document.getElementById('expost-data');
+  for (const [kind, data] of Object.entries(JSON.parse(block.textContent))) {
+    startDocument(kind, data);
+  }
+  for (const part of document.querySelectorAll('[data-still]')) part.hidden = true;
+  for (const part of document.querySelectorAll('[data-script]')) part.hidden = false;
 }
 
 start();

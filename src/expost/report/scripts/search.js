@@ -1,115 +1,131 @@
-// Rows by number or id, and by their values in a file that never leaves the browser.
+// Rows by key or number, with their figures.
 
 const MOST_SHOWN = 50;
 
-function startSearch(rows, state) {
-  const section = document.querySelector('[data-search]');
-  if (!section || !rows) return () => {};
-  const box = section.querySelector('[data-search-key]');
-  const status = section.querySelector('[data-search-status]');
-  const table = resultTable(section.querySelector('[data-search-results]'), rows, state);
-  const find = keyFinder(rows);
+// Arrays of numbers are base64 of little-endian bytes (report/rows.py).
+function numbersOf(text, read) {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  return Array.from({ length: bytes.length / 4 }, (_, index) => view[read](4 * index, true));
+}
 
-  function search() {
-    const wanted = box.value.trim();
-    const found = wanted === '' ? [] : find(wanted);
-    table.show(found.slice(0, MOST_SHOWN));
-    status.textContent = wanted === '' ? '' : outcome(rows, found.length);
-  }
-
-  box.addEventListener('input', search);
-  const inFile = startFileSearch(section, rows, state);
-  return () => {
-    table.again();
-    inFile();
+// Rows in the order of their ranks, the most exposed first.
+function decodeRows(packed) {
+  const [loss, within, distance] = ['loss', 'within', 'distance'].map((name) =>
+    numbersOf(packed[name], 'getFloat32'),
+  );
+  const numbers = numbersOf(packed.numbers, 'getUint32');
+  const score = (index) => (packed.noiseless ? distance[index] : Math.abs(loss[index]));
+  return {
+    ...packed,
+    numbers,
+    loss,
+    within,
+    distance,
+    length: numbers.length,
+    score,
+    key: (index) => (packed.keys ? packed.keys[index] : String(numbers[index])),
+    // The share of all rows that are less exposed than this one.
+    lessExposed(index) {
+      let last = index;
+      while (last + 1 < numbers.length && score(last + 1) === score(index)) last += 1;
+      return (packed.total - 1 - last) / packed.total;
+    },
   };
 }
 
-function outcome(rows, found, places = found) {
-  const left = rows.total > rows.length;
-  if (found === 0) {
-    return left
-      ? `None of the ${count(rows.length)} most exposed ${rows.unit}s, which this page has, matches.`
-      : `No ${rows.unit} matches.`;
+// The figures of one row: pairs of a term and a text.
+function rowFacts(rows, index, { epsilon, figures }) {
+  if (rows.noiseless) return [['distance', figure(rows.distance[index])]];
+  const exposure = rows.score(index);
+  const facts = [
+    ['attacker’s certainty', percentUp(certaintyOf(exposure))],
+    ['evidence of', rows.loss[index] > 0 ? 'presence' : 'absence'],
+    ['exposure', `${figure(exposure)} nats`],
+    ['certified to', `±${SPACE}${figureUp(rows.within[index])} nats`],
+  ];
+  const expected = figures ? figures.expected(epsilon, rows.distance[index]) : null;
+  if (expected !== null) {
+    facts.push([`expected certainty at ε = ${number(epsilon)}`, percentUp(certaintyOf(expected))]);
   }
-  const shown = places > MOST_SHOWN ? ` The ${MOST_SHOWN} most exposed of them are shown.` : '';
-  return `${count(found)} ${rows.unit}${found === 1 ? ' matches' : 's match'}.${shown}`;
+  return facts;
 }
 
-// Exact matches first, then those that begin alike; each by rank. Upper and lower case are one.
+function startSearch(section, rows, state) {
+  const box = section.querySelector('input[type=search]');
+  const status = section.querySelector('[data-status]');
+  const results = section.querySelector('[data-results]');
+  const find = keyFinder(rows);
+  let shown = [];
+
+  function columns(index) {
+    return [
+      ['rank', count(index + 1)],
+      ...(rows.keys ? [['number', String(rows.numbers[index])]] : []),
+      ...rowFacts(rows, index, state()),
+      ['more exposed than', `${percent(rows.lessExposed(index))} of all`],
+    ];
+  }
+
+  function show() {
+    results.hidden = shown.length === 0;
+    const lines = shown.map((index) => {
+      const line = document.createElement('tr');
+      const key = textElement('th', rows.key(index), 't');
+      key.scope = 'row';
+      line.append(key, ...columns(index).map(([, text]) => textElement('td', text, sideOf(text))));
+      return line;
+    });
+    results.querySelector('tbody').replaceChildren(...lines);
+    if (results.hidden) return;
+    const titles = [
+      textElement('th', rows.unit, 't'),
+      ...columns(shown[0]).map(([term, text]) => textElement('th', term, sideOf(text))),
+    ];
+    for (const title of titles) title.scope = 'col';
+    results.querySelector('thead tr').replaceChildren(...titles);
+  }
+
+  box.addEventListener('input', () => {
+    const wanted = box.value.trim();
+    const matches = wanted === '' ? [] : find(wanted);
+    shown = matches.slice(0, MOST_SHOWN);
+    status.textContent = wanted === '' ? '' : outcome(rows, matches.length);
+    show();
+  });
+  return show;
+}
+
+// The class of a cell: numbers are set flush right.
+function sideOf(text) {
+  return /\d/.test(text) ? 'n' : 't';
+}
+
+function outcome(rows, matches) {
+  if (matches === 0) {
+    return rows.total > rows.length
+      ? `None of the ${count(rows.length)} most exposed ${rows.unit}s on this page matches.`
+      : `No ${rows.unit} matches.`;
+  }
+  const shown = matches > MOST_SHOWN ? ` The ${MOST_SHOWN} most exposed of them are shown.` : '';
+  return `${count(matches)} ${rows.unit}${matches === 1 ? ' matches' : 's match'}.${shown}`;
+}
+
+// Exact matches first, then numbers, then keys that begin alike; each by rank, in either case.
 function keyFinder(rows) {
   const folded = rows.keys ? rows.keys.map((key) => key.toLowerCase()) : null;
-  const texts = folded ?? Array.from(rows.numbers, String);
+  const texts = folded ?? rows.numbers.map(String);
   return (wanted) => {
-    const asked = printable(wanted).toLowerCase();
-    const bare = asked.replace(/^row\s+/, '').replace(/(\d),(?=\d{3})/g, '$1');
-    const matches = [asked, ...(bare === asked ? [] : [bare])];
+    const text = printable(wanted).toLowerCase();
+    const bare = text.replace(/^row\s+/, '').replace(/(\d),(?=\d{3})/g, '$1');
     const exact = [];
     const numbered = [];
     const begins = [];
-    for (let place = 0; place < texts.length; place += 1) {
-      if (matches.includes(texts[place])) exact.push(place);
-      else if (folded && matches.includes(String(rows.numbers[place]))) numbered.push(place);
-      else if (matches.some((match) => texts[place].startsWith(match))) begins.push(place);
-    }
-    return [...exact, ...numbered, ...begins];
-  };
-}
-
-// A table of rows with their figures; its typical figures follow the slider.
-function resultTable(element, rows, state) {
-  const head = element.querySelector('thead tr');
-  const body = element.querySelector('tbody');
-  let places = [];
-
-  function columns() {
-    const numeric = [
-      ['rank', (place) => count(place + 1)],
-      ...(rows.keys ? [['number', (place) => String(rows.numbers[place])]] : []),
-    ];
-    if (rows.noiseless) {
-      numeric.push(['distance', (place) => figure(rows.distance[place])]);
-    } else {
-      numeric.push(
-        ['exposure (nats)', (place) => figure(Math.abs(rows.loss[place]))],
-        ['proved to within', (place) => `±${SPACE}${figureUp(rows.within[place])}`],
-        ['belief that it was in', (place) => percent(sigmoid(rows.loss[place]))],
-      );
-    }
-    const { epsilon, figures } = state();
-    if (figures && figures.typicalOf(epsilon, 1) !== null && !rows.noiseless) {
-      numeric.push([
-        `typical exposure at ε = ${number(epsilon)}`,
-        (place) => figure(figures.typicalOf(epsilon, rows.distance[place])),
-      ]);
-    }
-    numeric.push([`more exposed than`, (place) => `${percent(rows.lessExposed(place))} of all`]);
-    return numeric;
-  }
-
-  function again() {
-    element.hidden = places.length === 0;
-    if (element.hidden) return body.replaceChildren();
-    const numeric = columns();
-    const titles = [cell('th', rows.unit), ...numeric.map(([title]) => cell('th', title, 'n'))];
-    for (const title of titles) title.scope = 'col';
-    head.replaceChildren(...titles);
-    const lines = places.map((place) => {
-      const line = document.createElement('tr');
-      const key = cell('th', rows.key(place), 'label');
-      key.scope = 'row';
-      line.append(key, ...numeric.map(([, text]) => cell('td', text(place), 'n')));
-      line.dataset.rank = String(place + 1);
-      return line;
+    texts.forEach((key, index) => {
+      if (key === text || key === bare) exact.push(index);
+      else if (folded && String(rows.numbers[index]) === bare) numbered.push(index);
+      else if (key.startsWith(text) || key.startsWith(bare)) begins.push(index);
     });
-    return body.replaceChildren(...lines);
-  }
-
-  return {
-    again,
-    show(found) {
-      places = found;
-      again();
-    },
+    return [...exact, ...numbered, ...begins];
   };
 }

@@ -5,41 +5,63 @@ const DIGITS = 4;
 const POSITIONS = 1000;
 const QUIET_MILLISECONDS = 600;
 
-function startSlider(slider, listeners) {
-  const section = document.querySelector('[data-slider]');
-  if (!slider || !section) return null;
+// Figures rounded up.
+const FIGURE_TEXTS = {
+  exposure: figureUp,
+  certainty: percentUp,
+  posterior: (posterior) => percentUp(uncertain(posterior)),
+  advantage: (advantage) => percentUp(uncertain(advantage)),
+};
+
+// Starts a slider; each listener is called with every ε and the figures there.
+function startSlider(section, slider, listeners) {
   const range = section.querySelector('input[type=range]');
   const box = section.querySelector('input[type=number]');
-  const at = section.querySelector('[data-at]');
   const live = section.querySelector('[data-live]');
   const figures = figuresOf(slider);
   const scale = slider.exact ? logPositions(slider) : stepPositions(slider.steps);
-  let epsilon = slider.start;
+  let epsilon = figures.snap(slider.start);
   let frame = 0;
-  let told = 0;
+  let timer = 0;
 
   function show() {
     frame = 0;
-    const found = figures.at(epsilon);
+    const values = figures.at(epsilon);
     section.dataset.epsilon = String(epsilon);
     const own = epsilon === slider.start ? `, ${slider.begins}` : '';
-    at.textContent = `At ε = ${number(epsilon)}${own}:`;
-    for (const output of section.querySelectorAll('output[data-figure]')) {
-      showFigure(output, found);
+    section.querySelector('[data-at]').textContent =
+      `Expected over releases at ε = ${number(epsilon)}${own}:`;
+    for (const output of section.querySelectorAll('output')) {
+      const [name, index] = output.dataset.output.split('-');
+      const value = index === undefined ? values[name] : values[name][Number(index)];
+      output.dataset.value = String(value);
+      output.textContent = FIGURE_TEXTS[name](value);
     }
     for (const listener of listeners) listener(epsilon, figures);
-    clearTimeout(told);
-    told = setTimeout(() => {
-      const text = sentence(slider, epsilon, found);
+    return values;
+  }
+
+  // A screen reader hears one sentence when the slider rests.
+  function announce() {
+    const values = show();
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const text =
+        `At ε = ${number(epsilon)} the expected certainty about the most exposed ${slider.unit} ` +
+        `is ${percentUp(values.certainty[values.certainty.length - 1])}.`;
       if (live.textContent !== text) live.textContent = text;
     }, QUIET_MILLISECONDS);
   }
 
-  function move(wanted) {
-    epsilon = figures.snap(Math.min(Math.max(wanted, slider.low), slider.high));
+  function place() {
     range.value = String(scale.position(epsilon));
     range.setAttribute('aria-valuetext', `ε = ${number(epsilon)}`);
-    if (!frame) frame = requestAnimationFrame(show);
+  }
+
+  function move(wanted) {
+    epsilon = figures.snap(Math.min(Math.max(wanted, slider.low), slider.high));
+    place();
+    if (!frame) frame = requestAnimationFrame(announce);
   }
 
   range.min = '0';
@@ -52,7 +74,7 @@ function startSlider(slider, listeners) {
   box.addEventListener('input', () => {
     if (box.value !== '' && Number(box.value) > 0) move(Number(box.value));
   });
-  // What is out of range, or between two steps, becomes the nearest there is when it is left.
+  // A number out of range, or between two steps, becomes the nearest one when the box is left.
   box.addEventListener('change', () => {
     box.value = String(epsilon);
   });
@@ -60,13 +82,9 @@ function startSlider(slider, listeners) {
     move(slider.start);
     box.value = String(epsilon);
   });
-  epsilon = figures.snap(slider.start);
   box.value = String(epsilon);
-  range.value = String(scale.position(epsilon));
-  range.setAttribute('aria-valuetext', `ε = ${number(epsilon)}`);
-  section.dataset.epsilon = String(epsilon);
-  for (const listener of listeners) listener(epsilon, figures);
-  return { figures, epsilon: () => epsilon };
+  place();
+  show();
 }
 
 function logPositions(slider) {
@@ -85,30 +103,4 @@ function stepPositions(steps) {
     position: (epsilon) => steps.findIndex((step) => step.epsilon === epsilon),
     epsilon: (position) => steps[position].epsilon,
   };
-}
-
-function showFigure(output, found) {
-  const [name, place] = output.dataset.figure.split('-');
-  const value = place === undefined ? found[name] : found[name][Number(place)];
-  output.dataset.value = String(value);
-  output.textContent = FIGURE_TEXTS[name](value);
-}
-
-// Rounded up, all of them. What the tables cannot tell from certainty is not called one.
-const MOST_TIMES = 1e9;
-const FIGURE_TEXTS = {
-  typical: figureUp,
-  belief: (belief) => percentUp(uncertain(belief)),
-  advantage: (advantage) => percentUp(uncertain(advantage)),
-  wrong: (times) =>
-    times < MOST_TIMES ? `1 time in ${numberUp(times)}` : `less than 1 time in ${number(MOST_TIMES)}`,
-};
-
-function sentence(slider, epsilon, found) {
-  const most = found.typical[found.typical.length - 1];
-  return (
-    `At ε = ${number(epsilon)} the largest typical exposure is ${numberUp(most)} nats; ` +
-    `an attacker's typical belief about the most exposed ${slider.unit} is ` +
-    `${FIGURE_TEXTS.belief(found.belief)}.`
-  );
 }

@@ -1,0 +1,1 @@
+"""What all reproductions share: claims, figures, their page and their command."""

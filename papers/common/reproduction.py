@@ -1,0 +1,94 @@
+"""What every reproduction shares: the paper, the claims and figures of a run, and their files.
+
+Everything is computed before anything is written; index.html comes last, so that a folder that
+holds one holds the rest. Only public data is reproduced from, so the files may be shown to anybody.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from expost.files.atomic import write_bytes
+from expost.jobs.output import writing
+from expost.jobs.workspace import held
+from expost.types import Audience
+from papers.common.claims import Claim
+from papers.common.exhibits import Exhibit
+from papers.common.figures import png
+from papers.common.page import Paper, render_page
+
+__all__ = ["Paper", "Reproduction", "write"]
+
+# Public data: what is drawn from it says nothing that is not known.
+_AUDIENCE = Audience.PUBLIC
+_PAGE, _CLAIMS = "index.html", "claims.json"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reproduction:
+    """What came out: the claims with their verdicts, the figures, and the files that hold them.
+
+    ``source`` says where the data came from, ``made`` how the figures were made.
+    """
+
+    paper: Paper
+    claims: tuple[Claim, ...]
+    exhibits: tuple[Exhibit, ...]
+    source: str
+    seed: int
+    made: str
+    files: tuple[Path, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The verdicts for a person at a terminal, and where the page is."""
+        width = max(len(claim.verdict.value) for claim in self.claims)
+        lines = [f"{self.paper.name}, on {self.paper.data}", ""]
+        lines += [
+            f"  ({claim.key}) {claim.verdict.value:<{width}}  {claim.says}" for claim in self.claims
+        ]
+        if self.files:
+            pictures = sum(path.suffix == ".png" for path in self.files)
+            tables = sum(path.suffix == ".csv" for path in self.files)
+            lines += [
+                "",
+                f"Files: {pictures} figures, {tables} tables, {_CLAIMS}",
+                f"Page: {self.files[-1].resolve()}",
+            ]
+        return lines
+
+    def to_json(self) -> str:
+        """claims.json."""
+        value = {
+            "format": "expost-claims/1",
+            "paper": self.paper.name,
+            "data": self.source,
+            "seed": self.seed,
+            "claims": [claim.to_json() for claim in self.claims],
+        }
+        return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write(found: Reproduction, out: Path) -> Reproduction:
+    """Draw the exhibits and write every file, the page last."""
+    pictures = {exhibit.name: png(exhibit.draw()) for exhibit in found.exhibits}
+    contents = {f"{name}.png": picture for name, picture in pictures.items()}
+    for exhibit in found.exhibits:
+        contents |= {f"{stem}.csv": table.csv() for stem, table in exhibit.tables.items()}
+    contents[_CLAIMS] = found.to_json().encode()
+    contents[_PAGE] = render_page(
+        found.paper,
+        claims=found.claims,
+        exhibits=found.exhibits,
+        pictures=pictures,
+        source=found.source,
+        seed=found.seed,
+        made=found.made,
+    ).encode()
+    # Checked before the work: what is there is an earlier run.
+    with held(out, force=True), writing(out, "free some space, or name another folder"):
+        # A page of an earlier run must not stand beside tables of this one.
+        (out / _PAGE).unlink(missing_ok=True)
+        files = tuple(
+            write_bytes(out / name, _AUDIENCE, content) for name, content in contents.items()
+        )
+    return replace(found, files=files)

@@ -1,0 +1,391 @@
+"""Redberg & Wang: verdicts against falsified numbers; one command, one folder."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evidence
+from expost.errors import InvalidInput
+from expost.losses import Logistic
+from papers import datasets
+from papers.common import reproduction
+from papers.common.claims import Verdict
+from papers.redberg_wang import inflation, report_figures, reports, rotation
+from papers.redberg_wang import run as redberg_wang
+from papers.redberg_wang.run import PHASES, Counts, compute, reproduce, write
+from program import names as names_of
+
+from .credit import clients, drawn, inflated, needs_credit, small_credit, turned
+
+# Fixtures.
+__all__ = ["clients", "drawn", "inflated", "turned"]
+
+HOLDS, PARTLY, FAILS = Verdict.HOLDS, Verdict.PARTLY, Verdict.FAILS
+DOCS = Path(__file__).parents[2] / "docs"
+FIGURES = {"fig1", "fig2", "fig3a", "fig3b", "linear"}
+SMALL = Counts(inflated=4, reported=3, rows=120, columns=6)
+
+
+def computed(seed=0):
+    return compute(
+        small_credit(), seed=seed, counts=SMALL, source="a test", phase=lambda name: None
+    )
+
+
+@pytest.fixture(scope="module")
+def found():
+    return computed()
+
+
+# Claims.
+
+
+def test_claims_of_figure_one_follow_the_numbers(turned):
+    small, wide, rare = (
+        rotation.small_angles_claim,
+        rotation.wide_angles_claim,
+        rotation.probability_claim,
+    )
+    assert wide(turned).verdict is HOLDS
+    assert rare(turned).verdict is HOLDS
+    main = turned.turned[0]
+
+    def first(*changed):
+        return replace(turned, turned=((*changed, *main[len(changed) :]), *turned.turned[1:]))
+
+    def with_share(one, share):
+        """Its first term has this share of the three."""
+        rest = (1 - share) / share * np.sum(np.abs(one.terms.volume))
+        inner = one.terms.inner / np.sum(np.abs(one.terms.inner)) * rest
+        return replace(one, terms=replace(one.terms, inner=inner, square=0 * inner))
+
+    good = [replace(with_share(one, 0.9), near=0.9) for one in main[:2]]
+    assert small(first(*good)).verdict is HOLDS
+    assert small(first(good[0], replace(good[1], near=0.79))).verdict is PARTLY
+    assert small(first(good[0], with_share(good[1], 0.49))).verdict is PARTLY
+    bad = [replace(with_share(one, 0.4), near=0.2) for one in main[:2]]
+    assert small(first(*bad)).verdict is FAILS
+    assert wide(first(*main[:3], replace(main[3], wrong=0.79))).verdict is PARTLY
+    assert wide(first(*main[:2], with_share(main[2], 0.6))).verdict is PARTLY
+    assert rare(first(*main[:5], replace(main[5], noise=main[5].scale))).verdict is FAILS
+
+
+def test_the_claim_of_figure_two_follows_the_numbers(inflated):
+    flat = np.full_like(inflated.wrong, 0.3)
+    steady = replace(inflated, wrong=flat, fresh_wrong=flat)
+    claim = inflation.inflation_claim
+    assert claim(steady).verdict is HOLDS
+    peak = flat.copy()
+    peak[1, 4] = 0.36
+    assert [c.passed for c in claim(replace(steady, wrong=peak)).checks] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    star = flat.copy()
+    star[0, -1] = 0.36
+    assert [c.passed for c in claim(replace(steady, wrong=star)).checks] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert claim(replace(steady, wrong=star, fresh_wrong=star)).verdict is FAILS
+    # Getting better is no rise.
+    better = flat.copy()
+    better[0, -1] = 0.26
+    assert claim(replace(steady, wrong=better)).verdict is HOLDS
+
+
+def changed(found, kind, figure, factor):
+    quantiles = dict(found.quantiles)
+    quantiles[kind, figure] = quantiles[kind, figure] * factor
+    return replace(found, quantiles=quantiles)
+
+
+def set_to(found, kind, figure, share, value):
+    """The quantile at ``share`` is ``value`` in every release."""
+    quantiles = dict(found.quantiles)
+    quantiles[kind, figure] = quantiles[kind, figure].copy()
+    quantiles[kind, figure][:, reports.SHARES.index(share)] = value
+    return replace(found, quantiles=quantiles)
+
+
+def test_orders_of_magnitude(clients):
+    def verdict(median, most):
+        found = set_to(clients, "independent", "true", 0.5, median)
+        found = set_to(found, "independent", "true", 0.99, most)
+        return report_figures.worst_case_claim(found, found, clients.independent).verdict
+
+    assert verdict(0.0099, 0.099) is HOLDS
+    assert verdict(0.0101, 0.099) is PARTLY
+    assert verdict(0.0099, 0.101) is PARTLY
+    assert verdict(0.0101, 0.101) is FAILS
+
+
+def test_ratios_are_tighter_or_not(clients):
+    def claim(factor):
+        found = clients
+        for share in (0.5, 0.9):
+            found = set_to(found, "independent", "ratio", share, 10.0)
+            found = set_to(found, "dependent", "ratio", share, 10.0 * factor)
+        return report_figures.ratios_claim(found, (found,))
+
+    assert claim(0.99).verdict is HOLDS
+    assert claim(1.0).verdict is FAILS
+    # One pair of releases in four may not be the other way round.
+    quantiles = dict(set_to(clients, "independent", "ratio", 0.5, 10.0).quantiles)
+    smaller = quantiles["dependent", "ratio"] = quantiles["dependent", "ratio"].copy()
+    smaller[:, 3] = 1.0, 1.0, 1.0, 11.0
+    found = replace(clients, quantiles=quantiles)
+    assert [c.passed for c in report_figures.ratios_claim(found, ()).checks] == [True, True, False]
+
+
+def test_the_sum_is_comparable_or_not(clients):
+    def verdict(published, total):
+        found = set_to(clients, "independent", "published", 0.5, 1.0)
+        found = set_to(found, "dependent", "published", 0.5, published)
+        return report_figures.total_claim(set_to(found, "dependent", "total", 0.5, total)).verdict
+
+    assert verdict(0.1, 1.9) is HOLDS
+    assert verdict(0.1, 2.1) is PARTLY
+    assert verdict(0.1, 0.4) is PARTLY
+    assert verdict(0.6, 1.0) is PARTLY
+
+
+def test_the_plain_bound_is_accurate_or_not(clients):
+    def verdict(ratio, largest):
+        found = set_to(clients, "independent", "ratio", 0.5, ratio)
+        return report_figures.plain_claim(
+            set_to(found, "independent", "published", 1.0, largest)
+        ).verdict
+
+    assert verdict(9.0, 0.9) is HOLDS
+    assert verdict(11.0, 0.9) is PARTLY
+    assert verdict(11.0, 1.0) is FAILS
+
+
+def test_theorem_ten_holds_or_not(clients):
+    def verdict(stretched, worst, above=0):
+        allowed = clients.dependent.published / worst
+        found = replace(clients, stretched=stretched, above={"independent": above, "dependent": 0})
+        return report_figures.theorem_claim(
+            (found,), replace(clients.dependent, allowed=allowed)
+        ).verdict
+
+    assert verdict(0.5, 0.9) is HOLDS
+    assert verdict(0.5, 1.1) is PARTLY
+    assert verdict(1.1, 1.1) is PARTLY
+    assert verdict(1.1, 1.1, above=1) is FAILS
+
+
+def test_less_epsilon_is_less_accurate_or_not(clients):
+    def verdict(wrong, value):
+        found = replace(
+            clients,
+            wrong={"independent": np.array([0.2, 0.21]), "dependent": np.array(wrong)},
+            value={"independent": np.array([0.4, 0.4]), "dependent": np.array([value, value])},
+        )
+        return report_figures.accuracy_claim(found).verdict
+
+    assert verdict([0.3, 0.31], 0.5) is HOLDS
+    assert verdict([0.2, 0.22], 0.5) is PARTLY
+    assert verdict([0.2, 0.22], 0.3) is FAILS
+
+
+# Files, page and phases.
+
+
+def table(found, stem):
+    content = next(e.tables[stem] for e in found.exhibits if stem in e.tables).csv()
+    return [line.split(",") for line in content.decode().splitlines()]
+
+
+def tables(found):
+    return {stem: t.csv() for exhibit in found.exhibits for stem, t in exhibit.tables.items()}
+
+
+def test_every_file_is_there_and_the_page_shows_every_claim(found, tmp_path):
+    out = tmp_path / "deep" / "folder"
+    result = write(found, out)
+    names = names_of(out)
+    assert names == {path.name for path in result.files}
+    assert {f"{stem}.png" for stem in FIGURES} == {name for name in names if name.endswith(".png")}
+    assert {f"{stem}.csv" for stem in tables(found)} <= names
+    saved = json.loads((out / "claims.json").read_text("utf-8"))
+    assert [one["key"] for one in saved["claims"]] == list("abcdefghijk")
+    assert saved["paper"] == "Redberg & Wang 2021"
+    text = (out / "index.html").read_text("utf-8")
+    assert "<title>Redberg &amp; Wang 2021, reproduced</title>" in text
+    assert text.count("<img ") == len(FIGURES)
+    lines = "\n".join(result.lines())
+    for claim in found.claims:
+        assert f'<tr id="claim-{claim.key}">' in text
+        assert f"({claim.key}) {claim.verdict.value}" in lines
+        assert set(claim.figures) <= FIGURES
+    assert "d = 21" in text
+    assert not re.search(r"\b(nan|inf)\b", re.sub(r"base64,[^\"]+", "", text))
+
+
+def test_the_table_of_figure_one(found):
+    header, *lines = table(found, "fig1")
+    assert header[:3] == ["x_1", "x_2", "y"]
+    assert header[-1] == "exposure_180_degrees"
+    assert len(lines) == 1000
+    header, *lines = table(found, "fig1-terms")
+    assert len(lines) == 2 * 3 * 6
+    shares = [
+        sum(float(line[header.index(f"share_{t}")]) for t in ("determinant", "square", "inner"))
+        for line in lines
+    ]
+    assert shares == pytest.approx([1] * 36)
+
+
+def test_tables_hold_what_they_say(found):
+    for stem, rows in (("fig3-independent", 400), ("linear-dependent", 120)):
+        header, *lines = table(found, stem)
+        assert len(lines) == rows
+        true, published = (
+            np.array([float(line[header.index(name)]) for line in lines])
+            for name in ("true", "published")
+        )
+        assert np.all(true <= published)
+    header, *lines = table(found, "fig3-quantiles")
+    assert len(lines) == 2 * 8 * SMALL.reported
+    header, *lines = table(found, "fig2")
+    assert len(lines) == 5 * 14
+    assert sum(int(line[header.index("is_star")]) for line in lines) == 5
+
+
+def test_the_same_seed_gives_the_same_tables(found):
+    again, other = computed(), computed(seed=1)
+    assert tables(again) == tables(found)
+    assert again.to_json() == found.to_json()
+    assert all(tables(other)[stem] != content for stem, content in tables(found).items())
+
+
+def test_wrong_folders_seeds_and_data_are_refused_before_any_work(tmp_path, monkeypatch):
+    kept, wrong = tmp_path / "kept.txt", tmp_path / "people.csv"
+    kept.write_text("mine")
+    wrong.write_text("a,b\n1,2\n")
+    for data in (wrong, tmp_path / "absent.csv"):
+        with pytest.raises(InvalidInput):
+            reproduce(tmp_path / "out", data=data)
+
+    def never(*_, **__):
+        raise AssertionError("work was begun")
+
+    monkeypatch.setattr(redberg_wang, "load_credit_default", never)
+    with pytest.raises(InvalidInput, match="not empty"):
+        reproduce(tmp_path)
+    with pytest.raises(InvalidInput, match="is a file"):
+        reproduce(kept)
+    with pytest.raises(InvalidInput, match="seed="):
+        reproduce(tmp_path / "out", seed=-1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_phase_is_reported_and_the_source_is_named(tmp_path, monkeypatch, found):
+    monkeypatch.setattr(redberg_wang, "load_credit_default", lambda path: small_credit())
+    monkeypatch.setattr(redberg_wang, "Counts", lambda: SMALL)
+    monkeypatch.setattr(reproduction, "png", lambda figure: b"picture")
+    phases = []
+    result = reproduce(tmp_path / "out", data=Path("/somewhere/credit.csv"), phase=phases.append)
+    assert len(phases) == len(set(phases)) == PHASES
+    assert result.source == "small, credit.csv"
+    assert tables(result) == tables(found)
+    assert result.files[-1] == tmp_path / "out" / "index.html"
+
+
+def test_the_documentation_shows_small_pictures():
+    text = (DOCS / "papers" / "redberg-wang.md").read_text("utf-8")
+    shown = re.findall(r"\(\.\./(images/.+?)\)", text)
+    assert len(shown) >= 3
+    for name in shown:
+        assert 1000 < (DOCS / name).stat().st_size < 100_000
+    for key in "abcdefghijk":
+        assert f"| {key} |" in text
+
+
+@needs_credit
+def test_the_credit_data_itself():
+    """One pair of releases: what the page says of thirty holds of one within bounds."""
+    X, y = reports.credit_rows(datasets.load_credit_default())
+    assert X.shape == (30_000, 21)
+    found = reports.measure_reports("credit", X, y, Logistic(), 1, np.random.SeedSequence(0))
+    assert found.independent.how.resolution == pytest.approx(10.9576, abs=1e-4)
+    assert found.independent.how.penalty_sum == 0.5
+    assert found.dependent.how.resolution == pytest.approx(54.0530, abs=1e-4)
+    assert found.dependent.how.penalty_sum == pytest.approx(164.551, abs=1e-3)
+    plain, dependent = (found.typical(kind, "ratio", 0.5) for kind in ("independent", "dependent"))
+    assert dependent < 4 < 10 < plain
+    assert found.above == {"independent": 0, "dependent": 0}
+    assert (
+        0.5
+        < found.typical("dependent", "total", 0.5) / found.typical("independent", "published", 0.5)
+        < 2
+    )
+
+
+@needs_credit
+@pytest.mark.long
+def test_the_whole_reproduction(tmp_path):
+    start, seed = time.process_time(), 0
+    result = reproduce(tmp_path / "out", seed=seed)
+    spent = time.process_time() - start
+    verdicts = {claim.key: claim.verdict.value for claim in result.claims}
+    evidence.record(
+        "reproduce-redberg-wang",
+        command="pytest -m long papers/tests/test_redberg_wang.py",
+        seed=seed,
+        figures={
+            "claims": {claim.key: claim.to_json() for claim in result.claims},
+            "processor_seconds": round(spent, 1),
+            "largest_file_bytes": max(path.stat().st_size for path in result.files),
+            "other_readings_of_the_credit_data": other_readings(),
+        },
+    )
+    holds, partly, _ = (one.value for one in Verdict)
+    assert verdicts == {**dict.fromkeys("bdefghk", holds), **dict.fromkeys("acij", partly)}
+    assert spent < 120
+
+
+def other_readings():
+    """The medians of Fig. 3 where the 21 columns, or the normalisation, are other ones."""
+    credit = datasets.load_credit_default()
+    ordinal = credit.numeric([*reports._QUANTITIES, "EDUCATION"])
+    quantities = credit.numeric(reports._QUANTITIES)
+    shapes = {
+        "with EDUCATION, without a constant": ordinal,
+        "a constant": np.column_stack([quantities, np.ones(len(quantities))]),
+    }
+    figures = {}
+    for name, X in shapes.items():
+        spread = X.std(axis=0)
+        X = np.where(spread > 0, (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), X)
+        lengths = np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-14)
+        for how, scale in (
+            ("each row by its norm", lengths),
+            ("all rows by the largest", lengths.max()),
+        ):
+            found = reports.measure_reports(
+                name, X / scale, credit.labels(), Logistic(), 10, np.random.SeedSequence(0)
+            )
+            figures[f"{name}, {how}"] = {
+                "true_independent": found.typical("independent", "true", 0.5),
+                "published_independent": found.typical("independent", "published", 0.5),
+                "total_dependent": found.typical("dependent", "total", 0.5),
+                "ratio_independent": found.typical("independent", "ratio", 0.5),
+                "ratio_dependent": found.typical("dependent", "ratio", 0.5),
+                "above": sum(found.above.values()),
+            }
+            assert found.typical("dependent", "ratio", 0.5) < found.typical(
+                "independent", "ratio", 0.5
+            )
+    return figures

@@ -1,0 +1,67 @@
+"""Audits: what membership inference attacks get out of a model.
+
+An attack is a function of the :class:`Evidence` that gives every row a score; ``ATTACKS`` has them
+by name. ``expost.audit`` collects the evidence, makes the attacks and measures how well they do.
+"""
+
+from typing import TYPE_CHECKING
+
+from expost._lazy import importer
+
+if TYPE_CHECKING:
+    from expost.auditing.arrays import Arrays, arrays_of, read_arrays
+    from expost.auditing.attacks import ATTACKS, available
+    from expost.auditing.audit import audit_arrays
+    from expost.auditing.evidence import Attack, Evidence
+    from expost.auditing.lower_bounds import LowerBound
+    from expost.auditing.references import References, train_references
+    from expost.auditing.roc import AttackFigures, Interval, Roc, figures
+    from expost.auditing.sweep import AuditSweep, audit_sweep
+    from expost.auditing.targets import Target, target_of
+
+__all__ = [
+    "ATTACKS",
+    "Arrays",
+    "Attack",
+    "AttackFigures",
+    "AuditSweep",
+    "Evidence",
+    "Interval",
+    "LowerBound",
+    "References",
+    "Roc",
+    "Target",
+    "arrays_of",
+    "audit_arrays",
+    "audit_sweep",
+    "available",
+    "figures",
+    "read_arrays",
+    "target_of",
+    "train_references",
+]
+
+__getattr__ = importer(
+    "expost.auditing",
+    {
+        "ATTACKS": "attacks",
+        "Arrays": "arrays",
+        "Attack": "evidence",
+        "AttackFigures": "roc",
+        "AuditSweep": "sweep",
+        "Evidence": "evidence",
+        "Interval": "roc",
+        "LowerBound": "lower_bounds",
+        "References": "references",
+        "Roc": "roc",
+        "Target": "targets",
+        "arrays_of": "arrays",
+        "audit_arrays": "audit",
+        "audit_sweep": "sweep",
+        "available": "attacks",
+        "figures": "roc",
+        "read_arrays": "arrays",
+        "target_of": "targets",
+        "train_references": "references",
+    },
+)

@@ -1,0 +1,312 @@
+"""Audits of models that answered elsewhere: losses, probabilities or log odds as plain arrays.
+
+One quantity is given for every model, whichever is at hand:
+
+    losses          −log p of each row's own label, the cross-entropy: (n,)
+    confidence      log(p/(1 − p)): (n,)
+    probabilities   p of the own label (n,), or of every class (n, K) with ``labels``
+
+and of m references, where there are some, the same with m in front, (m, n) or (m, n, K), together
+with ``inside`` (m, n). ``population`` (k,) or (k, K) are answers about rows that were in nobody's
+training, ``population_references`` those of the references.
+
+Files
+-----
+npz       arrays under these names, and ``member`` (n,), ``labels``, ``ids``, ``population_labels``.
+table     CSV or Parquet, a row each: ``loss``, ``confidence`` or ``probability`` of its own label;
+          ``member``, 0 or 1; and where there are any, ``label``, ``id``, ``population`` (1: the row
+          is in nobody's training and not in question; ``member`` 0), and for each reference j
+          ``reference_j`` (the same quantity) with ``inside_j``, 0 or 1.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost.auditing import signals
+from expost.auditing.evidence import LARGEST, Confidences, Evidence, Flags
+from expost.auditing.signals import Labels
+from expost.data import Table, open_table
+from expost.errors import InvalidInput
+from expost.files.atomic import BROKEN_NPZ
+
+__all__ = ["Arrays", "arrays_of", "read_arrays"]
+
+_MORE = (
+    "labels",
+    "member",
+    "ids",
+    "references",
+    "inside",
+    "population",
+    "population_labels",
+    "population_references",
+)
+# As a table names the quantity of one row.
+_COLUMNS = {"loss": "losses", "confidence": "confidence", "probability": "probabilities"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Arrays:
+    """Evidence from elsewhere.
+
+    ``member``   (n,) who was in the target's training, where it was said.
+    ``classes``  (K,) the labels that the evidence numbers, where there are any.
+    ``ids``      (n,) the rows' keys, where there are any.
+    """
+
+    evidence: Evidence
+    member: Flags | None
+    classes: NDArray[Any] | None
+    ids: NDArray[Any] | None
+
+
+def arrays_of(
+    *,
+    losses: Any = None,
+    confidence: Any = None,
+    probabilities: Any = None,
+    labels: Any = None,
+    member: Any = None,
+    ids: Any = None,
+    references: Any = None,
+    inside: Any = None,
+    population: Any = None,
+    population_labels: Any = None,
+    population_references: Any = None,
+) -> Arrays:
+    """The evidence in these arrays (module docstring)."""
+    given = {"losses": losses, "confidence": confidence, "probabilities": probabilities}
+    named = [name for name, values in given.items() if values is not None]
+    if len(named) != 1:
+        raise InvalidInput(f"{', '.join(given)}: exactly one must be given.")
+    if (references is None) is not (inside is None):
+        raise InvalidInput("references: give inside with them, which rows each was trained with.")
+    if (population_references is None) is not (population is None or references is None):
+        raise InvalidInput(
+            "population_references: what the references say of the population; give it exactly"
+            " where both are given."
+        )
+    quantity = named[0]
+    values = _array(quantity, given[quantity])
+    wide = quantity == "probabilities" and values.ndim == 2
+    numbers, outside, classes = _numbered(labels, population_labels, values.shape[1] if wide else 0)
+    target = _confidence(quantity, values, numbers, "the target")
+    theirs = _of_models(quantity, references, numbers, len(target))
+    known = _confidence(quantity, () if population is None else population, outside, "population")
+    n, m, k = len(target), len(theirs), len(known)
+    views = signals.views(values) if wide else np.empty((n, 0), dtype=np.float32)
+    return Arrays(
+        evidence=Evidence(
+            confidence=target,
+            labels=np.zeros(n, dtype=np.int32) if numbers is None else numbers,
+            references=theirs,
+            inside=np.zeros((0, n), dtype=np.bool_) if inside is None else _flags("inside", inside),
+            population=known,
+            population_labels=np.zeros(k, dtype=np.int32) if outside is None else outside,
+            population_references=(
+                # Without references nothing is said of the population either.
+                np.empty((m, k), dtype=np.float32)
+                if population_references is None
+                else _of_models(quantity, population_references, outside, k)
+            ),
+            views=views,
+            reference_views=_views(references if wide else None, views.shape),
+        ),
+        member=None if member is None else _of_length("member", _flags("member", member), n),
+        classes=classes,
+        ids=None if ids is None else _of_length("ids", _array("ids", ids), n),
+    )
+
+
+def read_arrays(path: str | Path) -> Arrays:
+    """The evidence in an npz file, a CSV or a Parquet table (module docstring)."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput(
+            f"answers: is a {type(path).__name__}; must be the path of a file, or what"
+            " expost.auditing.arrays_of makes of arrays."
+        )
+    path = Path(path)
+    found = _read_npz(path) if path.suffix == ".npz" else _read_table(path)
+    try:
+        return arrays_of(**found)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _numbered(
+    labels: Any, outside: Any, columns: int
+) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None, NDArray[Any] | None]:
+    """The numbers of the labels in question and of the population's, and what they number.
+
+    With ``columns`` of probabilities labels are the numbers of columns, from 0, or that many
+    different labels, whose order is the columns'.
+    """
+    if labels is None:
+        if columns or outside is not None:
+            raise InvalidInput("labels: must be given with probabilities of every class.")
+        return None, None, None
+    classes = Labels.of_classes(labels, outside).classes
+    assert classes is not None
+    if columns and classes.dtype.kind in "iu" and classes[0] >= 0 and classes[-1] < columns:
+        classes = np.arange(columns)
+    if columns not in (0, len(classes)):
+        raise InvalidInput(
+            f"labels: hold {len(classes)} classes, probabilities {columns}; give the numbers of the"
+            " columns, from 0."
+        )
+    game = Labels(classes=classes)
+    theirs = None if outside is None else game.numbers(outside)
+    return game.numbers(labels), theirs, classes
+
+
+def _confidence(
+    quantity: str, values: Any, numbers: NDArray[np.int32] | None, name: str
+) -> Confidences:
+    """(n,) φ of one model's answers."""
+    found = _array(quantity, values)
+    if found.ndim == 2 and quantity == "probabilities":
+        if numbers is None:
+            raise InvalidInput(f"labels: are needed with probabilities of every class of {name}.")
+        return signals.confidence(found, numbers, name=name)
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise InvalidInput(f"{quantity}: {name} must have one number for each row.")
+    found = found.astype(np.float64)
+    match quantity:
+        case "losses":
+            return signals.confidence_of_losses(found, name=name)
+        case "confidence":
+            log_odds = found
+        case _:
+            if not np.all((found >= 0) & (found <= 1)):
+                raise InvalidInput(f"probabilities: {name} must have some from 0 to 1 alone.")
+            with np.errstate(divide="ignore"):
+                log_odds = np.log(found) - np.log1p(-found)
+    if np.any(np.isnan(log_odds)):
+        raise InvalidInput(f"{quantity}: {name} has NaN; drop those rows.")
+    clipped: Confidences = np.clip(log_odds, -LARGEST, LARGEST).astype(np.float32)
+    return clipped
+
+
+def _of_models(
+    quantity: str, values: Any, numbers: NDArray[np.int32] | None, rows: int
+) -> Confidences:
+    """(m, rows) φ of the answers of m models."""
+    if values is not None and np.ndim(_array("references", values)) < 2:
+        raise InvalidInput("references: must have a line for each reference, a number a row.")
+    each = [
+        _of_length(
+            f"reference {number}",
+            _confidence(quantity, answers, numbers, f"reference {number}"),
+            rows,
+        )
+        for number, answers in enumerate(() if values is None else values)
+    ]
+    return np.stack(each) if each else np.empty((0, rows), dtype=np.float32)
+
+
+def _views(references: Any, shape: tuple[int, ...]) -> Confidences:
+    """(m, n, c) of references that told the probabilities of every class."""
+    if references is None or np.asarray(references).ndim != 3:
+        return np.empty((0, *shape), dtype=np.float32)
+    return np.stack([signals.views(answers) for answers in references])
+
+
+def _flags(name: str, values: Any) -> Flags:
+    found = _array(name, values)
+    if found.dtype == object or found.dtype.kind in "SU":
+        # As tables write them.
+        words = np.char.lower(found.astype(str))
+        if np.all((words == "true") | (words == "false")):
+            return np.asarray(words == "true")
+    if found.dtype.kind not in "biuf" or not np.all((found == 0) | (found == 1)):
+        raise InvalidInput(f"{name}: must be true or false, or 1 or 0, everywhere.")
+    return found.astype(np.bool_)
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidInput(
+            f"{name}: has lines of different lengths; must have equal ones."
+        ) from None
+
+
+def _of_length(name: str, values: NDArray[Any], rows: int) -> NDArray[Any]:
+    if values.shape != (rows,):
+        raise InvalidInput(f"{name}: must have one entry for each of {rows} rows.")
+    return values
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror}).") from None
+    except MemoryError:
+        raise InvalidInput(f"{path}: says that it holds more than fits in memory.") from None
+    except BROKEN_NPZ:
+        raise InvalidInput(f"{path}: is not an npz file of plain arrays.") from None
+    unknown = sorted(set(found) - {*_COLUMNS.values(), *_MORE})
+    if unknown:
+        raise InvalidInput(
+            f"{path}: holds {', '.join(map(repr, unknown))}, which is not known; must be of"
+            f" {', '.join([*_COLUMNS.values(), *_MORE])}."
+        )
+    return found
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    table = open_table(path)
+    quantities = [name for name in _COLUMNS if name in table.names]
+    if len(quantities) != 1 or "member" not in table.names:
+        raise InvalidInput(f"{path}: must have 'member', and one of {', '.join(_COLUMNS)}.")
+    models = _models(table.names, path)
+    columns = {name: _cells(table, name) for name in table.names}
+    rows = np.ones(table.rows, dtype=np.bool_)
+    if "population" in columns:
+        rows = ~_flags("population", columns["population"])
+        if np.any(_flags("member", columns["member"])[~rows]):
+            raise InvalidInput(f"{path}: a row of the population is a member; it must be in none.")
+    if not rows.any():
+        raise InvalidInput(f"{path}: every row is of the population; some must be in question.")
+    quantity = quantities[0]
+    found = {
+        _COLUMNS[quantity]: columns[quantity][rows],
+        "member": columns["member"][rows],
+        "labels": columns["label"][rows] if "label" in columns else None,
+        "ids": columns["id"][rows] if "id" in columns else None,
+    }
+    if models:
+        said = np.stack([columns[f"reference_{number}"] for number in models])
+        trained = _flags("inside", np.stack([columns[f"inside_{number}"] for number in models]))
+        if np.any(trained[:, ~rows]):
+            raise InvalidInput(f"{path}: a row of the population is inside a reference.")
+        found |= {"references": said[:, rows], "inside": trained[:, rows]}
+    if not rows.all():
+        found["population"] = columns[quantity][~rows]
+        found["population_labels"] = columns["label"][~rows] if "label" in columns else None
+        found["population_references"] = said[:, ~rows] if models else None
+    return found
+
+
+def _models(names: tuple[str, ...], path: Path) -> list[str]:
+    """The numbers of the references, in the table's order."""
+    said = [name.removeprefix("reference_") for name in names if name.startswith("reference_")]
+    inside = [name.removeprefix("inside_") for name in names if name.startswith("inside_")]
+    if sorted(said) != sorted(inside):
+        raise InvalidInput(f"{path}: each column 'reference_j' needs an 'inside_j'.")
+    return said
+
+
+def _cells(table: Table, name: str) -> NDArray[Any]:
+    cells = table.column(name)
+    if cells.null_count:
+        raise InvalidInput(f"{table.label}: column {name!r} has empty cells; it must have none.")
+    found: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,46 @@
+"""The catalogue of attacks: each describes itself, and is listed here once.
+
+An attack is a frozen dataclass in a module of this package (see
+:class:`expost.auditing.evidence.Attack`). Its line in ``_CATALOGUE`` is all that the command line,
+the report and the tests need to know of it.
+"""
+
+from expost.auditing.attacks.gradients import GRADIENT_INNER_PRODUCT, GRADIENT_NORM
+from expost.auditing.attacks.lira import LiraOffline, LiraOnline
+from expost.auditing.attacks.rmia import RmiaOffline, RmiaOnline
+from expost.auditing.attacks.shadow import Shadow
+from expost.auditing.attacks.thresholds import ClassThresholds, LossThreshold, Population
+from expost.auditing.evidence import Attack, Evidence, Signal, missing
+
+__all__ = ["ATTACKS", "available", "described"]
+
+_CATALOGUE: tuple[Attack, ...] = (
+    LossThreshold(),
+    ClassThresholds(),
+    Population(),
+    Shadow(),
+    LiraOffline(),
+    LiraOnline(),
+    RmiaOffline(),
+    RmiaOnline(),
+)
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _CATALOGUE}
+# Scores from inside of a model, which the evidence holds where they can be computed.
+_SIGNALS = {signal.name: signal for signal in (GRADIENT_NORM, GRADIENT_INNER_PRODUCT)}
+
+
+def available(evidence: Evidence) -> dict[str, Attack]:
+    """Return the attacks of the catalogue that this evidence suffices for, in its order."""
+    return {name: attack for name, attack in ATTACKS.items() if missing(attack, evidence) is None}
+
+
+def described(name: str) -> Attack | Signal:
+    """Return the attack or the signal of this name.
+
+    A name that is not listed is a signal that a caller passed: white-box, since nothing says that
+    the model's answers suffice for it.
+    """
+    if name in ATTACKS:
+        return ATTACKS[name]
+    unknown = Signal(name=name, description="a signal passed in addition to the model's answers")
+    return _SIGNALS.get(name, unknown)

@@ -1,0 +1,276 @@
+"""What one training proves about ε, where coins decided which rows it was given.
+
+Conventions
+-----------
+m canaries, each in the training by a fair coin of its own. From what came out, and without the
+coins, exactly r of them are guessed: some "in", some "out", and no word about the rest. W guesses
+are right. N = m; N = m/2 where all guesses are "in" (or all "out").
+
+Let p_k = P(W = k). If training is (ε, δ)-private with respect to each canary, then
+(docs/theory/mathematics-audit.md, sections 3 and 4)
+
+    Σ_k ((k + 1)·p_(k+1) − e^ε (r − k)·p_k)₊ ≤ N·δ,                                           (1)
+
+and of this follow the two bounds on P(W ≥ v) below. With δ = 0 it is the binomial tail of Steinke,
+Nasr and Jagielski (2023). With δ > 0 it is sharper than theirs, and sharp: a mechanism reaches it.
+For a whole curve δ(ε), as of Gaussian noise, (1) holds at every ε at once: the constraint of
+Mahloujifar, Melis and Chaudhuri (2024), for more events than theirs.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betainc, expit, gammaln, ndtr, ndtri
+
+from expost import _checks
+from expost._numerics import bracket_root
+from expost.auditing.evidence import Flags
+from expost.auditing.lower_bounds import LowerBound, checked, epsilon_of_mu
+from expost.auditing.roc import checked_scores
+from expost.errors import InvalidInput
+from expost.types import FloatArray
+
+__all__ = ["Guesses", "epsilon_lower_bound", "gaussian_p_value", "p_value"]
+
+# (share of the canaries guessed "in", share guessed "out"): all that is tried, before any coin is
+# looked at; each has its part of what may be missed.
+_SHARES = ((0.5, 0.5), (0.25, 0.25), (0.1, 0.1), (0.03, 0.03), (0.05, 0.0))
+_TIES = 1
+# No ε or μ beyond this is refuted; below, to five digits or so.
+_LARGEST = 64.0
+_HALVINGS = 24
+_RESOLUTION = 1e-6
+# The mean of W above v is not known beforehand; so many are tried, and each gives a valid bound.
+_TAILS = 16
+# Events that are used at most; leaving some out costs sharpness only.
+_EVENTS = 4000
+# log a beyond which e^x no longer is a float64 that can be multiplied.
+_STEEPEST = 300.0
+# More than rounding takes from a sum of so many events.
+_SLACK = 1e-7
+
+
+class Guesses(NamedTuple):
+    """``right`` of ``guesses`` about ``canaries``; ``one_sided`` where all say the same."""
+
+    right: int
+    guesses: int
+    canaries: int
+    one_sided: bool = False
+
+    @property
+    def weight(self) -> float:
+        """N."""
+        return self.canaries / 2 if self.one_sided else float(self.canaries)
+
+
+def epsilon_lower_bound(
+    scores: Any,
+    truth: Any,
+    *,
+    coins: bool,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    gaussian: bool = False,
+    chosen_from: int = 1,
+    random_state: int = 0,
+) -> LowerBound:
+    """From one training: ``scores`` (m,) of the canaries, ``truth`` (m,) whether the coin said in.
+
+    ``coins=True`` states that each canary was put in or left out by a fair coin of its own, and
+    that no score knows the coins but through the model. Without that nothing follows: members and
+    non-members of different kinds differ by their kind.
+
+    The highest scores are guessed "in", the lowest "out", in five amounts that are fixed here; the
+    best of the five is shown, each at a fifth of what may be missed. Ties are broken by
+    ``random_state``, not by the order of the rows, which may know the coins. Scores that were
+    ``chosen_from`` several attacks by their success on these rows share what may be missed.
+
+    ``gaussian``: the hypothesis is that training is μ-GDP; the answer is the ε(δ) of the least μ.
+    """
+    delta, confidence = checked(delta, confidence, gaussian)
+    scores, truth = checked_scores(scores, truth)
+    if coins is not True:
+        raise InvalidInput(
+            f"coins={coins!r}: rows of one model bound ε only where a fair coin of its own decided"
+            " about each; pass coins=True if so, else use expost.auditing.lower_bounds."
+        )
+    miss = (1 - confidence) / len(_SHARES) / _checks.whole("chosen_from", chosen_from, least=1)
+    tried = _guess(scores, truth, random_state)
+    epsilon, best = _most_refuted(tried, delta, miss, gaussian)
+    perfect = [guesses._replace(right=guesses.guesses) for guesses in tried]
+    return LowerBound(
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        method="One training" + (", Gaussian noise" if gaussian else ""),
+        detail=(
+            f"{best.right} of {best.guesses} guesses right about {best.canaries} rows in or out by"
+            " coins"
+        ),
+        most=_most_refuted(perfect, delta, miss, gaussian)[0],
+        assumption="that training is μ-GDP, as Gaussian noise alone makes it" if gaussian else "",
+    )
+
+
+def _guess(scores: FloatArray, truth: Flags, seed: int) -> list[Guesses]:
+    """The guesses in each amount, none of them made by looking at ``truth``."""
+    count = len(scores)
+    # A stream of its own: whoever tossed the coins may have used this very seed.
+    ties = np.random.SeedSequence(seed, spawn_key=(_TIES,))
+    order = np.random.default_rng(ties).permutation(count)
+    falling = truth[order[np.argsort(-scores[order], kind="stable")]]
+    tried = []
+    for share_in, share_out in _SHARES:
+        ins = max(1, math.floor(share_in * count))
+        outs = math.floor(share_out * count)
+        right = int(falling[:ins].sum()) + int((~falling[count - outs :]).sum())
+        tried.append(Guesses(right, ins + outs, count, outs == 0))
+    return tried
+
+
+def _most_refuted(
+    tried: list[Guesses], delta: float, miss: float, gaussian: bool
+) -> tuple[float, Guesses]:
+    """The largest ε that one of the guesses refutes at ``miss`` (0 if none), and which one did."""
+    largest, best = 0.0, tried[0]
+    for guesses in tried:
+        # Most need no search: they do not refute what another already has.
+        if _surplus(guesses, largest + _RESOLUTION, delta, miss, gaussian) <= 0:
+            found = _largest_refuted(guesses, delta, miss, gaussian)
+            largest, best = max((largest, best), (found, guesses))
+    return (epsilon_of_mu(largest, delta) if gaussian else largest), best
+
+
+@lru_cache(maxsize=2**12)
+def _largest_refuted(guesses: Guesses, delta: float, miss: float, gaussian: bool) -> float:
+    """An ε (or μ) that is refuted itself, and with it every smaller one, which promises more."""
+
+    def surplus(value: FloatArray) -> FloatArray:
+        return np.asarray(_surplus(guesses, float(value), delta, miss, gaussian))
+
+    below, _ = bracket_root(surplus, _RESOLUTION, _LARGEST, halvings=_HALVINGS)
+    return float(below)
+
+
+def _surplus(guesses: Guesses, value: float, delta: float, miss: float, gaussian: bool) -> float:
+    """Above 0 where ε (or μ) = ``value`` is not refuted."""
+    bound = gaussian_p_value(guesses, value, miss) if gaussian else p_value(guesses, value, delta)
+    return bound * (1 + _SLACK) - miss
+
+
+# -- (ε, δ) ----------------------------------------------------------------------------------------
+
+
+def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
+    """The largest P(W ≥ v) under (ε, δ): β + N·δ·β·(1 − β)/(v·b).
+
+    β = P(B ≥ v) and b = P(B = v) of B ~ Binomial(r, e^ε/(1 + e^ε)).
+    """
+    v, r = guesses.right, guesses.guesses
+    if v == 0:
+        return 1.0
+    # P(B ≥ v) and P(B < v) as beta integrals.
+    beta = float(betainc(v, r - v + 1, expit(epsilon)))
+    rest = float(betainc(r - v + 1, v, expit(-epsilon)))
+    if rest == 0 or delta == 0:
+        return beta
+    ratio = float(_tail_over_term(v, r, np.asarray(math.exp(epsilon))))
+    return min(1.0, beta + guesses.weight * delta * rest * ratio / v)
+
+
+def _tail_over_term(v: int, r: int, slope: FloatArray) -> FloatArray:
+    """P(B ≥ v)/P(B = v) of B ~ Binomial(r, a/(1 + a)), or more.
+
+    Both may be less than float64 holds. Then v is far above the mean, each term of the tail is at
+    most ρ = a·(r − v)/(v + 1) times the one before it, and the ratio at most 1/(1 − ρ).
+    """
+    q = slope / (1 + slope)
+    log_term = (
+        gammaln(r + 1)
+        - gammaln(v + 1)
+        - gammaln(r - v + 1)
+        + v * np.log(q)
+        - (r - v) * np.log1p(slope)
+    )
+    tail = betainc(v, r - v + 1, q)
+    geometric = slope * (r - v) / (v + 1)
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        exact = tail * np.exp(-log_term)
+        most = np.where(geometric < 1, 1 / np.maximum(1 - geometric, 1e-300), np.inf)
+    ratio: FloatArray = np.where(tail > 1e-250, exact, most)
+    return ratio
+
+
+# -- Gaussian noise --------------------------------------------------------------------------------
+
+
+def gaussian_p_value(guesses: Guesses, mu: float, near: float) -> float:
+    """A bound on P(W ≥ v) under μ-GDP, sharpest where it comes out as ``near``.
+
+    Weak duality: of (1) at slopes a = e^ε, with the events {k ≥ c − 1}, multipliers λ_c ≥ 0 that
+    make every k < v weigh at least −1 prove
+
+        P(W ≥ v) ≤ (1 + N·Σ_c λ_c δ(a_c))/(1 + K),   K = U·v·P(B = v)/P(B ≥ v),
+
+    with U = Σλ, V = Σλa and B ~ Binomial(r, V/(U + V)), whatever the slopes are; ``_slopes``
+    finds good ones.
+    """
+    v, r = guesses.right, guesses.guesses
+    if v == 0:
+        return 1.0
+    total, weighed, cost = np.zeros(_TAILS), np.zeros(_TAILS), np.zeros(_TAILS)
+    for c, log_slope in reversed(_slopes(guesses, mu, near)):
+        k = c - 1
+        used = np.isfinite(log_slope)
+        log_slope = np.where(used, log_slope, 0.0)
+        slope = np.exp(log_slope)
+        lack = 1 + k * total - (r - k) * weighed
+        multiplier = np.where(used, np.maximum(0.0, lack / (slope * (r - k))), 0.0)
+        total += multiplier
+        weighed += multiplier * slope
+        cost += multiplier * _delta(mu, log_slope, slope)
+    some = total > 0
+    if not np.any(some):
+        return 1.0
+    ratio = _tail_over_term(v, r, weighed[some] / total[some])
+    bounds = (1 + guesses.weight * cost[some]) / (1 + total[some] * v / ratio)
+    return min(1.0, float(np.min(bounds)))
+
+
+def _slopes(guesses: Guesses, mu: float, near: float) -> list[tuple[int, FloatArray]]:
+    """(c, log a_c) from v down, one column for each mean of W above v that is tried.
+
+    The law of W that is worst has P(W ≥ v) = near, and as little below as (1) allows: with
+    x_c = E[W; W ≥ c]/N and y_c = E[r − W; W ≥ c − 1]/N it keeps x_c = Φ(Φ⁻¹(y_c) + μ), which
+    says p_(c−1), from v down until all of the probability is spent. a_c is the curve's slope there.
+    Infinite where a column is done.
+    """
+    v, r, weight = guesses.right, guesses.guesses, guesses.weight
+    step = max(1, r // _EVENTS)
+    mean = v + (r - v) / 2 * np.linspace(0, 1, _TAILS) ** 2
+    right, wrong = mean * near / weight, (r - mean) * near / weight
+    spent, open_ = np.full(_TAILS, near), right < 1
+    slopes = []
+    for c in range(v, 0, -step):
+        place = ndtri(np.minimum(right, 1 - 1e-15)) - mu
+        steep = np.clip(-mu * place - mu**2 / 2, -_STEEPEST, _STEEPEST)
+        slopes.append((c, np.where(open_, steep, np.inf)))
+        mass = np.maximum(0.0, weight * (ndtr(place) - wrong) / (r - c + 1))
+        spent = spent + mass
+        right = right + (c - 1) * mass / weight
+        wrong = wrong + (r - c + 1) * mass / weight
+        open_ = open_ & (mass > 0) & (spent < 1) & (right < 1)
+        if not np.any(open_):
+            break
+    return slopes
+
+
+def _delta(mu: float, log_slope: FloatArray, slope: FloatArray) -> FloatArray:
+    """δ(ε) of Gaussian noise at ε = log a of either sign (Balle and Wang 2018, Eq. 6)."""
+    first = ndtr(mu / 2 - log_slope / mu)
+    value: FloatArray = np.maximum(0.0, first - slope * ndtr(-mu / 2 - log_slope / mu))
+    # Rounded up: the difference of the two may be far below either.
+    return value + 1e-15 * first

@@ -1,0 +1,226 @@
+"""Trainings of simulated models: without warnings, in one thread, seeded, and identified.
+
+A reference is a simulation and no release, so that the warnings of a release do not apply to it.
+Thread limits belong to a process, not to a thread. Trainings that overlap in several threads share
+one change of them: the first sets it, the last resets it.
+
+A fingerprint identifies a training function, so that the checkpoint of another function is not
+used. It covers the function's code, constants, defaults and closure; functions that it calls count
+by their names. Two functions that differ deeper down have the same fingerprint. Tensors and modules
+of torch count by their numbers: pickled twice they are not the same.
+"""
+
+import copy
+import functools
+import hashlib
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from expost.engine import processes
+from expost.errors import (
+    BudgetWarning,
+    ClippedRowsWarning,
+    NoPromiseWarning,
+    PrivacyLeakWarning,
+    RaisedRegularizationWarning,
+    SeededReleaseWarning,
+    UselessModelWarning,
+)
+from expost.notices import ignored
+
+__all__ = [
+    "fingerprint",
+    "one_thread",
+    "prototype",
+    "seeded",
+    "without_addresses",
+    "without_warnings",
+]
+
+# True of a release; a reference is none, and the target's own fit has said them.
+_OF_RELEASES = (
+    BudgetWarning,
+    ClippedRowsWarning,
+    NoPromiseWarning,
+    PrivacyLeakWarning,
+    RaisedRegularizationWarning,
+    SeededReleaseWarning,
+    UselessModelWarning,
+)
+# expost's estimators count their copies, to warn of a search (estimators, ``__sklearn_clone__``).
+_COUNT = "_copies"
+# Of an object without a repr of its own: another one in every process.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_DIGITS = 12
+
+
+def without_warnings() -> AbstractContextManager[None]:
+    """Ignore, in this thread, the warnings of a release."""
+    return ignored(*_OF_RELEASES)
+
+
+class _Shared:
+    """A change of the process that is made by the first to ask for it, undone by the last."""
+
+    def __init__(self, change: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._change = change
+        self._lock = threading.Lock()
+        self._users = 0
+        self._made = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if not self._users:
+                self._made.enter_context(self._change())
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._made.close()
+
+
+@contextmanager
+def _single() -> Iterator[None]:
+    """Sums of more threads round differently, and workers would take each other's cores."""
+    with threadpool_limits(limits=1), processes.one_thread():
+        yield
+
+
+one_thread = _Shared(_single)
+
+
+def prototype(estimator: Any) -> Any:
+    """An unfitted copy without any random state; ``estimator`` does not count it among its copies.
+
+    None where there is no such copy: not scikit-learn's interface.
+    """
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        return None
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    counts = [(part, getattr(part, _COUNT)) for part in parts if hasattr(part, _COUNT)]
+    fresh = [part for part in parts if hasattr(part, "get_params") and not hasattr(part, _COUNT)]
+    try:
+        with without_warnings():
+            found = clone(estimator)
+    except (TypeError, RuntimeError):
+        return None
+    for part, count in counts:
+        setattr(part, _COUNT, count)
+    for part in fresh:
+        vars(part).pop(_COUNT, None)
+    return found.set_params(**dict.fromkeys(_stateful(found)))
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """``estimator`` with every ``random_state`` in it set from ``seed``, nested ones included.
+
+    A splitter (``cv=KFold(shuffle=True)``) is no estimator and has no parameters to be set: it is
+    copied with another state. Names are gone through in order, so that the same estimator gets the
+    same states.
+    """
+    parameters, stateful = estimator.get_params(deep=True), _stateful(estimator)
+    splitters = [
+        name
+        for name, value in sorted(parameters.items())
+        if not hasattr(value, "get_params")
+        and not isinstance(value, type)
+        and hasattr(value, "random_state")
+    ]
+    # 31 bits: what every library takes for a seed.
+    drawn = np.random.SeedSequence(seed).generate_state(len(stateful) + len(splitters)) >> 1
+    changed: dict[str, Any] = {}
+    for name, state in zip([*stateful, *splitters], drawn.tolist(), strict=True):
+        if name in stateful:
+            changed[name] = state
+        else:
+            changed[name] = copy.copy(parameters[name])
+            changed[name].random_state = state
+    return estimator.set_params(**changed) if changed else estimator
+
+
+def _stateful(estimator: Any) -> list[str]:
+    """The names of the random states in it."""
+    names = sorted(estimator.get_params(deep=True))
+    return [name for name in names if name.split("__")[-1] == "random_state"]
+
+
+def fingerprint(value: Any) -> str:
+    """Twelve hexadecimal digits for a function or data, the same in every process of a Python."""
+    return hashlib.sha256(repr(_parts(value)).encode()).hexdigest()[:_DIGITS]
+
+
+def without_addresses(text: str) -> str:
+    """A repr that is the same in every process."""
+    return _ADDRESS.sub("", text)
+
+
+def _parts(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Nested lists of text; ``around`` are the functions that hold ``value``."""
+    if isinstance(value, FunctionType):
+        if any(value is function for function in around):
+            return value.__qualname__  # It calls itself.
+        held = [_cell(cell) for cell in value.__closure__ or ()]
+        held += [value.__defaults__, value.__kwdefaults__]
+        inner = [_parts(part, (*around, value)) for part in held]
+        return value.__qualname__, _code(value.__code__), inner
+    if isinstance(value, MethodType):
+        value = [value.__func__, value.__self__]
+    elif isinstance(value, functools.partial):
+        value = [value.func, value.args, value.keywords]
+    elif hasattr(value, "state_dict") and not isinstance(value, type):
+        value = [type(value), repr(value), dict(value.state_dict())]
+    # A fitted estimator holds more than its parameters.
+    elif is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "get_params"):
+        value = [type(value), {field.name: getattr(value, field.name) for field in fields(value)}]
+    if isinstance(value, tuple | list):
+        return [_parts(part, around) for part in value]
+    if isinstance(value, dict):
+        return [(repr(key), _parts(part, around)) for key, part in value.items()]
+    if value is None or isinstance(value, str | bytes | int | float | complex | type):
+        return repr(value)
+    return _hash(value)
+
+
+def _hash(value: Any) -> str:
+    try:
+        array = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        return str(joblib.hash(array))
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
+        # Not to be pickled: what it says of itself.
+        return f"{type(value).__qualname__} {without_addresses(repr(value))}"
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        # Empty: what is not yet defined where the function is.
+        return None
+
+
+def _code(code: CodeType) -> Any:
+    return code.co_code, [_constant(part) for part in code.co_consts], code.co_names
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code(value)
+    if isinstance(value, frozenset):
+        # Its order is another one in every process.
+        return sorted(repr(part) for part in value)
+    return repr(value)

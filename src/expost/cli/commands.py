@@ -1,0 +1,333 @@
+"""The commands: each takes a request, runs its job and prints the result.
+
+The options of a command are the fields of its request (:mod:`expost.jobs.requests`), and its help
+is the docstring of its function. Jobs are imported when a command runs, so that ``--help`` and the
+completion of a shell need not wait for them.
+"""
+
+import json
+
+import typer
+
+from expost.cli.lines import finished_lines, page_json, page_lines, print_json
+from expost.cli.open_page import show
+from expost.cli.progress import progress
+from expost.jobs.requests import (
+    AuditRequest,
+    DemoRequest,
+    DoctorRequest,
+    EpsilonRequest,
+    LedgerRequest,
+    LookupRequest,
+    ProfileRequest,
+    PublishRequest,
+    ReportRequest,
+    RiskRequest,
+)
+
+__all__ = [
+    "audit",
+    "demo",
+    "doctor",
+    "epsilon",
+    "ledger",
+    "lookup",
+    "profile",
+    "publish",
+    "report",
+    "risk",
+]
+
+# The exit code where no epsilon is recommended; docs/cli.md has all of them.
+_NO_RECOMMENDATION = 3
+
+
+def doctor(request: DoctorRequest) -> None:
+    """Report what is installed, which extras are missing, and what that prevents.
+
+    Prints a line for each package, with its version and the versions that are supported, and for
+    each feature of the machine that expost uses: ok, missing, too old or broken (installed, but
+    cannot be imported). The exit code is 1 if anything that is needed is not ok.
+
+    Examples:
+
+    `expost doctor`
+
+    `expost doctor --json`
+    """
+    from expost.jobs.doctor import checkup
+
+    result = checkup()
+    print(json.dumps(result.to_json(), indent=1) if request.as_json else "\n".join(result.lines()))
+    if not result.is_well:
+        raise typer.Exit(1)
+
+
+def epsilon(request: EpsilonRequest) -> None:
+    """Recommend an ε for a private linear model of a table; nothing is released.
+
+    The first sentence is the verdict: the smallest ε that is enough, the largest that the limit
+    allows, none, or useless. Models are compared on held-out rows. The limit is on the posterior
+    probability that a row was in the training data. The last lines show the command that releases
+    such a model. Exit code 3: no ε is recommended.
+
+    The results are for the curator only: DIR/report.CURATOR-ONLY.html is the page to read,
+    epsilon.CURATOR-ONLY.json and .parquet hold the figures. Looking at the data to choose ε is not
+    private; the page explains what that means.
+
+    Examples:
+
+    `expost epsilon people.csv --target income --id number`
+
+    `expost epsilon people.csv --target income --max-posterior 0.6 --out choice`
+    """
+    from expost.jobs import epsilon as job
+
+    with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
+        outcome = job.run(request, listener)
+    if request.prints_json:
+        figures = {"command": outcome.command, **page_json(outcome.page)}
+        print_json(request, outcome.files, outcome.choice.scalars(), lambda: figures)
+    else:
+        print("\n".join(finished_lines(outcome.page, outcome.files)))
+    if request.open_page:
+        show(outcome.files["report"])
+    if outcome.choice.recommended is None:
+        raise typer.Exit(_NO_RECOMMENDATION)
+
+
+def profile(request: ProfileRequest) -> None:
+    """Release one private linear model of a table, and report the privacy loss of each row.
+
+    The model is drawn once. It is in DIR/model.json before anything is computed from it. The
+    other results are for the curator only: profile.CURATOR-ONLY.parquet and .json (a line for each
+    row) and report.CURATOR-ONLY.html. If a later step fails, profile the same model with --model
+    DIR/model.json. Every release is recorded in the ledger. A model you discard after looking at
+    it still counts against the privacy budget.
+
+    Examples:
+
+    `expost profile people.csv --target income --id number`
+
+    `expost profile 'y*.parquet' --target wage --loss squared --ledger wage.json`
+
+    `expost profile people.csv --target income --model report/model.json`
+
+    `expost profile visits.csv --target ill --person patient --out report`
+
+    With --person all rows of a person are removed at once, and every result has a line for each
+    person. With --max-rows-per-person ε and δ hold for persons; the number must not come from the
+    data. Means, levels, labels and ranges that are not given (--encoding, --classes,
+    --label-range) are read from the data, which is not private; the results list them.
+    """
+    from expost.jobs import profile as job
+
+    with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
+        outcome = job.run(request, listener)
+    if request.prints_json:
+        public = outcome.release.scalars()
+        print_json(request, outcome.files, public, lambda: page_json(outcome.page))
+    else:
+        print("\n".join(finished_lines(outcome.page, outcome.files)))
+    if request.open_page:
+        show(outcome.files["report"])
+
+
+def demo(request: DemoRequest) -> None:
+    """Profile a model of 569 patients: scikit-learn's breast-cancer data, keyed by patient.
+
+    Releases one model that separates benign from malignant. Prints how exposed the patients are,
+    the accuracy of the model next to the base rate and to ε = ∞, and the path of the report.
+    """
+    from expost.jobs.demo import demo_request
+
+    profile(demo_request(request))
+
+
+def publish(request: PublishRequest) -> None:
+    """Publish a report with which anybody can bound their own privacy loss in a released model.
+
+    DIR/report.json may be published: it holds the model, public constants and, if it is
+    data-dependent, a noisy gradient and Hessian; no row and no exact loss. report.html explains
+    what is in it and how to look up a row. If DATA is given, comparison.CURATOR-ONLY.json and
+    .parquet compare its bounds with the exact losses.
+
+    A model with constants that were read from the data (means, scales, levels, labels) gives
+    report.CURATOR-ONLY.json and a page of that kind instead: they name the constants, which no ε
+    covers, and need a review before they are shared.
+
+    A data-dependent report needs a model by objective perturbation with enough regularization. It
+    spends --epsilon-gradient and --epsilon-hessian, and so does each further one. It is recorded
+    in the ledger.
+
+    Examples:
+
+    `expost publish --model report/model.json --out published`
+
+    `expost publish people.csv --target income --model report/model.json --out published`
+
+    `expost publish people.csv --target income --model report/model.json --kind data-dependent
+    --epsilon-gradient 0.2 --epsilon-hessian 0.1 --out published`
+    """
+    from expost.jobs import publish as job
+
+    with progress(job.PHASES, quiet=request.prints_json, log=request.log_json) as listener:
+        outcome = job.run(request, listener)
+    if request.prints_json:
+        print_json(request, outcome.files, outcome.scalars(), outcome.to_json)
+    else:
+        print("\n".join(job.outcome_lines(outcome)))
+    if request.open_page:
+        show(outcome.files["page"])
+
+
+def lookup(request: LookupRequest) -> None:
+    """Report the largest privacy loss that a published model can have for one person.
+
+    Reads report.json and the values you type, and sends nothing anywhere. Writes nothing unless
+    you ask for a page, which you alone can read and which holds none of your values.
+
+    Examples:
+
+    `expost lookup report.json --set age=39 --set education-num=13 --label '>50K'`
+
+    `expost lookup report.json --set age=39 --set education-num=13 --open`
+    """
+    from expost.jobs import publish as job
+
+    report, answers, files = job.run_lookup(request)
+    if request.prints_json:
+        # The person who asks is the owner of these figures.
+        print_json(request, files, job.answers_json(report, answers), dict)
+    else:
+        print("\n".join([*job.answer_lines(report, answers), *page_lines(files)]))
+    if request.open_page:
+        show(files["report"])
+
+
+def risk(request: RiskRequest) -> None:
+    """Explain what ε means for a person in the data, or find the ε that meets a goal.
+
+    Name one guarantee or one goal. The answer has four bounds for an attacker who knows every
+    other row: the posterior, the membership advantage, the true-positive rate and 1 in k. No data
+    is read. The answer is public, except that about a MODEL that needs review.
+
+    With --rows and --features it also forecasts how good a linear model at this ε is, and how many
+    rows a better one needs. The default of δ is then that of a release.
+
+    Examples:
+
+    `expost risk --epsilon 1 --delta 1e-5`
+
+    `expost risk --epsilon 1 --rows 1000 --features 60`
+
+    `expost risk --max-posterior 0.9`
+
+    `expost risk --noise-multiplier 1.1 --sampling-rate 0.01 --steps 10000 --delta 1e-5`
+
+    `expost risk --one-in 100 --prior 0.001 --delta 1e-6 --plot risk.png`
+
+    `expost risk report/model.json --open`
+    """
+    from expost.jobs import risk as job
+
+    answer, files = job.run(request)
+    if request.prints_json:
+        public = answer.fields() if answer.audience.value == "public" else {}
+        print_json(request, files, public, answer.fields)
+    else:
+        print("\n".join([str(answer), *page_lines(files)]))
+    if request.open_page:
+        show(files["report"])
+
+
+def audit(request: AuditRequest) -> None:
+    """Attack a model: report which rows can be recognised as training data, and how reliably.
+
+    Membership inference by thresholds, shadow models, LiRA and RMIA, on a released model.json, any
+    scikit-learn class, or answers computed elsewhere. This is an attack, not a guarantee: other
+    attacks may find what these miss.
+
+    The results are for the curator only: DIR/report.CURATOR-ONLY.html is the page to read (.md the
+    same as text), roc and exposure its figures, audit.CURATOR-ONLY.json and .parquet hold a line
+    for each row, figures.CURATOR-ONLY.json the figures without rows, for a review.
+
+    Examples:
+
+    `expost audit people.csv --target income --estimator sklearn.tree.DecisionTreeClassifier --out
+    audit`
+
+    `expost audit people.csv --target income --model report/model.json --holdout others.csv
+    --group sex --out audit`
+
+    `expost audit --arrays losses.npz --out audit`
+    """
+    from expost.jobs import audit as job
+
+    with progress(job.phases(request), quiet=request.prints_json, log=request.log_json) as listener:
+        outcome = job.run(request, listener)
+    if request.prints_json:
+        public = outcome.audit.scalars()
+        print_json(request, outcome.files, public, lambda: page_json(outcome.page))
+    else:
+        print("\n".join(finished_lines(outcome.page, outcome.files)))
+    if request.open_page:
+        show(outcome.files["report"])
+
+
+def report(request: ReportRequest) -> None:
+    """Show the results of other commands on one page; nothing is computed again.
+
+    Every command that computes writes its figures to summary.CURATOR-ONLY.json, or to summary.json
+    if all of them are public. They are combined on one page, DIR/report.CURATOR-ONLY.html, with
+    the same as .md, and a summary.CURATOR-ONLY.json of its own: a profile, a choice of ε, a
+    published report, an audit and a guarantee, one of each kind and all of one table.
+
+    With --public only what is public is shown, and the files are report.html, report.md and
+    summary.json, for everybody. It is refused if nothing is public.
+
+    Examples:
+
+    `expost report choice report audit --out page --open`
+
+    `expost report report published --public --out site`
+    """
+    from expost.jobs import report as job
+
+    outcome = job.run(request)
+    if request.prints_json:
+        figures = page_json(outcome.page)
+        public = figures if outcome.page.audience.value == "public" else {}
+        print_json(request, outcome.files, public, lambda: figures)
+    else:
+        print("\n".join(outcome.lines()))
+    if request.open_page:
+        show(outcome.files["report"])
+
+
+def ledger(request: LedgerRequest) -> None:
+    """List every release of a data set, and compose their privacy losses.
+
+    `expost profile`, `demo` and `publish` record what they release in a ledger. Record a model
+    that was made elsewhere with --add, which starts the ledger if there is none.
+
+    ε is composed in three ways: by addition, by Rényi divergences and from the whole distribution
+    of the loss. Each bound holds; the last is the smallest.
+
+    Examples:
+
+    `expost ledger report`
+
+    `expost ledger report --open`
+
+    `expost ledger people.CURATOR-ONLY.json --add mine/model.json --delta 1e-6`
+    """
+    from expost.jobs import releases as job
+
+    listing, files = job.run(request)
+    if request.prints_json:
+        print_json(request, files, listing.scalars(), listing.to_json)
+    else:
+        print("\n".join([str(listing), *page_lines(files)]))
+    if request.open_page:
+        show(files["report"])

@@ -1,0 +1,911 @@
+"""The options of every command, each declared once: name, default, help and how its text is read.
+
+A request is what a job is given, by the command line or by a verb of Python. A field that is an
+option carries an :class:`Option`; :mod:`expost.cli.options` makes a command of a request. Nothing
+here imports numerics, so that ``--help`` is quick.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import MISSING as UNSET
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+if TYPE_CHECKING:
+    from expost.jobs.streaming import Streaming
+
+__all__ = [
+    "AuditRequest",
+    "DemoRequest",
+    "DoctorRequest",
+    "EpsilonRequest",
+    "LedgerRequest",
+    "LookupRequest",
+    "Option",
+    "ProfileRequest",
+    "PublishRequest",
+    "ReportRequest",
+    "Request",
+    "RiskRequest",
+    "TableRequest",
+    "options_of",
+]
+
+# The panels of the help.
+TABLE, MODEL, PERSONS = "Table", "Model", "Persons with several rows"
+CRITERIA, RESULTS, WORK = "Criteria", "Results", "Work"
+GUARANTEE, GOAL, FORECAST = "One guarantee", "Or one goal", "A forecast without data"
+PANELS = (*(None, TABLE, MODEL, PERSONS, GUARANTEE, GOAL, FORECAST, CRITERIA, RESULTS, WORK),)
+
+# Values that the shell completes. Jobs check them where they are used, and a test compares.
+MECHANISMS = ("auto", "output", "objective")
+NOISES = ("auto", "laplace", "gaussian")
+LOSSES = ("logistic", "huber-hinge", "squared")
+MEASURES = ("log_loss", "auc", "accuracy", "r2")
+KINDS = ("data-independent", "data-dependent")
+RELATIONS = ("remove", "replace")
+# The entry points under which other packages name their mechanisms.
+MECHANISM_PLUG_INS = "expost.mechanisms"
+# Cells that count as missing, those of `expost.data.MISSING`.
+MISSING = ("", "?")
+
+
+@dataclass(frozen=True)
+class Option:
+    """How the command line offers a field of a request.
+
+    Attributes
+    ----------
+    help
+        What the option does, its unit, and an example where the form is not obvious.
+    panel
+        The panel of the help; None for positional arguments.
+    flag
+        The name on the command line, if not that of the field.
+    metavar
+        What stands for the value in the help.
+    kind
+        The type on the command line, if not that of the field.
+    read
+        Turns the text of the command line into a value; raises ValueError with a sentence.
+    default
+        Words for a default that is no single value. The command line has one for a field without
+        a default: the folder of the results.
+    choices, plug_ins
+        Values that the shell completes, or a function that lists them, and the entry points that
+        add to them.
+    """
+
+    help: str
+    panel: str | None = None
+    _: KW_ONLY
+    flag: str | None = None
+    metavar: str | None = None
+    kind: Any = None
+    read: Callable[[str], Any] | None = None
+    default: str | None = None
+    choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    plug_ins: str | None = None
+
+
+def options_of(request: type) -> dict[str, Option]:
+    """Return the options of a request by their fields: by panel, required ones first."""
+    hints = get_type_hints(request, include_extras=True)
+    options = {name: hint.__metadata__[0] for name, hint in hints.items() if _is_option(hint)}
+    defaults = {item.name: item.default is not UNSET for item in fields(request)}
+    order = sorted(options, key=lambda name: (PANELS.index(options[name].panel), defaults[name]))
+    return {name: options[name] for name in order}
+
+
+def _is_option(hint: Any) -> bool:
+    return isinstance(next(iter(getattr(hint, "__metadata__", ())), None), Option)
+
+
+def _attack_names() -> tuple[str, ...]:
+    """Return the names of the attacks; imports them."""
+    from expost.auditing.attacks import ATTACKS
+
+    return tuple(ATTACKS)
+
+
+# -- how texts are read --------------------------------------------------------------------------
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+
+
+def read_bytes(text: str) -> int:
+    """Return a number of bytes, as 500MB or 2GiB."""
+    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text.strip()[len(digits) :].strip().upper()
+    try:
+        size = float(digits) * _UNITS[unit]
+    except (KeyError, ValueError):
+        size = math.nan
+    if not 0 <= size < 2**63:
+        raise ValueError(f"{text!r} must be a number of bytes, as 500MB or 2GiB")
+    return int(size)
+
+
+def number_or_auto(least: str) -> Callable[[str], float | str]:
+    """Return how a number that is ``least`` or the word auto is read."""
+
+    def read(text: str) -> float | str:
+        if text == "auto":
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} must be a number {least} or 'auto'") from None
+
+    return read
+
+
+def numbers(example: str) -> Callable[[str], tuple[float, ...]]:
+    """Return how numbers with commas between them are read."""
+
+    def read(text: str) -> tuple[float, ...]:
+        try:
+            return tuple(float(part) for part in text.split(","))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} must be numbers with commas between them, as {example}"
+            ) from None
+
+    return read
+
+
+def read_range(text: str) -> tuple[float, float]:
+    """Return two numbers, LOW,HIGH."""
+    ends = numbers("0,100")(text)
+    if len(ends) != 2:
+        raise ValueError(f"{text!r} must be two numbers, as 0,100")
+    return ends[0], ends[1]
+
+
+def read_labels(text: str) -> tuple[str, ...]:
+    """Return labels with commas between them."""
+    labels = tuple(label.strip() for label in text.split(","))
+    if len(labels) < 2:
+        raise ValueError(f"{text!r} must be two labels or more with commas between them")
+    return labels
+
+
+def flag_of(name: str, option: Option) -> str:
+    """Return the name of an option on the command line, or the metavar of an argument."""
+    if option.panel is None:
+        return option.metavar or name.upper()
+    return option.flag or "--" + name.replace("_", "-")
+
+
+def arguments_of(
+    request: "Request", command: type, panels: Collection[str | None]
+) -> tuple[str, ...]:
+    """Return the options that were given, of these panels, as another command takes them."""
+    arguments: list[str] = []
+    taken = options_of(command)
+    for name, option in options_of(type(request)).items():
+        if name not in taken or option.panel not in panels or not request.is_given(name):
+            continue
+        value = getattr(request, name)
+        if isinstance(value, tuple) and option.read is not None:
+            value = ",".join(map(str, value))
+        values = value if isinstance(value, tuple) else (value,)
+        flags = () if option.panel is None else (flag_of(name, option),)
+        arguments += [part for value in values for part in (*flags, str(value))]
+    return tuple(arguments)
+
+
+# -- what every request has ----------------------------------------------------------------------
+
+
+CuratorJson = Annotated[
+    bool,
+    Option(
+        "The same with curator-only figures; keep it out of logs.", RESULTS, flag="--json-curator"
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What every command is asked.
+
+    ``stated``  the options that the command line gave, also those that repeat a default.
+    """
+
+    stated: tuple[str, ...] = ()
+    as_json: Annotated[
+        bool, Option("Print public figures as one JSON object.", RESULTS, flag="--json")
+    ] = False
+
+    @property
+    def prints_json(self) -> bool:
+        """Whether JSON is printed in place of text."""
+        return self.as_json or bool(getattr(self, "curator_json", False))
+
+    def is_given(self, name: str) -> bool:
+        """Return whether an option was given: stated, or other than its default."""
+        value, default = getattr(self, name), {item.name: item.default for item in fields(self)}
+        differs = value is not None and (default[name] is None or value != default[name])
+        return name in self.stated or bool(differs)
+
+    def sets(self, name: str) -> bool:
+        """Return whether an option was given a value of its own, and not the word auto."""
+        return self.is_given(name) and getattr(self, name) != "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRequest(Request):
+    """What a command that writes a page is asked."""
+
+    force: Annotated[bool, Option("Overwrite the results of an earlier run in DIR.", RESULTS)] = (
+        False
+    )
+    open_page: Annotated[
+        bool, Option("Open the report in your browser.", RESULTS, flag="--open")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderRequest(PageRequest):
+    """What a command that fills a folder is asked."""
+
+    curator_json: CuratorJson = False
+    out: Annotated[
+        Path,
+        Option("Folder for the results.", RESULTS, metavar="DIR", default="a new one, expost-…"),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkRequest(FolderRequest):
+    """What a command that takes a while is asked."""
+
+    resume: Annotated[
+        bool, Option("Continue the unfinished run (default: the only one).", WORK)
+    ] = False
+    log_json: Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsRequest(WorkRequest):
+    """What a command that reads the rows of a table is asked.
+
+    ``source``  a path, glob, address of a database, :class:`~expost.data.Query`, frame, Arrow table
+                or Dask dataframe.
+    ``name``    what results call the table; None: the name of its file.
+    """
+
+    source: Any
+    name: str | None = None
+    query: Annotated[
+        str | None,
+        Option("SELECT or name of a table, for a database.", TABLE, metavar="SELECT"),
+    ] = None
+    id_column: Annotated[
+        str | None, Option("Column that identifies the rows.", TABLE, flag="--id", metavar="COLUMN")
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Turn the address of a database into a query, which shows no password."""
+        from expost.data._query import query_of
+
+        if self.source is None:
+            if self.query is not None:
+                from expost.errors import InvalidInput
+
+                raise InvalidInput("--query: name the database of the query as DATA.")
+            return
+        object.__setattr__(self, "source", query_of(self.source, self.query, self.id_column))
+        object.__setattr__(self, "query", None)
+
+    @property
+    def title(self) -> str:
+        """What results call the table."""
+        if self.name is not None:
+            return self.name
+        if isinstance(self.source, str | Path):
+            return Path(self.source).name
+        return str(getattr(self.source, "title", "a table"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksRequest(RowsRequest):
+    """What a command that can process a table in blocks is asked."""
+
+    engine: Annotated[
+        Any,
+        Option(
+            "Process the table in blocks on local, local:4, dask or dask://host:port.",
+            WORK,
+            metavar="NAME",
+            kind=str,
+            choices=("local", "dask"),
+        ),
+    ] = None
+    memory: Annotated[
+        int | None,
+        Option(
+            "Process the table in blocks if it needs more memory than this, e.g. 2GiB.",
+            WORK,
+            metavar="SIZE",
+            read=read_bytes,
+            default="half of the available memory",
+        ),
+    ] = None
+
+    @property
+    def streaming(self) -> "Streaming":
+        """Whether and where rows are processed in blocks."""
+        from expost.jobs.streaming import Streaming
+
+        return Streaming(engine=self.engine, resume=self.resume, memory=self.memory)
+
+
+# -- tables and models ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRequest(BlocksRequest):
+    """A table, and the private linear model of it."""
+
+    source: Annotated[
+        Any, Option("File, glob, folder of Parquet files or database.", metavar="DATA", kind=str)
+    ]
+    target: Annotated[str, Option("Column to predict.", TABLE, metavar="COLUMN")]
+    drop: Annotated[
+        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
+    ] = ()
+    missing: Annotated[
+        tuple[str, ...],
+        Option(
+            "Text of missing cells (repeatable).",
+            TABLE,
+            metavar="TOKEN",
+            default="'' and '?'",
+        ),
+    ] = MISSING
+    encoding: Annotated[
+        Any,
+        Option(
+            "encoding.json with means, scales and levels known without the data.",
+            TABLE,
+            metavar="FILE",
+            kind=Path,
+        ),
+    ] = None
+    data_norm: Annotated[
+        float | str,
+        Option(
+            "Clip rows to this norm, or auto: √p/2 for p columns.",
+            TABLE,
+            metavar="NUMBER",
+            read=number_or_auto("> 0"),
+        ),
+    ] = "auto"
+    classes: Annotated[
+        tuple[str, ...] | None,
+        Option("Labels known without the data.", TABLE, metavar="NO,YES", read=read_labels),
+    ] = None
+    label_range: Annotated[
+        tuple[float, float] | None,
+        Option(
+            "Range of the target, for the squared loss.", TABLE, metavar="LOW,HIGH", read=read_range
+        ),
+    ] = None
+    mechanism: Annotated[
+        str,
+        Option(
+            "objective (noise in the objective), output (noise on the model) or auto.",
+            MODEL,
+            metavar="NAME",
+            choices=MECHANISMS,
+            plug_ins=MECHANISM_PLUG_INS,
+        ),
+    ] = "auto"
+    noise: Annotated[
+        str, Option("gaussian, laplace (δ = 0) or auto.", MODEL, metavar="NAME", choices=NOISES)
+    ] = "auto"
+    delta: Annotated[
+        float | str,
+        Option(
+            "δ, or auto: 1e-6, less above 10⁵ rows.",
+            MODEL,
+            metavar="NUMBER",
+            read=number_or_auto("≥ 0"),
+        ),
+    ] = "auto"
+    loss: Annotated[
+        str, Option("logistic, huber-hinge or squared.", MODEL, metavar="NAME", choices=LOSSES)
+    ] = "logistic"
+    regularization: Annotated[
+        float | str,
+        Option(
+            "Λ, or auto: from n, d, ε and δ.",
+            MODEL,
+            metavar="NUMBER",
+            read=number_or_auto("> 0"),
+            choices=("auto",),
+        ),
+    ] = "auto"
+    margin: Annotated[
+        float | str,
+        Option(
+            "Margin of the logistic loss, or auto.",
+            MODEL,
+            metavar="NUMBER",
+            read=number_or_auto("≥ 0"),
+            choices=("auto",),
+        ),
+    ] = 0.0
+    seed: Annotated[
+        int | None, Option("Seed, for simulation: a seeded model is not private.", MODEL)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRequest(TableRequest):
+    """Options of ``expost profile``.
+
+    ``person_column``        identifies the person of each row; persons are profiled, not rows.
+    ``max_rows_per_person``  the number of rows of a person that ε and δ are calibrated to.
+    ``cap_rows``             whether rows beyond that number are left out; else they are refused.
+    ``ledger``               lists the release, or the model; None: the one beside the table.
+    """
+
+    epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
+    model: Annotated[
+        Path | None,
+        Option("Profile this model.json; draw none.", MODEL, metavar="FILE"),
+    ] = None
+    person_column: Annotated[
+        str | None,
+        Option("Column that identifies persons.", PERSONS, flag="--person", metavar="COLUMN"),
+    ] = None
+    max_rows_per_person: Annotated[
+        int | None,
+        Option(
+            "Calibrate ε and δ to persons with up to this many rows; refuse more.",
+            PERSONS,
+            metavar="NUMBER",
+        ),
+    ] = None
+    cap_rows: Annotated[
+        bool, Option("Keep the first rows of each person instead of refusing more.", PERSONS)
+    ] = False
+    ledger: Annotated[
+        Path | None,
+        Option(
+            "Ledger of the data set.",
+            RESULTS,
+            metavar="FILE",
+            default="TABLE.ledger.CURATOR-ONLY.json beside the table",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Turn the address of a database into a query."""
+        source = self.source
+        super().__post_init__()
+        if self.person_column is not None and self.source is not source:
+            # The id orders the rows of a database, and persons are the keys of the results.
+            object.__setattr__(self, "id_column", None)
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether the model to profile is the one in the folder of the results."""
+        from expost.files.atomic import is_same_file
+
+        return self.model is not None and is_same_file(self.model, self.out / "model.json")
+
+    @property
+    def lost(self) -> str:
+        """What overwriting an earlier run costs."""
+        if self.keeps_model:
+            return ""
+        return " (a model.json in it is then lost, but what it spent is not)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonRequest(TableRequest):
+    """Options of ``expost epsilon``."""
+
+    max_posterior: Annotated[
+        float,
+        Option("Largest posterior probability that any row was in the training data.", CRITERIA),
+    ] = 0.75
+    prior: Annotated[float, Option("Prior probability of the attacker.", CRITERIA)] = 0.5
+    quantile: Annotated[float, Option("Share of releases in which the limit holds.", CRITERIA)] = (
+        0.95
+    )
+    share: Annotated[
+        float, Option("Share of the best reachable gain that is enough.", CRITERIA)
+    ] = 0.95
+    measure: Annotated[
+        str | None,
+        Option(
+            "Compare models by log_loss, auc, accuracy or r2.",
+            CRITERIA,
+            metavar="NAME",
+            default="the first that applies",
+            choices=MEASURES,
+        ),
+    ] = None
+    tolerance: Annotated[
+        float, Option("Distance from its plateau at which a row still counts as on it.", CRITERIA)
+    ] = 0.1
+    rows: Annotated[float, Option("Share of rows past the transition where it ends.", CRITERIA)] = (
+        0.5
+    )
+    epsilons: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            "Values of ε to try, e.g. 0.1,1,10.",
+            CRITERIA,
+            metavar="E,E,…",
+            read=numbers("0.1,1,10"),
+            default="a refined grid from 0.01 to 10",
+        ),
+    ] = None
+    models: Annotated[int, Option("Models drawn at each ε for the transition.", CRITERIA)] = 200
+    folds: Annotated[int, Option("Folds, each held out once; 0 measures no utility.", CRITERIA)] = 5
+    seed: Annotated[int | None, Option("Seed of the simulation.", CRITERIA)] = None
+    picture: Annotated[bool, Option("Also write the charts as a PNG.", RESULTS)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoRequest(FolderRequest):
+    """Options of ``expost demo``."""
+
+    epsilon: Annotated[float, Option("ε of this one release.", MODEL)] = 1.0
+    ledger: Annotated[
+        Path | None,
+        Option(
+            "Ledger of the data set.",
+            RESULTS,
+            metavar="FILE",
+            default="ledger.CURATOR-ONLY.json in DIR",
+        ),
+    ] = None
+    log_json: Annotated[bool, Option("Log progress to stderr as JSON lines.", WORK)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishRequest(BlocksRequest):
+    """Options of ``expost publish``: a released model, and what its report may spend.
+
+    ``ledger`` lists what the report spends; None: the one that lists the model.
+    """
+
+    source: Annotated[
+        Any,
+        Option("Table that the model was made from, or its database.", metavar="DATA", kind=str),
+    ] = None
+    target: Annotated[
+        str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
+    ] = None
+    model: Annotated[
+        Path, Option("model.json to report on; no model is drawn.", MODEL, metavar="FILE")
+    ]
+    kind: Annotated[
+        str,
+        Option(
+            "data-independent (spends nothing) or data-dependent.",
+            CRITERIA,
+            metavar="NAME",
+            choices=KINDS,
+        ),
+    ] = "data-independent"
+    epsilon_gradient: Annotated[
+        float | None, Option("ε that a noisy gradient spends.", CRITERIA)
+    ] = None
+    epsilon_hessian: Annotated[float | None, Option("ε that a noisy Hessian spends.", CRITERIA)] = (
+        None
+    )
+    delta: Annotated[
+        float | None, Option("δ of each of the two.", CRITERIA, default="that of the model")
+    ] = None
+    failure_probability: Annotated[
+        float, Option("Probability with which a part of the bound may fail.", CRITERIA)
+    ] = 1e-06
+    ledger: Annotated[
+        Path | None,
+        Option(
+            "Ledger of the data set.",
+            RESULTS,
+            metavar="FILE",
+            default="the ledger of the model",
+        ),
+    ] = None
+
+    @property
+    def lost(self) -> str:
+        """What overwriting an earlier run costs."""
+        return " (a report in it is then lost, but what it spent is not)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest(RowsRequest):
+    """Options of ``expost audit``.
+
+    One of ``model`` (a model.json), ``estimator`` (a class by its name, with parameters) and
+    ``arrays`` (a file of answers that were computed elsewhere) is attacked.
+    ``source``   the rows that it was trained on; of an estimator without ``holdout`` the pool, of
+                 which coins take half.
+    """
+
+    source: Annotated[
+        Any,
+        Option(
+            "Rows that the model was trained on. With --estimator and without --holdout: rows of"
+            " which fair coins choose half to train on.",
+            metavar="DATA",
+            kind=str,
+        ),
+    ] = None
+    target: Annotated[
+        str | None, Option("Column that the model predicts.", TABLE, metavar="COLUMN")
+    ] = None
+    holdout: Annotated[
+        Any,
+        Option(
+            "Table of rows like those that the model was not trained on.",
+            TABLE,
+            metavar="DATA",
+            kind=str,
+        ),
+    ] = None
+    population: Annotated[
+        Any,
+        Option(
+            "Table of further rows that no model was trained on, to compare with.",
+            TABLE,
+            metavar="DATA",
+            kind=str,
+        ),
+    ] = None
+    groups: Annotated[
+        tuple[str, ...],
+        Option(
+            "Report attack results by this column (repeatable). Results by class are always"
+            " reported.",
+            TABLE,
+            flag="--group",
+            metavar="COLUMN",
+        ),
+    ] = ()
+    drop: Annotated[
+        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
+    ] = ()
+    missing: Annotated[
+        tuple[str, ...],
+        Option(
+            "Text of missing cells (repeatable).",
+            TABLE,
+            metavar="TOKEN",
+            default="'' and '?'",
+        ),
+    ] = MISSING
+    model: Annotated[Path | None, Option("Attack this model.json.", MODEL, metavar="FILE")] = None
+    estimator: Annotated[
+        str | None,
+        Option(
+            "Attack a model of this class with fit and predict_proba, trained here.",
+            MODEL,
+            metavar="CLASS[:PARAM=VALUE,…]",
+        ),
+    ] = None
+    arrays: Annotated[
+        Path | None,
+        Option(
+            "Attack the answers of a model in this file: npz, CSV or Parquet of losses,"
+            " probabilities or log odds, and which rows were members.",
+            MODEL,
+            metavar="FILE",
+        ),
+    ] = None
+    references: Annotated[
+        int, Option("Reference models to train, for attacks that compare with them.", CRITERIA)
+    ] = 64
+    attacks: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Attack to run (repeatable).",
+            CRITERIA,
+            flag="--attack",
+            metavar="NAME",
+            default="all that are possible",
+            choices=_attack_names,
+        ),
+    ] = None
+    delta: Annotated[float, Option("δ at which ε is bounded from below.", CRITERIA)] = 1e-05
+    confidence: Annotated[float, Option("Confidence of every interval and bound.", CRITERIA)] = 0.95
+    coins: Annotated[
+        bool,
+        Option(
+            "State that a fair coin per row decided between DATA and --holdout: ε is then bounded"
+            " by this one model.",
+            CRITERIA,
+        ),
+    ] = False
+    seed: Annotated[int | None, Option("Seed, for the same figures again.", CRITERIA)] = None
+    workers: Annotated[
+        int | None,
+        Option(
+            "Processes that train reference models; -1 for all processors.", WORK, default="one"
+        ),
+    ] = None
+
+    @property
+    def title(self) -> str:
+        """What results call the table, or the file of answers."""
+        return self.arrays.name if self.source is None and self.arrays else super().title
+
+
+# -- small answers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRequest(PageRequest):
+    """What a command that prints an answer, and writes a page on request, is asked."""
+
+    out: Annotated[
+        Path | None,
+        Option(
+            "Folder for a page of the answer, with the same as Markdown and JSON.",
+            RESULTS,
+            metavar="DIR",
+            default="no page, or with --open a private temporary folder",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupRequest(AnswerRequest):
+    """Options of ``expost lookup``."""
+
+    report: Annotated[Path, Option("report.json of expost publish.", metavar="REPORT")]
+    values: Annotated[
+        tuple[str, ...],
+        Option(
+            "A value of your row as written on a form (repeat for each column).",
+            TABLE,
+            flag="--set",
+            metavar="COLUMN=VALUE",
+        ),
+    ] = ()
+    label: Annotated[
+        str | None,
+        Option(
+            "Your label, which the model predicts.",
+            TABLE,
+            metavar="LABEL",
+            default="the answer for every label",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskRequest(AnswerRequest):
+    """Options of ``expost risk``."""
+
+    curator_json: CuratorJson = False
+    model: Annotated[
+        Path | None, Option("model.json whose guarantee is explained.", metavar="MODEL")
+    ] = None
+    epsilon: Annotated[float | None, Option("Any mechanism with this ε.", GUARANTEE)] = None
+    delta: Annotated[
+        float | None,
+        Option(
+            "δ of ε, or the δ at which the ε of noise is reported.",
+            GUARANTEE,
+            default="0, or with --rows that of a release",
+        ),
+    ] = None
+    mu: Annotated[
+        float | None, Option("Gaussian noise with this sensitivity / sigma.", GUARANTEE)
+    ] = None
+    noise_multiplier: Annotated[
+        float | None, Option("DP-SGD with this noise multiplier.", GUARANTEE)
+    ] = None
+    sampling_rate: Annotated[
+        float | None, Option("DP-SGD: share of rows in a batch.", GUARANTEE, default="1")
+    ] = None
+    steps: Annotated[int | None, Option("DP-SGD: number of steps.", GUARANTEE, default="1")] = None
+    relation: Annotated[
+        str | None,
+        Option(
+            "DP-SGD: whether a row is removed or added (remove), or replaced (replace).",
+            GUARANTEE,
+            metavar="NAME",
+            default="remove",
+            choices=RELATIONS,
+        ),
+    ] = None
+    releases: Annotated[int, Option("Number of releases, each with that guarantee.", GUARANTEE)] = 1
+    max_posterior: Annotated[
+        float | None, Option("Largest posterior probability of an attacker, from 0 to 1.", GOAL)
+    ] = None
+    advantage: Annotated[
+        float | None, Option("Largest membership advantage, from 0 to 1.", GOAL)
+    ] = None
+    true_positive_rate: Annotated[
+        float | None, Option("Largest true-positive rate at --fpr.", GOAL, flag="--tpr")
+    ] = None
+    one_in: Annotated[float | None, Option("A posterior of at most 1 in this number.", GOAL)] = None
+    rows: Annotated[
+        int | None, Option("Forecast a model of this many rows (with --features).", FORECAST)
+    ] = None
+    features: Annotated[
+        int | None,
+        Option("Number of features of that model; a column of K levels counts K times.", FORECAST),
+    ] = None
+    prior: Annotated[float, Option("Prior probability of the attacker, from 0 to 1.", CRITERIA)] = (
+        0.5
+    )
+    false_positive_rate: Annotated[
+        float, Option("False-positive rate of the attack.", CRITERIA, flag="--fpr")
+    ] = 0.01
+    exceeded: Annotated[
+        float | None,
+        Option(
+            "Probability with which the posterior may exceed its bound.",
+            CRITERIA,
+            default="δ if the noise is known, 10 δ for any mechanism",
+        ),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        Option(
+            "Draw posterior and advantage over ε, with this guarantee.", RESULTS, metavar="FILE.png"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRequest(AnswerRequest):
+    """Options of ``expost ledger``."""
+
+    curator_json: CuratorJson = False
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("Ledgers, folders of releases, model.json or report.json files.", metavar="PATH"),
+    ]
+    add: Annotated[
+        tuple[Path, ...],
+        Option(
+            "Record this model.json or report.json in the ledger PATH (repeatable).",
+            CRITERIA,
+            metavar="FILE",
+        ),
+    ] = ()
+    delta: Annotated[
+        float | None,
+        Option(
+            "δ at which ε is reported.",
+            CRITERIA,
+            default="1e-5, or that of all releases together if larger",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest(FolderRequest):
+    """Options of ``expost report``."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Option("Folders that expost commands wrote, or summaries in them.", metavar="PATH"),
+    ]
+    public: Annotated[bool, Option("Show only what is public.", CRITERIA)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorRequest(Request):
+    """Options of ``expost doctor``."""

@@ -1,0 +1,51 @@
+"""``expost risk``: what a guarantee means for a person, and its page and chart."""
+
+from pathlib import Path
+
+from expost.errors import InvalidInput
+from expost.files.atomic import is_same_file, write_bytes
+from expost.jobs.output import made_now
+from expost.jobs.pages import check_answer, named_source, store_answer, store_page
+from expost.jobs.requests import FORECAST, GOAL, GUARANTEE, RiskRequest, options_of
+from expost.jobs.workspace import Workspace
+from expost.profiles import identifiability
+from expost.report import Context, page_of
+from expost.risk.statement import Identifiability
+
+__all__ = ["run"]
+
+_PANELS = (GUARANTEE, GOAL, FORECAST)
+_CRITERIA = ("prior", "false_positive_rate", "exceeded")
+
+
+def run(request: RiskRequest) -> tuple[Identifiability, dict[str, Path]]:
+    """Return the answer, and the files of its page and its chart."""
+    check_answer(request)
+    options = options_of(RiskRequest)
+    names = [name for name, option in options.items() if option.panel in _PANELS]
+    answer: Identifiability = identifiability.identifiability(
+        request.model, **{name: getattr(request, name) for name in (*names, *_CRITERIA)}
+    )
+    inputs = [] if request.model is None else [request.model]
+
+    def store(workspace: Workspace) -> dict[str, Path]:
+        named = {"usual": "model.json", "what": "a released model"}
+        sources = [named_source(path, answer.audience, **named) for path in inputs]
+        context = Context(source=sources[0] if sources else None, made=made_now())
+        return store_page(workspace, page_of(answer, context=context))
+
+    files = store_answer(request, inputs, store)
+    if request.plot is not None:
+        files["plot"] = _draw(answer, request.plot, request.model)
+    return answer, files
+
+
+def _draw(answer: Identifiability, path: Path, model: Path | None) -> Path:
+    if path.suffix.lower() != ".png":
+        raise InvalidInput(f"--plot {str(path)!r}: must end in .png.")
+    target = answer.audience.path(path)
+    if model is not None and is_same_file(model, target):
+        raise InvalidInput(f"--plot {str(target)!r}: is the model; name another file.")
+    # Without a finite ε there are no curves, and this names the reason.
+    answer.curves()
+    return write_bytes(target, answer.audience, answer.plot("epsilon").png())

@@ -1,0 +1,382 @@
+"""Numbers as text: to the nearest, or on the safe side of a bound.
+
+Every number that a person reads is formatted here. :func:`count`, :func:`figure`, :func:`number`,
+:func:`percent`, :func:`share`, :func:`chance`, :func:`out_of`, :func:`certainty` and
+:func:`interval` are for documents; the other functions return plain decimals for terminals and
+files.
+
+Conventions
+-----------
+A float64 counts as its shortest decimal text that reads back as the same float (``repr``): 0.05 is
+five hundredths, not the 0.05000000000000000277 that is stored. An upper bound is shown as a decimal
+number that is at least that, a lower bound as one that is at most that. No tolerance is allowed
+for: 0.30000000000000004 is above 0.3 and is shown as 0.301.
+
+Bounds are rounded up (``UP``) or down (``DOWN``); estimates are rounded to the nearest. What is not
+a number is no bound: it raises ``ArithmeticError``.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Literal
+
+__all__ = [
+    "LEAST_DOUBT",
+    "Side",
+    "at_least",
+    "at_most",
+    "certainty",
+    "certainty_at_most",
+    "chance",
+    "check_probability",
+    "count",
+    "decimal",
+    "figure",
+    "fixed",
+    "for_persons",
+    "interval",
+    "interval_text",
+    "lower_text",
+    "nats",
+    "number",
+    "out_of",
+    "percent",
+    "percent_at_least",
+    "percent_at_most",
+    "plain",
+    "posterior_at",
+    "relation_words",
+    "rounded_down",
+    "rounded_up",
+    "share",
+    "significant",
+    "summed_up",
+    "symbols",
+    "trimmed",
+    "upper_text",
+]
+
+Side = Literal["nearest", "up", "down"]
+
+# A doubt below this has no percentage: 99.99…9 % is no longer read.
+LEAST_DOUBT = 1e-6
+_LEAST_PROBABILITY = Decimal("1e-300")
+# A larger count is written as a power of ten.
+_LARGEST_COUNT = 10**9
+_DIRECTIONS = {"up": ROUND_CEILING, "down": ROUND_FLOOR}
+_TIMES_TEN = " × 10"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ", "sigma": "σ"}
+# Neither in an option's name nor in that of a parameter.
+_SPELLED = re.compile(rf"(?<![\w.-])({'|'.join(_GREEK)})(?![\w=-])")
+_EXPONENT = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)(?!\w)")
+# Enough digits for any float64 with any number of decimals that is shown.
+_CONTEXT = Context(prec=800)
+
+
+def decimal(value: float | Decimal) -> Decimal:
+    """The number that a float64 stands for: its shortest decimal text."""
+    if isinstance(value, Decimal):
+        return value
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    return Decimal(repr(float(value)))
+
+
+def significant(number: float | Decimal, digits: int, side: Side = "nearest") -> Decimal:
+    """A finite number with so many significant digits."""
+    if side == "nearest":
+        return Decimal(f"{number:.{digits - 1}e}")
+    exact = decimal(number)
+    if exact == 0:
+        return Decimal(0)
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return exact.quantize(unit, _DIRECTIONS[side], _CONTEXT)
+
+
+def fixed(value: float, places: int, side: Side = "nearest", *, percent: bool = False) -> str:
+    """A number with so many decimals, or a hundred times it."""
+    if not math.isfinite(value):
+        return _infinite(value)
+    if side == "nearest":
+        text = f"{100 * value if percent else value:.{places}f}"
+    else:
+        exact = decimal(value).scaleb(2 if percent else 0, _CONTEXT)
+        unit = Decimal(1).scaleb(-places)
+        text = f"{exact.quantize(unit, _DIRECTIONS[side], _CONTEXT):f}"
+    # Nothing is gained by the sign of a zero.
+    return text.removeprefix("-") if not text.strip("-0.") else text
+
+
+def at_most(value: float | Decimal, digits: int = 3) -> str:
+    """An upper bound with ``digits`` significant digits, rounded up: 0.0272, 1.1, 368, 1.2e-09."""
+    return _bound(value, digits, "up")
+
+
+def at_least(value: float | Decimal, digits: int = 3) -> str:
+    """A lower bound with ``digits`` significant digits, rounded down."""
+    return _bound(value, digits, "down")
+
+
+def upper_text(value: float, digits: int = 6) -> str:
+    """An upper bound as ``f"{value:.6g}"`` has it: 1e-05, 1000, inf."""
+    return _general(value, digits, "up")
+
+
+def lower_text(value: float, digits: int = 6) -> str:
+    """A lower bound as ``f"{value:.6g}"`` has it."""
+    return _general(value, digits, "down")
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """The float with so many digits that is no less than ``value``; NaN and ±∞ stay."""
+    return float(significant(value, digits, "up")) if math.isfinite(value) else value
+
+
+def rounded_down(value: float, digits: int = 3) -> float:
+    """The float with so many digits that is no more than ``value``."""
+    return float(significant(value, digits, "down")) if math.isfinite(value) else value
+
+
+def interval_text(
+    value: float, low: float, high: float, places: int, *, percent: bool = False, to: str = "…"
+) -> str:
+    """An estimate to the nearest, with the ends of its interval rounded outwards."""
+    middle = fixed(value, places, percent=percent)
+    ends = fixed(low, places, "down", percent=percent), fixed(high, places, "up", percent=percent)
+    return f"{middle} ({ends[0]} {to} {ends[1]})"
+
+
+def percent_at_most(probability: float | Decimal, doubt: float | None = None) -> str:
+    """An upper bound of a share: one decimal, more near 0 and near 1; '< 100 %' if none is enough.
+
+    ``doubt`` is 1 − probability, where it is known better than by subtraction.
+    """
+    check_probability(probability)
+    doubt = float(1 - probability) if doubt is None else doubt
+    if doubt == 0:
+        return "100 %"
+    if doubt < LEAST_DOUBT:
+        return "< 100 %"
+    hundredfold = decimal(probability).scaleb(2)
+    if hundredfold < 1:
+        return f"{plain(significant(hundredfold, 2, 'up'))} %"
+    for places in range(1, 12):
+        shown = hundredfold.quantize(Decimal(1).scaleb(-places), ROUND_CEILING)
+        if shown < 100:
+            return f"{shown} %"
+    return "< 100 %"
+
+
+def percent_at_least(probability: float | Decimal) -> str:
+    """A lower bound of a share: one decimal, more near 0; 100 % where it is 1."""
+    check_probability(probability)
+    hundredfold = decimal(probability).scaleb(2)
+    if hundredfold in (0, 100):
+        return f"{hundredfold:.0f} %"
+    if hundredfold < 1:
+        return f"{plain(significant(hundredfold, 2, 'down'))} %"
+    return f"{hundredfold.quantize(Decimal('0.1'), ROUND_FLOOR)} %"
+
+
+def certainty_at_most(log_odds: float) -> str:
+    """An upper bound of a posterior by its log odds; 50 % at 0, 100 % only where they are ∞."""
+    size = abs(decimal(log_odds))
+    if size.is_infinite():
+        return "100 %" if log_odds > 0 else "0 %"
+    # In decimals, with the odds of the less likely side: nothing is lost near 0, 1/2 and 1.
+    odds = (-size).exp()
+    less, more = odds / (1 + odds), 1 / (1 + odds)
+    probability, doubt = (more, less) if log_odds >= 0 else (less, more)
+    if size > 0:
+        probability = min(max(probability.next_plus(), _LEAST_PROBABILITY), Decimal(1))
+    return percent_at_most(probability, max(float(doubt), 5e-324))
+
+
+def summed_up(values: Iterable[float]) -> float:
+    """The least float that is no less than the sum of ``values``: 0.3 for three times 0.1."""
+    total = sum(map(decimal, values), Decimal(0))
+    nearest = float(total)
+    return nearest if decimal(nearest) >= total else math.nextafter(nearest, math.inf)
+
+
+def check_probability(probability: float | Decimal) -> None:
+    """Raise where it is none."""
+    if not 0 <= probability <= 1:
+        raise ArithmeticError("a probability lies outside of [0, 1]")
+
+
+def plain(number: Decimal, *, least: int = -5, most: int = 10, comma: str = ",") -> str:
+    """A number without idle zeros, and without an exponent where it is of a usual size."""
+    if number == 0:
+        return "0"
+    power = number.adjusted()
+    if least <= power < most:
+        return trimmed(f"{number:{comma}f}")
+    return f"{trimmed(f'{number.scaleb(-power):f}')}e{power:+03d}"
+
+
+def trimmed(text: str) -> str:
+    """A number's text without idle zeros."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _bound(value: float | Decimal, digits: int, side: Side) -> str:
+    return plain(significant(value, digits, side)) if math.isfinite(value) else _infinite(value)
+
+
+def _general(value: float, digits: int, side: Side) -> str:
+    if not math.isfinite(value):
+        return _infinite(value).replace("infinity", "inf")
+    return plain(significant(value, digits, side), least=-4, most=max(digits, 6), comma="")
+
+
+def _infinite(value: float | Decimal) -> str:
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    return "infinity" if value > 0 else "-infinity"
+
+
+def for_persons(rows_per_person: int) -> str:
+    """Return " for persons with up to k rows", or nothing where a guarantee is for one row."""
+    return "" if rows_per_person == 1 else f" for persons with up to {rows_per_person:,} rows"
+
+
+def relation_words(covers_replacement: bool, rows_per_person: int = 1) -> str:
+    """Return the neighbouring relation of a guarantee: 'if a row is removed or added'.
+
+    It has no comma, which separates the items of a description.
+    """
+    what = "a row is" if rows_per_person == 1 else "rows are"
+    return (
+        f"if {what} removed or added or replaced"
+        if covers_replacement
+        else f"if {what} removed or added"
+    )
+
+
+def nats(figure: str) -> str:
+    """Return a formatted figure with its unit."""
+    return f"{figure} nat{'' if figure == '1' else 's'}"
+
+
+# -- for documents ---------------------------------------------------------------------------------
+
+
+def count(value: int) -> str:
+    """Return an integer with its thousands separated: 48,842."""
+    return f"{value:,}"
+
+
+def figure(value: float, side: Side = "nearest", digits: int = 3) -> str:
+    """Return a number for a column of a table: 0.0120, 1.00, 1,230, 1.20 × 10⁻⁷, ∞."""
+    if math.isnan(value):
+        raise ArithmeticError("a figure is not a number")
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    shown = significant(value, digits, side)
+    sign, size, power = "−" if shown < 0 else "", abs(shown), shown.adjusted()
+    if -4 <= power < 6:
+        return f"{sign}{size:,.{max(0, digits - 1 - power)}f}"
+    mantissa = f"{size.scaleb(-power):.{digits - 1}f}"
+    return f"{sign}{mantissa}{_TIMES_TEN}{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def number(value: float, side: Side = "nearest", digits: int = 3) -> str:
+    """Return a number for a sentence, without idle zeros: 0.012, 1, 1,230, 10⁻⁶, ∞."""
+    mantissa, times, power = figure(value, side, digits).partition(_TIMES_TEN)
+    mantissa = trimmed(mantissa)
+    return f"10{power}" if times and mantissa == "1" else f"{mantissa}{times}{power}"
+
+
+def percent(probability: float, side: Side = "nearest") -> str:
+    """Return a share with one decimal; what is not 0 or 1 never reads like it.
+
+    Bounds have more decimals near 0 and near 1.
+    """
+    check_probability(probability)
+    if side == "up":
+        return symbols(percent_at_most(probability))
+    if side == "down":
+        return symbols(percent_at_least(probability))
+    if 0 < probability < 0.0005:
+        return "< 0.1 %"
+    if 0.9995 <= probability < 1:
+        return "> 99.9 %"
+    text = f"{100 * probability:.1f}"
+    return f"{text.removesuffix('.0') if probability in (0, 1) else text} %"
+
+
+def share(value: float) -> str:
+    """Return a share that was chosen, as it was: 50 %, 99.9 %, all."""
+    return "all" if value == 1 else f"{plain(100 * decimal(value))} %"
+
+
+def chance(probability: float) -> str:
+    """Return a chance, rounded up: 1 in 10,000, or 95.2 in 100 where it is not small."""
+    check_probability(probability)
+    if probability == 0:
+        return "0"
+    if probability > 0.5:
+        return out_of(probability)
+    times = significant(1 / decimal(probability), 3, "down")
+    if times > _LARGEST_COUNT:
+        return f"1 in 10^{times.adjusted()}"
+    return f"1 in {plain(times)}"
+
+
+def out_of(probability: float, side: Side = "up") -> str:
+    """Return a share as 2.8 in 100, or in 1,000 and so on where it is smaller.
+
+    It is rounded up, or left as it is ("nearest").
+    """
+    check_probability(probability)
+    if probability == 0:
+        return "0 in 100"
+    number = decimal(probability)
+    # 0.9 in 100 is 9 in 1,000.
+    power = max(2, -number.adjusted())
+    if power > 9:
+        return f"a share of {at_most(probability, 2)} of the"
+    scaled = number.scaleb(power)
+    count = scaled.quantize(Decimal("0.1"), _DIRECTIONS[side]) if side != "nearest" else scaled
+    if count >= 10**power and probability < 1:
+        return f"fewer than {10**power:,} in {10**power:,}"
+    return f"{plain(count)} in {10**power:,}"
+
+
+def certainty(log_odds: float) -> str:
+    """Return a posterior by its log odds, rounded up; 100 % only where they are infinite."""
+    return symbols(certainty_at_most(log_odds))
+
+
+def posterior_at(log_odds: float) -> float:
+    """Return the posterior at these log odds: 0 or 1 where they are infinite, and only there."""
+    if math.isinf(log_odds):
+        return float(log_odds > 0)
+    odds = math.exp(-abs(log_odds))
+    posterior = 1 / (1 + odds) if log_odds >= 0 else odds / (1 + odds)
+    return min(max(posterior, 5e-324), math.nextafter(1.0, 0.0))
+
+
+def interval(
+    value: float, low: float, high: float, places: int = 3, *, percent: bool = False
+) -> str:
+    """Return an estimate to the nearest, with the ends of its interval rounded outwards."""
+    text = interval_text(value, low, high, places, percent=percent, to="to").replace("-", "−")
+    return text.replace(")", " %)").replace(" (", " % (") if percent else text
+
+
+def symbols(text: str) -> str:
+    """Return a sentence with ε for epsilon and 10⁻⁵ for 1e-05."""
+
+    def power(match: re.Match[str]) -> str:
+        times = "" if match[1] == "1" else f"{match[1]} × "
+        return f"{times}10{str(int(match[2])).translate(_SUPERSCRIPTS)}"
+
+    spelled = _SPELLED.sub(lambda match: _GREEK[match[1]], text)
+    return _EXPONENT.sub(power, spelled)

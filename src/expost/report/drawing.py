@@ -1,0 +1,229 @@
+"""Figures by matplotlib, which is imported when something is drawn.
+
+``plot(result)`` draws a figure of the result's document with the colours, dashes and ticks of its
+page, and prints the audience of the result into it. No global state is read or changed.
+"""
+
+import io
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from expost.errors import InvalidInput
+from expost.report.figure import Axis, Figure, Line, Panel
+from expost.report.registry import document_of
+from expost.report.svg import STYLES, ticks
+from expost.types import Audience
+
+__all__ = ["Drawing", "draw", "plot", "print_audience"]
+
+_INCHES, _HEIGHT, _LOW_HEIGHT = 6.8, 4.0, 2.9
+# By which the audience is known again on axes that several drawings share.
+_AUDIENCE = "expost-audience"
+_STRICTNESS = (Audience.CURATOR_ONLY, Audience.NEEDS_REVIEW, Audience.PUBLIC)
+# Colours of text and shades.
+_QUIET, _SHADE = "#5b6570", "#e3e6ea"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawing:
+    """What was drawn: a figure of matplotlib, and one axes for each panel.
+
+    ``is_own``: whether the figure was made for it; a notebook shows such a figure by itself.
+    """
+
+    figure: Figure
+    audience: Audience
+    figure_: Any
+    axes_: tuple[Any, ...]
+    is_own: bool
+
+    @property
+    def ax_(self) -> Any:
+        """The axes of the first panel."""
+        return self.axes_[0]
+
+    def png(self, *, dpi: int = 110) -> bytes:
+        """Return the figure as the bytes of a PNG file."""
+        stream = io.BytesIO()
+        self.figure_.savefig(stream, format="png", dpi=dpi)
+        return stream.getvalue()
+
+    def _repr_png_(self) -> bytes | None:
+        return self.png() if self.is_own else None
+
+
+def plot(result: Any, kind: str | None = None, ax: Any = None, **options: Any) -> Drawing:
+    """Draw a figure of the result's document.
+
+    Parameters
+    ----------
+    result : object
+        A result of one of expost's verbs.
+    kind : str, optional
+        The key of the figure; the first one by default.
+    ax : matplotlib axes or sequence of axes, optional
+        Where to draw, one for each panel; a new figure by default.
+    **options
+        What else belongs to this kind of result, as its document takes it.
+
+    Returns
+    -------
+    Drawing
+        ``figure_`` and ``axes_`` of what was drawn.
+    """
+    document = document_of(result, **options)
+    figures = document.figures
+    if not figures:
+        raise InvalidInput(f"plot: the document of a {type(result).__name__} has no figure.")
+    if kind is not None and kind not in figures:
+        raise InvalidInput(f"kind={kind!r}: must be one of {', '.join(map(repr, figures))}.")
+    figure = next(iter(figures.values())) if kind is None else figures[kind]
+    return draw(figure, document.audience, ax=ax)
+
+
+def draw(figure: Figure, audience: Audience, ax: Any = None) -> Drawing:
+    """Draw all panels into ``ax``, or into a figure of their own that pyplot does not know."""
+    panels = len(figure.panels)
+    if ax is None:
+        from matplotlib.figure import Figure as Canvas
+
+        height = panels * (_LOW_HEIGHT if panels > 1 else _HEIGHT)
+        canvas = Canvas(figsize=(_INCHES, height), layout="constrained")
+        axes = tuple(canvas.subplots(panels, 1, squeeze=False).ravel())
+    else:
+        axes = tuple(np.ravel(np.asarray(ax, dtype=object)))
+        if len(axes) != panels:
+            raise InvalidInput(
+                f"ax: has {len(axes)} axes: must have one for each of {panels} panels."
+            )
+    for each, panel in zip(axes, figure.panels, strict=True):
+        _draw_panel(each, panel)
+        print_audience(each, audience)
+    return Drawing(
+        figure=figure,
+        audience=audience,
+        figure_=axes[0].figure,
+        axes_=axes,
+        is_own=ax is None,
+    )
+
+
+def _draw_panel(ax: Any, panel: Panel) -> None:
+    for rule in panel.rules:
+        if not math.isfinite(rule.at):
+            continue
+        if rule.to is not None:
+            span = ax.axvspan if rule.axis == "x" else ax.axhspan
+            span(rule.at, rule.to, color=_SHADE, lw=0, zorder=0, label=_name(rule.name))
+        else:
+            across = ax.axvline if rule.axis == "x" else ax.axhline
+            across(rule.at, label=_name(rule.name), zorder=1.5, **_line_style(rule.role))
+    for band in panel.bands:
+        style = {"color": STYLES[band.role].colour, "alpha": 0.2, "lw": 0}
+        ax.fill_between(band.x, band.low, band.high, label=_name(band.name), **style)
+    for depth, line in enumerate(panel.lines):
+        _draw_line(ax, line, zorder=3 - 0.01 * depth)
+    _set_axis(ax, "x", panel.x)
+    _set_axis(ax, "y", panel.y)
+    _label_rules(ax, panel)
+    ax.set_title(_plain(panel.title), fontsize="medium", loc="left")
+    ax.grid(visible=True, axis="y", color=_SHADE, lw=0.8)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    names = [
+        *(line.name for line in panel.lines),
+        *(band.name for band in panel.bands),
+        *(rule.name for rule in panel.rules),
+    ]
+    if any(names):
+        ax.legend(loc="best", fontsize="small", frameon=False)
+
+
+def _draw_line(ax: Any, line: Line, zorder: float) -> None:
+    style = _line_style(line.role)
+    if line.dots or len(line.x) == 1:
+        style |= {"ls": "", "marker": "o", "ms": 5}
+    if line.step:
+        style["drawstyle"] = "steps-post"
+    ax.plot(line.x, line.y, label=_name(line.name), zorder=zorder, **style)
+    if line.low is not None and line.high is not None:
+        ax.vlines(line.x, line.low, line.high, color=style["color"], lw=1.4, zorder=zorder - 0.005)
+
+
+def _line_style(role: Any) -> dict[str, Any]:
+    style = STYLES[role]
+    # Dashes of matplotlib are in widths of the line.
+    dashes = tuple(length / style.width for length in style.dashes)
+    return {
+        "color": style.colour,
+        "lw": 0.75 * style.width,
+        "ls": (0, dashes) if dashes else "-",
+    }
+
+
+def _set_axis(ax: Any, which: str, axis: Axis) -> None:
+    from matplotlib.ticker import NullLocator
+
+    if axis.log:
+        getattr(ax, f"set_{which}scale")("log")
+    getattr(ax, f"set_{which}label")(_plain(axis.label))
+    drawn = getattr(ax, f"{which}axis")
+    drawn.set_minor_locator(NullLocator())
+    places = ticks(axis)
+    drawn.set_ticks([value for value, _ in places], [_plain(label) for _, label in places])
+    getattr(ax, f"set_{which}lim")(axis.low, axis.high)
+
+
+def _label_rules(ax: Any, panel: Panel) -> None:
+    """Labels of upright lines stand below one another, away from those of level lines."""
+    labelled = [rule for rule in panel.rules if rule.label and math.isfinite(rule.at)]
+    upright = [rule for rule in labelled if rule.axis == "x"]
+    style = {"fontsize": "small", "color": _QUIET, "clip_on": True}
+    for line, rule in enumerate(upright):
+        # A label stands on the side of its line that has more room.
+        at = ax.transAxes.inverted().transform(ax.transData.transform((rule.at, 0.0)))[0]
+        side = "left" if at <= 0.5 else "right"
+        where = {"transform": ax.get_xaxis_transform(), "ha": side, "va": "top"}
+        ax.text(rule.at, 0.98 - 0.09 * line, f" {_plain(rule.label)} ", **where, **style)
+    for rule in labelled:
+        if rule.axis == "y":
+            x, side = (0.01, "left") if upright else (0.99, "right")
+            where = {"transform": ax.get_yaxis_transform(), "ha": side, "va": "bottom"}
+            ax.text(x, rule.at, _plain(rule.label), **where, **style)
+
+
+def print_audience(ax: Any, audience: Audience) -> None:
+    """Print the audience below the axes; where several were drawn, the strictest of them."""
+    for text in ax.texts:
+        if text.get_gid() == _AUDIENCE:
+            before = next(each for each in _STRICTNESS if each.meaning == text.get_text())
+            text.set_text(min(before, audience, key=_STRICTNESS.index).meaning)
+            return
+    ax.annotate(
+        audience.meaning,
+        xy=(1, 0),
+        xytext=(0, -38),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=6.5,
+        color=_QUIET,
+        gid=_AUDIENCE,
+        annotation_clip=False,
+    )
+
+
+def _name(text: str) -> str:
+    """Return a name for the legend; matplotlib leaves out what begins with an underscore."""
+    return _plain(text) if text else "_unnamed"
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib neither reads as mathematics nor hides."""
+    shown = text.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown

@@ -1,0 +1,1 @@
+"""One module for each kind of result: its document and its figures."""

@@ -1,0 +1,249 @@
+"""The figures of a choice of ε, over one axis of ε.
+
+Conventions
+-----------
+posterior  of a row at the limit's quantile, from the attacker's prior to 1.
+transition how far a row has come from its first plateau to its second regime, from 0 to 1.
+           norm-Laplace: s(t) = (E∣ℓ∣/t − c_d)/(1 − c_d), t = β·distance; at d = 1, where exposures
+           have no transition, E[ℓ]/t. Gaussian noise has no second plateau, and models that are
+           only sampled have no law: there it is the one-sidedness E[ℓ]/E∣ℓ∣.
+rows       the farthest from the base, which is the most exposed; and the median one.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from expost.epsilon.choice import EpsilonChoice
+from expost.epsilon.sweep import LawSweep, Pair, ends_of
+from expost.epsilon.utility import Utility
+from expost.noise.transition import first_plateau
+from expost.numbers import number, percent, rounded_down, share
+from expost.report.figure import Axis, Band, Figure, Line, Panel, Role, Rule
+from expost.report.sections.epsilon_overview import (
+    MEASURES,
+    epsilon_text,
+    posterior_text,
+    released_epsilon,
+    score_text,
+)
+from expost.report.slider import epsilon_range
+from expost.types import FloatArray
+
+__all__ = [
+    "EpsilonCurves",
+    "epsilon_curves",
+    "posterior_figure",
+    "transition_figure",
+    "utility_figure",
+]
+
+# Values of ε on a curve that is computed from the exact law; a public bound takes a search each.
+_POINTS, _FEWER = 121, 19
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EpsilonCurves:
+    """Curves of the most exposed and of the median row over ε, each (m,).
+
+    ``median_posterior``  None where only the largest posterior is known.
+    ``transition``     how far the rows have come.
+    ``has_plateaus``   whether that is between plateaus, and not the one-sidedness.
+    """
+
+    epsilons: FloatArray
+    posterior: FloatArray
+    median_posterior: FloatArray | None
+    transition: Pair
+    has_plateaus: bool
+
+
+def epsilon_curves(choice: EpsilonChoice) -> EpsilonCurves:
+    """Return fine curves from the exact law, or what is known at ``choice.epsilons``."""
+    sweep = choice.sweep
+    if not isinstance(sweep, LawSweep):
+        return EpsilonCurves(
+            epsilons=choice.epsilons,
+            posterior=choice.posterior,
+            median_posterior=None,
+            transition=choice.one_sidedness,
+            has_plateaus=False,
+        )
+    points = _FEWER if choice.is_public else _POINTS
+    fine = replace(sweep, epsilons=np.geomspace(*epsilon_range(choice), points))
+    has_plateaus = sweep.transition.plateau is not None
+    return EpsilonCurves(
+        epsilons=fine.epsilons,
+        posterior=choice.posterior_at(fine.epsilons),
+        median_posterior=fine.posterior_at(fine.distances.median, fine.epsilons),
+        transition=_between_plateaus(fine) if has_plateaus else fine.one_sidedness,
+        has_plateaus=has_plateaus,
+    )
+
+
+def _between_plateaus(sweep: LawSweep) -> Pair:
+    """Return s(t), or E[ℓ]/t at d = 1; a row that the model does not depend on stays at 0."""
+    dimension, distances = sweep.mechanism.dimension, sweep.distances
+    start = 0.0 if dimension == 1 else first_plateau(dimension)
+    pair = []
+    for distance in (distances.largest, distances.median):
+        separation = distance / sweep.resolutions
+        law = sweep.mechanism.loss_law(separation)
+        followed = law.expected_loss if dimension == 1 else law.expected_exposure
+        with np.errstate(invalid="ignore"):
+            progress = (followed / separation - start) / (1 - start)
+        pair.append(np.where(separation > 0, progress, 0.0))
+    return Pair(*pair)
+
+
+def utility_figure(choice: EpsilonChoice) -> Figure:
+    """Return the leading measure over ε beside the base rate and the best reachable model."""
+    utility = choice.utility
+    assert utility is not None
+    name, curve, epsilons = utility.measure, utility.leading, _series(utility.epsilons)
+    band = Band(
+        name="nine of ten releases", x=epsilons, low=_series(curve.low), high=_series(curve.high)
+    )
+    low, high = _utility_limits(utility)
+    better = "less" if name == "log_loss" else "more"
+    ends = [
+        f"{score_text(name, float(curve.mean[index]))} at ε = {number(epsilons[index])}"
+        for index in (0, -1)
+    ]
+    panel = Panel(
+        title=f"Held-out {MEASURES[name]} of released models",
+        x=_epsilon_axis(choice),
+        y=Axis(
+            label=f"{MEASURES[name]} ({better} is better)",
+            low=low,
+            high=high,
+            format="percent" if name == "accuracy" else "number",
+        ),
+        bands=(band,),
+        lines=(Line(name="mean of releases", x=epsilons, y=_series(curve.mean)),),
+        rules=(
+            Rule(
+                name=f"best reachable, {score_text(name, curve.best)}", at=curve.best, role="third"
+            ),
+            Rule(name=f"base rate, {score_text(name, curve.base_rate)}", at=curve.base_rate),
+            *_marks(choice),
+        ),
+    )
+    return _figure("utility", panel, f"The mean {MEASURES[name]} is {ends[0]} and {ends[1]}.")
+
+
+def _utility_limits(utility: Utility) -> tuple[float, float]:
+    """Return the ends of the axis; what is far worse than the base rate is cut off."""
+    curve, name = utility.leading, utility.measure
+    references = (curve.best, curve.base_rate)
+    least = min(float(curve.low.min()), *references)
+    most = max(float(curve.high.max()), *references)
+    # A noisy model may be worse than nothing by any amount.
+    worst = max(abs(curve.best - curve.base_rate), 0.1)
+    if name == "log_loss":
+        most = min(most, max(references) + worst)
+    elif name != "accuracy":
+        least = max(least, min(references) - worst)
+    margin = 0.06 * (most - least) or 0.05
+    low, high = least - margin, most + margin
+    return (max(low, 0.0), min(high, 1.0)) if name == "accuracy" else (low, high)
+
+
+def posterior_figure(choice: EpsilonChoice, curves: EpsilonCurves | None = None) -> Figure:
+    """Return the posterior of the most exposed and of the median row over ε, with the limit."""
+    curves = epsilon_curves(choice) if curves is None else curves
+    limit, epsilons = choice.limit, _series(curves.epsilons)
+    lines = [Line(name="most exposed row", x=epsilons, y=_series(curves.posterior))]
+    if curves.median_posterior is not None:
+        median = _series(curves.median_posterior)
+        lines.append(Line(name="median row", x=epsilons, y=median, role="second"))
+    panel = Panel(
+        title=f"Posterior of presence in {share(limit.quantile)} of releases",
+        x=_epsilon_axis(choice),
+        y=Axis(label="posterior", low=limit.prior, high=1.0, format="percent"),
+        lines=tuple(lines),
+        rules=(
+            Rule(name=f"limit, {share(limit.max_posterior)}", at=limit.max_posterior),
+            *_marks(choice),
+        ),
+    )
+    first, last = (
+        f"{posterior_text(curves.posterior[index])} at ε = {number(epsilons[index])}"
+        for index in (0, -1)
+    )
+    return _figure(
+        "posterior", panel, f"The posterior of the most exposed row is {first} and {last}."
+    )
+
+
+def transition_figure(choice: EpsilonChoice, curves: EpsilonCurves | None = None) -> Figure:
+    """Return how far the rows have come from their first plateau to their second regime."""
+    curves = epsilon_curves(choice) if curves is None else curves
+    lines, ends = [], []
+    series: tuple[tuple[str, Role, FloatArray], ...] = (
+        ("most exposed row", "main", curves.transition.farthest),
+        ("median row", "second", curves.transition.median),
+    )
+    for name, role, values in series:
+        known = ~np.isnan(values)
+        if not np.any(known):
+            continue
+        x, y = curves.epsilons[known], values[known]
+        lines.append(Line(name=name, x=_series(x), y=_series(y), role=role))
+        first, last = (
+            f"{percent(float(np.clip(y[index], 0, 1)))} at ε = {number(float(x[index]))}"
+            for index in (0, -1)
+        )
+        ends.append(f"{name}: {first}, {last}")
+    axis, low, high = _epsilon_axis(choice), choice.low, choice.high
+    rules = [*_marks(choice)]
+    if 0 < low < high:
+        to = f"ε = {number(high, 'up')}" if high < math.inf else "no end"
+        shaded = max(low, axis.low), min(high, axis.high)
+        name = f"transition, ε = {epsilon_text(low)} to {to}"
+        rules.insert(0, Rule(name=name, at=shaded[0], to=shaded[1], axis="x", role="fourth"))
+    if curves.has_plateaus:
+        title = "Share of the noise's protection that a row has lost"
+        caption = (
+            "At 0 % a row's exposure is proportional to ε; at 100 % the noise no longer hides it."
+        )
+    else:
+        title = "One-sidedness of the evidence about a row"
+        caption = (
+            "At 0 % as many models indicate absence as presence; at 100 % every model proves that"
+            " the row was in the data."
+        )
+    panel = Panel(
+        title=title,
+        x=axis,
+        y=Axis(label="transition", low=0.0, high=1.0, format="percent"),
+        lines=tuple(lines),
+        rules=tuple(rules),
+    )
+    return _figure("transition", panel, f"{'; '.join(ends)}.", caption)
+
+
+def _series(values: FloatArray) -> tuple[float, ...]:
+    return tuple(values.tolist())
+
+
+def _figure(key: str, panel: Panel, description: str, caption: str = "") -> Figure:
+    return Figure(key=key, description=description, panels=(panel,), caption=caption)
+
+
+def _epsilon_axis(choice: EpsilonChoice) -> Axis:
+    low, high = epsilon_range(choice)
+    return Axis(label="ε (less noise →)", low=low, high=high, log=True, quantity="epsilon")
+
+
+def _marks(choice: EpsilonChoice) -> Iterator[Rule]:
+    """Return the recommended ε, and the ceiling where that is another."""
+    recommended, ceiling = released_epsilon(choice), choice.ceiling
+    if recommended is not None and ends_of(recommended):
+        label = f"recommended: ε = {number(recommended)}"
+        yield Rule(name="", at=recommended, axis="x", role="main", label=label)
+    if ends_of(ceiling) and rounded_down(ceiling) != recommended:
+        label = f"limit reached: ε = {epsilon_text(ceiling)}"
+        yield Rule(name="", at=rounded_down(ceiling), axis="x", role="limit", label=label)

@@ -1,0 +1,386 @@
+"""White-box scores of a module's rows, and a module with its training as a target of ``audit``.
+
+Scores are those of :mod:`expost.auditing.attacks.gradients`, whose docstring says which inner
+product is a likelihood ratio; the gradients of single rows come from ``torch.func``. A network is
+no minimiser, but near the end of a training that averages its loss the members' gradients sum to
+about −nwθ, w the weight decay, and that S is what is assumed.
+"""
+
+import copy
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from expost import _checks
+from expost.auditing.attacks.gradients import (
+    GRADIENT_INNER_PRODUCT,
+    GRADIENT_NORM,
+    MOST_ROWS,
+    gradient_norm,
+    gradient_ratio,
+)
+from expost.auditing.evidence import LARGEST, Confidences
+from expost.errors import ConvergenceError, InvalidInput
+from expost.labels import class_codes
+from expost.torch.gradients import RowGradients
+from expost.torch.training import as_tensors
+from expost.types import FloatArray, IntArray
+
+__all__ = [
+    "ModuleGradients",
+    "TorchModel",
+    "TorchTraining",
+    "asked",
+    "fresh_copy",
+    "gradient_scores",
+    "log_odds",
+    "torch_target",
+]
+
+Loss = Callable[[Any, Any], torch.Tensor]
+# Entries of gradients that are kept, 512 MiB in float64; beyond, they are computed again.
+_KEPT = 2**26
+# Rows that a module is asked about at a time.
+_ASKED = 1024
+# torch's own generator is one for all threads: trainings take turns with it.
+_TURN = threading.Lock()
+
+
+class ModuleGradients:
+    """The gradients of rows (X, y) at θ, as :class:`expost.auditing.attacks.gradients.Gradients`.
+
+    ``theta``  None for the module's own.
+    """
+
+    def __init__(
+        self,
+        each: RowGradients,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        theta: torch.Tensor | None = None,
+    ) -> None:
+        self._each, self._X, self._y = each, X, y
+        self._theta = each.start if theta is None else theta
+
+    @classmethod
+    def of(
+        cls,
+        module: torch.nn.Module,
+        X: Any,
+        y: Any,
+        *,
+        loss: Loss = torch.nn.functional.cross_entropy,
+    ) -> "ModuleGradients":
+        """At a module as it stands, in its evaluation mode; ``loss`` of a batch of one row."""
+        asleep = copy.deepcopy(module).eval() if isinstance(module, torch.nn.Module) else module
+        # Nothing is clipped to an infinite length.
+        each = RowGradients(asleep, loss, math.inf)
+        return cls(each, *as_tensors(asleep, X, y, "X, y"))
+
+    @property
+    def rows(self) -> int:
+        """n."""
+        return len(self._X)
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self._each.dimension
+
+    @property
+    def parameters(self) -> FloatArray:
+        """(D,) θ."""
+        return _array(self._theta)
+
+    def squares(self) -> FloatArray:
+        """(n,) ∥g∥²."""
+        return self._over(lambda g: torch.einsum("ij,ij->i", g, g))
+
+    def mean(self) -> FloatArray:
+        """(D,) the mean gradient."""
+        total = torch.zeros(self.dimension, dtype=torch.float64, device=self._X.device)
+        for block in self._each.blocks(self.rows):
+            total += self._vectors(block).sum(dim=0)
+        return _array(total / self.rows)
+
+    def along(self, direction: FloatArray) -> FloatArray:
+        """(n,) g·direction."""
+        vector = torch.from_numpy(np.ascontiguousarray(direction)).to(self._X.device)
+        return self._over(lambda g: g @ vector)
+
+    def take(self, rows: IntArray) -> "ModuleGradients":
+        """The gradients of some of the rows."""
+        chosen = torch.from_numpy(np.asarray(rows)).to(self._X.device)
+        return ModuleGradients(self._each, self._X[chosen], self._y[chosen], theta=self._theta)
+
+    def gram(self, others: "ModuleGradients") -> FloatArray:
+        """(n, k) inner products."""
+        found = np.empty((self.rows, others.rows))
+        for here in self._each.blocks(self.rows):
+            mine = self._vectors(here)
+            for there in self._each.blocks(others.rows):
+                found[here, there] = _array(mine @ others._vectors(there).T)
+        return found
+
+    @cached_property
+    def _kept(self) -> torch.Tensor | None:
+        if not self.rows * self.dimension <= _KEPT:
+            return None
+        return torch.cat([self._computed(block) for block in self._each.blocks(self.rows)])
+
+    def _vectors(self, block: slice) -> torch.Tensor:
+        return self._computed(block) if self._kept is None else self._kept[block]
+
+    def _computed(self, block: slice) -> torch.Tensor:
+        return self._each.at(self._theta, self._X[block], self._y[block])
+
+    def _over(self, function: Callable[[torch.Tensor], torch.Tensor]) -> FloatArray:
+        parts = [function(self._vectors(block)) for block in self._each.blocks(self.rows)]
+        return _array(torch.cat(parts))
+
+
+def gradient_scores(
+    module: torch.nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    members: int,
+    population: tuple[Any, Any] | None = None,
+    trained_on: int | None = None,
+    loss: Loss = torch.nn.functional.cross_entropy,
+    weight_decay: float = 0.0,
+) -> dict[str, FloatArray]:
+    """The white-box scores of a module's rows, by name, for ``Evidence.extras``.
+
+    ``members``       how many of these rows the module was trained on.
+    ``population``    (X, y) of rows that surely were not; None: the rows in question stand in.
+    ``trained_on``    how many rows it was trained on in all, None for ``members``.
+    ``loss``          of (outputs, targets) for a batch of one row.
+    ``weight_decay``  w, of a training that takes the mean of its rows' losses plus (w/2)∥θ∥².
+    """
+    if not 0 <= weight_decay < math.inf:
+        raise InvalidInput(f"weight_decay={weight_decay!r}: must be a finite number ≥ 0.")
+    rows = ModuleGradients.of(module, X, y, loss=loss)
+    scores = {GRADIENT_NORM.name: gradient_norm(rows)}
+    if population is None and not members < rows.rows:
+        return scores
+    n = _checks.whole("members", members if trained_on is None else trained_on, least=1)
+    scores[GRADIENT_INNER_PRODUCT.name] = gradient_ratio(
+        rows,
+        None if population is None else ModuleGradients.of(module, *population, loss=loss),
+        members=n,
+        within=members,
+        total=-n * weight_decay * rows.parameters,
+        most_rows=min(MOST_ROWS, max(64, _KEPT // rows.dimension)),
+    )
+    return scores
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TorchModel:
+    """A trained module as ``audit`` asks it: ``predict_proba``, of the labels ``classes_``."""
+
+    module: torch.nn.Module
+    classes_: NDArray[Any]
+    loss: Loss = torch.nn.functional.cross_entropy
+    weight_decay: float = 0.0
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(n, K) the softmax of the module's outputs, in its evaluation mode."""
+        outputs = asked(self.module, X)
+        if outputs.ndim != 2 or outputs.shape[1] != len(self.classes_):
+            raise InvalidInput(
+                f"module: gives outputs of shape {tuple(outputs.shape)}; must give one for each of"
+                f" {len(self.classes_)} classes."
+            )
+        return _array(torch.softmax(outputs.double(), dim=1))
+
+    def gradient_scores(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        members: int,
+        population: tuple[Any, Any] | None = None,
+        trained_on: int | None = None,
+    ) -> dict[str, FloatArray]:
+        """:func:`gradient_scores` of rows with labels among ``classes_``."""
+        if population is not None:
+            population = (population[0], _codes(population[1], self.classes_))
+        return gradient_scores(
+            self.module,
+            X,
+            _codes(y, self.classes_),
+            members=members,
+            population=population,
+            trained_on=trained_on,
+            loss=self.loss,
+            weight_decay=self.weight_decay,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TorchTraining:
+    """A training function ``(X, y, seed) -> TorchModel``; :func:`torch_target` says of what."""
+
+    module: torch.nn.Module
+    classes: NDArray[Any]
+    epochs: int
+    learning_rate: float
+    batch_size: int | None
+    optimizer: str
+    momentum: float
+    weight_decay: float
+    loss: Loss
+    train: Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], None] | None
+    fresh: bool
+
+    def __call__(self, X: Any, y: Any, seed: int) -> TorchModel:
+        """Train a copy on these rows, every draw from ``seed``."""
+        rng = np.random.default_rng(_checks.whole("seed", seed, least=0))
+        with _TURN, torch.random.fork_rng(devices=[]):
+            module = fresh_copy(self.module, rng) if self.fresh else copy.deepcopy(self.module)
+            rows, labels = as_tensors(module, X, _codes(y, self.classes), "X, y")
+            torch.manual_seed(int(rng.integers(2**62)))
+            module.train()
+            if self.train is not None:
+                self.train(module, rows, labels)
+            else:
+                self._descend(module, rows, labels)
+        if not all(bool(torch.isfinite(p).all()) for p in module.parameters()):
+            raise ConvergenceError(
+                f"learning_rate={self.learning_rate!r}: the training left the finite numbers; lower"
+                " it."
+            )
+        return self.model(module)
+
+    def model(self, module: torch.nn.Module | None = None) -> TorchModel:
+        """A module that was trained already (None: the one that this was made of)."""
+        return TorchModel(
+            module=self.module if module is None else module,
+            classes_=self.classes,
+            loss=self.loss,
+            weight_decay=self.weight_decay,
+        )
+
+    def _descend(self, module: torch.nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
+        """Plain training by batches in a new order each epoch."""
+        options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        if self.optimizer == "sgd":
+            rule = torch.optim.SGD(module.parameters(), momentum=self.momentum, **options)
+        else:
+            rule = torch.optim.Adam(module.parameters(), **options)
+        size = len(X) if self.batch_size is None else self.batch_size
+        for _ in range(self.epochs):
+            for rows in torch.randperm(len(X)).to(X.device).split(size):
+                rule.zero_grad()
+                self.loss(module(X[rows]), y[rows]).backward()
+                rule.step()
+
+
+def torch_target(
+    module: torch.nn.Module,
+    *,
+    classes: Any,
+    epochs: int = 1,
+    learning_rate: float = 0.1,
+    batch_size: int | None = None,
+    optimizer: str = "sgd",
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    loss: Loss = torch.nn.functional.cross_entropy,
+    train: Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], None] | None = None,
+    fresh: bool = True,
+) -> TorchTraining:
+    """A module with its training, as ``audit`` takes them.
+
+        how = expost.torch.torch_target(module, classes=range(10), epochs=50)
+        expost.audit(how, X, y)                                 # trained here, on half of the rows
+        expost.audit(how.model(), X, y, X_out, y_out, train=how)      # trained already, on X and y
+
+    ``classes``     the label of each output of the module, in its order.
+    ``train``       your own training of (module, X, y) in place, instead of epochs of batches.
+    ``fresh``       whether every training draws its own first parameters (``reset_parameters`` of
+                    every layer); else all start from the module's.
+    ``loss``        of (outputs, targets), the mean over a batch.
+    ``batch_size``  None for all rows at once.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise InvalidInput(f"module: is a {type(module).__name__}; pass a torch.nn.Module.")
+    if not 0 <= momentum < 1:
+        raise InvalidInput(f"momentum={momentum!r}: must lie between 0 and 1, below 1.")
+    if not 0 <= weight_decay < math.inf:
+        raise InvalidInput(f"weight_decay={weight_decay!r}: must be a finite number ≥ 0.")
+    known = np.asarray(list(classes))
+    if known.ndim != 1 or len(known) < 2 or len(np.unique(known)) != len(known):
+        raise InvalidInput("classes: must be at least two different labels, one an output.")
+    return TorchTraining(
+        module=copy.deepcopy(module),
+        classes=known,
+        epochs=_checks.whole("epochs", epochs, least=1),
+        learning_rate=_checks.positive("learning_rate", learning_rate),
+        batch_size=None if batch_size is None else _checks.whole("batch_size", batch_size, least=1),
+        optimizer=_checks.one_of("optimizer", optimizer, ("sgd", "adam")),
+        momentum=momentum,
+        weight_decay=weight_decay,
+        loss=loss,
+        train=train,
+        fresh=fresh,
+    )
+
+
+def asked(module: torch.nn.Module, X: Any) -> torch.Tensor:
+    """The module's outputs for rows X, in its evaluation mode and without gradients."""
+    parameter = next(module.parameters())
+    rows = torch.as_tensor(X if isinstance(X, torch.Tensor) else np.asarray(X))
+    rows = rows.to(parameter.device)
+    rows = rows.to(parameter.dtype) if rows.is_floating_point() else rows
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            return torch.cat([module(part) for part in rows.split(_ASKED)])
+    finally:
+        module.train(was_training)
+
+
+def log_odds(outputs: torch.Tensor, labels: torch.Tensor) -> Confidences:
+    """(n,) φ = z_y − log Σ over k ≠ y of e^(zₖ): never through a p that has rounded to 1."""
+    z = outputs.detach().double()
+    own = z.gather(1, labels[:, None])
+    rest = z.scatter(1, labels[:, None], -math.inf)
+    phi = (own[:, 0] - torch.logsumexp(rest, dim=1)).clamp(-LARGEST, LARGEST)
+    found: Confidences = phi.cpu().numpy().astype(np.float32)
+    if np.any(np.isnan(found)):
+        raise ConvergenceError("a module's outputs are NaN; lower the learning rate.")
+    return found
+
+
+def _codes(y: Any, classes: NDArray[Any]) -> IntArray:
+    labels = y.cpu().numpy() if isinstance(y, torch.Tensor) else y
+    return class_codes(labels, classes).astype(np.int64)
+
+
+def _array(values: torch.Tensor) -> FloatArray:
+    found: FloatArray = values.detach().double().cpu().numpy()
+    return found
+
+
+def fresh_copy(module: torch.nn.Module, rng: np.random.Generator) -> torch.nn.Module:
+    """A copy whose layers have drawn their parameters anew, from ``rng`` alone."""
+    module = copy.deepcopy(module)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**62)))
+        for part in module.modules():
+            reset = getattr(part, "reset_parameters", None)
+            if callable(reset):
+                reset()
+    return module

@@ -1,0 +1,528 @@
+"""``train``: DP-SGD on a module, with an account of the privacy loss of every row.
+
+Conventions
+-----------
+As in :mod:`expost.mechanisms.dpsgd`. A step is θ ← θ − α·(Σ g + b)/divisor, over the batch's rows;
+the divisor is a public constant, never the number of rows that happened to be sampled.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from expost import _checks
+from expost._numerics import gamma
+from expost.errors import (
+    ConvergenceError,
+    InvalidInput,
+    PrivacyLeakWarning,
+    SeededReleaseWarning,
+)
+from expost.mechanisms.dpsgd import Adversary, SGDMechanism, Transcript
+from expost.notices import warn
+from expost.profiles.profile import Profile
+from expost.profiles.transcript import IndividualEpsilon, individual_epsilon, transcript_profile
+from expost.results import Displayed
+from expost.risk import Guarantee
+from expost.torch.account import Products, StepAccount, squares
+from expost.torch.draws import Draws, SeededDraws, draws_from
+from expost.torch.gradients import RowGradients, check_module
+from expost.types import Audience, FloatArray, IntArray, Neighbouring
+
+__all__ = ["Step", "Trainer", "Training", "as_tensors", "prepare", "train"]
+
+Loss = Callable[[Any, Any], torch.Tensor]
+Rows = tuple[torch.Tensor, torch.Tensor]
+
+SIMULATION = (
+    "A simulation: the noise came from a seed, and whoever knows the seed can take it off again."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Training(Displayed):
+    """One run of DP-SGD. For the curator only, but for ``module``, which is what is released.
+
+    ``module``         the trained copy of the module that was passed.
+    ``transcript``     the sums over the steps, one entry a row.
+    ``every``          at which steps gradients of rows outside the batch were computed.
+    ``is_local``       whether the noise was scaled to one row's gradient: nothing is promised.
+    ``is_simulation``  whether the noise came from a seed.
+    """
+
+    module: torch.nn.Module
+    transcript: Transcript
+    learning_rate: float
+    divisor: float
+    every: int = 1
+    is_local: bool = False
+    is_simulation: bool = False
+
+    audience = Audience.CURATOR_ONLY
+
+    @property
+    def state_dict(self) -> dict[str, Any]:
+        """The trained parameters, for ``module.load_state_dict``."""
+        state: dict[str, Any] = self.module.state_dict()
+        return state
+
+    @property
+    def mechanism(self) -> SGDMechanism:
+        """The public constants of the run."""
+        return self.transcript.mechanism
+
+    @property
+    def steps(self) -> int:
+        """How many there were."""
+        return self.transcript.steps
+
+    @property
+    def losses(self) -> FloatArray:
+        """(n,) log p(transcript ∣ D) − log p(transcript ∣ D without, or with another, row)."""
+        return self.transcript.loss.copy()
+
+    @property
+    def beliefs(self) -> FloatArray:
+        """(epochs, n) sigmoid(loss so far): an undecided adversary's belief after each epoch."""
+        return expit(self.transcript.epochs.astype("float64"))
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What the run promises for any row of any data where batches hide the rows.
+
+        None under local sensitivity. The profile's worst case is that against its own adversary.
+        """
+        return None if self.is_local else self.mechanism.guarantee(self.steps)
+
+    def profile(self, ids: Sequence[Any] | None = None, *, delta: float = 1e-5) -> Profile:
+        """How much the transcript gives each row away.
+
+        ``delta``: with which probability at most the worst case is passed.
+        """
+        return transcript_profile(
+            self.transcript,
+            ids=ids,
+            delta=delta,
+            promised=not self.is_local,
+            notices=(SIMULATION,) if self.is_simulation else (),
+        )
+
+    def individual_epsilon(self, delta: float) -> IndividualEpsilon:
+        """Each row's own ε(δ) beside the worst case of the run (full batch only).
+
+        Without a ``norm_budget`` it is an account after the fact, not a promise.
+        """
+        if self.is_local:
+            raise InvalidInput(
+                "sensitivity='local': the noise depends on the data and promises no epsilon; train"
+                " with sensitivity='global'."
+            )
+        return individual_epsilon(self.transcript, delta)
+
+    def __repr__(self) -> str:
+        seeded = ", a simulation" if self.is_simulation else ""
+        return (
+            f"Training({self.mechanism.describe()}, {self.steps} steps,"
+            f" n={self.mechanism.rows}{seeded})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Step:
+    """One step as it was made. For the curator only: it holds the noise.
+
+    ``parameters``  (d,) θ before the step; ``noisy_sum`` (d,) what the step published;
+    ``noise`` (d,) b; ``scale`` s; ``batch`` the rows in it.
+    """
+
+    number: int
+    parameters: torch.Tensor
+    batch: IntArray
+    noisy_sum: torch.Tensor
+    noise: torch.Tensor
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trainer:
+    """A training that may be run many times; :func:`expost.torch.train` runs one.
+
+    ``data``         (X, y); ``candidates`` the rows that stand in, one for each row or one for all.
+    ``divisor``      of the noisy sum.
+    ``epoch_steps``  after how many steps losses are remembered.
+    ``local_row``    the row whose gradient sets the noise (local sensitivity), or None: global.
+    """
+
+    module: torch.nn.Module
+    loss: Loss
+    data: Rows
+    mechanism: SGDMechanism
+    learning_rate: float
+    divisor: float
+    steps: int
+    epoch_steps: int
+    candidates: Rows | None = None
+    adversary: Adversary = Adversary.KNOWN_BATCHES
+    every: int = 1
+    local_row: int | None = None
+
+    def run(self, draws: Draws, on_step: Callable[[Step], None] | None = None) -> Training:
+        """Train once with these draws."""
+        run = _Run(self, draws)
+        for number in range(self.steps):
+            step = run.step(number)
+            if on_step is not None:
+                on_step(step)
+            if (number + 1) % self.epoch_steps == 0 or number + 1 == self.steps:
+                run.transcript.end_epoch()
+        module = copy.deepcopy(self.module)
+        with torch.no_grad():
+            for name, value in run.gradients.named(run.theta).items():
+                module.get_parameter(name).copy_(value)
+        return Training(
+            module=module,
+            transcript=run.transcript,
+            learning_rate=self.learning_rate,
+            divisor=self.divisor,
+            every=self.every,
+            is_local=self.local_row is not None,
+            is_simulation=isinstance(draws, SeededDraws),
+        )
+
+
+class _Run:
+    """One run while it is made."""
+
+    def __init__(self, trainer: Trainer, draws: Draws) -> None:
+        self.trainer = trainer
+        self.draws = draws
+        self.gradients = RowGradients(trainer.module, trainer.loss, trainer.mechanism.clip)
+        self.theta = self.gradients.start.clone()
+        self.transcript = Transcript(trainer.mechanism, adversary=trainer.adversary)
+        self._account = StepAccount(self.transcript, self.gradients.dimension)
+        # Σ∥g∥² of the filter.
+        self._spent: FloatArray = np.zeros(trainer.mechanism.rows)
+
+    def step(self, number: int) -> Step:
+        """Make one step and keep account of it."""
+        trainer, theta = self.trainer, self.theta
+        how = trainer.mechanism
+        full = how.sampling_rate == 1
+        everyone = np.ones(how.rows, dtype=np.bool_)
+        batch = everyone if full else self.draws.coins(how.rows, how.sampling_rate)
+        scale = self._scale()
+        # Drawn first, so that b·g is read while the gradients exist; it knows nothing of them.
+        noise = torch.from_numpy(self.draws.normals(self.gradients.dimension) * scale)
+        noise = noise.to(theta.device)
+        hidden = self.transcript.adversary is Adversary.HIDDEN_BATCHES
+        looked = np.flatnonzero(everyone if hidden and number % trainer.every == 0 else batch)
+        total, products = self._pass(looked, batch, noise)
+        noisy = total + noise
+        norm = float(torch.linalg.vector_norm(noise))
+        self._account.add(looked, batch, products, norm, scale)
+        self.theta = (theta.double() - trainer.learning_rate / trainer.divisor * noisy).to(
+            theta.dtype
+        )
+        if not bool(torch.isfinite(self.theta).all()):
+            raise ConvergenceError(
+                f"learning_rate={trainer.learning_rate!r}: parameters are no longer finite after"
+                f" {number + 1} steps; lower it."
+            )
+        return Step(
+            number=number,
+            parameters=theta,
+            batch=np.flatnonzero(batch),
+            noisy_sum=noisy,
+            noise=noise,
+            scale=scale,
+        )
+
+    def _scale(self) -> float:
+        """s; local: σ·∥difference of the two sums∥, one row's gradient or its exchange.
+
+        D5.3 Sec. 5 with erratum 11: ∥n·ĝ(D) − (n−1)·ĝ(D')∥ = ∥g∥, and ∥g − g'∥ where replaced.
+        """
+        row, how = self.trainer.local_row, self.trainer.mechanism
+        if row is None:
+            return how.noise_scale
+        X, y = self.trainer.data
+        difference = self.gradients.at(self.theta, X[row : row + 1], y[row : row + 1])
+        others = self._others(np.array([row]))
+        if others is not None:
+            difference = difference - others
+        scale = how.noise_multiplier * float(torch.linalg.vector_norm(difference))
+        if not scale > 0:
+            raise ConvergenceError(
+                f"row={row}: its gradient, or the difference to its candidate's, has become 0, and"
+                " with it the noise of local sensitivity; use sensitivity='global'."
+            )
+        return scale
+
+    def _others(self, rows: IntArray) -> torch.Tensor | None:
+        """(rows, d) or (1, d): g' of these rows."""
+        if self.trainer.candidates is None:
+            return None
+        X, y = self.trainer.candidates
+        if len(X) > 1:
+            X, y = X[rows], y[rows]
+        return self.gradients.at(self.theta, X, y)
+
+    def _pass(
+        self, looked: IntArray, batch: NDArray[np.bool_], noise: torch.Tensor
+    ) -> tuple[torch.Tensor, Products]:
+        """The sum of the batch's gradients, and the products of all rows that are looked at."""
+        X, y = self.trainer.data
+        total = torch.zeros_like(noise)
+        parts = []
+        for block in self.gradients.blocks(len(looked)):
+            rows = looked[block]
+            g = self._filtered(rows, self.gradients.at(self.theta, X[rows], y[rows]))
+            total += torch.from_numpy(batch[rows].astype(np.float64)).to(g.device) @ g
+            parts.append(Products.of(g, noise, self._others(rows)))
+        return total, Products.joined(parts)
+
+    def _filtered(self, rows: IntArray, g: torch.Tensor) -> torch.Tensor:
+        """Rows whose budget is spent count as 0 from then on (Feldman and Zrnic 2021, Alg. 3)."""
+        budget = self.trainer.mechanism.norm_budget
+        if budget is None:
+            return g
+        self._spent[rows] += squares(g)
+        # So that Σ∥g∥² ≤ B² holds in spite of the rounding of squares and sums.
+        room = budget**2 * (1 - 2 * gamma(self.gradients.dimension + self.trainer.steps + 8))
+        active = torch.from_numpy(self._spent[rows] <= room).to(g.device)
+        return torch.where(active.unsqueeze(1), g, 0.0)
+
+
+def prepare(
+    module: torch.nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    noise_multiplier: float,
+    clip: float,
+    learning_rate: float,
+    epochs: int | None = None,
+    steps: int | None = None,
+    loss: Loss = torch.nn.functional.cross_entropy,
+    sampling_rate: float | None = None,
+    divisor: float | None = None,
+    relation: Neighbouring | str = Neighbouring.REMOVE,
+    candidates: tuple[Any, Any] | None = None,
+    sensitivity: str = "global",
+    row: int | None = None,
+    adversary: Adversary | str = Adversary.KNOWN_BATCHES,
+    every: int = 1,
+    norm_budget: float | None = None,
+    dtype: torch.dtype | None = None,
+) -> Trainer:
+    """Return the training that :func:`train` runs, checked, to be run many times; warns of nothing.
+
+    Parameters
+    ----------
+    module
+        What is trained; a copy of it is.
+    X, y
+        The rows and their labels.
+    noise_multiplier
+        σ: the noise on the sum of gradients has standard deviation σC, where rows are replaced 2σC
+        (local sensitivity: σ times one row's difference).
+    clip
+        C, the length to which each row's gradient is clipped.
+    learning_rate
+        α.
+    epochs, steps
+        Exactly one of them; an epoch is about 1/sampling_rate steps.
+    loss
+        Of (outputs, targets) for a batch of one row.
+    sampling_rate
+        None: every step takes all rows. Otherwise each row takes part in each step with this
+        probability (Poisson sampling).
+    divisor
+        Public constant by which the noisy sum is divided; n·sampling_rate unless it is given.
+    relation
+        "remove", or "replace" by ``candidates`` = (rows, labels), one for each row or one for all.
+    sensitivity
+        "local" scales the noise to the gradient of ``row`` (D5.3 Sec. 5): for experiments, since it
+        depends on the data and gives no guarantee.
+    adversary
+        "known-batches", or "hidden-batches": one who does not see whether the row was sampled. The
+        latter needs the gradients of all rows at each step (1/sampling_rate times the work), or at
+        ``every`` k-th, with losses whose interval then holds except with probability 1e-6.
+    norm_budget
+        Leaves a row out for good before √Σ∥g∥² passes it (full batch): makes each row's own epsilon
+        a guarantee.
+    dtype
+        torch.float64 to compute gradients in double precision.
+    """
+    check_module(module)
+    module = copy.deepcopy(module)
+    if dtype is not None:
+        if dtype not in (torch.float32, torch.float64):
+            raise InvalidInput(f"dtype={dtype!r}: must be torch.float32 or torch.float64.")
+        module = module.to(dtype)
+    data = as_tensors(module, X, y, "X, y")
+    n = len(data[0])
+    rate = 1.0 if sampling_rate is None else sampling_rate
+    mechanism = SGDMechanism(
+        rows=n,
+        noise_multiplier=noise_multiplier,
+        clip=clip,
+        sampling_rate=rate,
+        relation=Neighbouring.parse(relation),
+        norm_budget=norm_budget,
+    )
+    an_epoch = max(1, round(1 / rate))
+    trainer = Trainer(
+        module=module,
+        loss=loss,
+        data=data,
+        mechanism=mechanism,
+        learning_rate=_checks.positive("learning_rate", learning_rate),
+        divisor=_checks.positive("divisor", n * rate if divisor is None else divisor),
+        steps=_steps(epochs, steps, an_epoch),
+        epoch_steps=an_epoch,
+        candidates=_candidates(module, data, mechanism.relation, candidates),
+        adversary=Adversary.parse(adversary),
+        every=_checks.whole("every", every, least=1),
+        local_row=_local_row(sensitivity, row, n),
+    )
+    _check_together(trainer)
+    return trainer
+
+
+def _full_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of ``function`` with the options of :func:`prepare` in place of ``**``.
+
+    For ``help`` and completion: the options are declared once, in :func:`prepare`.
+    """
+    own = inspect.signature(function)
+    options = inspect.signature(prepare).parameters.values()
+    added = [p for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return own.replace(parameters=[*options, *added])
+
+
+def train(
+    module: torch.nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    random_state: int | np.random.Generator | None = None,
+    on_step: Callable[[Step], None] | None = None,
+    **options: Any,
+) -> Training:
+    """Train a copy of ``module`` by DP-SGD and keep account of what each step says of every row.
+
+    Parameters
+    ----------
+    module, X, y, **options
+        As of :func:`prepare`.
+    random_state
+        A seed, for simulations. None draws from the operating system.
+    on_step
+        Called after each step with what was drawn and published in it.
+    """
+    trainer = prepare(module, X, y, **options)
+    if trainer.local_row is not None:
+        warn(
+            "sensitivity='local': the noise is scaled to a row of the data, which is not private;"
+            " use 'global' for a release.",
+            PrivacyLeakWarning,
+            stacklevel=2,
+        )
+    if random_state is not None:
+        warn(
+            "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
+            " at None for a real release.",
+            SeededReleaseWarning,
+            stacklevel=2,
+        )
+    return trainer.run(draws_from(random_state), on_step)
+
+
+vars(train)["__signature__"] = _full_signature(train)
+
+
+def _steps(epochs: int | None, steps: int | None, an_epoch: int) -> int:
+    if (epochs is None) == (steps is None):
+        raise InvalidInput(f"epochs={epochs!r}, steps={steps!r}: give exactly one of them.")
+    if steps is not None:
+        return _checks.whole("steps", steps, least=1)
+    return an_epoch * _checks.whole("epochs", epochs, least=1)
+
+
+def _local_row(sensitivity: str, row: int | None, n: int) -> int | None:
+    _checks.one_of("sensitivity", sensitivity, ("global", "local"))
+    if sensitivity == "global":
+        if row is not None:
+            raise InvalidInput(f"row={row!r}: only sensitivity='local' takes one; leave it out.")
+        return None
+    if row is None or not _checks.whole("row", row, least=0) < n:
+        raise InvalidInput(
+            f"row={row!r}: sensitivity='local' needs the number of the row that sets the noise,"
+            f" from 0 to {n - 1}."
+        )
+    return int(row)
+
+
+def _check_together(trainer: Trainer) -> None:
+    """Refuse what is only wrong in company."""
+    how = trainer.mechanism
+    hidden = trainer.adversary is Adversary.HIDDEN_BATCHES
+    if trainer.every > 1 and not (hidden and how.sampling_rate < 1):
+        raise InvalidInput(
+            f"every={trainer.every}: only adversary='hidden-batches' with a sampling_rate leaves"
+            " steps out; use 1."
+        )
+    if trainer.local_row is not None and how.sampling_rate < 1:
+        raise InvalidInput(
+            f"sampling_rate={how.sampling_rate!r}: local sensitivity is 0 at steps without the"
+            " row, and so would be the noise; use the full batch (sampling_rate=None)."
+        )
+    if trainer.local_row is not None and how.norm_budget is not None:
+        raise InvalidInput(
+            f"norm_budget={how.norm_budget!r}: a filter promises nothing where the noise depends on"
+            " the data; use sensitivity='global'."
+        )
+
+
+def _candidates(
+    module: torch.nn.Module, data: Rows, relation: Neighbouring, candidates: Any
+) -> Rows | None:
+    if relation is Neighbouring.REMOVE:
+        if candidates is not None:
+            raise InvalidInput("candidates: relation='remove' takes none; leave it out.")
+        return None
+    if not isinstance(candidates, tuple | list) or len(candidates) != 2:
+        raise InvalidInput("candidates: relation='replace' needs a pair (rows, labels).")
+    others = as_tensors(module, candidates[0], candidates[1], "candidates")
+    if len(others[0]) not in (1, len(data[0])) or others[0].shape[1:] != data[0].shape[1:]:
+        raise InvalidInput(
+            f"candidates: must be one row for each of {len(data[0])}, or one for all, shaped as X."
+        )
+    return others
+
+
+def as_tensors(module: torch.nn.Module, X: Any, y: Any, name: str) -> Rows:
+    """(X, y) on the module's device; real numbers in its precision."""
+    parameter = next(module.parameters())
+
+    def tensor(values: Any) -> torch.Tensor:
+        try:
+            found = torch.as_tensor(values).detach().to(parameter.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise InvalidInput(f"{name}: must be tensors or arrays of numbers.") from None
+        return found.to(parameter.dtype) if found.is_floating_point() else found
+
+    rows, labels = tensor(X), tensor(y)
+    if rows.ndim < 1 or labels.ndim < 1 or not len(rows) == len(labels) >= 1:
+        raise InvalidInput(f"{name}: must have as many labels as rows, and at least one.")
+    if rows.is_floating_point() and not bool(torch.isfinite(rows).all()):
+        raise InvalidInput(f"{name}: holds NaN or infinite values; drop or fill them.")
+    return rows, labels

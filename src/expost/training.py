@@ -1,0 +1,473 @@
+"""The training of one private linear model: its parameters, its bounds and its release.
+
+Commands train models with what is here and import no scikit-learn, which takes longer to import
+than many tables take to be fitted. :mod:`expost.estimators` has the same training behind the
+interface of scikit-learn, and documents the parameters.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expost import _checks
+from expost.data import Encoding, UnitBall
+from expost.data.unit_ball import default_intercept, default_norm
+from expost.errors import (
+    ClippedRowsWarning,
+    InvalidInput,
+    NoPromiseWarning,
+    PrivacyLeakWarning,
+    RaisedRegularizationWarning,
+    SeededReleaseWarning,
+    UselessModelWarning,
+)
+from expost.glm import Objective, two_classes_only
+from expost.labels import LabelScale
+from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared, default_margin
+from expost.mechanisms import MECHANISMS, Mechanism
+from expost.mechanisms.base import default_delta, default_mechanism, default_noise
+from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
+from expost.notices import listed, warn
+from expost.preparing import Facts, objective_over, rescaled
+from expost.release import Release
+from expost.rows import Rows, TableRows
+
+__all__ = [
+    "TRAININGS",
+    "ClassifierTraining",
+    "HingeTraining",
+    "LinearTraining",
+    "LogisticTraining",
+    "Prepared",
+    "RidgeTraining",
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A data set ready to be fitted: its objective, its mechanism, and what was read from it.
+
+    ``mechanism_at``  how a model would be released at another ε, with the Λ and the loss (an
+                      automatic margin) of that ε; ``has_one_loss``: the loss is that of all ε.
+    ``noiseless_loss``  the loss that a model without noise would have.
+    ``clipped``       sentences on the rows and labels that lay past their bound and were clipped.
+    ``encoding``      how a table became these rows; ``read_from_data`` names what it read.
+    """
+
+    objective: Objective
+    mechanism: Mechanism
+    mechanism_at: Callable[[float], Mechanism]
+    has_one_loss: bool
+    noiseless_loss: Loss
+    ball: UnitBall
+    classes: NDArray[Any] | None
+    label_scale: LabelScale | None
+    feature_names: tuple[str, ...] | None
+    read_from_data: tuple[str, ...]
+    clipped: tuple[str, ...]
+    encoding: Encoding | None = None
+
+    @property
+    def problem(self) -> Objective:
+        """``objective``, for what works on two classes alone, with their rows in memory."""
+        return two_classes_only(self.objective)
+
+
+@dataclass(eq=False, repr=False)
+class LinearTraining(ABC):
+    """What the three kinds of training share: the parameters, the bounds, one release."""
+
+    epsilon: float = 1.0
+    delta: float | str | None = "auto"
+    _: KW_ONLY
+    mechanism: str = "auto"
+    noise: str = "auto"
+    regularization: float | str = "auto"
+    calibration: str = "tight"
+    publishing: PublishingBudget | None = None
+    fit_intercept: bool = True
+    intercept_scaling: float | str = "auto"
+    rows_per_person: int = 1
+    data_norm: float | str = "auto"
+    random_state: Any = None
+
+    # Whether labels are numbers that are predicted, not classes.
+    is_regression: ClassVar[bool] = False
+
+    def release(self, prepared: Prepared) -> Release:
+        """Draw one model of rows that were prepared, at a cost of ``epsilon``."""
+        mechanism, read = prepared.mechanism, prepared.read_from_data
+        rng = None
+        if mechanism.is_private:
+            # A mechanism without a safe grid refuses, before anything is computed.
+            _ = mechanism.grid
+            rng = self._rng()
+        for clipped in prepared.clipped:
+            warn(clipped, ClippedRowsWarning, stacklevel=3)
+        if mechanism.is_private and not mechanism.worst_case < np.inf:
+            warn(
+                f"the {mechanism.loss.name} loss has an unbounded gradient:"
+                f" {mechanism.kind} perturbation promises no epsilon for it; take"
+                " mechanism='output' for a promise.",
+                NoPromiseWarning,
+                stacklevel=3,
+            )
+        if mechanism.is_raised:
+            warn(
+                f"regularization={mechanism.regularization:.4g} is too little for"
+                f" {mechanism.kind} perturbation at epsilon={mechanism.epsilon:g}: it was raised to"
+                f" {mechanism.total_regularization:.4g};"
+                " give that much, or a larger epsilon.",
+                RaisedRegularizationWarning,
+                stacklevel=3,
+            )
+        useless = mechanism.forecast.warning
+        if useless is not None:
+            warn(useless, UselessModelWarning, stacklevel=3)
+        if read:
+            warn(
+                f"read from the data, which is not private: {listed(read)}; give what you know"
+                " without the data.",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        encoding = prepared.encoding
+        return Release(
+            theta=mechanism.release(prepared.objective, rng),
+            mechanism=mechanism,
+            ball=prepared.ball,
+            classes=prepared.classes,
+            label_scale=prepared.label_scale,
+            feature_names=prepared.feature_names,
+            encoding=None if encoding is None else encoding.to_json(),
+            read_from_data=read,
+            seeded=rng is not None,
+        )
+
+    def ready(
+        self,
+        rows: Rows,
+        *,
+        loss: Loss,
+        ball: UnitBall,
+        classes: NDArray[Any] | None,
+        label_scale: LabelScale | None,
+        feature_names: tuple[str, ...] | None,
+        read: list[str],
+        past: int,
+        longer: int,
+        encoding: Encoding | None = None,
+    ) -> Prepared:
+        """Return rows of the unit ball, ``past`` labels and ``longer`` rows of which were clipped.
+
+        ``read``: the bounds that were read from the data.
+        """
+        clipped = []
+        if past:
+            low, high = (label_scale or LabelScale()).ends
+            clipped.append(
+                f"{past} labels are outside of label_range=({low:g}, {high:g}) and were clipped."
+            )
+        if longer:
+            clipped.append(
+                f"{longer} of {rows.count} rows are longer than data_norm={ball.data_norm:g} and"
+                " were clipped to it. That is intended: they keep their direction, which is what a"
+                " linear model uses, and predictions clip rows in the same way."
+            )
+        size = rows.count, loss.outputs * rows.columns
+
+        def mechanism_at(epsilon: float) -> Mechanism:
+            settled = self._settled_loss(loss, *size, epsilon)
+            return self.mechanism_for(settled, *size, epsilon=epsilon)
+
+        mechanism = mechanism_at(self.epsilon)
+        return Prepared(
+            objective=objective_over(rows, mechanism.loss, mechanism.total_regularization),
+            mechanism=mechanism,
+            mechanism_at=mechanism_at,
+            has_one_loss=self._has_one_loss,
+            noiseless_loss=loss,
+            ball=ball,
+            classes=classes,
+            label_scale=label_scale,
+            feature_names=feature_names,
+            read_from_data=(*(() if encoding is None else encoding.read_from_data), *read),
+            clipped=tuple(clipped),
+            encoding=encoding,
+        )
+
+    def ready_table(self, rows: Rows, source: TableRows, facts: Facts) -> Prepared:
+        """Return the rows of a table, and how a model of them would be released; spends nothing.
+
+        ``source`` is the table that ``rows`` come from, in memory or not; the bounds and classes
+        are those of its encoding, and ``facts`` those of its rows.
+        """
+        encoding, read = source.stream.encoding, list[str]()
+        classes = encoding.target.classes
+        scale = self._scale_of_table(facts, read)
+        if scale is not None and source.stream.label_scale is None:
+            rows = rescaled(rows, scale, facts)
+        return self.ready(
+            rows,
+            loss=self._loss_of_table(classes),
+            ball=source.stream.ball,
+            classes=None if classes is None else np.array(classes),
+            label_scale=scale,
+            feature_names=encoding.feature_names,
+            read=read,
+            past=facts.past,
+            longer=facts.clipped,
+            encoding=encoding,
+        )
+
+    @abstractmethod
+    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
+        """Return the loss of a table with these classes, None of a regression."""
+
+    @property
+    def _has_one_loss(self) -> bool:
+        """Whether the loss is the same at every ε."""
+        return True
+
+    def _settled_loss(self, loss: Loss, rows: int, dimension: int, epsilon: float) -> Loss:
+        """Return the loss of so many rows and coefficients at an ε, where it depends on them.
+
+        ``loss``  that of a model without noise.
+        """
+        del rows, dimension, epsilon
+        return loss
+
+    def _given_scale(self) -> LabelScale | None:
+        """Return how labels of a regression are scaled, where that was given."""
+        return None
+
+    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale | None:
+        """Return how labels of a regression are scaled, by what was given or the facts of rows."""
+        del facts, read
+        return None
+
+    def ball(self, columns: int) -> UnitBall:
+        """Return how rows of so many columns (of the table, not of X) come into the unit ball."""
+        scaling = default_intercept(columns)
+        return UnitBall(
+            data_norm=_or_rule("data_norm", self.data_norm, default_norm(columns)),
+            fit_intercept=self.fit_intercept,
+            intercept_scaling=_or_rule("intercept_scaling", self.intercept_scaling, scaling),
+        )
+
+    def _kind(self, loss: Loss) -> type[Mechanism]:
+        """Return the class of mechanisms that is asked for, or the default of the loss."""
+        name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
+        return MECHANISMS.find(name)
+
+    def mechanism_for(
+        self, loss: Loss, rows: int, dimension: int, *, epsilon: float | None = None
+    ) -> Mechanism:
+        """Return the mechanism of so many rows and coefficients, at the ε given or another."""
+        kind = self._kind(loss)
+        epsilon = self.epsilon if epsilon is None else epsilon
+        noise = self.noise
+        if noise == "auto":
+            noise = default_noise(kind, dimension, self.delta)
+        budget: dict[str, Any] = {
+            "epsilon": _checks.positive("epsilon", epsilon, finite=False),
+            "delta": self._delta(kind, noise, rows),
+            "noise": noise,
+            "loss": loss,
+            "rows": rows,
+            "dimension": dimension,
+            "rows_per_person": _checks.rows_per_person(self.rows_per_person),
+        }
+        regularization, publishing = self.regularization, self._publishing()
+        if publishing is not None and isinstance(loss, Softmax | Huber):
+            raise InvalidInput(
+                "publishing: only classifiers of two classes have a data-dependent report; leave it"
+                " out."
+            )
+        if publishing is not None and budget["rows_per_person"] > 1:
+            raise InvalidInput(
+                "publishing: a data-dependent report is for persons with one row; leave it out, or"
+                " take rows_per_person=1."
+            )
+        budget |= {name: getattr(self, name) for name in kind.options if hasattr(self, name)}
+        if publishing is not None and regularization == "for-publishing":
+            regularization = regularization_for_publishing(publishing, **budget)
+        elif isinstance(regularization, str):
+            _checks.one_of("regularization", regularization, ("auto", "for-publishing"))
+            regularization = kind.automatic_regularization(**budget)
+        budget["regularization"] = _checks.positive("regularization", regularization)
+        mechanism = MECHANISMS.create(kind.kind, **budget)
+        if publishing is not None:
+            publishing.check_penalty(mechanism)
+        return mechanism
+
+    def _delta(self, kind: type[Mechanism], noise: str, rows: int) -> float | None:
+        """Return δ: what was given, the default of so many rows, or None for a pure noise."""
+        delta = self.delta
+        if isinstance(delta, str):
+            _checks.one_of("delta", delta, ("auto",))
+            return default_delta(rows) if kind.noises.get(noise) else None
+        pure = delta is None or (delta == 0 and not kind.noises.get(noise))
+        return None if pure else _checks.probability("delta", delta)
+
+    def _publishing(self) -> PublishingBudget | None:
+        """What the report of this model is to spend, where there is to be one."""
+        publishing = self.publishing
+        if publishing is None:
+            if self.regularization == "for-publishing":
+                raise InvalidInput(
+                    "publishing=None: regularization='for-publishing' needs a PublishingBudget that"
+                    " says what the report may spend."
+                )
+            return None
+        if not isinstance(publishing, PublishingBudget):
+            raise InvalidInput(f"publishing={publishing!r}: must be a PublishingBudget, or None.")
+        if self.mechanism != "auto" and not MECHANISMS[self.mechanism].has_report:
+            raise InvalidInput(
+                "publishing: only objective perturbation has a data-dependent report; take"
+                " mechanism='objective', or leave it out."
+            )
+        return publishing
+
+    def _rng(self) -> np.random.Generator | None:
+        """None, for the operating system's randomness, or a seeded generator that warns."""
+        seed = self.random_state
+        if seed is None:
+            return None
+        warn(
+            "random_state is set: the noise can be taken off by whoever knows the seed; leave it"
+            " at None for a real release.",
+            SeededReleaseWarning,
+            stacklevel=4,
+        )
+        if isinstance(seed, np.random.Generator):
+            return seed
+        if isinstance(seed, np.random.RandomState):
+            return np.random.default_rng(seed.randint(2**31, size=4))
+        return np.random.default_rng(_checks.whole("random_state", seed, least=0))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ClassifierTraining(LinearTraining):
+    """The training of a classifier of two classes, or of more where :meth:`_takes_more` says so."""
+
+    classes: Any = None
+
+    def _takes_more(self) -> bool:
+        """Whether more than two classes can be fitted."""
+        return False
+
+    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
+        if classes is not None and len(classes) > 2 and not self._takes_more():
+            raise InvalidInput(
+                f"y holds {len(classes)} classes: exactly two are needed here; fit one class"
+                " against the rest, or take the logistic loss with objective perturbation."
+            )
+        return self.loss_of(2 if classes is None else len(classes))
+
+    @abstractmethod
+    def loss_of(self, classes: int) -> Loss:
+        """Return the loss of so many classes."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LogisticTraining(ClassifierTraining):
+    """The training of a logistic or softmax regression."""
+
+    margin: float | str = 0.0
+
+    def loss_of(self, classes: int) -> Loss:
+        """Return the loss of so many classes; of an automatic margin that without one."""
+        loss = Logistic(margin=_or_rule("margin", self.margin, 0.0))
+        if classes <= 2:
+            return loss
+        if self.margin != 0:
+            raise InvalidInput(
+                f"margin={self.margin!r}: is for two classes, and y holds {classes}; leave it out."
+            )
+        return Softmax(classes=classes)
+
+    @property
+    def _has_one_loss(self) -> bool:
+        return self.margin != "auto"
+
+    def _settled_loss(self, loss: Loss, rows: int, dimension: int, epsilon: float) -> Loss:
+        if self._has_one_loss:
+            return loss
+        ratio = self.mechanism_for(loss, rows, dimension, epsilon=epsilon).forecast.noise_ratio
+        return Logistic(margin=default_margin(ratio))
+
+    def _takes_more(self) -> bool:
+        name = default_mechanism(Logistic()) if self.mechanism == "auto" else self.mechanism
+        return isinstance(name, str) and name in MECHANISMS and MECHANISMS[name].is_multiclass
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HingeTraining(ClassifierTraining):
+    """The training of a linear support vector classifier."""
+
+    huber_width: float = 0.5
+
+    def loss_of(self, classes: int) -> Loss:
+        """Return the loss of two classes."""
+        width = _checks.positive("huber_width", self.huber_width)
+        if not width <= 1:
+            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
+        return HuberHinge(width=width)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RidgeTraining(LinearTraining):
+    """The training of a ridge regression."""
+
+    label_range: Any = None
+    huber_width: float | None = 0.5
+
+    is_regression: ClassVar[bool] = True
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, for labels in [−1, 1]."""
+        if self.huber_width is None:
+            return Squared(label_bound=1.0)
+        width = _checks.positive("huber_width", self.huber_width)
+        if not width <= 1:
+            raise InvalidInput(f"huber_width={width!r}: must be at most 1.")
+        return Huber(width=width)
+
+    def label_scale(self, labels: tuple[float, float], read: list[str]) -> LabelScale:
+        """Return how labels are scaled: by the range that was given, or that of ``labels``."""
+        if self.label_range is not None:
+            return LabelScale.within(self.label_range)
+        read.append("label_range (the smallest and the largest label)")
+        return LabelScale.read(*labels)
+
+    def _loss_of_table(self, classes: tuple[str, ...] | None) -> Loss:
+        del classes
+        return self.loss
+
+    def _given_scale(self) -> LabelScale | None:
+        return None if self.label_range is None else LabelScale.within(self.label_range)
+
+    def _scale_of_table(self, facts: Facts, read: list[str]) -> LabelScale:
+        return self.label_scale(facts.labels, read)
+
+
+# By the name of their loss.
+TRAININGS: dict[str, type[LogisticTraining | HingeTraining | RidgeTraining]] = {
+    "logistic": LogisticTraining,
+    "huber-hinge": HingeTraining,
+    "squared": RidgeTraining,
+}
+
+
+def _or_rule(name: str, value: float | str, rule: float) -> float:
+    """Return ``value``, or what the rule says where it is "auto"."""
+    if not isinstance(value, str):
+        return value
+    _checks.one_of(name, value, ("auto",))
+    return rule

@@ -1,0 +1,171 @@
+"""RMIA against its definition: every row compared with every stranger."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from auditing.games import evidence, made_up, naive_auc
+from expost.auditing.attacks.rmia import RmiaOffline, RmiaOnline, _area, _chosen, _lift
+from expost.errors import InvalidInput
+
+
+def sigmoid(phi):
+    return 1 / (1 + math.exp(-float(phi)))
+
+
+def ratios(made, attack, a):
+    """p(x ∣ θ)/p(x) of rows and strangers."""
+    rows, strangers = [], []
+    for row, phi in enumerate(made.confidence):
+        p = np.array([sigmoid(value) for value in made.references[:, row]])
+        inner, outer = p[made.inside[:, row]], p[~made.inside[:, row]]
+        if isinstance(attack, RmiaOnline):
+            general = 0.5 * (inner.mean() + outer.mean())
+        else:
+            general = 0.5 * ((1 + a) * outer.mean() + (1 - a))
+        rows.append(sigmoid(phi) / general)
+    for row, phi in enumerate(made.population):
+        outer = np.mean([sigmoid(value) for value in made.population_references[:, row]])
+        strangers.append(sigmoid(phi) / (0.5 * ((1 + a) * outer + (1 - a))))
+    return rows, strangers
+
+
+def least_squares(made):
+    p = 1 / (1 + np.exp(-made.references.astype(float)))
+    inner = np.array([1 - p[made.inside[:, i], i].mean() for i in range(made.rows)])
+    outer = np.array([1 - p[~made.inside[:, i], i].mean() for i in range(made.rows)])
+    return float(np.linalg.lstsq(outer[:, None], inner, rcond=None)[0][0])
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+@pytest.mark.parametrize("kind", [RmiaOnline, RmiaOffline])
+def test_scores_count_the_strangers_that_a_row_beats(kind, gamma):
+    made, _ = made_up(1)
+    attack = kind(gamma=gamma) if kind is RmiaOnline else kind(gamma=gamma, a=0.6)
+    a = least_squares(made) if kind is RmiaOnline else 0.6
+    assert 0 < a < 1
+    scores = attack(made)
+    rows, strangers = ratios(made, attack, a)
+    for score, ratio in zip(scores, rows, strict=True):
+        beaten = sum(ratio / stranger >= gamma for stranger in strangers)
+        assert math.floor(score * (len(strangers) + 1)) == beaten
+    # Ties of the count follow the ratio, so that the whole order does.
+    assert np.array_equal(np.argsort(scores), np.argsort(rows))
+
+
+@pytest.mark.parametrize("attack", [RmiaOnline(), RmiaOffline(a=0.3), RmiaOffline()])
+def test_without_a_population_the_other_rows_stand_in(attack):
+    made, _ = made_up(2)
+    alone = replace(
+        made,
+        population=made.population[:0],
+        population_labels=made.population_labels[:0],
+        population_references=made.population_references[:, :0],
+    )
+    assert np.array_equal(np.argsort(attack(alone)), np.argsort(attack(made)))
+
+
+def test_the_lift_is_least_squares_within_0_and_1():
+    rng = np.random.default_rng(3)
+    outer = rng.random(50)
+    assert _lift(0.7 * outer + 0.3, outer) == pytest.approx(0.7, rel=1e-12)
+    assert _lift(outer - 0.5 * (1 - outer), outer) == 1.0
+    assert _lift(np.ones(4), np.ones(4)) == 1.0
+
+
+def naive_choice(made):
+    """The a by which the first four references are told from each other, all pairs compared."""
+    p = 1 / (1 + np.exp(-made.references.astype(float)))
+    grid, areas = [step / 10 for step in range(11)], np.zeros(11)
+    for model in range(4):
+        rest = np.arange(made.models) != model
+        for place, a in enumerate(grid):
+            ratio, truth = [], []
+            for row in range(made.rows):
+                outer = p[rest & ~made.inside[:, row], row]
+                if len(outer):
+                    ratio.append(p[model, row] / (0.5 * ((1 + a) * outer.mean() + (1 - a))))
+                    truth.append(made.inside[model, row])
+            areas[place] += naive_auc(np.array(ratio), np.array(truth))
+    return grid, areas
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_is_chosen_by_references_that_attack_each_other(seed):
+    made, _ = made_up(seed, models=6)
+    grid, areas = naive_choice(made)
+    assert areas[grid.index(_chosen(made))] == pytest.approx(areas.max(), abs=1e-9)
+    np.testing.assert_array_equal(RmiaOffline()(made), RmiaOffline(a=_chosen(made))(made))
+
+
+def test_nothing_of_the_target_enters_the_choice():
+    made, _ = made_up(6)
+    other = replace(made, confidence=-made.confidence[::-1], population=-made.population)
+    assert _chosen(made) == _chosen(other)
+
+
+def test_models_that_lift_members_to_certainty_have_a_small_a():
+    rng = np.random.default_rng(7)
+    inside = rng.random((8, 600)) < 0.5
+    easy = rng.uniform(-4, 4, 600) + 0.3 * rng.normal(size=(9, 600))
+    member = np.vstack([rng.random(600) < 0.5, inside])
+    made = evidence(*(lambda phi: (phi[0], phi[1:]))(np.where(member, 6.0, easy)), inside)
+    assert _chosen(made) <= 0.5
+
+
+def test_one_reference_takes_the_default():
+    made, _ = made_up(8, models=1, share=0.0)
+    np.testing.assert_array_equal(RmiaOffline()(made), RmiaOffline(a=0.3)(made))
+
+
+def test_the_area_is_the_share_of_pairs_in_order():
+    rng = np.random.default_rng(9)
+    truth = rng.random(80) < 0.4
+    scores = np.round(rng.normal(size=80) + truth, 1)
+    assert _area(scores, truth) == pytest.approx(naive_auc(scores, truth), rel=1e-12)
+
+
+@pytest.mark.parametrize("attack", [RmiaOnline(), RmiaOffline(), RmiaOffline(a=1.0)])
+@pytest.mark.parametrize("certain", [36.0, -36.0])
+def test_certain_answers_are_finite_and_no_evidence(attack, certain):
+    inside = np.tile([[True], [False]], (4, 30))
+    made = evidence(np.full(30, certain), np.full((8, 30), certain), inside)
+    scores = attack(made)
+    assert np.isfinite(scores).all()
+    assert np.ptp(scores) == 0
+
+
+@pytest.mark.parametrize("attack", [RmiaOnline(), RmiaOffline(a=0.5)])
+def test_blocks_and_files_change_nothing(attack, tmp_path, monkeypatch):
+    made, _ = made_up(10, rows=300)
+    whole = attack(made)
+    file = np.memmap(
+        tmp_path / "references", dtype=np.float32, mode="w+", shape=made.references.shape
+    )
+    file[:] = made.references
+    monkeypatch.setattr("expost._numerics._BLOCK_ROWS", 64)
+    np.testing.assert_array_equal(attack(replace(made, references=file)), whole)
+
+
+def test_rows_without_models_are_refused():
+    made, _ = made_up(11)
+    made.inside[:, 3] = True
+    with pytest.raises(InvalidInput, match="rmia-online needs models with and without each row"):
+        RmiaOnline()(made)
+    with pytest.raises(InvalidInput, match="rmia-offline needs models without each row"):
+        RmiaOffline()(made)
+
+
+@pytest.mark.parametrize("a", [-0.1, 1.1, math.nan])
+def test_a_must_lie_within_0_and_1(a):
+    with pytest.raises(InvalidInput, match="must lie within 0 and 1"):
+        RmiaOffline(a=a)
+
+
+@pytest.mark.parametrize("kind", [RmiaOnline, RmiaOffline])
+@pytest.mark.parametrize("gamma", [0.0, -1.0, math.nan, math.inf])
+def test_gamma_must_be_positive(kind, gamma):
+    with pytest.raises(InvalidInput, match="gamma="):
+        kind(gamma=gamma)

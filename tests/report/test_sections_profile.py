@@ -1,0 +1,247 @@
+"""The document of a profile: its figures are those of the profile, and bounds stay bounds."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import expost
+from expost import Profile
+from expost.numbers import certainty, count, number
+from expost.profiles.digest import POSTERIOR
+from expost.report import (
+    document_of,
+    page_of,
+    parse_json,
+    render_json,
+    render_markdown,
+    render_text,
+)
+from expost.report.document import Context, Document, Origin, Setting, Table
+from expost.types import Audience
+from read_figures import read
+
+from .conftest import HOSTILE, fitted, noiseless, synthetic
+
+# 150 rows of 40 persons; the last owns 33.
+OWNER = np.random.default_rng(1).permutation(np.minimum(np.arange(150) // 3, 39))
+
+
+def tile(document, label):
+    return next(each for each in document.tiles if each.label == label)
+
+
+def section(document, name):
+    return next(each for each in document.sections if each.id == name)
+
+
+def table_of(document, name):
+    return next(block for block in section(document, name).blocks if isinstance(block, Table))
+
+
+def column(table, title):
+    at = [each.title for each in table.columns].index(title)
+    return [row[at] for row in table.values], [row[at] for row in table.cells]
+
+
+@pytest.fixture(params=["laplace", "gaussian", "synthetic", "persons"])
+def profile(request):
+    if request.param == "synthetic":
+        return synthetic(400, seed=3)
+    if request.param == "persons":
+        release, X, y, _ = request.getfixturevalue("laplace")
+        return expost.profile(release, X, y, persons=[f"person {place}" for place in OWNER])
+    return request.getfixturevalue(request.param)[3]
+
+
+def test_tiles_hold_the_figures_of_the_profile(profile):
+    document = document_of(profile)
+    unit = "person" if profile.owner is not None else "row"
+    outer = float(np.max(np.maximum(np.abs(profile.loss_low), np.abs(profile.loss_high))))
+    most = tile(document, f"Most exposed {unit}")
+    assert most.value == certainty(outer)
+    assert float(read(most.value)) >= expit(outer) - 1e-15
+    assert most.people == math.ceil(100 * expit(outer))
+    past = int(np.count_nonzero(expit(profile.exposure) > POSTERIOR))
+    assert tile(document, f"{unit.capitalize()}s above the limit").value == count(past)
+    allowed = certainty(profile.worst_case)
+    assert any(allowed in line for line in tile(document, "Guarantee").lines)
+
+
+def test_the_table_of_rows_is_that_of_the_profile(profile):
+    table = table_of(document_of(profile), "most-exposed")
+    ranked = profile.ranking[:20]
+    loss = profile.loss[ranked]
+    values, cells = column(table, "exposure (nats)")
+    assert values == np.abs(loss).tolist()
+    assert column(table, "evidence of")[0] == ["presence" if x > 0 else "absence" for x in loss]
+    widths, shown = column(table, "certified to ±")
+    naive = np.maximum(profile.loss_high[ranked] - loss, loss - profile.loss_low[ranked])
+    assert widths == naive.tolist()
+    assert all(float(read(text)) >= width for text, width in zip(shown, widths, strict=True))
+    assert column(table, "expected exposure (nats)")[0] == profile.expected[ranked].tolist()
+    assert len(cells) == min(20, len(profile))
+
+
+def test_quantiles_are_rounded_up(profile):
+    table = table_of(document_of(profile), "exposure")
+    for title in ("exposure (nats), at most", "expected exposure (nats), at most"):
+        values, cells = column(table, title)
+        assert all(float(read(text)) >= value for text, value in zip(cells, values, strict=True))
+    values, cells = column(table, "attacker's certainty, at most")
+    assert values[-1] == np.max(profile.exposure)
+    for text, value in zip(cells, values, strict=True):
+        assert float(read(text)) >= expit(value) - 1e-15
+
+
+def test_the_figure_is_the_certainty_by_rank(profile):
+    figure = document_of(profile).figures["profile"]
+    line, expected = figure.panels[0].lines
+    ranked = np.sort(profile.exposure)[::-1]
+    np.testing.assert_allclose(line.y, expit(ranked[np.array(line.x, dtype=int) - 1]))
+    usual = np.sort(profile.expected)[::-1]
+    np.testing.assert_allclose(expected.y, expit(usual[np.array(expected.x, dtype=int) - 1]))
+    y = figure.panels[0].y
+    assert y.low == 0.5
+    assert max(line.y) <= y.high
+
+
+def test_a_document_is_stored_and_read_again(profile):
+    page = page_of(profile, versions={"expost": "1"})
+    text = render_json(page)
+    again = parse_json(text)
+    assert render_json(again) == text
+    assert render_markdown(again) == render_markdown(page)
+    assert render_text(again) == render_text(page)
+
+
+def test_verdicts():
+    profile = fitted(rows=60)[3]
+    assert document_of(profile).verdict.tone == "caution"  # Seeded.
+    sure = dataclasses.replace(profile.losses, loss=profile.losses.loss + 5.0)
+    sure = dataclasses.replace(sure, low=sure.loss - 1e-9, high=sure.loss + 1e-9)
+    broken = document_of(dataclasses.replace(profile, losses=sure))
+    assert broken.verdict.priority == 100
+    assert broken.verdict.tone == "bad"
+    assert broken.alerts[0].severity == "problem"
+    open_ended = dataclasses.replace(sure, worst_case_passed=0.01)
+    past = document_of(dataclasses.replace(profile, losses=open_ended))
+    assert past.verdict.text.startswith("60 rows exceed the limit")
+    assert document_of(noiseless()).verdict.tone == "bad"
+
+
+def test_a_useless_model_is_judged_first():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)), np.where(rng.random(300) > 0.5, 1, 0)
+    model = expost.PrivateLogisticRegression(epsilon=0.01, data_norm=9.0, classes=(0, 1)).fit(X, y)
+    document = document_of(expost.profile(model, X, y))
+    assert document.verdict.priority == 90
+    assert "base rate" in document.verdict.text
+    assert tile(document, "Useful?").tone == "bad"
+
+
+def test_the_tile_of_usefulness_is_the_auc_of_the_released_model():
+    from sklearn.metrics import roc_auc_score
+
+    release, X, y, profile = fitted(rows=150)
+    scores = release.decision_function(X) if hasattr(release, "decision_function") else None
+    area = float(tile(document_of(profile), "Useful?").value.removeprefix("AUC "))
+    if scores is None:
+        rows = release.objective(X, y).held
+        scores = rows.X @ release.theta
+        y = rows.y
+    assert area == pytest.approx(roc_auc_score(y, scores), abs=2e-3)
+
+
+def test_without_noise_rows_are_ranked_by_distance():
+    profile = noiseless(30)
+    document = document_of(profile)
+    values, _ = column(table_of(document, "most-exposed"), "distance")
+    assert values == np.sort(profile.distance)[::-1][:20].tolist()
+    assert tile(document, "Guarantee").value == "none"
+    assert not any(each.id == "posterior" for each in document.sections)
+
+
+def test_hostile_names_stay_text():
+    ids = tuple(f"{place} {HOSTILE}" for place in range(30))
+    profile = synthetic(30, ids=ids)
+    document = document_of(
+        profile,
+        Context(
+            settings=(Setting(name=HOSTILE, value=HOSTILE, origin=Origin.READ),),
+            notices=(HOSTILE,),
+            source=HOSTILE,
+        ),
+        groups=(profile.by(np.where(np.arange(30) % 2, HOSTILE, "b"), name=HOSTILE),),
+    )
+    assert isinstance(document, Document)
+    markdown = render_markdown(document)
+    assert "<script>" not in markdown
+    assert "\u202e" not in markdown + render_text(document)
+    assert render_json(parse_json(render_json(document))) == render_json(document)
+
+
+def test_groups_are_those_of_the_profile(laplace):
+    _, X, y, profile = laplace
+    grouping, explanation = profile.by(y, name="answer"), profile.explain(X)
+    document = document_of(profile, groups=(grouping,), explanation=explanation)
+    tables = [b for b in section(document, "groups").blocks if isinstance(b, Table)]
+    assert column(tables[0], "rows")[0] == [group.rows for group in explanation]
+    assert column(tables[1], "lift")[0] == [group.lift for group in grouping]
+    drawn = document.figures["groups"].panels[0]
+    ranked = sorted(grouping, key=lambda group: -group.lift)[:8]
+    assert list(drawn.lines[1].y) == [group.top_share for group in ranked]
+    assert drawn.x.categories == tuple(group.label for group in ranked)
+
+
+def test_persons_are_counted_with_their_rows(laplace):
+    release, X, y, _ = laplace
+    profile = expost.profile(release, X, y, persons=[f"person {place}" for place in OWNER])
+    document = document_of(profile)
+    assert document.title == "Privacy profile of 40 persons with 150 rows"
+    values, _ = column(table_of(document, "most-exposed"), "rows")
+    assert values == profile.sizes[profile.ranking[:20]].tolist()
+    assert any("33 rows" in line for line in tile(document, "Guarantee").lines)
+
+
+# -- posteriors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.1])
+def test_posteriors_are_those_of_the_rows(prior):
+    result = synthetic(200, seed=5).identifiability(prior)
+    document = document_of(result)
+    largest = float(np.max(result.posterior_high))
+    assert float(read(tile(document, "Most exposed row").lines[0].split("at most ")[1])) >= largest
+    line = document.figures["posterior"].panels[0].lines[0]
+    assert line.y[0] == largest
+    assert list(line.y) == sorted(result.posterior_high, reverse=True)[: len(line.y)]
+    values, _ = column(table_of(document, "posterior"), "rows, present")
+    naive = [int(np.count_nonzero(result.posterior_high > level)) for level in result.levels]
+    assert values == naive
+    assert render_json(parse_json(render_json(document))) == render_json(document)
+
+
+def test_what_the_guarantee_allows_stands_beside_the_model(gaussian):
+    result = gaussian[3].identifiability()
+    text = render_text(document_of(result))
+    assert number(result.worst_case.advantage, "up") in text
+    assert certainty(float(result.losses.worst_case)) in text
+
+
+def test_the_audience_is_the_curator(laplace):
+    page = page_of(laplace[3], versions={})
+    assert page.audience is Audience.CURATOR_ONLY
+    with pytest.raises(expost.errors.InvalidInput, match="nothing here is public"):
+        page.public()
+
+
+def test_an_unproved_row_is_an_alert():
+    profile = synthetic(10)
+    high = profile.losses.high.copy()
+    high[3] = np.inf
+    loose = Profile(losses=dataclasses.replace(profile.losses, high=high), description="m", rows=10)
+    alerts = document_of(loose).alerts
+    assert any(alert.severity == "problem" and "1 row" in alert.title for alert in alerts)

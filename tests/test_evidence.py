@@ -1,0 +1,49 @@
+"""Every command that docs/evidence names can still be given: its files, tests and modules exist."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EVIDENCE = sorted((ROOT / "docs" / "evidence").glob("*.json"))
+# A file of the repository, with the name of a test in it or without.
+FILE = re.compile(r"(?<![\w/-])((?:tests|papers|bench|tools)/[\w/.-]*\w)(?:::(\w+))?")
+MODULE = re.compile(r"python -m (papers[\w.]*)")
+
+
+def missing(text: str) -> list[str]:
+    """Return what a command names and the repository does not have."""
+    lost = []
+    for path, test in FILE.findall(text):
+        file = ROOT / path
+        if not file.exists() or (test and f"def {test}(" not in file.read_text("utf-8")):
+            lost.append(f"{path}::{test}" if test else path)
+    for module in MODULE.findall(text):
+        path = ROOT.joinpath(*module.split("."))
+        if not (path / "__main__.py").exists() and not path.with_suffix(".py").exists():
+            lost.append(module)
+    return lost
+
+
+@pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
+def test_the_command_names_what_there_is(path):
+    command = json.loads(path.read_text("utf-8")).get("command") or ""
+    assert not missing(command)
+    # A statistical run is one that `make test-long` selects.
+    for file, _ in FILE.findall(command):
+        if "-m long" in command and file.endswith(".py"):
+            assert "pytest.mark.long" in (ROOT / file).read_text("utf-8"), file
+
+
+def test_the_list_names_what_there_is():
+    assert not missing((ROOT / "docs" / "evidence" / "README.md").read_text("utf-8"))
+
+
+def test_what_is_gone_is_seen():
+    assert missing("pytest tests/test_nothing.py") == ["tests/test_nothing.py"]
+    assert missing("pytest tests/test_evidence.py::test_gone") == [
+        "tests/test_evidence.py::test_gone"
+    ]
+    assert missing("python -m papers.gone --record") == ["papers.gone"]

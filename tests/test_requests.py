@@ -1,0 +1,257 @@
+"""An option is declared once: Python and the command line have the same names and defaults."""
+
+import importlib.util
+import inspect
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import expost
+from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, data
+from expost.cli.app import app
+from expost.errors import InvalidInput
+from expost.jobs import requests
+from expost.jobs.requests import (
+    AuditRequest,
+    EpsilonRequest,
+    Option,
+    ProfileRequest,
+    PublishRequest,
+    RiskRequest,
+    flag_of,
+    options_of,
+)
+from program import refused
+
+REQUIRED = "required"
+# Fields whose name in Python is another, and why.
+RENAMED = {
+    "id_column": "ids",  # also a sequence of keys in Python
+    "person_column": "persons",  # also a sequence of persons in Python
+    "seed": "random_state",  # the name of scikit-learn
+}
+# Options of the command line alone.
+PROGRAM = {
+    "as_json": "Python returns a result, and prints nothing",
+    "curator_json": "to_dict(audience='curator-only') of the result",
+    "open_page": "Python returns a result, and prints nothing",
+    "log_json": "progress= takes an object that listens",
+    "source": "X, y",
+    "query": "X is a Query",
+}
+FOLDER = {
+    "out": "the verb writes no files; the result has save()",
+    "force": "the verb writes no files",
+    "resume": "the verb writes no files",
+    "ledger": "expost.Ledger lists a model",
+}
+TABLE = {
+    "target": "y, or the model knows it",
+    "id_column": "the result has the order of the rows",
+    "drop": "X has the columns to use",
+    "missing": "cells of a frame are missing or not",
+}
+# Parameters of Python alone.
+PYTHON = {"X": "source", "y": "source", "progress": "--log-json and the bar"}
+ARRAYS = {
+    "fit_intercept": "a table always has one",
+    "intercept_scaling": "a table always has one",
+    "huber_width": "arrays only",
+    "rows_per_person": "arrays only; --max-rows-per-person of profile",
+    "ranges": "an encoding.json says the same",
+    "estimator": "an object",
+    "workers": "threads; OMP_NUM_THREADS and --engine local:4",
+}
+NEEDED = "has no default in one of them"
+
+
+def defaults_of(request: type) -> dict[str, object]:
+    names = options_of(request)
+    return {
+        item.name: REQUIRED if item.default is MISSING else item.default
+        for item in fields(request)
+        if item.name in names
+    }
+
+
+def parameters_of(*functions) -> dict[str, object]:
+    found = {}
+    for function in functions:
+        for name, parameter in inspect.signature(function).parameters.items():
+            default = parameter.default
+            found.setdefault(name, REQUIRED if default is parameter.empty else default)
+    return found
+
+
+VERBS = {
+    "epsilon": (
+        EpsilonRequest,
+        (expost.choose_epsilon,),
+        PROGRAM | {"picture": "choice.plot()"},
+        PYTHON | ARRAYS,
+        {"target": NEEDED, "out": NEEDED},
+    ),
+    "profile": (
+        ProfileRequest,
+        # A model is fitted, and then profiled.
+        (expost.profile, PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge),
+        PROGRAM
+        | {name: TABLE[name] for name in ("target", "drop", "missing")}
+        | {
+            "ledger": FOLDER["ledger"],
+            "loss": "one estimator for each loss",
+            "max_rows_per_person": "rows_per_person of the estimator",
+            "cap_rows": "X has the rows to use",
+        },
+        PYTHON
+        | {name: ARRAYS[name] for name in ARRAYS if name not in ("estimator", "workers")}
+        | {
+            "relation": "arrays only",
+            "candidates": "arrays only",
+            "calibration": "the calibration of the papers, for comparisons",
+            "publishing": "with regularization='for-publishing'; arrays only",
+        },
+        {"out": NEEDED, "model": NEEDED, "mechanism": "that of θ, or of the estimator"},
+    ),
+    "publish": (
+        PublishRequest,
+        (expost.publish,),
+        PROGRAM | FOLDER | {name: TABLE[name] for name in ("target", "id_column")},
+        PYTHON,
+        {},
+    ),
+    "audit": (
+        AuditRequest,
+        (expost.audit,),
+        PROGRAM
+        | {name: FOLDER[name] for name in ("out", "force", "resume")}
+        | {name: TABLE[name] for name in ("target", "drop", "missing")}
+        | {
+            "holdout": "X_out, y_out",
+            "estimator": "model is an object",
+            "arrays": "expost.audits.audit.audit_arrays",
+        },
+        PYTHON
+        | {
+            "X_out": "--holdout",
+            "y_out": "--holdout",
+            "train": "a function",
+            "regression": "read from the target",
+            "exposure": "a profile, an object",
+            "checkpoint": "--out and --resume",
+        },
+        {"model": NEEDED, "groups": "columns by name, or names of columns"},
+    ),
+    "risk": (
+        RiskRequest,
+        (expost.identifiability,),
+        {name: PROGRAM[name] for name in ("as_json", "curator_json", "open_page")}
+        | {name: FOLDER[name] for name in ("out", "force")}
+        | {"model": "subject", "plot": "answer.plot()"},
+        {"subject": "MODEL"},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("command", sorted(VERBS))
+def test_python_and_the_command_line_have_the_same_names_and_defaults(command):
+    request, verbs, program_only, python_only, otherwise = VERBS[command]
+    typed = {RENAMED.get(name, name): value for name, value in defaults_of(request).items()}
+    alone = {RENAMED.get(name, name): why for name, why in program_only.items()}
+    called = parameters_of(*verbs)
+    shared = typed.keys() & called.keys()
+    assert typed.keys() - shared == alone.keys()
+    assert called.keys() - shared == python_only.keys()
+    differing = {name for name in shared if typed[name] != called[name]}
+    assert differing == otherwise.keys()
+    assert all([*alone.values(), *python_only.values(), *otherwise.values()]), "each has a reason"
+
+
+@pytest.mark.parametrize("command", ["epsilon", "profile"])
+def test_the_estimators_have_the_defaults_of_their_options(command):
+    request = VERBS[command][0]
+    typed = {RENAMED.get(name, name): value for name, value in defaults_of(request).items()}
+    for kind in (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge):
+        for name, value in parameters_of(kind).items():
+            assert typed.get(name, value) == value, (kind, name)
+
+
+def test_every_field_of_every_command_is_an_option_with_the_same_default():
+    program = get_command(app)
+    for name, command in program.commands.items():
+        request = next(
+            kind for kind in vars(requests).values()
+            if isinstance(kind, type) and kind.__name__.lower() == f"{name}request"
+        )  # fmt: skip
+        options = options_of(request)
+        parameters = {one.name: one for one in command.params if one.name in options}
+        assert parameters.keys() == options.keys()
+        for item in fields(request):
+            if item.name in options:
+                parameter, option = parameters[item.name], options[item.name]
+                needed = item.default is MISSING and option.default is None
+                assert parameter.required is needed, (name, item.name)
+                assert flag_of(item.name, option) in (*parameter.opts, option.metavar)
+                assert option.help.endswith("."), (name, item.name)
+
+
+def test_constants_that_are_written_twice_are_the_same():
+    assert requests.MISSING == data.MISSING
+
+
+def test_an_option_that_repeats_its_default_is_given():
+    plain = ProfileRequest(source="x.csv", target="y", out="o")
+    stated = ProfileRequest(source="x.csv", target="y", out="o", stated=("epsilon",))
+    assert not plain.is_given("epsilon")
+    assert stated.is_given("epsilon")
+    assert ProfileRequest(source="x.csv", target="y", out="o", epsilon=2).is_given("epsilon")
+    assert not ProfileRequest(
+        source="x.csv", target="y", out="o", regularization="auto", stated=("regularization",)
+    ).sets("regularization")
+
+
+def test_the_page_of_the_command_line_has_the_options_as_they_are():
+    path = Path(__file__).parent.parent / "tools" / "docs_options.py"
+    spec = importlib.util.spec_from_file_location("docs_options", path)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = tool.PAGE.read_text()
+    assert tool.with_tables(page) == page, "run python tools/docs_options.py"
+
+
+def test_an_option_is_described_without_typer():
+    assert all(isinstance(one, Option) for one in options_of(EpsilonRequest).values())
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("profile", "T", "--target", "incme"), "Did you mean 'income'?"),
+        (("profile", "T", "--target", "Income"), "Did you mean 'income'?"),
+        (("epsilon", "T", "--target", "income", "--drop", "ctiy"), "Did you mean 'city'?"),
+        (("profile", "T", "--target", "income", "--loss", "logistc"), "Did you mean 'logistic'?"),
+        (("profile", "T", "--targt", "income"), "--target"),
+        (("profle", "T"), "Did you mean 'profile'?"),
+    ],
+)
+def test_a_wrong_name_gets_the_one_that_was_meant(
+    program, people_csv, tmp_path, monkeypatch, words, meant
+):
+    monkeypatch.chdir(tmp_path)
+    done = program(*(str(people_csv) if word == "T" else word for word in words))
+    refused(done, tmp_path / "expost-profile", meant)
+
+
+def test_a_name_like_no_other_gets_no_guess(program, people_csv, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = program("profile", people_csv, "--target", "zzz")
+    refused(done, tmp_path / "expost-profile", "column 'zzz': is not in")
+    assert "Did you mean" not in done.err
+
+
+def test_python_guesses_too(people_csv):
+    with pytest.raises(InvalidInput, match="Did you mean 'max_posterior'"):
+        expost.choose_epsilon(str(people_csv), target="income", max_posteror=0.6)
