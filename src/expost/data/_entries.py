@@ -31,11 +31,16 @@ CUT = 2.0
 
 
 class Mark(Enum):
-    """Where a constant comes from: a person, the data, or a rule that knows public facts alone."""
+    """Where a constant comes from.
+
+    A person gave it, it was read from the data, a rule made it from public facts, or it follows
+    from a private release (:mod:`expost.data.histograms`).
+    """
 
     GIVEN = "given"
     READ = "read from the data"
     RULE = "rule"
+    PRIVATE = "released privately"
 
 
 def _read(*constants: tuple[str, Mark | None]) -> tuple[str, ...]:
@@ -53,7 +58,7 @@ def _places(cells: Any, labels: Sequence[str]) -> NDArray[Any]:
 class NumericEntry:
     """x ↦ (x − mean)/scale, cut to [−cut, cut] unless ``cut`` is None.
 
-    A missing x counts as ``fill`` and sets a second, 0/1 feature.
+    A missing x counts as ``fill`` and, with an ``indicator``, sets a second, 0/1 feature.
     """
 
     name: str
@@ -63,13 +68,19 @@ class NumericEntry:
     cut: float | None = CUT
     fill: float | None = None
     fill_mark: Mark | None = None
+    indicator: bool = True
 
     kind: ClassVar[Kind] = "numeric"
 
     @property
+    def marks_missing(self) -> bool:
+        """Whether missing cells have a feature of their own."""
+        return self.fill is not None and self.indicator
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The names of the features it makes."""
-        return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
+        return (self.name, f"{self.name} is missing") if self.marks_missing else (self.name,)
 
     @property
     def read_from_data(self) -> tuple[str, ...]:
@@ -98,7 +109,7 @@ class NumericEntry:
             )
         if self.cut is not None:
             standard = np.clip(standard, -self.cut, self.cut)
-        if self.fill is None:
+        if not self.marks_missing:
             return standard[:, None], 0
         return np.column_stack([standard, np.asarray(cells.is_null(), dtype=np.float64)]), 0
 
@@ -113,6 +124,8 @@ class NumericEntry:
         }
         if self.fill is not None and self.fill_mark is not None:
             value |= {"fill": self.fill, "fill_origin": self.fill_mark.value}
+            if not self.indicator:
+                value["indicator"] = False
         return value
 
 
@@ -300,8 +313,10 @@ def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
 
 def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEntry:
     required = ("kind", "mean", "scale", "cut", "origin") if strict else ("mean", "scale")
-    optional = ("kind", "origin", "cut", "fill", "fill_origin")
+    optional = ("kind", "origin", "cut", "fill", "fill_origin", "indicator")
     fields = members(where, value, required=required, optional=optional)
+    if not isinstance(fields.get("indicator", True), bool):
+        raise InvalidInput(f"{where}.indicator: must be true or false.")
     if fields.get("kind", "numeric") != "numeric":
         raise InvalidInput(f"{where}.kind: must be 'numeric' beside a mean and a scale.")
     scale = finite(f"{where}.scale", fields["scale"])
@@ -321,6 +336,7 @@ def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEn
         cut=None if cut is None else float(cut),
         fill=None if fill is None else finite(f"{where}.fill", fill),
         fill_mark=None if fill is None else _given(where, fields, "fill_origin"),
+        indicator=fields.get("indicator", True),
     )
 
 
