@@ -110,6 +110,13 @@ _SHARED = """Each fit spends ``epsilon`` anew: a search over k settings and f fo
         data, under PrivacyLeakWarning; {} reads all of it. X is then a frame, which may hold text
         (pandas, polars, Arrow, a dict of columns), encoded as the command line encodes tables;
         predictions take frames too. p counts the columns of the table that are encoded.
+    private_encoding : float, default=None
+        The share of ``epsilon`` that noisy histograms of the columns spend, 0.1 for example: means,
+        scales and levels then follow from them, and nothing is read from the data but the classes
+        and the number of rows. ``encoding`` (or ``ranges``) must name every column, with its
+        public range, {"range": [0, 100]}, or as {"kind": "levels"}; columns whose constants are
+        given cost nothing. A third of ``delta`` each goes to the histograms, to the levels that
+        they show, and to the model. ``epsilon`` and ``delta`` hold for all of it together.
     ranges : pairs (low, high) by column, default=None
         The range of each column that is known without the data: a sequence with a pair for each
         column, or a dict by the names of columns. Each range is mapped linearly to [−1, 1], and
@@ -138,18 +145,27 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
         ``rows_per_person`` is refused, before anything is spent. Without it nothing is checked.
         """
         _refuse(unsupported)
-        prepared = self.prepared(X, y)
+        prepared = self.prepared(X, y, release=True)
         if persons is not None:
             read_persons(persons, prepared.mechanism.rows).check_sizes(
                 prepared.mechanism.rows_per_person
             )
         return self._keep(self.release(prepared))
 
-    def prepared(self, X: Any, y: Any) -> Prepared:
-        """The rows as the objective sees them, and how they would be released; spends nothing."""
+    def prepared(self, X: Any, y: Any, *, release: bool = False) -> Prepared:
+        """The rows as the objective sees them, and how they would be released; spends nothing.
+
+        ``release``: they are about to be released, so that a private encoding may be drawn.
+        """
         _checks.one_of("mechanism", self.mechanism, ("auto", *MECHANISMS))
         X, y = _plain(X, "X"), _plain(y, "y")
-        if self.encoding is not None or self.ranges is not None:
+        if self.private_encoding is not None and not release:
+            raise InvalidInput(
+                "private_encoding: is spent by a release, and nothing is released here; leave it"
+                " out, and pass it to the estimator that is fitted."
+            )
+        tables = self.encoding, self.ranges, self.private_encoding
+        if any(known is not None for known in tables):
             return self._prepared_table(X, y)
         _check_numeric(X)
         with _refusals(X=X, y=y):
@@ -193,6 +209,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
                 classes=None if classes is None else list(classes),
                 regression=self.is_regression,
                 given=given,
+                release=self.histogram_release(),
             )
         labels = None
         if encoding.target.classes is not None:
@@ -216,7 +233,7 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
                 )
             given: Encoding | dict[str, Any] = given_ranges(self.ranges, columns)
         else:
-            given = given_encoding(self.encoding)
+            given = given_encoding({} if self.encoding is None else self.encoding)
         norm = self.data_norm
         if isinstance(given, Encoding):
             if norm not in ("auto", given.data_norm):

@@ -44,7 +44,7 @@ __all__ = ["NAME", "Entry", "Ledger", "Listable", "ListedRelease", "Listing", "a
 __all__ += ["entries_of", "ledger_notice", "ledger_path", "list_release", "now"]
 
 NAME = Audience.CURATOR_ONLY.file_name("ledger", "json")
-KINDS = ("model", "report")
+KINDS = ("encoding", "model", "report")
 # The documents that release something, by their format. They lie above the ledger and are imported
 # when a file of theirs is read.
 DOCUMENTS = {
@@ -129,6 +129,9 @@ class Entry:
         """What it is, in a few words."""
         if self.kind == "report":
             return f"report: gradient and Hessian, gaussian{self._relation}"
+        if self.kind == "encoding":
+            persons = for_persons(self.rows_per_person)
+            return f"encoding: histograms, gaussian{persons}{self._relation}"
         noise = self.noise if np.isfinite(self.epsilon) else "no noise"
         return (
             f"model: {self.mechanism}, {noise}{for_persons(self.rows_per_person)}{self._relation}"

@@ -135,6 +135,9 @@ class _Keeper:
         self._encoded = np.empty((rows.count, features))
         keyed = rows.stream.id_column is not None
         self._ids = np.empty(rows.count, dtype=object) if keyed else None
+        self._counted = rows.counted
+        width = 0 if self._counted is None else len(self._counted.columns)
+        self._cells = np.empty((rows.count, width), dtype=np.int32) if width else None
 
     def add(self, block: RowBlock) -> None:
         """Copy a block; rows past the number that the table had are counted elsewhere."""
@@ -144,10 +147,19 @@ class _Keeper:
         self._X[where], self._y[where], self._encoded[where] = block.X, block.y, block.encoded.X
         if self._ids is not None:
             self._ids[where] = block.ids
+        if self._cells is not None and block.cells is not None:
+            self._cells[where] = block.cells
 
     def rows(self) -> HeldRows:
         """Return all rows."""
-        return HeldRows(X=self._X, y=self._y, ids=self._ids, encoded=self._encoded)
+        return HeldRows(
+            X=self._X,
+            y=self._y,
+            ids=self._ids,
+            encoded=self._encoded,
+            cells=self._cells,
+            counted=self._counted,
+        )
 
 
 def objective_over(rows: Rows, loss: Loss, regularization: float) -> Objective:

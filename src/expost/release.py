@@ -16,17 +16,21 @@ from numpy.typing import NDArray
 from expost import _checks
 from expost.data import Encoding, UnitBall, is_frame
 from expost.data.frames import with_target
+from expost.data.histograms import Counted
 from expost.errors import InvalidInput
 from expost.files.atomic import write_json
-from expost.files.sealed import Sealed, from_fields, number, plain, to_fields
+from expost.files.sealed import Sealed, checksum, from_fields, number, plain, to_fields
 from expost.glm import Objective, predictors, two_classes_only
 from expost.labels import LabelScale, class_codes, signs
 from expost.ledger import Entry
 from expost.losses import LOSSES, Loss, Softmax
 from expost.mechanisms import MECHANISMS, Mechanism
+from expost.mechanisms.encoded import model_mechanism, with_histograms
 from expost.mechanisms.statement import relation_text
 from expost.numbers import for_persons, upper_text
 from expost.results import Displayed
+from expost.risk import EpsilonDelta
+from expost.rows import HeldRows
 from expost.types import Audience, FloatArray, Neighbouring
 
 __all__ = ["Release", "public_scalars"]
@@ -159,23 +163,27 @@ class Release(Sealed, Displayed):
 
     def objective(self, X: Any, y: Any) -> Objective:
         """The rows as this model's objective sees them; X: see :meth:`encodes`."""
-        features, target = self._encoded(X, y) if self.encodes(X) else self._plain(X, y)
-        rows, _ = self.ball.rows(features)
-        penalty = self.mechanism.total_regularization
-        return Objective.of(X=rows, y=target, loss=self.mechanism.loss, penalty=penalty)
+        rows = self._encoded(X, y) if self.encodes(X) else self._plain(X, y)
+        penalty = np.full(self.mechanism.dimension, self.mechanism.total_regularization)
+        return Objective(rows=rows, loss=self.mechanism.loss, penalty=penalty)
 
-    def _encoded(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the features of rows of the table, and their labels as the loss takes them."""
+    def _encoded(self, X: Any, y: Any) -> HeldRows:
+        """Return rows of the table in the unit ball, their labels as the loss takes them."""
         encoding = self.table_encoding
         assert encoding is not None
         self._check_columns(X)
         table = encoding.open(with_target(X, y, encoding.target.column))
         encoded = encoding.encode_table(table)
-        scale = self.label_scale
-        return encoded.X, encoded.y if scale is None else scale.inside(encoded.y)
+        scale, histograms = self.label_scale, encoding.histograms
+        labels = encoded.y if scale is None else scale.inside(encoded.y)
+        rows, _ = self.ball.rows(encoded.X)
+        if histograms is None:
+            return HeldRows(X=rows, y=labels)
+        counted = Counted.of_release(table, histograms)
+        return HeldRows(X=rows, y=labels, cells=counted.cells_of(table), counted=counted)
 
-    def _plain(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Return rows of features as they are, and their labels as the loss takes them."""
+    def _plain(self, X: Any, y: Any) -> HeldRows:
+        """Return rows of features in the unit ball, their labels as the loss takes them."""
         features = _checks.matrix(X, min_rows=1)
         width = self._width
         if features.shape[1] != width:
@@ -184,7 +192,8 @@ class Release(Sealed, Displayed):
             )
         if not hasattr(y, "__len__") or len(y) != len(features):
             raise InvalidInput(f"y: must have one entry for each of {len(features)} rows.")
-        return features, self.targets(y, len(features))
+        rows, _ = self.ball.rows(features)
+        return HeldRows(X=rows, y=self.targets(y, len(features)))
 
     def _check_columns(self, X: Any) -> None:
         """Refuse an array of another number of columns than the model's; frames have names."""
@@ -258,14 +267,16 @@ class Release(Sealed, Displayed):
         if scale is None and mechanism.loss.label_bound is not None:
             # Labels as they are, up to their bound.
             scale = {"bound": mechanism.loss.label_bound}
+        encoding = _object_or_none(value["encoding"])
+        released = None if encoding is None else Encoding.from_json(encoding).histograms
         return cls(
             theta=theta,
-            mechanism=mechanism,
+            mechanism=with_histograms(mechanism, released),
             ball=UnitBall.from_json(value["unit_ball"]),
             classes=None if classes is None else np.array(classes),
             feature_names=None if names is None else tuple(str(name) for name in names),
             label_scale=None if scale is None else from_fields(LabelScale, scale),
-            encoding=_object_or_none(value["encoding"]),
+            encoding=encoding,
             read_from_data=tuple(str(name) for name in value["read_from_data"]),
             seeded=bool(value["seeded"]),
         )
@@ -278,26 +289,56 @@ class Release(Sealed, Displayed):
         self, written: Mapping[str, Any], *, name: str, made: str, data: str | None
     ) -> tuple[Entry, ...]:
         """Return the line of this model in a ledger (:class:`expost.ledger.Listable`)."""
-        mechanism = self.mechanism
+        mechanism = model_mechanism(self.mechanism)
+        known: dict[str, Any] = {
+            "made": made,
+            "name": name,
+            "rows": mechanism.rows,
+            "data": data,
+            "rows_per_person": mechanism.rows_per_person,
+        }
         entry = Entry(
             release=written["sha256"],
             kind="model",
-            made=made,
-            name=name,
+            **known,
             mechanism=mechanism.kind,
             noise=mechanism.noise,
             epsilon=mechanism.epsilon,
             delta=mechanism.delta or 0.0,
             guarantee=mechanism.guarantee(mechanism.rows_per_person),
             dimension=mechanism.dimension,
-            rows=mechanism.rows,
             seeded=self.seeded,
             read_from_data=len(self.read_from_data),
-            data=data,
-            rows_per_person=mechanism.rows_per_person,
-            relation="replace" if mechanism.covers(Neighbouring.REPLACE) else "remove",
+            relation=_relation(mechanism.covers(Neighbouring.REPLACE)),
         )
-        return (entry,)
+        encoding = self.table_encoding
+        histograms = None if encoding is None else encoding.histograms
+        if histograms is None:
+            return (entry,)
+        # Models that share an encoding list it once.
+        spent = EpsilonDelta(
+            epsilon=histograms.epsilon, delta=histograms.delta + histograms.threshold_delta
+        )
+        first = Entry(
+            release=checksum(histograms.to_json()),
+            kind="encoding",
+            **known,
+            mechanism="histograms",
+            noise="gaussian",
+            epsilon=spent.guaranteed_epsilon,
+            delta=spent.guaranteed_delta,
+            guarantee=spent,
+            dimension=len(histograms.columns),
+            seeded=histograms.seeded,
+            read_from_data=0,
+            relation=_relation(histograms.replaces),
+        )
+        return first, entry
+
+
+def _relation(replaces: bool) -> str:
+    """Return the name of the relation that a guarantee covers."""
+    return "replace" if replaces else "remove"
 
 
 def _object_or_none(value: Any) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from expost import _checks
 from expost._numerics import gamma, row_blocks, row_norms
 from expost._order import Histogram
 from expost.data.encoding import Encoded, Encoding
+from expost.data.histograms import Counted
 from expost.data.readers import Reader, reader_of
 from expost.data.sources import Table
 from expost.data.unit_ball import UnitBall
@@ -67,6 +68,7 @@ class RowBlock:
     ``ids``      the rows' keys, where the source has them.
     ``encoded``  the same rows as the table's encoding gives them, before they enter the unit ball;
                  ``clipped`` of them are longer than the encoding's bound.
+    ``cells``    (m, p) the rows' cells in the histograms of a private encoding.
     """
 
     X: FloatArray
@@ -76,6 +78,7 @@ class RowBlock:
     ids: NDArray[np.object_] | None = None
     encoded: Encoded | None = None
     clipped: int = 0
+    cells: NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray, **known: Any) -> "RowBlock":
@@ -124,6 +127,11 @@ class Rows(Protocol):
         """The largest ∣y∣."""
         ...
 
+    @property
+    def counted(self) -> Counted | None:
+        """The counts that a private encoding was made from, where there is one."""
+        ...
+
     def map(self, task: Callable[[RowBlock], T]) -> Iterator[T]:
         """Yield the result of ``task`` for every block, in their order.
 
@@ -142,12 +150,16 @@ class HeldRows:
 
     ``ids``      the rows' keys, or None.
     ``encoded``  the features as the table's encoding gives them, or None.
+    ``cells``    (n, p) the rows' cells in the histograms of a private encoding, whose counts are
+                 ``counted``, or None.
     """
 
     X: FloatArray
     y: FloatArray
     ids: NDArray[np.object_] | None = None
     encoded: FloatArray | None = None
+    cells: NDArray[np.int32] | None = None
+    counted: Counted | None = None
 
     norms: FloatArray = field(init=False)
     is_held: ClassVar[bool] = True
@@ -227,6 +239,7 @@ class RowStream:
     """A table as a model sees it, read again in every pass. It is pickled to where it is read.
 
     ``label_scale``  how labels of a regression are scaled and clipped; None: not at all.
+    ``counted``      the counts that a private encoding was made from, where there is one.
     """
 
     reader: Reader
@@ -234,6 +247,7 @@ class RowStream:
     ball: UnitBall
     label_scale: LabelScale | None = None
     id_column: str | None = None
+    counted: Counted | None = None
 
     @classmethod
     def of(
@@ -246,9 +260,13 @@ class RowStream:
         size: int | None = None,
     ) -> "RowStream":
         """Return the rows of ``table`` in blocks of ``size`` rows (None: by the columns)."""
-        table = table.retyped(encoding.kinds)
+        histograms, counted, kinds = encoding.histograms, None, encoding.kinds
+        if histograms is not None:
+            counted = Counted.of_release(table, histograms)
+            kinds = counted.kinds | kinds
+        table = table.retyped(kinds)
         key = table.id_column
-        wanted = [*encoding.kinds, *([] if key is None else [key])]
+        wanted = [*kinds, *([] if key is None else [key])]
         width = len(encoding.feature_names) + ball.fit_intercept
         size = block_rows(width) if size is None else _checks.whole("size", size, least=1)
         if size > _BLOCK_ROWS:
@@ -261,6 +279,7 @@ class RowStream:
             ball=ball,
             label_scale=label_scale,
             id_column=key,
+            counted=counted,
         )
 
     @classmethod
@@ -309,7 +328,16 @@ class RowStream:
             ids = None
             if self.id_column is not None:
                 ids = np.array(block.batch.column(self.id_column).to_pylist(), dtype=object)
-            yield RowBlock.of(X, y, start=block.start, ids=ids, encoded=encoded, clipped=clipped)
+            cells = None if self.counted is None else self.counted.cells(block.batch)
+            yield RowBlock.of(
+                X,
+                y,
+                start=block.start,
+                ids=ids,
+                encoded=encoded,
+                clipped=clipped,
+                cells=cells,
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -379,6 +407,11 @@ class TableRows:
     def count(self) -> int:
         """The number n of rows."""
         return self.stream.count
+
+    @property
+    def counted(self) -> Counted | None:
+        """The counts that a private encoding was made from, where there is one."""
+        return self.stream.counted
 
     @property
     def columns(self) -> int:

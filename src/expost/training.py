@@ -6,7 +6,7 @@ interface of scikit-learn, and documents the parameters.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost import _checks
-from expost.data import Encoding, UnitBall
+from expost.data import Encoding, Table, UnitBall
+from expost.data.encoding import ReleaseHistograms
+from expost.data.histograms import Histograms
 from expost.data.unit_ball import default_intercept, default_norm
 from expost.errors import (
     ClippedRowsWarning,
@@ -30,11 +32,13 @@ from expost.labels import LabelScale
 from expost.losses import Huber, HuberHinge, Logistic, Loss, Softmax, Squared, default_margin
 from expost.mechanisms import MECHANISMS, Mechanism
 from expost.mechanisms.base import default_delta, default_mechanism, default_noise
+from expost.mechanisms.encoded import EncodingBudget, draw_histograms, with_histograms
 from expost.mechanisms.publishing import PublishingBudget, regularization_for_publishing
 from expost.notices import listed, warn
 from expost.preparing import Facts, objective_over, rescaled
 from expost.release import Release
 from expost.rows import Rows, TableRows
+from expost.types import Neighbouring
 
 __all__ = [
     "TRAININGS",
@@ -45,6 +49,10 @@ __all__ = [
     "Prepared",
     "RidgeTraining",
 ]
+
+
+# More coefficients than the default noise of few.
+_SOME = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,6 +101,7 @@ class LinearTraining(ABC):
     intercept_scaling: float | str = "auto"
     rows_per_person: int = 1
     data_norm: float | str = "auto"
+    private_encoding: float | None = None
     random_state: Any = None
 
     # Whether labels are numbers that are predicted, not classes.
@@ -179,10 +188,16 @@ class LinearTraining(ABC):
                 " linear model uses, and predictions clip rows in the same way."
             )
         size = rows.count, loss.outputs * rows.columns
+        histograms = None if encoding is None else encoding.histograms
+        if histograms is not None and self.publishing is not None:
+            raise InvalidInput(
+                "publishing: a model with a private encoding has no data-dependent report; leave it"
+                " out."
+            )
 
         def mechanism_at(epsilon: float) -> Mechanism:
             settled = self._settled_loss(loss, *size, epsilon)
-            return self.mechanism_for(settled, *size, epsilon=epsilon)
+            return self.mechanism_for(settled, *size, epsilon=epsilon, histograms=histograms)
 
         mechanism = mechanism_at(self.epsilon)
         return Prepared(
@@ -264,18 +279,58 @@ class LinearTraining(ABC):
         name = default_mechanism(loss) if self.mechanism == "auto" else self.mechanism
         return MECHANISMS.find(name)
 
+    def histogram_release(self) -> ReleaseHistograms | None:
+        """Return how histograms for a private encoding are released; None: they are not."""
+        share = self.private_encoding
+        if share is None:
+            return None
+        share = _checks.probability("private_encoding", share)
+
+        def release(table: Table, columns: Mapping[str, tuple[float, float] | None]) -> Histograms:
+            # A model of some coefficients, to ask which relation its guarantee will cover.
+            model = self.mechanism_for(self._loss_of_table(None), table.rows, _SOME)
+            budget = EncodingBudget(
+                epsilon=_checks.positive("epsilon", self.epsilon, finite=False),
+                delta=default_delta(table.rows) if self.delta == "auto" else float(self.delta or 0),
+                share=share,
+                rows_per_person=model.rows_per_person,
+                replaces=model.covers(Neighbouring.REPLACE),
+            )
+            return draw_histograms(table, columns, budget, self._rng("encoding"))[0]
+
+        return release
+
     def mechanism_for(
-        self, loss: Loss, rows: int, dimension: int, *, epsilon: float | None = None
+        self,
+        loss: Loss,
+        rows: int,
+        dimension: int,
+        *,
+        epsilon: float | None = None,
+        histograms: Histograms | None = None,
     ) -> Mechanism:
-        """Return the mechanism of so many rows and coefficients, at the ε given or another."""
+        """Return the mechanism of so many rows and coefficients, at the ε given or another.
+
+        ``histograms``  of the encoding, which spend a part of it.
+        """
         kind = self._kind(loss)
         epsilon = self.epsilon if epsilon is None else epsilon
         noise = self.noise
         if noise == "auto":
             noise = default_noise(kind, dimension, self.delta)
+        delta = self._delta(kind, noise, rows)
+        epsilon = _checks.positive("epsilon", epsilon, finite=False)
+        if histograms is not None:
+            spent = histograms.delta + histograms.threshold_delta
+            epsilon, delta = epsilon - histograms.epsilon, None if delta is None else delta - spent
+            if not (epsilon > 0 and (delta is None or delta > 0)):
+                raise InvalidInput(
+                    "epsilon: the private encoding has spent"
+                    f" ({histograms.epsilon:.3g}, {spent:.3g}) of it; give a larger one."
+                )
         budget: dict[str, Any] = {
-            "epsilon": _checks.positive("epsilon", epsilon, finite=False),
-            "delta": self._delta(kind, noise, rows),
+            "epsilon": epsilon,
+            "delta": delta,
             "noise": noise,
             "loss": loss,
             "rows": rows,
@@ -303,7 +358,7 @@ class LinearTraining(ABC):
         mechanism = MECHANISMS.create(kind.kind, **budget)
         if publishing is not None:
             publishing.check_penalty(mechanism)
-        return mechanism
+        return with_histograms(mechanism, histograms)
 
     def _delta(self, kind: type[Mechanism], noise: str, rows: int) -> float | None:
         """Return δ: what was given, the default of so many rows, or None for a pure noise."""
@@ -333,8 +388,11 @@ class LinearTraining(ABC):
             )
         return publishing
 
-    def _rng(self) -> np.random.Generator | None:
-        """None, for the operating system's randomness, or a seeded generator that warns."""
+    def _rng(self, purpose: str = "model") -> np.random.Generator | None:
+        """None, for the operating system's randomness, or a seeded generator that warns.
+
+        Draws for another ``purpose`` than the model do not depend on those for it.
+        """
         seed = self.random_state
         if seed is None:
             return None
@@ -348,7 +406,10 @@ class LinearTraining(ABC):
             return seed
         if isinstance(seed, np.random.RandomState):
             return np.random.default_rng(seed.randint(2**31, size=4))
-        return np.random.default_rng(_checks.whole("random_state", seed, least=0))
+        number = _checks.whole("random_state", seed, least=0)
+        if purpose == "model":
+            return np.random.default_rng(number)
+        return np.random.default_rng(np.random.SeedSequence(number).spawn(1)[0])
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

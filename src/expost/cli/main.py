@@ -75,6 +75,7 @@ def main(after: Any = None) -> None:
 def _run() -> None:
     try:
         from expost.cli.app import app
+        from expost.cli.options import with_values
     # A library that draws the command line may be broken in any way.
     except Exception as error:
         if received_signal() is not None:
@@ -82,7 +83,7 @@ def _run() -> None:
         _without_a_command_line(error)
     try:
         with _noted_warnings():
-            app()
+            app(with_values(sys.argv[1:]))
     except SystemExit as end:
         message = interruption(end)
         if message is not None and received_signal() is None and not isinstance(end, Reported):

@@ -3,7 +3,7 @@
 import inspect
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,7 +13,10 @@ import typer
 
 from expost.jobs.requests import Option, Request, flag_of, options_of
 
-__all__ = ["add_command"]
+__all__ = ["add_command", "with_values"]
+
+# The values that options mean which are given without one.
+_ALONE: dict[str, str] = {}
 
 _Request = TypeVar("_Request", bound=Request)
 
@@ -28,6 +31,9 @@ def add_command(
 ) -> None:
     """Register ``run`` as a command whose options are the fields of ``request``."""
     hints, options = get_type_hints(request), options_of(request)
+    _ALONE.update(
+        {flag_of(key, item): item.alone for key, item in options.items() if item.alone is not None}
+    )
     items = {item.name: item for item in fields(request)}
 
     def call(context: typer.Context, **values: Any) -> None:
@@ -56,6 +62,21 @@ def add_command(
     call.__annotations__ = {item.name: item.annotation for item in (first, *parameters)}
     call.__doc__ = inspect.getdoc(run)
     app.command(name, rich_help_panel=panel)(call)
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of the program with a value for each option that may stand alone.
+
+    What follows such an option is its value if it is a number.
+    """
+    complete: list[str] = []
+    for index, argument in enumerate(arguments):
+        complete.append(argument)
+        value = _ALONE.get(argument)
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if value is not None and not re.fullmatch(r"[+-]?[\d.]\S*|nan|inf", following):
+            complete.append(value)
+    return complete
 
 
 # How an option that was typed is told from a default; an environment sets none.

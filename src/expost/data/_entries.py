@@ -302,13 +302,28 @@ def distinct_labels(name: str, value: Any) -> tuple[str, ...]:
 def entry_from_json(name: str, value: Any, *, strict: bool) -> Entry:
     """The entry for the column ``name``.
 
-    Not ``strict``: as a person writes it, {"mean": 40, "scale": 15} or {"levels": ["a", "b"]};
-    what bears no mark is then given.
+    Not ``strict``: as a person writes it, {"mean": 40, "scale": 15}, {"range": [0, 100]} or
+    {"levels": ["a", "b"]}; what bears no mark is then given.
     """
     where = f"columns[{name!r}]"
+    if not strict and isinstance(value, Mapping) and "range" in value:
+        fields = members(where, value, required=("range",), optional=("kind", "fill"))
+        low, high = range_of(f"{where}.range", fields["range"])
+        value = {"mean": low + (high - low) / 2, "scale": (high - low) / 2, "cut": 1.0}
+        value |= {key: fields[key] for key in ("fill",) if fields.get(key) is not None}
     if isinstance(value, Mapping) and "levels" in value:
         return _level_entry(name, where, value, strict)
     return _numeric_entry(name, where, value, strict)
+
+
+def range_of(where: str, value: Any) -> tuple[float, float]:
+    """``value`` as a range (low, high)."""
+    if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:
+        raise InvalidInput(f"{where}: must be a pair (low, high).")
+    low, high = (finite(where, end) for end in value)
+    if not low < high:
+        raise InvalidInput(f"{where}=({low:g}, {high:g}): low must be below high.")
+    return low, high
 
 
 def _numeric_entry(name: str, where: str, value: Any, strict: bool) -> NumericEntry:

@@ -1,11 +1,12 @@
 """What of an encoding is given, and the reading of the rest from the data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from expost import _checks
 from expost.data import _entries
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, Target
 from expost.data.sources import Column, Kind, Table
@@ -21,9 +22,17 @@ _BLOCK_CELLS = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """The part of an encoding that a person gave."""
+    """The part of an encoding that a person gave.
+
+    ``entries``  the columns whose constants are known.
+    ``ranges``   of the numeric columns that were given as a range.
+    ``blank``    the columns that are named without constants, by their kind: a template that was
+                 not filled in.
+    """
 
     entries: Mapping[str, Entry]
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    blank: Mapping[str, Kind] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     target: str | None = None
     classes: tuple[str, ...] | None = None
@@ -45,13 +54,21 @@ class Given:
             "target", fields.get("target", {}), required=(), optional=("column", "classes")
         )
         classes, norm = target.get("classes"), fields.get("data_norm")
+        blank = {name: kind for name, value in columns.items() if (kind := _blank(value))}
+        filled = {name: value for name, value in columns.items() if name not in blank}
         if norm is not None and not _entries.finite("data_norm", norm) > 0:
             raise InvalidInput(f"data_norm={norm!r}: must be > 0.")
         return cls(
             entries={
                 name: _entries.entry_from_json(name, entry, strict=False)
-                for name, entry in columns.items()
+                for name, entry in filled.items()
             },
+            ranges={
+                name: _entries.range_of(f"columns[{name!r}].range", entry["range"])
+                for name, entry in filled.items()
+                if "range" in entry
+            },
+            blank=blank,
             dropped=tuple(dropped),
             target=target.get("column"),
             classes=None if classes is None else _entries.class_labels("target.classes", classes),
@@ -71,12 +88,77 @@ class Given:
         return replace(self, classes=both)
 
 
-def read_columns(
+def _blank(value: Any) -> Kind | None:
+    """Return the kind of a column that is named without constants; None where it has some."""
+    if not isinstance(value, Mapping) or not value.keys() <= {"kind", "range", "levels"}:
+        return None
+    if any(constant is not None for name, constant in value.items() if name != "kind"):
+        return None
+    numeric = value.get("kind") == "numeric" or "range" in value
+    return "numeric" if numeric else "text" if value.get("kind", "levels") == "levels" else None
+
+
+def countable_columns(
     table: Table, target: str, given: Given
-) -> tuple[list[Entry], list[tuple[str, Mark]]]:
-    """The entries of all columns but the target, given or read from the data, and those dropped."""
+) -> dict[str, tuple[float, float] | None]:
+    """Return the columns that a private encoding counts: with a range, or None if of levels.
+
+    Refuse a table of which more than that would have to be read: every column must be named.
+    """
     check_rows(table)
     _check_names(table, target, given)
+    columns: dict[str, tuple[float, float] | None] = {}
+    unknown = []
+    for column in table.columns:
+        name = column.name
+        if name in given.ranges:
+            columns[name] = given.ranges[name]
+        elif given.blank.get(name) == "text":
+            columns[name] = None
+        elif name != target and name not in (*given.dropped, *given.entries):
+            unknown.append(name)
+    if unknown:
+        raise InvalidInput(
+            f"private_encoding: nothing is known of {_checks.named(unknown)} without the data;"
+            ' name each in the encoding, as {"range": [low, high]} or {"kind": "levels"}, or drop'
+            " it. `expost encoding DATA --template FILE` writes a file to fill in."
+        )
+    if not columns:
+        raise InvalidInput(
+            "private_encoding: every column has its constants already, so nothing is to be"
+            " released; leave private_encoding out."
+        )
+    return columns
+
+
+def read_columns(
+    table: Table,
+    target: str,
+    given: Given,
+    released: Mapping[str, Entry | None] | None = None,
+) -> tuple[list[Entry], list[tuple[str, Mark]]]:
+    """The entries of all columns but the target, given or read from the data, and those dropped.
+
+    ``released``  the entries that follow from a private release; None where there is nothing to
+                  encode.
+    """
+    check_rows(table)
+    _check_names(table, target, given)
+    released = released or {}
+    unfilled = [name for name in given.blank if name not in released]
+    if unfilled:
+        raise InvalidInput(
+            f"encoding: {_checks.named(unfilled)} has no range or levels yet; fill them in, or take"
+            " the column out of the file to have them read from the data. With --private-encoding"
+            " levels may stay empty."
+        )
+    own = {name: entry for name, entry in released.items() if entry is not None}
+    given = replace(
+        given,
+        entries={**given.entries, **own},
+        dropped=(*given.dropped, *(name for name, entry in released.items() if entry is None)),
+        blank={},
+    )
     kinds: dict[str, Kind] = {name: entry.kind for name, entry in given.entries.items()}
     kinds |= {column.name: "text" for column in table.columns if column.kind == "boolean"}
     table = table.retyped(kinds)
@@ -93,7 +175,7 @@ def read_columns(
         [column.name for column in unknown if column.kind == "text"], at_most=_MOST_LEVELS
     )
     entries: list[Entry] = []
-    dropped = [(name, Mark.GIVEN) for name in given.dropped]
+    dropped = [(name, Mark.PRIVATE if name in released else Mark.GIVEN) for name in given.dropped]
     for column in features:
         entry = given.entries.get(column.name)
         if entry is None and column.kind == "numeric":
@@ -103,7 +185,8 @@ def read_columns(
         if entry is None:
             dropped.append((column.name, Mark.READ))
         else:
-            entries.append(_with_missing(table, column, entry))
+            is_released = column.name in released
+            entries.append(entry if is_released else _with_missing(table, column, entry))
     if not entries:
         raise InvalidInput(
             f"{table.label}: has no feature columns: at least one beside the target must vary."
@@ -113,8 +196,8 @@ def read_columns(
 
 def _check_names(table: Table, target: str, given: Given) -> None:
     """Every column named is in the table, and has one part only."""
-    table.require([target, *given.entries, *given.dropped])
-    parts = [target, *given.entries, *given.dropped]
+    parts = [target, *given.entries, *given.blank, *given.dropped]
+    table.require(parts)
     for name in parts:
         if parts.count(name) > 1:
             raise InvalidInput(

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from expost.data import _entries, _reading
 from expost.data._entries import Entry, Mark, Target
 from expost.data.frames import frame_of, position_names
+from expost.data.histograms import Histograms
 from expost.data.sources import Kind, Table, open_table
 from expost.data.unit_ball import default_norm
 from expost.errors import InvalidInput
@@ -38,6 +39,8 @@ _FORMAT = "expost encoding"
 _VERSION = 2
 # The tokens of a missing cell, unless others are given.
 MISSING = ("", "?")
+# Releases histograms of these columns of a table, which have a range, or None if of levels.
+ReleaseHistograms = Callable[[Table, Mapping[str, tuple[float, float] | None]], Histograms]
 # Entries of X that are made at a time.
 _BLOCK_ENTRIES = 2**20
 
@@ -66,6 +69,7 @@ class Encoding:
     """How each column becomes features; ``data_norm`` bounds the norm of a row of them.
 
     ``dropped`` are the columns left out: declared by a person, or constant in the data.
+    ``histograms`` are the private release that some of it follows from, where there is one.
     """
 
     entries: tuple[Entry, ...]
@@ -74,6 +78,7 @@ class Encoding:
     data_norm_mark: Mark
     missing: tuple[str, ...] = ("",)
     dropped: tuple[tuple[str, Mark], ...] = ()
+    histograms: Histograms | None = None
 
     def __repr__(self) -> str:
         """The sizes; parameters of estimators are printed whole."""
@@ -93,6 +98,20 @@ class Encoding:
             )
         if not _entries.finite("encoding.data_norm", self.data_norm) > 0:
             raise InvalidInput(f"encoding.data_norm={self.data_norm!r}: must be > 0.")
+        self._check_histograms()
+
+    def _check_histograms(self) -> None:
+        """Refuse entries that are said to follow from a private release, and do not."""
+        known = {} if self.histograms is None else self.histograms.entries()
+        own: dict[str, Entry | None] = {
+            entry.name: entry for entry in self.entries if entry.mark is Mark.PRIVATE
+        }
+        own |= {name: None for name, mark in self.dropped if mark is Mark.PRIVATE}
+        if own != known:
+            raise InvalidInput(
+                "encoding: what is marked as released privately does not follow from its"
+                " histograms; the file was edited."
+            )
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -142,6 +161,7 @@ class Encoding:
         classes: Sequence[Any] | None = None,
         regression: bool = False,
         given: "Encoding | Mapping[str, Any] | str | Path | None" = None,
+        release: ReleaseHistograms | None = None,
     ) -> "Encoding":
         """The encoding of ``table``: what is ``given``, and the rest read from the data.
 
@@ -154,15 +174,26 @@ class Encoding:
                 of ``encoding.json``: {"columns": {"age": {"mean": 40, "scale": 15}, "sex":
                 {"levels": ["f", "m"]}}, "dropped": ["name"], "target": {"classes": ["no",
                 "yes"]}, "data_norm": 5}, any of these; or the path of either.
+            release: releases noisy histograms of some columns; what is not given then follows from
+                them, and nothing is read from the data but the classes.
         """
         given = given_encoding({} if given is None else given)
         if isinstance(given, Encoding):
+            if release is not None:
+                raise InvalidInput(
+                    "private_encoding: the given encoding is whole, so nothing is to be released;"
+                    " leave private_encoding out, or give ranges and levels alone."
+                )
             given._check(table, target=target, classes=classes, regression=regression)
             _reading.warn_of_leak(given.read_from_data)
             return given
         part = _reading.Given.from_json(given)
         part = part.with_target(target, classes, regression)
-        entries, dropped = _reading.read_columns(table, target, part)
+        histograms = None
+        if release is not None:
+            histograms = release(table, _reading.countable_columns(table, target, part))
+        released = None if histograms is None else histograms.entries()
+        entries, dropped = _reading.read_columns(table, target, part, released)
         goal = _reading.read_target(table, target, part, regression=regression)
         encoding = cls(
             entries=tuple(entries),
@@ -171,16 +202,18 @@ class Encoding:
             data_norm_mark=Mark.RULE if part.data_norm is None else Mark.GIVEN,
             missing=table.missing,
             dropped=tuple(dropped),
+            histograms=histograms,
         )
         _reading.warn_of_leak(encoding.read_from_data)
         return encoding
 
     def open(self, source: Any, *, id_column: str | None = None, **options: Any) -> Table:
         """Open ``source`` as this encoding reads it: its columns, kinds and missing tokens."""
+        kinds = self.kinds if self.histograms is None else self.histograms.kinds | self.kinds
         return open_table(
             source,
-            columns=[*self.kinds],
-            kinds=self.kinds,
+            columns=[*kinds],
+            kinds=kinds,
             id_column=id_column,
             missing=self.missing,
             **options,
@@ -253,18 +286,12 @@ class Encoding:
 
     def as_given(self) -> "Encoding":
         """The same constants, all marked given: to be said only of constants that are public."""
-        json = self.to_json()
-        for entry in json["columns"].values():
-            entry.update({key: Mark.GIVEN.value for key in entry if key.endswith("origin")})
-        json["target"]["origin"] = Mark.GIVEN.value
-        if self.data_norm_mark is Mark.READ:
-            json["data_norm"]["origin"] = Mark.GIVEN.value
-        json["dropped"] = dict.fromkeys(json["dropped"], Mark.GIVEN.value)
-        return Encoding.from_json(json)
+        return Encoding.from_json(_marked(self.to_json(), Mark.READ, Mark.GIVEN))
 
     def uncut(self) -> "Encoding":
         """The same constants, and numbers of any size: for models that are not private."""
-        json = self.to_json()
+        json = _marked(self.to_json(), Mark.PRIVATE, Mark.READ)
+        json.pop("histograms", None)
         for entry in json["columns"].values():
             entry |= dict.fromkeys({"cut"} & entry.keys())
         return Encoding.from_json(json)
@@ -295,6 +322,7 @@ class Encoding:
             # The order of the features is the order of θ: said twice, so that a tool that sorts
             # the members of "columns" is found out.
             "features": list(self.feature_names),
+            **({} if self.histograms is None else {"histograms": self.histograms.to_json()}),
         }
 
     @classmethod
@@ -302,7 +330,10 @@ class Encoding:
         """The encoding that :meth:`to_json` wrote; anything else is refused."""
         _check_version(value)
         keys = ("format", "version", "missing", "target", "columns", "dropped", "data_norm")
-        fields = _entries.members("encoding", value, required=(*keys, "features"))
+        fields = _entries.members(
+            "encoding", value, required=(*keys, "features"), optional=("histograms",)
+        )
+        released = fields.get("histograms")
         columns = _object("columns", fields["columns"])
         dropped = _object("dropped", fields["dropped"])
         missing = fields["missing"]
@@ -321,6 +352,7 @@ class Encoding:
             dropped=tuple(
                 (name, _entries.mark(f"dropped[{name!r}]", mark)) for name, mark in dropped.items()
             ),
+            histograms=None if released is None else Histograms.from_json(released),
         )
         if fields["features"] != list(encoding.feature_names):
             raise InvalidInput(
@@ -367,6 +399,17 @@ class Encoding:
             _reading.check_classes(table.retyped({target: "text"}), target, mine.classes)
 
 
+def _marked(json: dict[str, Any], old: Mark, new: Mark) -> dict[str, Any]:
+    """Return an encoding's JSON with one mark in the place of another."""
+    parts = (*json["columns"].values(), json["target"], json["data_norm"])
+    for part in parts:
+        part.update({key: new.value for key in part if part[key] == old.value and "origin" in key})
+    json["dropped"] = {
+        name: new.value if mark == old.value else mark for name, mark in json["dropped"].items()
+    }
+    return json
+
+
 def given_encoding(value: Any) -> Encoding | dict[str, Any]:
     """Return what was given of an encoding: the whole of it, or a part.
 
@@ -394,6 +437,7 @@ def open_encoded(
     missing: Sequence[str] = MISSING,
     columns: Sequence[str] | None = None,
     limited: Callable[[Table], Table] = lambda table: table,
+    release: ReleaseHistograms | None = None,
     **keys: Any,
 ) -> tuple[Table, Encoding]:
     """Open a table and find its encoding; no row is held.
@@ -408,7 +452,12 @@ def open_encoded(
     else:
         table = limited(open_table(source, columns=columns, missing=missing, **keys))
     encoding = Encoding.read(
-        table, target=target, classes=classes, regression=regression, given=given
+        table,
+        target=target,
+        classes=classes,
+        regression=regression,
+        given=given,
+        release=release,
     )
     goal = encoding.target
     if goal.classes is not None:

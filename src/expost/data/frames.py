@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from expost import _checks
-from expost.data._entries import finite, label
+from expost.data._entries import label, range_of
 from expost.data._origins import arrow_array, columns_of, is_frame
 from expost.errors import InvalidInput
 
@@ -143,17 +143,10 @@ def given_ranges(ranges: Any, columns: Sequence[str]) -> dict[str, Any]:
                 " columns."
             )
         pairs = dict(zip(columns, ranges, strict=True))
-    return {"columns": {name: _range(name, pair) for name, pair in pairs.items()}}
-
-
-def _range(name: str, pair: Any) -> dict[str, float]:
-    where = f"ranges[{name!r}]"
-    if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-        raise InvalidInput(f"{where}: must be a pair (low, high).")
-    low, high = (finite(where, end) for end in pair)
-    if not low < high:
-        raise InvalidInput(f"{where}=({low:g}, {high:g}): low must be below high.")
-    return {"mean": low + (high - low) / 2, "scale": (high - low) / 2, "cut": 1.0}
+    columns_given = {
+        name: {"range": range_of(f"ranges[{name!r}]", pair)} for name, pair in pairs.items()
+    }
+    return {"columns": columns_given}
 
 
 def text_columns(X: Any) -> tuple[str | int, ...]:

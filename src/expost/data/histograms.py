@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from expost.data._entries import Entry, LevelEntry, Mark, NumericEntry, finite, members
-from expost.data.sources import Table
+from expost.data.sources import Kind, Table
 from expost.errors import InvalidInput
 from expost.types import FloatArray, IntArray
 
@@ -183,6 +183,14 @@ class Histograms:
     def open_columns(self) -> int:
         """The number of columns whose levels are not public."""
         return sum(isinstance(column, LevelHistogram) for column in self.columns)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column is read as."""
+        return {
+            column.name: "text" if isinstance(column, LevelHistogram) else "numeric"
+            for column in self.columns
+        }
 
     def entries(self) -> dict[str, Entry | None]:
         """Return the entry of each column; None where there is nothing to encode."""
@@ -339,10 +347,22 @@ class Counted:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column is read as."""
+        return {
+            column.name: "text" if column.range is None else "numeric" for column in self.columns
+        }
+
     def cells(self, block: Any) -> NDArray[np.int32]:
         """Return the cells (m, p) of the rows of a block."""
         columns = [column.cells(block.column(column.name)) for column in self.columns]
         return np.stack(columns, axis=1)
+
+    def cells_of(self, table: Table) -> NDArray[np.int32]:
+        """Return the cells (n, p) of all rows of a table."""
+        blocks = table.retyped(self.kinds).blocks(columns=self.names)
+        return np.concatenate([self.cells(block) for block in blocks])
 
 
 def _add(counts: dict[str | None, int], values: Any, name: str) -> None:

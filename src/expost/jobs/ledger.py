@@ -209,7 +209,9 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
 
     ``data`` is the digest of the rows in question, where it is known.
     """
-    if len(ledger) < 2:
+    # An encoding is released with a model.
+    count = sum(entry.kind != "encoding" for entry in ledger.entries)
+    if count < 2:
         return ()
     delta = ledger.delta_by_addition
     spent = f"epsilon {at_most(ledger.epsilon_by_addition, 4)}"
@@ -217,7 +219,7 @@ def together(ledger: Ledger, path: Path, data: str | None) -> tuple[str, ...]:
     known = [entry.data for entry in ledger.entries if None not in (entry.data, data)]
     others = sum(one != data for one in known)
     notice = (
-        f"This data set has been released {len(ledger)} times, and seeing all of it spends {spent}"
+        f"This data set has been released {count} times, and seeing all of it spends {spent}"
         f" by addition: profile these releases together; expost ledger {shlex.quote(str(path))}"
         " lists and composes them."
     )

@@ -13,6 +13,7 @@ from expost.jobs.streaming import is_streamed
 from expost.jobs.table import (
     OF_AN_ENCODING,
     Chosen,
+    budget_of,
     check_no_feature,
     check_options,
     key_options,
@@ -35,6 +36,7 @@ __all__ = [
 # The options that a model has settled, beside those of its encoding.
 _OF_A_MODEL = (
     *("epsilon", "delta", "max_rows_per_person", "noise", "loss", "regularization"),
+    "private_encoding",
     *("label_range", "margin", "seed"),
 )
 
@@ -74,7 +76,16 @@ def check_asked(job: ProfileRequest) -> None:
 def opened_for(job: ProfileRequest, release: Release | None) -> tuple[Table, Encoding]:
     """The table, as the model reads it if there is one; no row is held."""
     if release is None:
-        return opened(job, job.person_column, lambda table: limited(job, table, None))
+        histograms = budget_of(
+            job,
+            epsilon=job.epsilon,
+            rows_per_person=job.max_rows_per_person or 1,
+            random_state=job.seed,
+            private_encoding=job.private_encoding,
+        ).histogram_release()
+        return opened(
+            job, job.person_column, lambda table: limited(job, table, None), release=histograms
+        )
     remedy = "profile it in Python with expost.profile"
     encoding = model_encoding(release, job.model, job.target, remedy=remedy)
     check_no_feature(job.person_column, encoding, "model")

@@ -69,6 +69,8 @@ class Option:
         The type on the command line, if not that of the field.
     read
         Turns the text of the command line into a value; raises ValueError with a sentence.
+    alone
+        The value that is meant where the option is given without one.
     default
         Words for a default that is no single value. The command line has one for a field without
         a default: the folder of the results.
@@ -84,6 +86,7 @@ class Option:
     metavar: str | None = None
     kind: Any = None
     read: Callable[[str], Any] | None = None
+    alone: str | None = None
     default: str | None = None
     choices: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     plug_ins: str | None = None
@@ -158,6 +161,17 @@ def numbers(example: str) -> Callable[[str], tuple[float, ...]]:
             ) from None
 
     return read
+
+
+def read_share(text: str) -> float:
+    """Return a share, between 0 and 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise ValueError(f"{text!r} must be a share between 0 and 1, as 0.1")
+    return share
 
 
 def read_range(text: str) -> tuple[float, float]:
@@ -460,6 +474,16 @@ class ProfileRequest(TableRequest):
     """
 
     epsilon: Annotated[float, Option("ε of the release; inf: no noise.", MODEL)] = 1.0
+    private_encoding: Annotated[
+        float | None,
+        Option(
+            "Spend this share of ε on means, scales and levels (0.1 if none is given).",
+            TABLE,
+            metavar="[SHARE]",
+            read=read_share,
+            alone="0.1",
+        ),
+    ] = None
     model: Annotated[
         Path | None,
         Option("Profile this model.json; draw none.", MODEL, metavar="FILE"),

@@ -204,6 +204,11 @@ class TableWork:
             ) as run,
             engine_of(name) as engine,
         ):
+            if encoding.histograms is not None:
+                # Drawn once: a resumed run has the encoding that it began with.
+                kept = run.kept("encoding", Encoding.from_json)
+                encoding = encoding if kept is None else kept
+                run.keep("encoding", encoding.to_json())
             yield cls(
                 job=job,
                 run=run,

@@ -17,6 +17,7 @@ from expost.data import (
     open_encoded,
     open_table,
 )
+from expost.data.encoding import ReleaseHistograms
 from expost.errors import (
     InvalidInput,
     PrivacyLeakWarning,
@@ -35,6 +36,7 @@ from expost.training import TRAININGS, LinearTraining, LogisticTraining
 __all__ = [
     "OF_AN_ENCODING",
     "Chosen",
+    "budget_of",
     "check_no_feature",
     "check_options",
     "key_options",
@@ -59,6 +61,9 @@ def table_notices(table: Table, encoding: Encoding, unknown: Mapping[str, int]) 
         for entry in encoding.entries
         if isinstance(entry, LevelEntry) and len(entry.levels) > max(2, table.rows / 2)
     )
+    released = {} if encoding.histograms is None else encoding.histograms.kinds
+    # A private encoding leaves rare levels out on purpose.
+    unknown = {name: count for name, count in unknown.items() if name not in released}
     return (*encoding.notices, *table.notices, *keys, *unknown_notices(unknown))
 
 
@@ -133,6 +138,11 @@ def check_mechanism(job: TableRequest, encoding: Encoding) -> None:
         )
 
 
+def budget_of(job: TableRequest, **known: Any) -> LinearTraining:
+    """Return a training that knows what may be spent, and not yet the table."""
+    return TRAININGS[job.loss](**_budget(job), **known)
+
+
 def _budget(job: TableRequest) -> dict[str, Any]:
     """Return the parameters of a training by which the noise is chosen."""
     return {"mechanism": job.mechanism, "noise": job.noise, "delta": job.delta}
@@ -177,16 +187,19 @@ def opened(
     job: TableRequest,
     person: str | None = None,
     limited: Callable[[Table], Table] = lambda table: table,
+    release: ReleaseHistograms | None = None,
 ) -> tuple[Table, Encoding]:
     """The table and how it becomes numbers; no row is held.
 
-    ``person`` names the column of persons; ``limited`` makes of a table the one to read.
+    ``person`` names the column of persons; ``limited`` makes of a table the one to read;
+    ``release`` releases the histograms of a private encoding.
     """
     options: dict[str, Any] = {
         "target": job.target,
         "classes": job.classes,
         "regression": is_regression(job),
         "limited": limited,
+        "release": release,
         **key_options(job.id_column, person),
     }
     given = None if job.encoding is None else given_encoding(job.encoding)

@@ -45,6 +45,7 @@ _STEPS = frozenset(
         *(STATE, "model.json", "report.json", "facts.json", "losses.json", "copied.json"),
         *("begun.json", "rows.json", "drafts", "losses", "profile", "epsilon", "comparison"),
         "references",
+        "encoding.json",
     }
 )
 _DRAFT = re.compile(r"\.(.+)\.[^.]+\.part")

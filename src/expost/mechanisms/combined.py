@@ -42,7 +42,7 @@ _FITTED, _DRAWN, _WORK = 64, 1024, 2**26
 _TAIL_ERROR = 1e-12
 
 
-def combine(losses: Sequence[RowLosses]) -> RowLosses:
+def combine(losses: Sequence[RowLosses], *, expected: bool = True) -> RowLosses:
     """What independent releases of one data set give away together: their losses add.
 
     ``loss``, ``low``, ``high``  sums, the ends rounded outwards. Where one release has no noise,
@@ -53,15 +53,16 @@ def combine(losses: Sequence[RowLosses]) -> RowLosses:
                         releases with Gaussian noise count as one of μ = √Σμ².
     ``guarantee``       all promises, composed; None where one release promises nothing.
 
-    The same release twice is refused: to see it again tells nothing more.
+    The same release twice is refused: to see it again tells nothing more. ``expected``: whether
+    expected exposures are wanted, for which every part must have a law or be drawn.
     """
-    parts = _checked(losses)
+    parts = _checked(losses, expected)
     if len(parts) == 1:
         return parts[0]
     noiseless = any(part.noiseless for part in parts)
     law = None if noiseless else _gaussian_law([part.law for part in parts])
     far_law = None if noiseless else _gaussian_law([part.far_law for part in parts])
-    sampled = not noiseless and law is None
+    sampled = not noiseless and law is None and expected
     worst_case, passed = _worst_case(parts)
     return RowLosses(
         loss=_sum([part.loss for part in parts], towards=None),
@@ -96,7 +97,7 @@ def _twice(first: int, second: int) -> InvalidInput:
     )
 
 
-def _checked(losses: Sequence[RowLosses]) -> tuple[RowLosses, ...]:
+def _checked(losses: Sequence[RowLosses], expected: bool) -> tuple[RowLosses, ...]:
     parts = tuple(losses)
     if not parts:
         raise InvalidInput("models: must be at least one release.")
@@ -117,7 +118,7 @@ def _checked(losses: Sequence[RowLosses]) -> tuple[RowLosses, ...]:
             same = np.array_equal(part.loss, other.loss)
             if part is other or (moved and same and np.array_equal(part.distance, other.distance)):
                 raise _twice(earlier, place)
-        if part.law is None and part.draw is None and not part.noiseless:
+        if expected and part.law is None and part.draw is None and not part.noiseless:
             raise InvalidInput(
                 f"models: the losses of release {place + 1} can neither be drawn nor have a law;"
                 " profile it alone."

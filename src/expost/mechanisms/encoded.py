@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from expost._numerics import ROUNDOFF, gamma
@@ -68,14 +69,21 @@ from expost.noise import Gaussian
 from expost.numbers import upper_text
 from expost.risk import EpsilonDelta, GaussianNoise, Guarantee
 from expost.risk.composition import Composition
-from expost.rows import RowBlock
+from expost.rows import RowBlock, Rows
 from expost.types import FloatArray, IntArray, Neighbouring
 
 if TYPE_CHECKING:
     from expost.mechanisms.publishing import NoisyTangent, PublishingBudget, TangentMechanism
     from expost.mechanisms.tangent import Tangent
 
-__all__ = ["EncodingBudget", "EncodingLosses", "draw_histograms", "with_histograms"]
+__all__ = [
+    "EncodingBudget",
+    "EncodingLosses",
+    "draw_histograms",
+    "guarantee_of",
+    "model_mechanism",
+    "with_histograms",
+]
 
 # Normals of the operating system never pass 9.4.
 _REACH = 10.0
@@ -244,7 +252,7 @@ class _Column:
 
     counts: FloatArray
     noisy: FloatArray
-    is_level: FloatArray
+    is_level: NDArray[np.bool_]
 
     @classmethod
     def of(cls, counted: CountedColumn, released: HistogramColumn) -> "_Column":
@@ -329,11 +337,11 @@ class EncodingLosses:
         """T + h/2: a level is not released below it."""
         return self.histograms.threshold + self.histograms.step / 2
 
-    def rows(self, cells: IntArray) -> RowLosses:
+    def rows(self, cells: NDArray[np.int32]) -> RowLosses:
         """Return the losses of rows in these cells (m, p), each of which leaves alone."""
         return self._of([slice(None)] * len(self.columns), 1.0, _Gather(cells))
 
-    def persons(self, cells: IntArray, persons: Persons) -> RowLosses:
+    def persons(self, cells: NDArray[np.int32], persons: Persons) -> RowLosses:
         """Return the losses of persons, all of whose rows leave; ``cells`` (n, p) of all rows."""
         gather = _PersonCells.of(cells, persons.owner, len(persons.names), self.columns)
         return self._of(gather.cells, gather.leaving, gather)
@@ -346,7 +354,9 @@ class EncodingLosses:
     ) -> RowLosses:
         """Return the sums of the losses of cells by row or by person."""
         histograms, columns = self.histograms, self.columns
-        k = [leaving] * len(columns) if isinstance(leaving, float) else leaving
+        k: Sequence[FloatArray | float] = (
+            [leaving] * len(columns) if isinstance(leaving, float) else leaving
+        )
         options = {"scale": histograms.scale, "barrier": self.barrier}
 
         def summed(columns: Sequence[_Column]) -> list[FloatArray]:
@@ -393,7 +403,7 @@ class EncodingLosses:
 class _Gather:
     """Sums over the columns of figures of cells, for rows in the cells (m, p)."""
 
-    cells: IntArray
+    cells: NDArray[np.int32]
     largest: int = 1
 
     def __call__(self, figures: Sequence[FloatArray]) -> FloatArray:
@@ -420,7 +430,7 @@ class _PersonCells:
 
     @classmethod
     def of(
-        cls, cells: IntArray, owner: IntArray, count: int, columns: Sequence[_Column]
+        cls, cells: NDArray[np.int32], owner: IntArray, count: int, columns: Sequence[_Column]
     ) -> "_PersonCells":
         """Count the rows of persons by cell."""
         pairs = [
@@ -614,29 +624,28 @@ class _EncodedMechanism:
             raise InvalidInput(
                 "relation: a model with a private encoding is profiled for 'remove' only."
             )
-        rows = objective.held
-        if rows.cells is None:
-            raise _no_cells()
-        own = self.losses_of_histograms(rows.cells.counted)
-        persons = change.persons
-        index = rows.cells.index
-        first = own.rows(index) if persons is None else own.persons(index, persons)
+        rows, persons = objective.held, change.persons
+        own = self._encoding_losses(rows)
+        assert rows.cells is not None
+        first = own.rows(rows.cells) if persons is None else own.persons(rows.cells, persons)
         return _together(first, self.model.losses(objective, theta, change))
 
-    def losses_of_histograms(self, counted: Counted) -> EncodingLosses:
-        """Return what the histograms reveal, from the counts of their rows."""
-        return EncodingLosses.of(self.histograms, counted)
+    def _encoding_losses(self, rows: Rows) -> EncodingLosses:
+        """Return what the histograms reveal about their rows."""
+        if rows.counted is None:
+            raise InvalidInput(
+                "X: the model has a private encoding, whose losses follow from the cells of the"
+                " table; pass the table (a frame, or its file) and not encoded features."
+            )
+        return EncodingLosses.of(self.histograms, rows.counted)
 
     def prepare(
         self, objective: Objective, theta: FloatArray, *, expected: bool = False
     ) -> "_PreparedLosses":
         """Return what the losses of any block follow from."""
-        cells = objective.rows.cells
-        if cells is None:
-            raise _no_cells()
         return _PreparedLosses(
             mechanism=cast(Mechanism, self),
-            encoding=self.losses_of_histograms(cells.counted),
+            encoding=self._encoding_losses(objective.rows),
             model=self.model.prepare(objective, theta),
         )
 
@@ -680,25 +689,26 @@ class _EncodedMechanism:
 
     def describe(self, *, epsilon: bool = True) -> str:
         """Return one line about the release, with its ε or for any."""
-        own = self.histograms
-        spent = f" (epsilon={upper_text(own.epsilon)} of it for the encoding)" if epsilon else ""
-        parts = self.model.describe(epsilon=epsilon).split(", ")
-        total = {f"epsilon={upper_text(self.model.epsilon)}": f"epsilon={upper_text(self.epsilon)}"}
-        return f"{', '.join(total.get(part, part) for part in parts)}, private encoding{spent}"
+        text, model = self.model.describe(epsilon=epsilon), self.model
+        for name, own, total in (
+            ("epsilon", model.epsilon, self.epsilon),
+            ("delta", model.delta or 0.0, self.delta),
+        ):
+            text = text.replace(f"{name}={upper_text(own)}", f"{name}={upper_text(total)}")
+        spent = f" of epsilon={upper_text(self.histograms.epsilon)}" if epsilon else ""
+        return f"{text}, private encoding{spent}"
 
 
-def _no_cells() -> InvalidInput:
-    return InvalidInput(
-        "X: the model has a private encoding, whose losses follow from the cells of the table; pass"
-        " the table (a frame, or its file) and not encoded features."
-    )
+def model_mechanism(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism of the model alone, which is ``mechanism`` without histograms."""
+    return mechanism.model if isinstance(mechanism, _EncodedMechanism) else mechanism
 
 
 def _together(histograms: RowLosses, model: RowLosses) -> RowLosses:
     """Return the losses of both; distances are those of the model."""
-    both = combine([histograms, model])
+    drawn = model.draw is not None or model.law is not None
     return replace(
-        both,
+        combine([histograms, model], expected=drawn),
         distance=model.distance,
         distance_error=model.distance_error,
         neighbours=model.neighbours,
@@ -720,10 +730,8 @@ class _PreparedLosses:
 
     def __call__(self, block: RowBlock) -> RowLosses:
         """Return the losses of the rows of ``block``."""
-        if block.cells is None:
-            raise _no_cells()
-        first, second = self.encoding.rows(block.cells.index), self.model(block)
-        return _together(first, second)
+        assert block.cells is not None
+        return _together(self.encoding.rows(block.cells), self.model(block))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -135,6 +135,14 @@ def _notices(release: Release, steps: Sequence[str]) -> tuple[str, ...]:
     read = (*steps, *release.read_from_data)
     if read:
         notices.append(f"Read from the data, which is not private: {listed(read, most=4)}.")
+    encoding = release.table_encoding
+    if encoding is not None and encoding.histograms is not None:
+        notices.append(
+            f"The encoding is a release of its own: noisy histograms of"
+            f" {len(encoding.histograms.columns)} columns spent {encoding.histograms.epsilon:.3g} of"
+            " epsilon. They are in model.json, so the attacker is assumed to know them: every loss"
+            " includes what they reveal about the row."
+        )
     if release.seeded:
         notices.append(SEEDED)
     return tuple(notices)

@@ -1,0 +1,302 @@
+"""Private encodings: the encoding and the model as one release, in Python and at the command line."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import expost
+from expost.data.encoding import Encoding
+from expost.errors import InvalidInput
+from expost.ledger import Ledger
+from expost.mechanisms.encoded import model_mechanism
+from expost.release import Release
+from expost.types import Audience
+from program import page_in
+
+GIVEN = {
+    "columns": {
+        "age": {"range": [0, 100]},
+        "job": {"kind": "levels"},
+        "town": {"kind": "levels"},
+    }
+}
+
+
+def people(rows=400, seed=0):
+    """Rows with a number, common levels, and levels that a few rows have or one row alone."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(45, 15, rows).round(1),
+            "job": rng.choice(["clerk", "nurse", "smith"], rows),
+            "town": [f"t{min(int(value), 30)}" for value in rng.geometric(0.15, rows)],
+        }
+    )
+    score = (frame.age - 45) / 15 + (frame.job == "nurse") + rng.normal(size=rows)
+    return frame, np.where(score > 0.3, "yes", "no")
+
+
+def model(**changes):
+    known = {
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "classes": ("no", "yes"),
+        "encoding": GIVEN,
+        "private_encoding": 0.2,
+    }
+    return expost.PrivateLogisticRegression(**known | changes)
+
+
+@pytest.fixture
+def table(tmp_path):
+    frame, labels = people()
+    path = tmp_path / "people.csv"
+    frame.assign(ill=labels).to_csv(path, index=False)
+    (tmp_path / "public.json").write_text(json.dumps(GIVEN))
+    return path
+
+
+@pytest.fixture
+def ask(program, table, tmp_path):
+    def call(*more, out="o"):
+        return program(
+            *("profile", table, "--target", "ill", "--classes", "no,yes", "--epsilon", 8),
+            *("--delta", 0.001, "--encoding", tmp_path / "public.json"),
+            *("--out", tmp_path / out, *more),
+        )
+
+    return call
+
+
+# -- one release -------------------------------------------------------------------------------
+
+
+def test_epsilon_and_delta_are_those_of_both():
+    fitted = model().fit(*people())
+    how = fitted.release_.mechanism
+    assert (how.epsilon, how.delta) == (8.0, 1e-3)
+    own = fitted.release_.table_encoding.histograms
+    assert own.epsilon == pytest.approx(1.6, rel=1e-6)
+    assert own.epsilon + model_mechanism(how).epsilon == 8.0
+    assert how.delta_at(8.0) <= 1e-3
+    assert fitted.release_.audience is Audience.PUBLIC
+    assert fitted.release_.read_from_data == ()
+
+
+def test_only_the_classes_are_read_where_they_are_not_given():
+    with pytest.warns(Warning, match="classes"):
+        fitted = model(classes=None).fit(*people())
+    assert fitted.release_.audience is Audience.NEEDS_REVIEW
+    assert all("classes" in name for name in fitted.release_.read_from_data)
+
+
+def test_model_json_keeps_the_histograms(tmp_path):
+    fitted = model().fit(*people())
+    read = Release.load(fitted.save(tmp_path / "model.json"))
+    assert read.mechanism.describe() == fitted.release_.mechanism.describe()
+    assert (read.mechanism.epsilon, read.mechanism.delta) == (8.0, 1e-3)
+    frame, _ = people()
+    np.testing.assert_array_equal(read.scores(frame), fitted.release_.scores(frame))
+
+
+@pytest.mark.parametrize("place", ["scale", "epsilon", "counts"])
+def test_edited_histograms_are_refused(tmp_path, place):
+    value = model().fit(*people()).release_.table_encoding.to_json()
+    if place == "counts":
+        value["histograms"]["columns"][0]["counts"][3] += 1000
+    else:
+        value["histograms"][place] *= 0.5
+    with pytest.raises(InvalidInput, match="histograms"):
+        release = Encoding.from_json(value)
+        expost.PrivateLogisticRegression(
+            epsilon=8.0, delta=1e-3, classes=("no", "yes"), encoding=release
+        ).fit(*people())
+
+
+def test_losses_are_those_of_the_histograms_and_of_the_model():
+    frame, labels = people()
+    fitted = model().fit(frame, labels)
+    whole = expost.profile(fitted, frame, labels)
+    how, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
+    alone = model_mechanism(how).losses(objective, fitted.release_.theta, change_of(objective))
+    own = how._encoding_losses(objective.held).rows(objective.held.cells)
+    finite = np.isfinite(own.loss)
+    np.testing.assert_allclose(
+        whole.losses.loss[finite], (own.loss + alone.loss)[finite], atol=1e-12
+    )
+    assert np.all(np.isinf(whole.exposure[~finite]))
+    assert np.all(whole.loss_low <= whole.losses.loss)
+    assert np.all(whole.loss_high >= whole.losses.loss)
+    assert any("histograms" in notice for notice in whole.notices)
+
+
+def change_of(objective):
+    from expost.neighbouring.change import Change
+
+    return Change.of(objective.held)
+
+
+def test_the_pair_of_encoding_and_model_keeps_its_law():
+    """E[e^(−loss)] = 1 over releases of both, and δ(ε) of the worst row stays below δ.
+
+    300 releases of 40 rows, five standard errors; a loss that leaves the histograms out fails.
+    """
+    frame, labels = people(40, seed=3)
+    labels[:2] = "no", "yes"
+    both, alone = [], []
+    for seed in range(300):
+        fitted = model(epsilon=6.0, delta=0.05, random_state=seed, data_norm=1.0)
+        with pytest.warns(expost.errors.SeededReleaseWarning):
+            fitted.fit(frame, labels)
+        how, objective = fitted.release_.mechanism, fitted.release_.objective(frame, labels)
+        change = change_of(objective)
+        both.append(how.losses(objective, fitted.release_.theta, change).loss)
+        part = model_mechanism(how).losses(objective, fitted.release_.theta, change)
+        alone.append(part.loss)
+    both, alone = np.stack(both), np.stack(alone)
+    evidence = np.exp(-both)
+    error = evidence.std(axis=0) / math.sqrt(len(both))
+    assert np.all(np.abs(evidence.mean(axis=0) - 1) < 5 * error + 1e-9)
+    # δ(ε) = E[(1 − e^(ε − loss))₊] of every row, the infinite losses of single levels included.
+    spent = np.maximum(-np.expm1(6.0 - both), 0.0)
+    slack = 5 * spent.std(axis=0) / math.sqrt(len(both))
+    assert np.all(spent.mean(axis=0) <= 0.05 + slack)
+    # Power: the histograms' part is there, and of the size that their noise has.
+    left = (both - alone)[:, np.isfinite(both).all(axis=0)]
+    assert left.std(axis=0).min() > 0.1
+
+
+def test_persons_leave_with_all_their_rows():
+    frame, labels = people()
+    owner = np.arange(len(frame)) // 2
+    fitted = model(rows_per_person=2).fit(frame, labels, persons=owner)
+    assert fitted.release_.table_encoding.histograms.rows_per_person == 2
+    found = expost.profile(fitted, frame, labels, persons=owner)
+    assert len(found.exposure) == 200
+    assert found.losses.worst_case == pytest.approx(8.0)
+
+
+def test_a_published_bound_covers_both():
+    frame, labels = people()
+    fitted = model().fit(frame, labels)
+    report = expost.publish(fitted)
+    exact = expost.profile(fitted, frame, labels)
+    bound, _, _ = report.bound(frame, labels)
+    finite = np.isfinite(exact.exposure)
+    assert np.mean(bound[finite] >= exact.exposure[finite]) == 1
+    own = fitted.release_.table_encoding.histograms
+    assert bound.min() > math.sqrt(3) / own.scale
+
+
+# -- the command line --------------------------------------------------------------------------
+
+
+def test_memory_and_blocks_agree(ask, tmp_path):
+    done = ask("--private-encoding", 0.2)
+    assert (done.code, done.err) == (0, "")
+    again = ask("--model", tmp_path / "o" / "model.json", "--engine", "local", out="b")
+    # The model has settled the rest.
+    assert again.code == 2
+    first = pd.read_parquet(tmp_path / "o" / "profile.CURATOR-ONLY.parquet")
+    in_blocks = blocks(tmp_path)
+    for name in ("loss", "loss_low", "loss_high"):
+        np.testing.assert_allclose(in_blocks[name], first[name], atol=1e-9)
+
+
+def blocks(tmp_path):
+    from expost.jobs import profile
+    from expost.jobs.requests import ProfileRequest
+
+    job = ProfileRequest(
+        source=tmp_path / "people.csv",
+        target="ill",
+        model=tmp_path / "o" / "model.json",
+        engine="local",
+        out=tmp_path / "blocks",
+    )
+    profile.run(job)
+    return pd.read_parquet(tmp_path / "blocks" / "profile.CURATOR-ONLY.parquet")
+
+
+def test_the_command_states_the_whole_budget(ask, tmp_path):
+    done = ask("--private-encoding")
+    assert (done.code, done.err) == (0, "")
+    assert "ε = 8" in done.out
+    assert "private encoding" in done.out
+    release = Release.load(tmp_path / "o" / "model.json")
+    assert release.audience is Audience.PUBLIC
+    assert release.table_encoding.histograms.epsilon == pytest.approx(0.8, rel=1e-6)
+    ledger = Ledger.load(tmp_path / "people.ledger.CURATOR-ONLY.json")
+    assert [entry.kind for entry in ledger.entries] == ["encoding", "model"]
+    assert ledger.epsilon_by_addition == pytest.approx(8.0)
+    assert ledger.delta_by_addition <= 1e-3 * (1 + 1e-9)
+    page = page_in(tmp_path / "o")
+    assert "released 2 times" not in json.dumps(page.get("profile").facts)
+
+
+def test_no_exact_count_is_in_a_public_file(ask, tmp_path):
+    """The noisy counts are public; the exact ones, and levels that were not released, are not."""
+    frame, _ = people()
+    assert ask("--private-encoding", 0.2).code == 0
+    text = (tmp_path / "o" / "model.json").read_text()
+    shown = Release.load(tmp_path / "o" / "model.json").table_encoding.histograms
+    town = next(column for column in shown.columns if column.name == "town")
+    hidden = set(frame.town) - set(town.levels)
+    assert hidden
+    assert not [level for level in hidden if f'"{level}"' in text]
+
+
+def test_an_interrupted_run_keeps_its_encoding(ask, tmp_path, monkeypatch):
+    from expost.jobs import profile
+
+    def broken(*_):
+        raise InvalidInput("stopped here.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profile._Work, "_draw", broken)
+        assert ask("--private-encoding", 0.2).code == 2
+    (kept,) = tmp_path.glob("o/**/encoding.json")
+    before = json.loads(kept.read_text())["value"]["histograms"]
+    done = ask("--private-encoding", 0.2, "--resume")
+    assert done.code == 0, done.err
+    after = Release.load(tmp_path / "o" / "model.json").table_encoding.histograms
+    assert after.to_json() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"encoding": None}, "age"),
+        ({"encoding": {"columns": {"age": {"range": [0, 100]}}}}, "job"),
+        ({"delta": 0}, "delta"),
+        ({"epsilon": math.inf}, "epsilon"),
+        ({"private_encoding": 0.0}, "private_encoding"),
+        ({"encoding": {"columns": {"age": {"range": None}, "job": {}, "town": {}}}}, "age"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_private_is_refused(changes, word):
+    with pytest.raises(InvalidInput, match=word):
+        model(**changes).fit(*people())
+
+
+def test_nothing_is_drawn_where_nothing_is_released():
+    frame, labels = people()
+    with pytest.raises(InvalidInput, match="private_encoding"):
+        expost.choose_epsilon(frame, labels, estimator=model())
+    with pytest.raises(InvalidInput, match="table"):
+        fitted = model().fit(frame, labels)
+        features = fitted.release_.table_encoding.encode_features(frame)
+        expost.profile(fitted, features, labels)
+
+
+def test_columns_that_are_given_cost_nothing():
+    frame, labels = people()
+    levels = sorted(set(frame.job))
+    given = {"columns": {**GIVEN["columns"], "job": {"levels": levels}}}
+    fitted = model(encoding=given).fit(frame, labels)
+    names = [column.name for column in fitted.release_.table_encoding.histograms.columns]
+    assert names == ["age", "town"]
