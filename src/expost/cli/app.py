@@ -78,6 +78,7 @@ _PANELS: dict[str, tuple[tuple[type[Any], Callable[[Any], None]], ...]] = {
     "Start": (
         (requests.DemoRequest, commands.demo),
         (requests.DoctorRequest, commands.doctor),
+        (requests.EncodingRequest, commands.encoding),
     ),
     "Answer": (
         (requests.EpsilonRequest, commands.epsilon),

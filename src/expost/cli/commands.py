@@ -16,6 +16,7 @@ from expost.jobs.requests import (
     AuditRequest,
     DemoRequest,
     DoctorRequest,
+    EncodingRequest,
     EpsilonRequest,
     LedgerRequest,
     LookupRequest,
@@ -29,6 +30,7 @@ __all__ = [
     "audit",
     "demo",
     "doctor",
+    "encoding",
     "epsilon",
     "ledger",
     "lookup",
@@ -61,6 +63,28 @@ def doctor(request: DoctorRequest) -> None:
     print(json.dumps(result.to_json(), indent=1) if request.as_json else "\n".join(result.lines()))
     if not result.is_well:
         raise typer.Exit(1)
+
+
+def encoding(request: EncodingRequest) -> None:
+    """Write a file of public constants to fill in, or report what is missing in one.
+
+    Means, scales and levels that are read from the data are not covered by ε. With --template the
+    columns and kinds of a table are written to a file: fill in the range of each number, the levels
+    of each string and the classes of the target, from a code book or a form, and pass the file to
+    expost profile --encoding. With --private-encoding ranges are enough. Constants that are copied
+    from these rows into the file remain read from the data, whatever the file says.
+
+    Examples:
+
+    `expost encoding people.csv --template --target income`
+
+    `expost encoding people.csv --encoding people.encoding.json --target income`
+    """
+    from expost.jobs import encoding as job
+
+    outcome = job.run(request)
+    lines = [json.dumps(outcome.to_json(), indent=1)] if request.as_json else outcome.lines()
+    print("\n".join(lines))
 
 
 def epsilon(request: EpsilonRequest) -> None:

@@ -13,11 +13,23 @@ from expost.data.sources import Column, Kind, Table
 from expost.errors import InvalidInput, PrivacyLeakWarning
 from expost.notices import listed, warn
 
-__all__ = ["Given", "check_classes", "check_rows", "read_columns", "read_target", "warn_of_leak"]
+__all__ = [
+    "Given",
+    "check_classes",
+    "check_rows",
+    "countable_columns",
+    "encoding_template",
+    "missing_constants",
+    "read_columns",
+    "read_target",
+    "warn_of_leak",
+]
 
 # One-hot features of one column; a name or a number read as text has one a row.
 _MOST_LEVELS = 1_000
 _BLOCK_CELLS = 2**20
+# What a template has for a column.
+_TEMPLATE = frozenset({"kind", "range", "fill", "levels", "missing_level"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +102,61 @@ class Given:
 
 def _blank(value: Any) -> Kind | None:
     """Return the kind of a column that is named without constants; None where it has some."""
-    if not isinstance(value, Mapping) or not value.keys() <= {"kind", "range", "levels"}:
+    if not isinstance(value, Mapping) or not value.keys() <= _TEMPLATE:
         return None
-    if any(constant is not None for name, constant in value.items() if name != "kind"):
+    if value.get("range") is not None or value.get("levels") is not None:
         return None
     numeric = value.get("kind") == "numeric" or "range" in value
     return "numeric" if numeric else "text" if value.get("kind", "levels") == "levels" else None
+
+
+def encoding_template(
+    table: Table, *, target: str | None = None, drop: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the part of an encoding that names the columns of a table, to be filled in.
+
+    Parameters
+    ----------
+    table : Table
+        The table; its columns and their kinds are read, and nothing else.
+    target : str, optional
+        The column to predict.
+    drop : sequence of str
+        Columns to leave out.
+    """
+    table.require(drop)
+    columns: dict[str, Any] = {}
+    for column in table.columns:
+        if column.name == target or column.name in drop:
+            continue
+        if column.kind == "numeric":
+            columns[column.name] = {"kind": "numeric", "range": None, "fill": None}
+        else:
+            columns[column.name] = {"kind": "levels", "levels": None, "missing_level": False}
+    value: dict[str, Any] = {"columns": columns, "dropped": list(drop)}
+    return value if target is None else {**value, "target": {"column": target, "classes": None}}
+
+
+def missing_constants(value: Any, table: Table, *, target: str | None = None) -> dict[str, str]:
+    """Return what a part of an encoding lacks, by column: what would be read from the data."""
+    part = Given.from_json(value)
+    target = target or part.target
+    lacks = {}
+    for column in table.columns:
+        name = column.name
+        blank = part.blank.get(name)
+        if name == target:
+            continue
+        if blank is not None:
+            lacks[name] = "range: [low, high]" if blank == "numeric" else "levels: [...]"
+        elif name not in part.entries and name not in part.dropped:
+            kind = "a range" if column.kind == "numeric" else "levels"
+            lacks[name] = f"is not in the file; give {kind}, or drop it"
+    if target is None:
+        lacks["(target)"] = "which column is predicted: --target"
+    elif part.classes is None:
+        lacks[target] = "classes of the target: [...], unless it is a number"
+    return lacks
 
 
 def countable_columns(
@@ -148,7 +209,7 @@ def read_columns(
     unfilled = [name for name in given.blank if name not in released]
     if unfilled:
         raise InvalidInput(
-            f"encoding: {_checks.named(unfilled)} has no range or levels yet; fill them in, or take"
+            f"encoding: no range or levels yet for {_checks.named(unfilled)}; fill them in, or take"
             " the column out of the file to have them read from the data. With --private-encoding"
             " levels may stay empty."
         )

@@ -19,6 +19,7 @@ __all__ = [
     "AuditRequest",
     "DemoRequest",
     "DoctorRequest",
+    "EncodingRequest",
     "EpsilonRequest",
     "LedgerRequest",
     "LookupRequest",
@@ -928,6 +929,47 @@ class ReportRequest(FolderRequest):
         Option("Folders that expost commands wrote, or summaries in them.", metavar="PATH"),
     ]
     public: Annotated[bool, Option("Show only what is public.", CRITERIA)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingRequest(Request):
+    """Options of ``expost encoding``."""
+
+    source: Annotated[
+        Any, Option("File, glob or folder of Parquet files.", metavar="DATA", kind=str)
+    ]
+    template: Annotated[bool, Option("Write a file of constants to fill in.", TABLE)] = False
+    encoding: Annotated[
+        Path | None,
+        Option("Report what is missing in this file.", TABLE, metavar="FILE"),
+    ] = None
+    target: Annotated[str | None, Option("Column to predict.", TABLE, metavar="COLUMN")] = None
+    id_column: Annotated[
+        str | None, Option("Column that identifies the rows.", TABLE, flag="--id", metavar="COLUMN")
+    ] = None
+    drop: Annotated[
+        tuple[str, ...], Option("Column to leave out (repeatable).", TABLE, metavar="COLUMN")
+    ] = ()
+    missing: Annotated[
+        tuple[str, ...],
+        Option("Text of missing cells (repeatable).", TABLE, metavar="TOKEN", default="'' and '?'"),
+    ] = MISSING
+    file: Annotated[
+        Path | None,
+        Option(
+            "File to write.",
+            RESULTS,
+            flag="--out",
+            metavar="FILE",
+            default="TABLE.encoding.json",
+        ),
+    ] = None
+    force: Annotated[bool, Option("Write over a file that exists.", RESULTS)] = False
+
+    @property
+    def title(self) -> str:
+        """What results call the table."""
+        return Path(str(self.source)).name
 
 
 @dataclass(frozen=True, kw_only=True)

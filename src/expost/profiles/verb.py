@@ -18,6 +18,7 @@ from expost.neighbouring.change import Change, entering_rows
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.neighbouring.persons import Persons, read_persons
 from expost.notices import listed, warn
+from expost.numbers import upper_text
 from expost.profiles.fit import fit_of
 from expost.profiles.pipelines import Preprocessing
 from expost.profiles.profile import Profile
@@ -136,12 +137,13 @@ def _notices(release: Release, steps: Sequence[str]) -> tuple[str, ...]:
     if read:
         notices.append(f"Read from the data, which is not private: {listed(read, most=4)}.")
     encoding = release.table_encoding
-    if encoding is not None and encoding.histograms is not None:
+    histograms = None if encoding is None else encoding.histograms
+    if histograms is not None:
         notices.append(
-            f"The encoding is a release of its own: noisy histograms of"
-            f" {len(encoding.histograms.columns)} columns spent {encoding.histograms.epsilon:.3g} of"
-            " epsilon. They are in model.json, so the attacker is assumed to know them: every loss"
-            " includes what they reveal about the row."
+            f"The encoding is a release of its own: noisy histograms of {len(histograms.columns)}"
+            f" columns spent {upper_text(histograms.epsilon, 3)} of epsilon. They are in"
+            " model.json, so the attacker is assumed to know them: every loss includes what they"
+            " reveal."
         )
     if release.seeded:
         notices.append(SEEDED)
