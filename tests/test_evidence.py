@@ -66,8 +66,9 @@ def imported(source: str) -> list[tuple[str, str]]:
 def absent(source: str) -> list[str]:
     lost = []
     for module, name in imported(source):
-        found = importlib.import_module(module)
-        if not hasattr(found, name) and importlib.util.find_spec(f"{module}.{name}") is None:
+        package = importlib.import_module(module)
+        has_module = hasattr(package, "__path__") and importlib.util.find_spec(f"{module}.{name}")
+        if not hasattr(package, name) and not has_module:
             lost.append(f"{module}.{name}")
     return lost
 
