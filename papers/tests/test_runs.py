@@ -21,6 +21,7 @@ from papers.__main__ import app, main
 from papers.common import reproduction
 from papers.common.claims import Check, Claim
 from papers.common.exhibits import Exhibit, Table
+from papers.common.figures import png
 from papers.common.page import Paper, render_page
 from papers.common.reproduction import Reproduction, write
 from papers.d53 import run as d53
@@ -132,6 +133,8 @@ def made(case, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in case.patches:
             patch.setattr(module, name, value)
+        # Coarse pictures: their pixels take most of the time.
+        patch.setattr(reproduction, "png", lambda figure: png(figure, dpi=20))
         options = {"data": Path("/somewhere/rows.csv")} if case.patches else {}
         found = case.reproduce(out, phase=phases.append, **options)
     return found, out, phases
