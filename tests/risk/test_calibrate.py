@@ -361,30 +361,6 @@ def test_more_steps_need_more_noise():
 # --------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize("bad", [math.nan, "0.9", -0.1, math.inf, True, 0.0])
-@pytest.mark.parametrize("family", [EpsilonDelta, GaussianNoise, DPSGD])
-def test_wrong_numbers_are_refused(family, bad):
-    for options in (
-        {"posterior": bad, "delta": 0.0 if family is EpsilonDelta else 0.1},
-        {"posterior": 0.9, "prior": bad, "delta": 0.0 if family is EpsilonDelta else 0.1},
-        {"one_in": bad, "prior": 0.1, "exceeded": 0.1},
-        {"advantage": bad},
-        {"true_positive_rate": bad},
-        {"true_positive_rate": 0.5, "false_positive_rate": bad},
-    ):
-        with pytest.raises(InvalidInput):
-            calibrate(family, **options)
-    if bad != 0:
-        for options in (
-            {"epsilon": bad, "delta": 0.1},
-            {"epsilon": 1.0, "delta": bad},
-            {"advantage": 0.5, "delta": bad},
-            {"posterior": 0.9, "exceeded": bad},
-        ):
-            with pytest.raises(InvalidInput):
-                calibrate(family, **options)
-
-
 @pytest.mark.parametrize(
     ("family", "options", "words"),
     [
