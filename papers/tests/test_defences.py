@@ -312,20 +312,6 @@ def test_estimators_and_functions_go_by_name():
     assert [row.limit for row in found.rows] == [None] * 4
 
 
-def test_progress_counts_every_model():
-    X, y = overfitted(60)
-    seen = []
-    compare_defences(
-        X,
-        y,
-        defences=[Memory(), Memory(knows=False)],
-        references=3,
-        repetitions=2,
-        progress=lambda done, total: seen.append((done, total)),
-    )
-    assert seen == [(done, 10) for done in range(1, 11)]
-
-
 # -- the default table -----------------------------------------------------------------------------
 
 
