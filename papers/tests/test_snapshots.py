@@ -221,7 +221,6 @@ def test_the_table_has_a_line_for_each_set_of_epochs():
     ("change", "message"),
     [
         ({"epochs": np.array([5, 5, 15, 20])}, "must rise"),
-        ({"epochs": np.array([0.5, 1, 2, 3])}, "whole numbers"),
         ({"confidence": np.zeros((3, 20))}, "must have 4 rows"),
         ({"confidence": np.full((4, 20), np.nan)}, "confidence: must hold log odds"),
         ({"references": np.zeros((4, 16, 19))}, "references: has the shape"),

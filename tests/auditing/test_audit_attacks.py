@@ -46,8 +46,6 @@ class Odd(ClassifierMixin, BaseEstimator):
         (TREE, {"population": (X_OUT[:, :1], Y)}, "the target: could not answer"),
         (LogisticRegression(), {"population": (GAP, Y)}, "the target: could not answer"),
         (TREE, {"references": 1}, "references=1: must be 0, or at least 2"),
-        (TREE, {"workers": 0}, "workers=0: must be a whole number"),
-        (TREE, {"workers": "two"}, "workers='two': must be a whole number"),
         (TREE, {"groups": [1, 2]}, "groups: must be columns by their names"),
         (TREE, {"exposure": 5}, "exposure: is a int"),
         (TREE, {"attacks": [3]}, "attacks: has a int"),

@@ -28,7 +28,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.auditing import signals
 from expost.auditing.evidence import LARGEST
 from expost.auditing.targets import ReleaseTarget, target_of
-from expost.auditing.training import seeded, without_warnings
+from expost.auditing.training import fingerprint, seeded, without_warnings
 from expost.errors import (
     BudgetWarning,
     InvalidInput,
@@ -613,3 +613,17 @@ def test_what_workers_are_given_is_small():
     function = target_of(forest.predict_proba, y, train=train)
     assert not function.untrained.is_fitted
     assert function.untrained.description == function.description
+
+
+def fitted(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 2)) / 3
+    y = np.where(X[:, 0] > 0, 1, -1)
+    settings = {"data_norm": 2.0, "classes": (-1, 1), "regularization": 0.1}
+    return PrivateLogisticRegression(epsilon=np.inf, **settings).fit(X, y)
+
+
+def test_estimators_with_equal_parameters_and_other_releases_differ():
+    assert fitted(0).get_params() == fitted(1).get_params()
+    assert fingerprint(fitted(0)) == fingerprint(fitted(0))
+    assert fingerprint(fitted(0)) != fingerprint(fitted(1))

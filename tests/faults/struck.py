@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,13 +72,14 @@ class Nursery:
         self,
         *arguments: object,
         cwd: Path | None = None,
-        strike: float | None = None,
+        strike: float | Callable[[], bool] | None = None,
         blow: int = signal.SIGKILL,
         limit: int | None = None,
     ) -> Ended:
         """Let it run; after ``strike`` seconds its whole group is sent the signal ``blow``.
 
-        Seconds of a processor's time, so that it makes no difference what else the machine does.
+        Seconds of a processor's time, so that it makes no difference what else the machine does;
+        or as soon as ``strike()`` is true.
         """
         out, err = (Path(self._folder.name) / name for name in ("out", "err"))
         asked = {
@@ -92,8 +94,11 @@ class Nursery:
         self._parent.stdin.write(json.dumps(asked) + "\n")
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
-        if strike is not None:
+        if callable(strike):
+            _wait_for(pid, strike)
+        elif strike is not None:
             _wait(pid, strike)
+        if strike is not None:
             _send(pid, blow)
         code, seconds = self._parent.stdout.readline().split()
         return Ended(code=int(code), err=err.read_text(), seconds=float(seconds))
@@ -111,6 +116,14 @@ def _wait(pid: int, seconds: float) -> None:
                 time.sleep(max(left, 0.0))
                 return
             time.sleep(min(left / 4, 0.02))
+
+
+def _wait_for(pid: int, holds: Callable[[], bool]) -> None:
+    """Until ``holds()``, or the process has ended."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        while process.status() != psutil.STATUS_ZOMBIE and not holds():
+            time.sleep(0.002)
 
 
 def _send(pid: int, blow: int) -> None:
