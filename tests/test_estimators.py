@@ -1,6 +1,5 @@
 """The scikit-learn estimators: conventions, exactness, the noise they promise, refusals."""
 
-import doctest
 import pickle
 import re
 import warnings
@@ -936,16 +935,3 @@ def test_the_page_names_every_parameter_with_its_default():
     assert {name: value.strip('"') for name, value in defaults.items()} == {
         name: str(value) for name, value in real.items()
     }
-
-
-def test_the_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 5
-    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-    names: dict[str, object] = {}
-    for number, block in enumerate(blocks):
-        test = parser.get_doctest(block, names, f"block {number}", str(PAGE), 0)
-        runner.run(test, clear_globs=False)
-        names = test.globs
-    assert runner.summarize().failed == 0

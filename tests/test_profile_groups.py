@@ -1,10 +1,8 @@
 """Profiles of persons: every mechanism against a refit without all rows of one, and what is said."""
 
-import doctest
 import json
 import math
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -263,10 +261,3 @@ def test_a_person_of_most_rows_under_objective_perturbation():
     truth = np.array([log_density(X, Y) - log_density(*without(name)) for name in NAMES])
     assert found.loss == pytest.approx(truth, abs=1e-9)
     assert np.max(found.loss_high - found.loss_low) < 1e-5
-
-
-def test_the_page_says_what_happens():
-    page = Path(__file__).parent.parent / "docs" / "groups.md"
-    tried = doctest.testfile(str(page), module_relative=False)
-    assert tried.attempted > 10
-    assert tried.failed == 0

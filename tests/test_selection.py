@@ -1,14 +1,10 @@
 """The private choice: its law, its exact sampler, its privacy, what it costs, refusals."""
 
-import doctest
 import inspect
 import itertools
 import math
-import re
 import secrets
-import warnings
 from fractions import Fraction
-from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -418,18 +414,3 @@ def test_every_parameter_reaches_its_validator(function):
 
 
 # The page.
-
-PAGE = Path(__file__).parent.parent / "docs" / "theory" / "selection.md"
-
-
-def test_the_page_runs():
-    blocks = re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert blocks
-    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-    names: dict[str, object] = {}
-    with warnings.catch_warnings():
-        for number, block in enumerate(blocks):
-            test = parser.get_doctest(block, names, f"block {number}", str(PAGE), 0)
-            runner.run(test, clear_globs=False)
-            names = test.globs
-    assert runner.summarize().failed == 0

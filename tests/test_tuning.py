@@ -401,8 +401,9 @@ BAD = [
 @pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
 def test_every_parameter_reaches_its_validator():
     """What each refuses: tests/test_estimators.py and tests/test_validate.py."""
-    X, y = table("logistic")
-    good = {"X": X, "y": y, "candidates": CANDIDATES, "epsilon": 1.0, **NOISE, **bounds("logistic")}
+    X, y = table("huber-hinge")
+    good = {"X": X, "y": y, "candidates": CANDIDATES, "epsilon": 1.0, "loss": "huber-hinge"}
+    good |= NOISE | bounds("huber-hinge")
     names = inspect.signature(select_regularization).parameters.keys() - {"X", "y"}
     every_parameter_reaches(select_regularization, good, names)
 

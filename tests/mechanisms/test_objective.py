@@ -3,10 +3,8 @@
 The losses of the rows: test_tangent.py.
 """
 
-import doctest
 import itertools
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -674,16 +672,6 @@ def test_a_far_draw_lies_within_the_clamp(noise):
 
 
 # The page.
-
-
-def test_the_page_runs():
-    page = Path(__file__).parents[2] / "docs" / "theory" / "objective.md"
-    blocks = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "page", str(page), 0)
-    runner = doctest.DocTestRunner()
-    runner.run(test)
-    assert runner.summarize().failed == 0
-    assert runner.summarize().attempted >= 6
 
 
 def test_the_table_of_the_page():

@@ -1,12 +1,9 @@
 """Objective perturbation with more than two classes: calibration, losses, release and estimator."""
 
 import copy
-import doctest
 import hashlib
 import json
 import math
-import re
-from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -838,14 +835,6 @@ def test_the_profile_of_digits():
         slope = np.outer(p[row] - np.eye(10)[y[row]], inside[row]).ravel()
         noise = (slope @ slope - 2 * gradient @ slope) / (2 * how.law.scale**2)
         assert found.loss[row] == pytest.approx(noise + volume, abs=1e-9)
-
-
-def test_the_page_says_what_happens():
-    page = Path(__file__).parents[2] / "docs" / "theory" / "softmax.md"
-    (block,) = re.findall(r"^```pycon\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    test = doctest.DocTestParser().get_doctest(block, {}, "softmax", str(page), 0)
-    assert len(test.examples) == 8
-    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 def test_no_budget_for_a_data_dependent_report():
