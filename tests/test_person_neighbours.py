@@ -4,7 +4,6 @@ A few dozen small problems solved in fifty digits here; three hundred in the lon
 docs/evidence/groups.json.
 """
 
-import re
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -447,32 +446,14 @@ def test_penalties_that_differ_have_no_worst_case():
     assert np.all(np.isinf(worst.error_bound))
 
 
-def test_what_is_said_of_persons():
+def test_persons_reach_their_validator():
+    """What it refuses: tests/test_persons.py."""
     X, y = data(20)
-    found = expost.neighbours(X, y, persons=np.arange(20) // 4)
-    assert "5 neighbouring data sets" in str(found)
-    assert re.search(r"largest person +4 rows", str(found))
-    assert repr(found).startswith("Neighbours(5 × 4")
-    assert found.rows_after == 16
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"persons": [0] * 20}, "one person owns every row"),
-        ({"persons": [0] * 19}, "19 entries"),
-        ({"persons": [None] * 20}, "entry 0 is missing"),
-        ({"persons": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}, "remove"),
-        (
-            {"persons": [0, 1] * 10, "relation": "replace", "candidates": ([[0.0] * 4], [1])},
-            "remov",
-        ),
-    ],
-)
-def test_what_is_refused(options, message):
-    X, y = data(20)
-    with pytest.raises(InvalidInput, match=message):
-        expost.neighbours(X, y, **options)
+    with pytest.raises(InvalidInput, match="entry 0 is missing"):
+        expost.neighbours(X, y, persons=[None] * 20)
+    other = {"persons": [0, 1] * 10, "relation": "add", "candidates": ([[0.0] * 4], [1])}
+    with pytest.raises(InvalidInput, match="remove"):
+        expost.neighbours(X, y, **other)
 
 
 def test_a_tolerance_that_float64_does_not_reach_is_said():
