@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.optimize
-import scipy.stats
 from sklearn.datasets import load_breast_cancer
 
 import expost
@@ -26,6 +24,7 @@ from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.release import Release
 from expost.selection import select_regularization
 from expost.types import Audience
+from naive import gaussian_scale
 from program import text
 
 CLASSES = ("no", "yes")
@@ -105,23 +104,12 @@ def test_the_same_defaults_everywhere():
 # Λ.
 
 
-def naive_scale(epsilon, delta):
-    """σ of the analytic Gaussian mechanism of sensitivity 1 (Balle and Wang 2018, Theorem 8)."""
-    cdf = scipy.stats.norm.cdf
-
-    def excess(sigma):
-        half, tilt = 1 / (2 * sigma), epsilon * sigma
-        return cdf(half - tilt) - math.exp(epsilon) * cdf(-half - tilt) - delta
-
-    return scipy.optimize.brentq(excess, 1e-2, 1e5, xtol=1e-14, rtol=1e-13)
-
-
 def naive_regularization(n, d, epsilon, delta):
     """max(r/20 + r², floor): ν² is E∥b∥² of the noise that spends nothing on determinants."""
     if delta is None:
         square = d * (d + 1) * (2 / epsilon) ** 2  # of Gamma(d, 2/ε)
     else:
-        square = d * naive_scale(epsilon, delta) ** 2
+        square = d * gaussian_scale(epsilon, delta) ** 2
     r = math.sqrt(square) / n
     return max(r / 20 + r**2, 2 * 0.25 / (math.exp(epsilon / 2) - 1) / n)
 

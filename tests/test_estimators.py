@@ -35,6 +35,7 @@ from expost.errors import (
 from expost.estimators import BudgetWarning
 from expost.release import Release
 from expost.types import Audience
+from naive import gaussian_scale
 from settings import OUTPUT
 
 KINDS = (PrivateLogisticRegression, PrivateLinearSVC, PrivateRidge)
@@ -214,17 +215,6 @@ def naive_lipschitz(kind, regularization):
     return LABEL_BOUND * (1 + np.max(singular / (singular**2 + regularization)))
 
 
-def naive_gaussian_scale(epsilon, delta, sensitivity):
-    """The analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
-    normal = scipy.stats.norm.cdf
-
-    def excess(sigma):
-        half, tilt = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
-        return normal(half - tilt) - np.exp(epsilon) * normal(-half - tilt) - delta
-
-    return scipy.optimize.brentq(excess, 1e-3 * sensitivity, 1e3 * sensitivity, xtol=1e-14)
-
-
 # The scale of every loss: mechanisms/test_output.py. Here: an estimator passes its own constants.
 @pytest.mark.parametrize(
     ("kind", "noise"), [(PrivateLogisticRegression, "laplace"), (PrivateRidge, "gaussian")]
@@ -247,7 +237,7 @@ def test_noise_follows_the_promised_law(kind, noise):
     if noise == "laplace":
         law = scipy.stats.gamma(d + 1, scale=sensitivity / epsilon)
     else:
-        law = scipy.stats.chi(d + 1, scale=naive_gaussian_scale(epsilon, delta, sensitivity))
+        law = scipy.stats.chi(d + 1, scale=gaussian_scale(epsilon, delta, sensitivity))
     assert scipy.stats.kstest(norms, law.cdf).pvalue > ALARM
     for factor in (1.2, 1 / 1.2):
         assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < ALARM
@@ -860,7 +850,7 @@ def test_objective_noise_follows_the_promised_law(kind, noise):
     if noise == "laplace":
         law = scipy.stats.gamma(d + 1, scale=2 / left)
     else:
-        law = scipy.stats.chi(d + 1, scale=naive_gaussian_scale(left, delta, 1.0))
+        law = scipy.stats.chi(d + 1, scale=gaussian_scale(left, delta))
     assert scipy.stats.kstest(norms, law.cdf).pvalue > ALARM
     for factor in (2, 0.5):
         assert scipy.stats.kstest(np.multiply(norms, factor), law.cdf).pvalue < ALARM

@@ -20,8 +20,9 @@ from expost.release import Release
 from expost.report import parse_json
 from expost.rows import RowBlock
 from expost.types import Audience
+from naive import gaussian_scale
 from program import page_in, settings_in, text
-from test_defaults import CLASSES, clipped, naive_scale, rows
+from test_defaults import CLASSES, clipped, rows
 from test_sealed import resealed
 
 
@@ -74,7 +75,7 @@ def test_the_noise_and_the_regularization_are_those_without_a_margin():
 def test_the_automatic_margin_follows_from_public_facts(epsilon, n):
     X, y = rows(n)
     found = fitted(X, y, epsilon=epsilon, margin="auto").release_
-    ratio = naive_scale(epsilon, 1e-6) * math.sqrt(6) / n
+    ratio = gaussian_scale(epsilon, 1e-6) * math.sqrt(6) / n
     margin = min(max(3 + math.log10(ratio), 0.0), 3.0)
     # Determinants may take 0.6 % of the noise: log₁₀ 1.006 = 0.0026.
     assert margin <= found.mechanism.loss.margin + 1e-9 <= margin + 0.003

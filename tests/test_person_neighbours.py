@@ -21,7 +21,7 @@ from expost.neighbouring import change
 from expost.neighbouring.change import Change
 from expost.neighbouring.neighbours import neighbours_of, tight_neighbours
 from expost.neighbouring.persons import read_persons
-from fifty_digits import exact_rows, gradient, norm, solve
+from fifty_digits import exact_rows, gradient, norm, shares_used, solve, usage
 
 
 def without(problem, persons):
@@ -135,19 +135,6 @@ def references(X, y, groups, loss, regularization, base):
     return shifts
 
 
-def usage(found, shifts):
-    """∥computed − true∥ over error_bound a person, the reference's own error taken off."""
-    shift, result = found.shift, []
-    assert len(found) == len(shifts)
-    for index, (wanted, error) in enumerate(shifts):
-        gap = norm([mp.mpf(float(a)) - b for a, b in zip(shift[index], wanted, strict=True)])
-        gap = max(gap, abs(mp.mpf(float(found.distance[index])) - norm(wanted)))
-        bound = mp.mpf(float(found.error_bound[index]))
-        assert bound > 0
-        result.append(float(max(gap - error, mp.mpf(0)) / bound))
-    return result
-
-
 def run(seeds, margin=0.0):
     used, kinds, sizes = defaultdict(list), Counter(), Counter()
     for seed in seeds:
@@ -192,12 +179,7 @@ def test_three_hundred_problems_in_fifty_digits():
         "problems by kind": dict(kinds),
         "persons by number of rows": {str(size): count for size, count in sorted(sizes.items())},
         "persons compared, all methods": sum(map(len, used.values())),
-        "outside error_bound": sum(share > 1 for shares in used.values() for share in shares),
-        "largest share of error_bound used": {k: max(v) for k, v in sorted(used.items())},
-        "outside error_bound / 50": {
-            k: sum(share > 1 / 50 for share in v) for k, v in sorted(used.items())
-        },
-        "digits": 50,
+        **shares_used(used),
     }
     print(figures)
     assert figures["outside error_bound"] == 0

@@ -32,6 +32,7 @@ from expost.mechanisms.sampling import perturbed_minimisers
 from expost.profiles.digest import FIGURES
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from naive import logistic_minimiser as minimiser
 from settings import OUTPUT
 
 N, D = 60, 3
@@ -53,17 +54,6 @@ def logistic(**parameters):
         "fit_intercept": False,
     }
     return PrivateLogisticRegression(**{**given, **parameters})
-
-
-def minimiser(X, y, regularization=0.1):
-    """Newton on the mean logistic loss, as plainly as it can be written."""
-    theta = np.zeros(X.shape[1])
-    for _ in range(50):
-        p = 1 / (1 + np.exp(y * (X @ theta)))
-        gradient = -(X * (y * p)[:, None]).mean(axis=0) + regularization * theta
-        hessian = (X * (p * (1 - p))[:, None]).T @ X / len(X)
-        theta = theta - np.linalg.solve(hessian + regularization * np.eye(len(theta)), gradient)
-    return theta
 
 
 def without(row):

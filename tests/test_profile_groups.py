@@ -20,6 +20,7 @@ from expost.errors import (
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
+from naive import logistic_minimiser as minimiser
 from settings import OUTPUT
 
 N, D = 60, 3
@@ -51,17 +52,6 @@ def fit(kind=PrivateLogisticRegression, labels=Y, **parameters):
         for expected in (SeededReleaseWarning, NoPromiseWarning, RaisedRegularizationWarning):
             warnings.simplefilter("ignore", expected)
         return model(kind, **parameters).fit(X, labels)
-
-
-def minimiser(X, y, penalty=0.1):
-    """Newton on the mean logistic loss, as plainly as it can be written."""
-    theta = np.zeros(X.shape[1])
-    for _ in range(50):
-        p = 1 / (1 + np.exp(y * (X @ theta)))
-        gradient = -(X * (y * p)[:, None]).mean(axis=0) + penalty * theta
-        hessian = (X * (p * (1 - p))[:, None]).T @ X / len(X)
-        theta = theta - np.linalg.solve(hessian + penalty * np.eye(len(theta)), gradient)
-    return theta
 
 
 def without(name):

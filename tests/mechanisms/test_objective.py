@@ -26,6 +26,7 @@ from expost.noise import Gaussian, NormLaplace
 from expost.risk import EpsilonDelta
 from expost.types import Neighbouring
 from mechanisms.changes import changed
+from naive import gaussian_scale
 
 ADD, REMOVE = Neighbouring.ADD, Neighbouring.REMOVE
 LOSSES = (Logistic(), HuberHinge(), HuberHinge(width=0.1), HuberHinge(width=1.0))
@@ -357,16 +358,6 @@ def test_an_exchange_is_not_promised_what_a_removal_is():
 # The constants.
 
 
-def naive_scale(epsilon, delta, penalty):
-    """σ for a unit Lipschitz loss by the analytic Gaussian mechanism (Balle and Wang 2018)."""
-
-    def excess(sigma):
-        half, tilt = 1 / (2 * sigma), epsilon * sigma
-        return ndtr(half - tilt) - math.exp(epsilon) * ndtr(-half - tilt) - delta
-
-    return brentq(excess, 1e-3, 1e5, xtol=1e-13, rtol=1e-13)
-
-
 @pytest.mark.parametrize("width", [0.1, 0.5, 1.0])
 def test_the_tight_scale_of_the_huber_hinge(width):
     """δ_Gauss(ε − log(1 + c/λ), L/σ) = δ."""
@@ -376,7 +367,7 @@ def test_the_tight_scale_of_the_huber_hinge(width):
         )
         spent = math.log1p(1 / (2 * width) / penalty)
         assert not how.is_raised
-        known = naive_scale(epsilon - spent, delta, penalty)
+        known = gaussian_scale(epsilon - spent, delta)
         assert how.resolution == pytest.approx(known, rel=1e-6)
         assert isinstance(how.law, Gaussian)
 
@@ -398,7 +389,7 @@ def test_the_tight_scale_of_the_logistic_loss(epsilon, delta, penalty):
     """The larger of what a removal and what an addition needs; neither can do with less."""
     how = mechanism(epsilon=epsilon, delta=delta, regularization=penalty / 40)
     assert not how.is_raised
-    sigma, added = how.resolution, naive_scale(epsilon, delta, penalty)
+    sigma, added = how.resolution, gaussian_scale(epsilon, delta)
     assert sigma >= added * (1 - 1e-9)
     assert coupled_divergence(epsilon, sigma, penalty) <= delta * (1 + 1e-3)
     if sigma > added * (1 + 1e-4):

@@ -32,21 +32,12 @@ from expost.mechanisms.sampling import expected_exposures, perturbed_minimisers
 from expost.mechanisms.tangent import Tangent
 from expost.release import Release
 from expost.types import Audience, Neighbouring
-from mechanisms.changes import changed
+from mechanisms.changes import changed, neighbour
 from settings import OUTPUT
+from test_softmax import rows
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 NOISES = ("gaussian", "laplace")
-
-
-def rows(n, d, K, seed):
-    """Rows in the unit ball, and a class for each."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    X *= (rng.uniform(0.4, 1.0, n) / np.linalg.norm(X, axis=1))[:, None]
-    y = rng.integers(0, K, n).astype(float)
-    y[:K] = np.arange(min(K, n))
-    return X, y
 
 
 def perturbation(n, d, K, *, noise="gaussian", epsilon=1.0, delta=1e-5, **options):
@@ -77,14 +68,6 @@ def log_density(how, X, y, theta):
     for x, q in zip(X, p, strict=True):
         hessian += np.kron(np.diag(q) - np.outer(q, q), np.outer(x, x))
     return float(how.law.log_density(gradient[None])[0]) + np.linalg.slogdet(hessian)[1]
-
-
-def neighbour(X, y, entering, relation, row):
-    if relation is not ADD:
-        X, y = np.delete(X, row, axis=0), np.delete(y, row)
-    if relation is not REMOVE:
-        X, y = np.vstack([X, entering[0][row]]), np.append(y, entering[1][row])
-    return X, y
 
 
 def brute_force(how, X, y, entering, relation, theta):

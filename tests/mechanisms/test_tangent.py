@@ -21,7 +21,7 @@ from expost.glm import Objective, minimise
 from expost.losses import HuberHinge, Logistic, Squared
 from expost.mechanisms import ObjectivePerturbation, Tangent
 from expost.types import Neighbouring
-from mechanisms.changes import changed
+from mechanisms.changes import changed, neighbour
 
 REMOVE, ADD, REPLACE = Neighbouring.REMOVE, Neighbouring.ADD, Neighbouring.REPLACE
 LOSSES = (Logistic(), HuberHinge(), Squared(label_bound=1.5))
@@ -92,14 +92,6 @@ def posed(how, X, y):
 
 def tangent_of(how, X, y, theta):
     return Tangent.at(how, posed(how, X, y), theta)
-
-
-def neighbour(X, y, entering, relation, row):
-    if relation is not ADD:
-        X, y = np.delete(X, row, axis=0), np.delete(y, row)
-    if relation is not REMOVE:
-        X, y = np.vstack([X, entering[0][row]]), np.append(y, entering[1][row])
-    return X, y
 
 
 # The definition, in float64.
