@@ -408,7 +408,10 @@ def test_every_parameter_reaches_its_validator():
         *[({"tolerance": bad}, "tolerance") for bad in (0, 0.3, 1e-7, True)],
         *[({"models": bad}, "models") for bad in (1, 2.0)],
         *[({"folds": bad}, "folds") for bad in (1, 2.0, 1000)],
-        *[({"epsilons": bad}, "epsilons") for bad in ([], [0.0], [math.inf], [1e-60], [[1.0]])],
+        *[
+            ({"epsilons": bad}, "epsilons")
+            for bad in ([], [0.0], [math.inf], [1e-60], [[1.0, 2.0]])
+        ],
         *[({"ids": bad}, "ids") for bad in (["a"], "a" * 60)],
         ({"noise": "gaussian", "delta": None}, "delta"),
         ({"delta": 1e-5}, "delta"),

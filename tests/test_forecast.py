@@ -1,5 +1,6 @@
 """The forecast of a model's use from public constants, and where it is shown."""
 
+import json
 import math
 import warnings
 
@@ -15,6 +16,7 @@ from expost.losses import HuberHinge, Logistic, Softmax, Squared
 from expost.mechanisms import MECHANISMS
 from expost.numbers import symbols
 from expost.report import document_of
+from program import installed
 
 SETTINGS = {"epsilon": 1.0, "delta": 1e-6, "noise": "gaussian", "rows": 500, "dimension": 7}
 
@@ -233,3 +235,11 @@ def test_risk_forecasts_a_released_model(tmp_path):
 def test_a_forecast_needs_both_numbers(options, match):
     with pytest.raises(InvalidInput, match=match):
         identifiability(**options)
+
+
+def test_the_command_forecasts_too():
+    content = json.loads(
+        installed("risk", "--epsilon", "0.1", "--rows", "400", "--features", "30", "--json").out
+    )
+    assert content["forecast"]["level"] == "useless"
+    assert content["forecast"]["rows_needed"]["near non-private"] > 400
