@@ -512,15 +512,15 @@ class TestWriting:
     def test_useless_and_none_are_said_first(self):
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(300, 3)), rng.integers(2, size=300)
-        useless = choose_epsilon(X, y, random_state=0)
+        useless = choose_epsilon(X, y, folds=3, random_state=0)
         assert (useless.verdict, useless.recommended) == ("useless", None)
         assert str(useless).splitlines()[0] == document_of(useless).verdict.text
         assert json.loads(useless.to_json())["recommended"] is None
-        none = choose_epsilon(*small(100), max_posterior=0.501, random_state=0)
+        none = choose_epsilon(*small(100), max_posterior=0.501, folds=3, random_state=0)
         assert (none.verdict, none.recommended) == ("none", None)
         assert str(none).splitlines()[0] == document_of(none).verdict.text
         assert none.rows_needed > 100
-        most = choose_epsilon(*small(100), max_posterior=0.57, random_state=0)
+        most = choose_epsilon(*small(100), max_posterior=0.57, folds=3, random_state=0)
         assert (most.verdict, most.recommended) == ("most", most.ceiling)
         assert most.share < 0.95
         assert most.rows_needed > 100
