@@ -72,7 +72,7 @@ def _held(interval, samples, probability):
     return float(stats.binom.pmf(outcomes, samples, probability)[covers].sum())
 
 
-def test_the_interval_keeps_its_promise_for_every_truth():
+def test_the_interval_keeps_its_guarantee_for_every_truth():
     def exact(inside, samples):
         return clopper_pearson(inside, samples, 0.95)
 
@@ -91,7 +91,7 @@ def test_the_interval_keeps_its_promise_for_every_truth():
     assert min(_held(wald, 60, truth) for truth in truths) < 0.5
 
 
-def test_repeated_runs_hold_the_truth_as_often_as_promised():
+def test_repeated_runs_hold_the_truth_as_often_as_guaranteed():
     # 400 runs: fewer than 350 hold it with probability < 1e-7 if each does with 0.95; of intervals
     # at 0.5, which each hold it with about 0.6, fewer than 350 always do.
     noise = Gaussian(scale=1.0, dimension=2)

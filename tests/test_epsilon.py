@@ -222,7 +222,7 @@ class TestAdult:
 class TestAgainstRetraining:
     @pytest.mark.parametrize("loss", ["logistic", "huber-hinge", "squared"])
     @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-    def test_low_and_the_belief_from_refitted_models(self, loss, noise):
+    def test_low_and_the_posterior_from_refitted_models(self, loss, noise):
         """Every neighbour is minimised anew; no Newton step, no certificate."""
         X, y = small(14)
         y = np.where(y == "yes", 1.0, -1.0) if loss != "squared" else X[:, 1] / 4

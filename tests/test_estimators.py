@@ -203,7 +203,7 @@ def test_log_probabilities_do_not_underflow():
     np.testing.assert_allclose(logs.min(axis=1), -np.abs(scores), rtol=1e-9, atol=1)
 
 
-# The noise that was promised.
+# The noise that was guaranteed.
 
 DRAWS, ALARM = 2000, 1e-9
 
@@ -218,7 +218,7 @@ def naive_lipschitz(kind, regularization):
 @pytest.mark.parametrize(
     ("kind", "noise"), [*((kind, "laplace") for kind in KINDS), (PrivateRidge, "gaussian")]
 )
-def test_noise_follows_the_promised_law(kind, noise):
+def test_noise_follows_the_guaranteed_law(kind, noise):
     """∥θ − A∥ over real releases, from the operating system's randomness, which has no seed.
 
     So the false-alarm rate is 1e-9 a test; and a scale that is off by 1.1 either way is rejected
@@ -835,7 +835,7 @@ def objective(kind, **parameters):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_objective_noise_follows_the_promised_law(kind, noise):
+def test_objective_noise_follows_the_guaranteed_law(kind, noise):
     """∥Σ∇ℓ + λθ∥ = ∥b∥ over 200 real releases; 1e-9 a test, and a scale × 2 is rejected."""
     n, d = 30, 9
     X, y = rows(kind, n=n, d=d)
@@ -875,7 +875,7 @@ def test_regularization_is_raised_with_one_warning(kind):
     assert not enough.release_.mechanism.is_raised
 
 
-def test_the_squared_loss_warns_that_nothing_is_promised():
+def test_the_squared_loss_warns_that_nothing_is_guaranteed():
     X, y = rows(PrivateRidge)
     model = objective(PrivateRidge)
     [(category, text)] = caught(lambda: model.fit(X, y))

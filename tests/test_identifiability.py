@@ -99,7 +99,7 @@ def test_what_any_mechanism_and_gaussian_noise_allow(epsilon, delta, prior):
     assert found.figure("advantage").by["gaussian"] < found.figure("advantage").by["any"]
 
 
-def test_gaussian_noise_for_a_belief_passes_it_with_probability_delta():
+def test_gaussian_noise_for_a_posterior_passes_it_with_probability_delta():
     """Φ(μ/2 − ε/μ) = δ at ε = logit(0.9): μ = .805 and advantage .3127 for δ = 0.01.
 
     The μ that is (ε, δ)-DP, .961 with .3691, passes the belief in 3.5 % of releases: not used.

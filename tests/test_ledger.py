@@ -80,7 +80,7 @@ def listed(path, *models):
         ("bare", EpsilonDelta(epsilon=math.inf), math.inf, 0.0),
     ],
 )
-def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, delta):
+def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon, delta):
     path = saved(tmp_path, name)
     (entry,) = entries_of(path)
     value = json.loads(path.read_text())
@@ -98,7 +98,7 @@ def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, 
         assert entry.guarantee.delta(1.5) <= 1e-5 * (1 + 1e-9)
 
 
-def test_what_a_model_does_not_promise_is_said(tmp_path):
+def test_what_a_model_does_not_guarantee_is_said(tmp_path):
     assert entries_of(saved(tmp_path, "read"))[0].read_from_data == 1
     with pytest.warns(SeededReleaseWarning):
         release = (
@@ -120,7 +120,7 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
-def test_a_large_epsilon_is_still_a_promise(tmp_path, options):
+def test_a_large_epsilon_is_still_a_guarantee(tmp_path, options):
     """Its advantage rounds to 1, and yet it is not nothing."""
     model = PrivateLogisticRegression(1e4, **{**OUTPUT, **options}, **BOUNDS).fit(X, Y).release_
     (entry,) = entries_of(model.save(tmp_path / "model.json"))

@@ -647,7 +647,7 @@ def test_objective_without_noise_ranks_by_how_far_a_row_moves_the_minimiser():
     assert found.ranking[0] == np.argmax(apart)
 
 
-def test_a_squared_loss_says_that_nothing_is_promised():
+def test_a_squared_loss_says_that_nothing_is_guaranteed():
     model = PrivateRidge(
         **{**OUTPUT, "mechanism": "objective"},
         data_norm=1.0,

@@ -127,7 +127,7 @@ def test_everyone_with_one_row_gives_the_very_same_profile(kind, mechanism):
         ({"noise": "gaussian", "delta": 1e-4, "mechanism": "objective"}, None, "rows"),
     ],
 )
-def test_what_is_promised_to_the_largest_person(parameters, worst, passed):
+def test_what_is_guaranteed_to_the_largest_person(parameters, worst, passed):
     fitted = fit(regularization=1.0, **parameters)
     found, plain = profile(fitted, X, Y, persons=WHO), profile(fitted, X, Y)
     if worst is None:

@@ -184,7 +184,7 @@ def test_sampled_advantages_know_which_world_was_drawn(relation):
         assert np.all(np.abs(turned - exact)[1:] > 4 * found.advantage_error[1:])
 
 
-def test_beliefs_follow_from_the_losses():
+def test_posteriors_follow_from_the_losses():
     loss = np.array([0.3, -2.0, 0.0, 40.0, 1.5])
     for prior in (0.5, 0.001, 0.9):
         found = view(made(loss, 0.1), prior=prior)
@@ -275,7 +275,7 @@ def test_without_noise_everybody_who_moves_the_model_is_identified():
     assert "at most 100 % certain" in str(found)
 
 
-def test_the_worst_case_is_what_the_promise_allows():
+def test_the_worst_case_is_what_the_guarantee_allows():
     promise = EpsilonDelta(epsilon=2.0, delta=1e-3)
     losses = made([0.1], guarantee=promise, worst_case=2.5, worst_case_passed=1e-2)
     worst = view(losses, prior=0.2).worst_case
@@ -290,7 +290,7 @@ def test_the_worst_case_is_what_the_promise_allows():
 
 @pytest.mark.parametrize("mechanism", ["output", "objective"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_what_happened_stays_within_what_was_promised(mechanism, noise):
+def test_what_happened_stays_within_what_was_guaranteed(mechanism, noise):
     kind = OutputPerturbation if mechanism == "output" else ObjectivePerturbation
     delta = 1e-4 if noise == "gaussian" else None
     how = kind(epsilon=1.5, noise=noise, delta=delta, **CONSTANTS)

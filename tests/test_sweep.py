@@ -331,7 +331,7 @@ class TestPosterior:
 
 class TestCertificates:
     @by_case
-    def test_promises_use_the_far_end_and_high_the_near_end(self, noise, d):
+    def test_guarantees_use_the_far_end_and_high_the_near_end(self, noise, d):
         near = neighbours(d)
         rng = np.random.default_rng(0)
         error = rng.uniform(0.1, 0.9, 24) * near.distance
@@ -401,7 +401,7 @@ class TestMonotone:
 
     @pytest.mark.parametrize("prior", [0.01, 0.5, 0.99])
     @pytest.mark.parametrize("d", [1, 2, 3, 30])
-    def test_mean_beliefs_never_fall(self, d, prior):
+    def test_mean_posteriors_never_fall(self, d, prior):
         """An f-divergence, and a larger norm-Laplace noise is a smaller one plus independent noise."""
         law = NormLaplaceLaw(separation=self.SEPARATIONS, dimension=d)
         assert np.all(np.diff(law.expected_belief(prior)) >= -1e-15)

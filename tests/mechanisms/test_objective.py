@@ -60,7 +60,7 @@ def posed(how, seed=0):
     return Objective.of(X=X, y=y, loss=how.loss, penalty=penalty)
 
 
-# The promise, against the truth in one dimension (:mod:`conformance.line`).
+# The guarantee, against the truth in one dimension (:mod:`conformance.line`).
 
 
 def line_of(how, x, y, times, unit):
@@ -123,7 +123,7 @@ def test_the_integration_knows_the_gaussian_mechanism():
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_the_tight_calibration_keeps_its_promise_and_wastes_little(loss):
+def test_the_tight_calibration_keeps_its_guarantee_and_wastes_little(loss):
     """True δ ≤ δ, both ways, for small data made to come close; with 0.8 σ it is passed."""
     found = shares(loss, "tight")
     assert np.max(found) <= 1.0
@@ -134,7 +134,7 @@ def test_the_tight_calibration_keeps_its_promise_and_wastes_little(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
-def test_the_published_calibration_keeps_its_promise_by_far(loss):
+def test_the_published_calibration_keeps_its_guarantee_by_far(loss):
     found = shares(loss, "published")
     assert np.max(found) <= 0.05
     # Power: the printed σ (erratum 4 has σ² there) is another one, and at ε = 0.1 far too large.
@@ -340,7 +340,7 @@ def test_both_bounds_are_those_of_the_proof(loss):
         assert how.worst_case_passed_by(Neighbouring.REPLACE) == 1.0
 
 
-def test_an_exchange_is_not_promised_what_a_removal_is():
+def test_an_exchange_is_not_guaranteed_what_a_removal_is():
     """Gaussian noise is calibrated to ∥∇ℓ∥ ≤ L, and an exchange may move b by 2L."""
     how = mechanism(loss=HuberHinge(), dimension=1, rows=2, regularization=100.0)
     x, y = np.array([1.0, 0.5]), np.ones(2)
@@ -502,7 +502,7 @@ def test_more_epsilon_less_noise():
         assert resolution[0] > 1e3 * resolution[-1]
 
 
-def test_the_squared_loss_is_promised_nothing():
+def test_nothing_is_guaranteed_for_the_squared_loss():
     for noise in ("gaussian", "laplace"):
         how = mechanism(noise=noise, loss=Squared(label_bound=1.0))
         assert how.worst_case == math.inf

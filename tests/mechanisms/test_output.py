@@ -166,7 +166,7 @@ class TestGuarantee:
         assert found.mu >= how.sensitivity / how.resolution
         assert found.mu == pytest.approx(how.sensitivity / how.resolution)
 
-    def test_without_noise_nothing_is_promised(self):
+    def test_without_noise_nothing_is_guaranteed(self):
         found = mechanism(epsilon=math.inf).guarantee()
         assert found == EpsilonDelta(epsilon=math.inf)
         assert found.advantage == 1.0

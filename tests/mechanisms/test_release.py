@@ -418,7 +418,7 @@ def test_a_raised_regularization_is_kept_with_what_was_asked_for(tmp_path):
     assert np.all(loaded.problem(X, LABELS).penalty == loaded.mechanism.total_regularization)
 
 
-def test_a_release_that_promises_nothing_is_not_public(tmp_path):
+def test_a_release_that_guarantees_nothing_is_not_public(tmp_path):
     model = PrivateRidge(mechanism="objective", data_norm=1.0, **RANGE)
     with pytest.warns(NoPromiseWarning, match="promises no epsilon"):
         model.fit(X, TARGET)

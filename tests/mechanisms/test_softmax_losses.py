@@ -278,7 +278,7 @@ def test_sampled_models_are_minimisers(size):
         np.testing.assert_allclose(theta, minimise(tilted).theta, atol=1e-7)
 
 
-# The promise.
+# The guarantee.
 
 
 @pytest.mark.parametrize("K", [3, 7])
@@ -396,7 +396,7 @@ def hockey_stick(how, X, y, row, epsilon, half):
 
 @pytest.mark.parametrize("calibration", ["tight", "published"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (0.3, 1e-2), (3.0, 1e-3)])
-def test_tiny_data_keep_the_promise(calibration, epsilon, delta):
+def test_tiny_data_keep_the_guarantee(calibration, epsilon, delta):
     for others in (2, 20):
         X, y = np.ones(others + 1), np.append(0.0, np.ones(others))
         how = perturbation(
@@ -407,7 +407,7 @@ def test_tiny_data_keep_the_promise(calibration, epsilon, delta):
         assert max(hockey_stick(how, X, y, 0, epsilon, half)) <= delta
 
 
-def test_the_promise_is_nearly_used_up():
+def test_the_guarantee_is_nearly_used_up():
     """One row against thousands, with a λ that leaves little to the determinants."""
     others, epsilon, delta = 5000, 1.0, 1e-2
     X, y = np.ones(others + 1), np.append(0.0, np.ones(others))

@@ -177,7 +177,7 @@ def naive_posterior(prior):
 
 @pytest.mark.parametrize("prior", [0.5, 1e-3, 0.99])
 @pytest.mark.parametrize("t", [1e-3, 2.0, 40.0])
-def test_one_dimension_belief_against_mpmath(t, prior):
+def test_one_dimension_posterior_against_mpmath(t, prior):
     with mp.workdps(30):
         posterior = naive_posterior(prior)
         cuts = mp.linspace(-t, t, 9)
@@ -406,7 +406,7 @@ def test_gaussian_extremes():
     ],
     ids=["laplace-1", "laplace-6", "gaussian"],
 )
-def test_belief_follows_from_the_quantiles(one):
+def test_posterior_follows_from_the_quantiles(one):
     """E[sigmoid(logit(prior) + ℓ)] = ∫₀¹ sigmoid(logit(prior) + quantile(q)) dq, and monotone."""
     assert isinstance(one, LossLaw)
     q = (np.arange(2_000) + 0.5) / 2_000
