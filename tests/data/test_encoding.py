@@ -537,7 +537,6 @@ def edited(change) -> str:
         (lambda v: v["columns"]["age"].pop("cut"), "lacks 'cut'"),
         (lambda v: v["columns"]["age"].pop("fill_origin"), "must stand together"),
         (lambda v: v["columns"]["sex"].pop("missing_origin"), "must stand together"),
-
         (lambda v: v["columns"]["sex"]["levels"].reverse(), "features"),
         (lambda v: v["features"].reverse(), "features"),
         (lambda v: v.update(columns=dict(sorted(v["columns"].items(), reverse=True))), "features"),
