@@ -568,23 +568,6 @@ def test_objective_losses_by_their_definition(objective):
         assert np.max(found.exposure) <= how.epsilon
 
 
-def test_objective_relations(objective):
-    theta, how = objective.release_.theta, objective.release_.mechanism
-    here = log_density(how, X, Y, theta)
-    added = profile(objective, X, Y, relation="add", candidates=OTHERS)
-    swapped = profile(objective, X, Y, relation="replace", candidates=(X[::-1] / 2, -Y))
-    for k in range(5):
-        larger = np.vstack([X, OTHERS[0][k]]), np.append(Y, OTHERS[1][k])
-        assert added.loss[k] == pytest.approx(log_density(how, *larger, theta) - here, abs=1e-11)
-    for row in (0, 17, 59):
-        other, labels = X.copy(), Y.copy()
-        other[row], labels[row] = X[::-1][row] / 2, -Y[row]
-        loss = here - log_density(how, other, labels, theta)
-        assert swapped.loss[row] == pytest.approx(loss, abs=1e-11)
-    assert (swapped.worst_case == np.inf) is (how.noise == "gaussian")
-    assert added.worst_case == how.epsilon
-
-
 def simulated(how, relation, candidates, count=400):
     """Exposures (count, rows) over other releases."""
     problem = expost.glm.Objective.of(

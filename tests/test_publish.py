@@ -45,8 +45,8 @@ from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from mechanisms.test_release import sealed
 from settings import OUTPUT
-from test_published import sealed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))

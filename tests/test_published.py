@@ -1,6 +1,5 @@
 """report.json and what a person reads from it: strict, small, and nothing of the rows in it."""
 
-import hashlib
 import json
 import math
 import re
@@ -22,6 +21,7 @@ from expost.mechanisms import Tangent
 from expost.mechanisms.publishing import PublishingBudget
 from expost.publishing.publish import publish
 from expost.publishing.report import Answer, PublishedReport
+from mechanisms.test_release import sealed
 from settings import OUTPUT
 from test_canaries import LABELS as CANARY_LABELS
 from test_canaries import NORM, found_in_bytes, found_in_text
@@ -87,13 +87,6 @@ def plain(kind="data-dependent"):
     return publish(
         model, CANARIES, CANARY_LABELS, **(SPENT if kind == "data-dependent" else {})
     ), model
-
-
-def sealed(value):
-    """The same with a checksum that fits, so that the other checks are what is tested."""
-    fields = {name: field for name, field in value.items() if name != "sha256"}
-    seal = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    return {**fields, "sha256": seal}
 
 
 # -- report.json -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Objective perturbation with more than two classes: calibration, losses, release and estimator."""
 
 import copy
-import hashlib
 import json
 import math
 
@@ -33,6 +32,7 @@ from expost.mechanisms.tangent import Tangent
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed, neighbour
+from mechanisms.test_release import sealed
 from settings import OUTPUT
 from test_softmax import rows
 
@@ -677,12 +677,6 @@ def test_tags():
         assert tags.classifier_tags.multi_class is more
     svc = PrivateLinearSVC(mechanism="objective").__sklearn_tags__()
     assert svc.classifier_tags.multi_class is False
-
-
-def sealed(value):
-    fields = {name: field for name, field in value.items() if name != "sha256"}
-    seal = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    return {**fields, "sha256": seal}
 
 
 EDITS = {
