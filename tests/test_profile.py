@@ -344,6 +344,23 @@ def test_bare_coefficients_must_fit(theta, rows, y, changes, word):
 # Rows that cannot have made the model.
 
 
+CHANGES = {
+    "rows reversed": (lambda X, y: (X[::-1], y), WrongRows),
+    "labels turned": (lambda X, y: (X, -y), WrongRows),
+    "labels rolled": (lambda X, y: (X, np.roll(y, 1)), WrongRows),
+    "signs": (lambda X, y: (-X, y), WrongRows),
+    "another centre": (lambda X, y: (X + 0.2, y), WrongRows),
+    "columns reversed": (lambda X, y: (X[:, ::-1], y), WrongRows),
+    "one row less": (lambda X, y: (X[:-1], y[:-1]), WrongRows),
+    "one row more": (lambda X, y: (np.vstack([X, X[:1]]), np.append(y, y[0])), WrongRows),
+    "shuffled": (lambda X, y: (np.random.default_rng(5).permuted(X, axis=0), y), WrongRows),
+    "narrow": (lambda X, y: (X[:, :2], y), InvalidInput),
+    "short labels": (lambda X, y: (X, y[:-1]), InvalidInput),
+    "other labels": (lambda X, y: (X, y * 2), InvalidInput),
+    "nan": (lambda X, y: (X * np.nan, y), InvalidInput),
+}
+
+
 class TestWrongRows:
     """Enough rows and ε that the noise is far smaller than what the mistakes move."""
 
@@ -352,11 +369,13 @@ class TestWrongRows:
     rows /= np.linalg.norm(rows, axis=1).max()
     labels = np.where(rows @ np.array([3.0, -1.0, 0.5]) > 0, 1.0, -1.0)
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture(scope="class", params=[("output", 50.0), ("objective", 5.0)])
     @classmethod
-    def model(cls):
+    def model(cls, request):
+        mechanism, epsilon = request.param
         frame = pd.DataFrame(cls.rows, columns=["a", "b", "c"])
-        return logistic(epsilon=50.0, regularization=0.01).fit(frame, cls.labels)
+        given = {"mechanism": mechanism, "epsilon": epsilon, "regularization": 0.01}
+        return logistic(**given).fit(frame, cls.labels)
 
     def frame(self, rows):
         return pd.DataFrame(rows, columns=["a", "b", "c"])
@@ -370,39 +389,7 @@ class TestWrongRows:
         straight = profile(model, self.rows, self.labels)
         assert np.allclose(again.loss, straight.loss[order], rtol=0, atol=1e-8)
 
-    @pytest.mark.parametrize(
-        ("change", "error"),
-        [
-            (lambda X, y: (X[::-1], y), WrongRows),
-            (lambda X, y: (X, -y), WrongRows),
-            (lambda X, y: (X, np.roll(y, 1)), WrongRows),
-            (lambda X, y: (-X, y), WrongRows),
-            (lambda X, y: (X + 0.2, y), WrongRows),
-            (lambda X, y: (X[:, ::-1], y), WrongRows),
-            (lambda X, y: (X[:-1], y[:-1]), WrongRows),
-            (lambda X, y: (np.vstack([X, X[:1]]), np.append(y, y[0])), WrongRows),
-            (lambda X, y: (np.random.default_rng(5).permuted(X, axis=0), y), WrongRows),
-            (lambda X, y: (X[:, :2], y), InvalidInput),
-            (lambda X, y: (X, y[:-1]), InvalidInput),
-            (lambda X, y: (X, y * 2), InvalidInput),
-            (lambda X, y: (X * np.nan, y), InvalidInput),
-        ],
-        ids=[
-            "rows reversed",
-            "labels turned",
-            "labels rolled",
-            "signs",
-            "another centre",
-            "columns reversed",
-            "one row less",
-            "one row more",
-            "columns shuffled",
-            "narrow",
-            "short labels",
-            "other labels",
-            "nan",
-        ],
-    )
+    @pytest.mark.parametrize(("change", "error"), CHANGES.values(), ids=CHANGES)
     def test_others_are_refused(self, model, change, error):
         with pytest.raises(error):
             profile(model, *change(self.rows, self.labels))
@@ -413,7 +400,10 @@ class TestWrongRows:
             with pytest.raises(InvalidInput, match="a, b, c"):
                 profile(model, frame, self.labels)
 
-    def test_another_encoding_is_refused(self, model):
+    @pytest.mark.parametrize("mechanism", ["output", "objective"])
+    def test_another_encoding_is_refused(self, mechanism):
+        given = {"mechanism": mechanism, "epsilon": 50.0, "regularization": 0.01}
+        model = logistic(**given).fit(self.rows, self.labels)
         with pytest.raises(WrongRows):
             profile(model, StandardScaler().fit_transform(self.rows), self.labels)
 
@@ -644,23 +634,3 @@ def test_a_squared_loss_says_that_nothing_is_guaranteed():
     assert any("promises no epsilon" in notice for notice in found.notices)
     assert "no ε is guaranteed" in str(found)
     assert json.loads(found.to_json())["worst_case"] == "infinity"
-
-
-def test_wrong_rows_of_an_objective_release():
-    rng = np.random.default_rng(3)
-    rows = rng.normal(size=(2000, D))
-    rows /= np.linalg.norm(rows, axis=1).max()
-    labels = np.where(rows @ np.array([3.0, -1.0, 0.5]) > 0, 1.0, -1.0)
-    model = logistic(epsilon=5.0, regularization=0.01, mechanism="objective").fit(rows, labels)
-    assert len(profile(model, rows, labels)) == 2000
-    for features, y in (
-        (rows[::-1], labels),
-        (rows, -labels),
-        (rows, np.roll(labels, 1)),
-        (-rows, labels),
-        (rows[:, ::-1], labels),
-        (rows[:-1], labels[:-1]),
-        (rng.permuted(rows, axis=0), labels),
-    ):
-        with pytest.raises(WrongRows):
-            profile(model, features, y)
