@@ -16,10 +16,8 @@ from expost.mechanisms import ObjectivePerturbation, OutputPerturbation, RowLoss
 from expost.mechanisms.sampling import perturbed_minimisers
 from expost.neighbouring.neighbours import tight_neighbours
 from expost.noise import Gaussian, GaussianLaw, NormLaplace
-from expost.report import document_of
 from expost.risk import EpsilonDelta, GaussianNoise
 from expost.types import Audience, Neighbouring
-from read_figures import read
 
 ROWS, COLUMNS, REGULARIZATION = 12, 2, 0.05
 RNG = np.random.default_rng(7)
@@ -310,19 +308,6 @@ def test_what_happened_stays_within_what_was_guaranteed(mechanism, noise):
         assert (mechanism == "output") is isinstance(found.losses.guarantee, GaussianNoise)
 
 
-def test_printed_posteriors_are_upper_bounds():
-    rng = np.random.default_rng(1)
-    for scale in (1e-9, 0.01, 0.5, 3.0, 30.0):
-        found = view(made(scale * rng.normal(size=100), 0.01 * scale))
-        document = document_of(found)
-        shown = document.verdict.text.partition("at most ")[2].partition(" certain")[0]
-        assert float(read(shown)) >= np.max(found.posterior_high)
-        assert float(read(shown)) <= np.max(found.posterior_high) + 0.0011 or shown.startswith("<")
-        either = document.tiles[0].value
-        assert float(read(either)) >= np.max(found.certainty_high)
-        assert "nan" not in str(found)
-
-
 def test_a_table_for_the_curator_only():
     """Files: tests/test_table.py."""
     losses = made([0.2, -0.3, 1.0], 0.1)
@@ -348,7 +333,5 @@ def test_persons_are_called_so():
         losses=losses, description="a model", rows=5, owner=np.array([0, 0, 1, 1, 1])
     )
     found = profile.identifiability()
-    assert "Identifiability of 2 persons" in str(found)
-    assert "any person" in str(found)
     assert json.loads(found.to_json())["unit"] == "person"
     assert "person" in found.columns()
