@@ -257,13 +257,11 @@ def cancer():
     return X, y, np.column_stack([np.zeros(X.shape[1]), np.ceil(X.max(axis=0) / digit) * digit])
 
 
-def test_unscaled_columns_are_named_with_the_remedy(cancer):
+def test_ranges_are_the_remedy_for_unscaled_columns(cancer):
+    """How columns are named: tests/test_defaults.py."""
     X, y, ranges = cancer
     with pytest.warns(UnscaledColumnsWarning, match=r"of columns 0, 1, 2, 3, 4 .*ranges= or enc"):
         PrivateLogisticRegression(classes=[0, 1]).fit(X, y)
-    frame = pd.DataFrame(X[:, :2], columns=["radius", "texture"])
-    with pytest.warns(UnscaledColumnsWarning, match="of columns 'radius', 'texture' is far"):
-        PrivateLogisticRegression(classes=[0, 1]).fit(frame, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ClippedRowsWarning)

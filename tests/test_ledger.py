@@ -80,7 +80,7 @@ def listed(path, *models):
         ("bare", EpsilonDelta(epsilon=math.inf), math.inf, 0.0),
     ],
 )
-def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, delta):
+def test_a_model_is_listed_with_its_guarantee(tmp_path, name, guarantee, epsilon, delta):
     path = saved(tmp_path, name)
     (entry,) = entries_of(path)
     value = json.loads(path.read_text())
@@ -98,7 +98,7 @@ def test_a_model_is_listed_with_its_promise(tmp_path, name, guarantee, epsilon, 
         assert entry.guarantee.delta(1.5) <= 1e-5 * (1 + 1e-9)
 
 
-def test_what_a_model_does_not_promise_is_said(tmp_path):
+def test_what_a_model_does_not_guarantee_is_said(tmp_path):
     assert entries_of(saved(tmp_path, "read"))[0].read_from_data == 1
     with pytest.warns(SeededReleaseWarning):
         release = (
@@ -120,7 +120,7 @@ def test_what_a_model_does_not_promise_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "delta": 1e-5}])
-def test_a_large_epsilon_is_still_a_promise(tmp_path, options):
+def test_a_large_epsilon_is_still_a_guarantee(tmp_path, options):
     """Its advantage rounds to 1, and yet it is not nothing."""
     model = PrivateLogisticRegression(1e4, **{**OUTPUT, **options}, **BOUNDS).fit(X, Y).release_
     (entry,) = entries_of(model.save(tmp_path / "model.json"))
@@ -263,64 +263,21 @@ def test_the_name_says_for_whom_it_is(tmp_path, name, found):
         ledger_path(tmp_path / "none")
 
 
-def test_a_link_to_a_ledger_stays_one(tmp_path):
-    real = tmp_path / "real.CURATOR-ONLY.json"
-    listed(real, saved(tmp_path))
-    link = tmp_path / NAME
-    link.symlink_to(real)
-    assert len(listed(link, saved(tmp_path, file="b.json"))) == 2
-    assert link.is_symlink()
-    assert len(Ledger.load(real)) == 2
-
-
-EDITS = {
-    "an entry less": lambda value: value["entries"].pop(),
-    "a smaller epsilon": lambda value: value["entries"][0].update(epsilon=0.1),
-    "another promise": lambda value: value["entries"][0]["guarantee"].update(separation=0.1),
-    "another salt": lambda value: value.update(salt="0" * 64),
-    "a field more": lambda value: value["entries"][0].update(note="fine"),
-    "another field more": lambda value: value.update(note="fine"),
-    "another format": lambda value: value.update(format="expost-ledger/2"),
-    "not seeded": lambda value: value["entries"][0].update(seeded=0),
-}
-
-
-@pytest.mark.parametrize("edit", list(EDITS))
-@pytest.mark.parametrize("signed", [False, True])
-def test_an_edited_ledger_is_refused(tmp_path, edit, signed):
-    path = tmp_path / NAME
-    listed(path, saved(tmp_path), saved(tmp_path, file="b.json"))
-    value = json.loads(path.read_text())
-    EDITS[edit](value)
-    if signed:
-        # Whoever mends the checksum still meets the other checks, where there are any.
-        fields = {name: field for name, field in value.items() if name != "sha256"}
-        value["sha256"] = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-        if edit in ("an entry less", "a smaller epsilon", "another promise", "another salt"):
-            assert len(Ledger.from_json(value).entries) in (1, 2)
-            return
-    path.write_text(json.dumps(value))
-    before = path.read_bytes()
-    with pytest.raises(InvalidInput, match="is not a whole ledger"):
-        Ledger.load(path)
-    with pytest.raises(InvalidInput, match="is not a whole ledger"):
-        listed(path, saved(tmp_path))
-    assert path.read_bytes() == before
-
-
 WRONG = {
-    "release": ["abc", 3, None, "G" * 64],
+    "release": ["abc", 3, None, "G" * 64, "AB" * 32, "../" * 21 + "a"],
     "kind": ["modle", None],
     "made": ["yesterday", 7, "2026-13-01T00:00:00Z"],
     "name": [3],
     "mechanism": ["", "a" * 41, "<b>", 3, None],
-    "noise": [3, "", "a\nb"],
-    "epsilon": [0.0, -1.0, "many", True, None],
-    "delta": [1.0, -0.5, None],
+    "noise": [3, "", "a\n\x1b[31mb"],
+    "epsilon": [0.0, -1.0, 10**400, "many", True, None],
+    "delta": [1.0, -0.5, 10**400, None],
     "guarantee": [None, {}, {"law": "cauchy"}, {"law": "gaussian", "mu": -1.0}, {"law": "gaussian"},
+                  {"law": "gaussian", "mu": 10**400},
+                  {"law": "norm-laplace", "separation": 1.0, "dimension": 10**30},
                   {"law": "norm-laplace", "separation": 1.0, "dimension": 0}],
     "dimension": [0, 2.5],
-    "rows": [1, "60"],
+    "rows": [1, 10**400, "60"],
     "seeded": ["no"],
     "read_from_data": [-1, None],
     "data": [5, "abc"],
@@ -345,14 +302,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     for salt in ("", "0" * 63, "x" * 64, None):
         with pytest.raises(InvalidInput, match="salt"):
             Ledger(salt=salt)
-    for content, words in (
-        ("{", "not a whole JSON"),
-        ("[]", "format=None"),
-        ("", "not a whole JSON"),
-    ):
-        (tmp_path / NAME).write_text(content)
-        with pytest.raises(InvalidInput, match=words):
-            Ledger.load(tmp_path / NAME)
+
     (tmp_path / "x.json").write_text('{"format": "expost-profile/1"}')
     with pytest.raises(InvalidInput, match="neither a released model nor a published report"):
         entries_of(tmp_path / "x.json")

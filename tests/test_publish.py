@@ -45,8 +45,8 @@ from expost.publishing.report import PublishedReport
 from expost.release import Release
 from expost.types import Audience, Neighbouring
 from mechanisms.changes import changed
+from mechanisms.test_release import sealed
 from settings import OUTPUT
-from test_published import sealed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(80, 3))
@@ -159,27 +159,6 @@ def test_all_forms_of_a_model(tmp_path):
     path = model.save(tmp_path / "model.json")
     texts = {repr(publish(form).to_json()) for form in (model, model.release_, path, str(path))}
     assert len(texts) == 1
-
-
-def test_what_the_report_says_of_itself():
-    said = {name: " ".join(publish(fitted(name)[0]).statements) for name in MODELS}
-    for name in ("objective", "output gaussian", "objective laplace"):
-        assert "fixed before the noise was drawn" in said[name]
-        assert "picked after" in said[name]
-    assert "for all rows at once" in said["output"]
-    assert "spent nothing more" in said["objective"]
-    assert "No bound is above epsilon = 1" in said["output"]
-    assert "No bound is above" not in said["objective"]
-    assert "promises no epsilon" in said["ridge"]
-    assert "promises no epsilon" not in said["ridge output"]
-    text = str(publish(fitted("objective")[0]))
-    assert "ε = 1" in text.splitlines()[1]
-    assert text.splitlines()[-1] == Audience.PUBLIC.meaning
-    dependent = publish(*[fitted("objective")[0], X, LABELS], kind="data-dependent", **SPENT)
-    together = dependent.spending.together[0]
-    shown = re.search(r"ε = ([\d.]+) \(δ = [^)]*\) in total", str(dependent))[1]
-    assert together <= float(shown) <= 1.01 * together < 2
-    assert repr(dependent).startswith("PublishedReport(data-dependent, Release(logistic")
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):

@@ -59,6 +59,12 @@ def test_whole_accepts():
     assert _checks.whole("samples", np.int32(7), least=2) == 7
 
 
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "2", 2**60, math.nan])
+def test_rows_per_person_refuses(value):
+    with pytest.raises(InvalidInput, match="rows_per_person"):
+        _checks.rows_per_person(value)
+
+
 @pytest.mark.parametrize("value", ["c", "", None, 1, ["a"]])
 def test_one_of_refuses(value):
     with pytest.raises(InvalidInput, match=r"mode=.*must be one of 'a', 'b'"):

@@ -121,15 +121,6 @@ def test_who_leaves_first_does_not_give_the_threads_back():
         assert set(blas_threads(0)) == {2}
 
 
-@pytest.mark.parametrize(
-    "name", ["locally", "local:", "local:0", "local:-1", "local:two", "dask:", "dask:0", "dask://",
-             "dask:///", "", "dask:1.5", "tcp://127.0.0.1:1", None, 3]
-)  # fmt: skip
-def test_other_names_are_refused(name):
-    with pytest.raises(InvalidInput, match=r"^engine="), engine_of(name):
-        pass
-
-
 def test_names_say_how_many_workers():
     with engine_of("local:3") as three, engine_of() as every:
         assert three.workers == 3
