@@ -14,7 +14,7 @@ import pytest
 import expost
 from expost.files import atomic
 from expost.files.directory import RUN
-from expost.ledger import Ledger, _letter
+from expost.ledger import Ledger
 from expost.risk import GaussianNoise
 from program import finished, mode, names, people, refused, text
 from settings import OUTPUT, OUTPUT_OPTIONS
@@ -233,11 +233,6 @@ def test_rows_that_are_not_those_of_the_model_are_recognised(ask, tmp_path):
     other.write_text(text(table))
     told = said(ask("--model", tmp_path / "o" / "model.json", out="p", data=other))
     assert "These are not the rows that the model was made from" in told
-
-
-def test_from_python_a_model_out_of_its_ledger_is_told(ask, tmp_path):
-    said(ask())
-    assert expost.ledger.ledger_notice(tmp_path / "o" / "model.json") is None
 
 
 # Publishing ----------------------------------------------------------------------------------------
@@ -485,40 +480,23 @@ def test_delta_is_told_or_follows_the_releases(ledger, tmp_path):
     assert exact["pld"] == exact["sequential"] == 2.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("none.json",), "none.json: cannot be read"),
-        (("empty",), "holds neither a ledger nor a model.json"),
-        (("table.csv",), "is not a whole JSON file"),
-        (("other.json",), "neither a released model nor a published report nor a ledger"),
-        (("model.json", "--delta", "1"), "delta=1.0"),
-        (("model.json", "--delta", "nan"), "delta=nan"),
-        (("new.json", "--add", "none.json"), "none.json: cannot be read"),
-        (("no/new.json", "--add", "model.json"), "its folder is not there"),
-        (("a.json", "b.json", "--add", "model.json"), "name one ledger"),
-        (("model.json", "--add", "model.json"), "is not a whole ledger"),
-        ((), "PATH"),
-    ],
-)
-def test_mistakes_are_one_sentence(ledger, tmp_path, monkeypatch, arguments, words):
+def test_what_is_no_ledger_is_refused_in_one_sentence(ledger, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     saved(tmp_path)
     Path("empty").mkdir()
-    Path("table.csv").write_text("a,b\n1,2\n")
+    Path("new").mkdir()
+    nothing = Ledger.new().to_json()
+    atomic.write_json(Path("new") / IN_FOLDER, expost.types.Audience.CURATOR_ONLY, nothing)
     Path("other.json").write_text('{"format": "expost-profile/1"}')
-    (tmp_path / "model.CURATOR-ONLY.json").write_text("{}")
+    Path("model.CURATOR-ONLY.json").write_text("{}")
     before = names(tmp_path)
-    refused(ledger(*arguments), tmp_path / "nothing", words)
-    assert names(tmp_path) == before
-
-
-def test_an_empty_ledger_lists_nothing(ledger, tmp_path):
-    atomic.write_json(
-        tmp_path / IN_FOLDER, expost.types.Audience.CURATOR_ONLY, Ledger.new().to_json()
-    )
-    refused(ledger(tmp_path), tmp_path / "nothing", "lists no release yet")
-
-
-def test_many_sets_of_rows_have_a_name_each():
-    assert [_letter(index) for index in (0, 25, 26, 52)] == ["A", "Z", "A2", "A3"]
+    for arguments, words in (
+        (("empty",), "holds neither a ledger nor a model.json"),
+        (("new",), "lists no release yet"),
+        (("other.json",), "neither a released model nor a published report nor a ledger"),
+        (("no/new.json", "--add", "model.json"), "its folder is not there"),
+        (("a.json", "b.json", "--add", "model.json"), "name one ledger"),
+        (("model.json", "--add", "model.json"), "is not a whole ledger"),
+    ):
+        refused(ledger(*arguments), tmp_path / "nothing", words)
+        assert names(tmp_path) == before
