@@ -545,7 +545,9 @@ def contents(folder):
 
 def test_the_same_bytes_whoever_works_and_whatever_happens(asked, tmp_path, monkeypatch):
     out = tmp_path / "o"
-    outcome = asked(engine="local:1")
+    heard = Heard()
+    outcome = asked(engine="local:1", progress=heard)
+    assert len(heard.phases) == epsilon_job.PHASES
     undisturbed = contents(out)
     names = {name.split("/")[0] for name in undisturbed}
     assert names == {
@@ -602,9 +604,3 @@ def test_a_run_that_was_begun_is_that_of_the_same_rows_and_question(asked, tmp_p
     pq.write_table(rows, tmp_path / "people.parquet", row_group_size=300)
     with pytest.raises(InvalidInput, match=r"differs in the files \(they changed\)"):
         asked(resume=True)
-
-
-def test_every_pass_is_told(asked):
-    heard = Heard()
-    asked(progress=heard, folds=0)
-    assert len(heard.phases) == epsilon_job.PHASES
