@@ -174,22 +174,6 @@ def test_tiles_hold_the_figures_of_the_choice(kind):
         assert float(text.replace("−", "-")) == pytest.approx(value, abs=5.1e-4)
 
 
-def test_the_guarantee_allows_what_the_mechanism_guarantees():
-    choice, found = chosen("enough"), document("enough")
-    mechanism = choice.plan(found.facts["recommended"])
-    allowed, passed = tile(found, "Guarantee").lines[1:]
-    worst = 1 / (1 + math.exp(-mechanism.worst_case))
-    on_the_safe_side(re.search(r"at most (.+ %) certain", allowed)[1], worst, up=True)
-    on_the_safe_side(passed.partition("probability ")[2], mechanism.worst_case_passed, up=True)
-    # Pure ε: never passed.
-    assert len(tile(document("laplace"), "Guarantee").lines) == 2
-    # A prior of another size: certainty counts either answer.
-    tenth = tile(document("gaussian"), "Guarantee").lines[1]
-    how = chosen("gaussian").plan(document("gaussian").facts["recommended"])
-    certain = 1 / (1 + math.exp(-how.worst_case - math.log(9)))
-    on_the_safe_side(re.search(r"at most (.+ %) certain", tenth)[1], certain, up=True)
-
-
 def test_what_is_missing_is_named_with_its_numbers():
     choice = chosen("none")
     more = document("none").verdict.more
@@ -317,28 +301,6 @@ def test_shares_of_rows_that_left_the_plateau():
     assert first[1] == np.min(np.nan_to_num(sampled.critical_epsilon, nan=0.0))
 
 
-def test_what_a_private_choice_would_lose():
-    # (2·sensitivity/ε)·ln(k/β) at sensitivity 1, ε = 0.1 and β = 0.05: the bound of select_privately.
-    lost = 2 / 0.1 * math.log(len(chosen().epsilons) / 0.05)
-    text = section(document(), "epsilon-cost").blocks[0].text
-    on_the_safe_side(re.search(r"loses at most (\S+) such rows", text)[1], lost, up=True)
-
-
-def test_the_sentences_round_to_the_safe_side():
-    choice = chosen("objective")
-    text = section(document("objective"), "epsilon-posterior").blocks[1].text
-    shown = re.findall(r"at most ([\d.]+ %)", text)
-    bounds = choice.posteriors
-    exact = (bounds.row, bounds.all_rows, bounds.certainty)
-    for printed, value in zip(shown, exact, strict=True):
-        on_the_safe_side(printed, value, up=True)
-    for kind in ("laplace", "line", "regression", "unmeasured", "none"):
-        text = section(document(kind), "transition").blocks[1].text
-        low, high = re.search(r"Up to ε = (\S+) .*; from ε = (\S+) on", text).groups()
-        on_the_safe_side(low, chosen(kind).low, up=False)
-        on_the_safe_side(high, chosen(kind).high, up=True)
-
-
 # -- figures ---------------------------------------------------------------------------------------
 
 
@@ -382,44 +344,6 @@ def test_series_are_those_of_the_choice(kind):
         np.testing.assert_array_equal(series, values)
     best, base, *_ = panel.rules
     assert (best.at, base.at) == (curve.best, curve.base_rate)
-
-
-@pytest.mark.parametrize("kind", ["laplace", "gaussian", "regression", "line", "still"])
-def test_the_transition_is_shaded_from_its_start_to_its_end(kind):
-    choice = chosen(kind)
-    (panel,) = document(kind).figures["transition"].panels
-    (shade,) = (rule for rule in panel.rules if rule.to is not None)
-    assert shade.at == pytest.approx(choice.low)
-    assert shade.to == pytest.approx(min(choice.high, panel.x.high))
-    (none,) = document("no plateau").figures["transition"].panels
-    assert not [rule for rule in none.rules if rule.to is not None]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_end_of_interest_lies_on_the_axis(kind):
-    choice = chosen(kind)
-    low, high = epsilon_range(choice)
-    # Under a public limit the transition may end far beyond any ε that is of use.
-    ends = (choice.low, choice.ceiling, *(() if choice.is_public else (choice.high,)))
-    for end in ends:
-        if 0 < end < 1e10:
-            assert low < end < high
-    tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
-    assert low <= tried[0]
-    assert high >= tried[-1]
-
-
-@pytest.mark.parametrize("kind", ["regression", "laplace"])
-def test_the_worst_scores_are_cut_off(kind):
-    """Of noisy models R² may be −10⁶ and the log loss 9; what matters is near the references."""
-    choice = chosen(kind)
-    (panel,) = document(kind).figures["utility"].panels
-    leading = choice.utility.leading
-    width = max(abs(leading.best - leading.base_rate), 0.1)
-    assert panel.y.low > min(leading.best, leading.base_rate) - 1.3 * width
-    assert panel.y.high < max(leading.best, leading.base_rate) + 1.3 * width
-    assert panel.y.low < min(leading.best, leading.base_rate)
-    assert panel.y.high > max(leading.best, leading.base_rate)
 
 
 def losses_at(choice, distance, epsilon, draws=200_000):

@@ -82,16 +82,6 @@ def test_the_tables_hold_every_figure_by_every_route(kind):
         assert symbols(route.note) in text
 
 
-@pytest.mark.parametrize("kind", QUESTIONS)
-def test_facts_are_scalars_by_which_a_guarantee_is_known(kind):
-    result = answer(kind)
-    facts = document_of(result).facts
-    epsilon = result.epsilon
-    assert facts["epsilon"] == (None if epsilon == math.inf else epsilon)
-    assert (facts["delta"], facts["releases"]) == (result.delta, result.releases)
-    assert isinstance(facts["releases"], int)
-
-
 def test_the_verdict_of_a_guarantee_bounds_the_certainty():
     for kind in ("guarantee", "pure", "many", "training", "forecast"):
         result = answer(kind)
@@ -145,15 +135,6 @@ def test_the_curves_over_epsilon_are_those_of_the_result(kind):
     odds = result.prior / (1 - result.prior) * np.exp(curves.epsilon)
     np.testing.assert_allclose(curves.pure_posterior, odds / (1 + odds), rtol=1e-9)
     np.testing.assert_allclose(curves.pure_advantage, np.tanh(curves.epsilon / 2), rtol=1e-9)
-
-
-def test_gaussian_curves_are_what_is_answered_at_the_same_epsilon():
-    (curve,) = (each for each in answer("guarantee").curves().deltas if each.delta == 1e-5)
-    for index in (10, 40, 70):
-        again = identifiability(epsilon=float(curve.epsilon[index]), delta=1e-5)
-        for name in ("posterior", "advantage"):
-            value = again.figure(name).by["gaussian"]
-            assert getattr(curve, name)[index] == pytest.approx(value, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
