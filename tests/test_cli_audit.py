@@ -15,9 +15,20 @@ from expost.files import atomic
 from expost.jobs import audit as audit_job
 from expost.jobs.audit_rows import named_estimator
 from expost.jobs.requests import AuditRequest
-from expost.report import Page, parse_json
+from expost.report import parse_json
 from heard import Heard
-from program import PROGRAM, Ran, finished, mode, naive_features, names, people, refused, text
+from program import (
+    PROGRAM,
+    Ran,
+    finished,
+    mode,
+    naive_features,
+    names,
+    page_in,
+    people,
+    refused,
+    text,
+)
 
 RESULTS = {
     "audit.CURATOR-ONLY.json",
@@ -71,10 +82,6 @@ def page_of(folder) -> str:
     return (folder / "report.CURATOR-ONLY.html").read_text()
 
 
-def stored_page(folder) -> Page:
-    return parse_json((folder / "summary.CURATOR-ONLY.json").read_bytes())
-
-
 def labels() -> np.ndarray:
     return np.array([line[-1] for line in people()[1:]])
 
@@ -114,7 +121,7 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
     assert (out / "roc.CURATOR-ONLY.png").read_bytes().startswith(b"\x89PNG")
 
     # What a person reads.
-    page, stored = page_of(out), stored_page(out)
+    page, stored = page_of(out), page_in(out)
     settings = [(each.name, each.value, each.origin.value) for each in stored.settings]
     for name, value, origin in (
         ("estimator", f"{TREE}:max_depth=5", "given"),
@@ -161,7 +168,7 @@ def test_a_released_model_with_rows_it_was_not_trained_on(
     assert "epsilon = 50" in found["guarantee"]
     assert found["lower_bounds"]
     page = page_of(tmp_path / "o")
-    assert "exposures" in stored_page(tmp_path / "o").get("audit").figures
+    assert "exposures" in page_in(tmp_path / "o").get("audit").figures
     assert "said to be chosen by fair coins" in page
     # The same in Python.
     again = expost.audit(

@@ -29,6 +29,7 @@ from program import (
     mode,
     naive_features,
     names,
+    page_in,
     people,
     refused,
     room_for,
@@ -78,10 +79,6 @@ def next_command(done: Ran) -> list[str]:
 def next_line(done: Ran) -> str:
     lines = done.out.splitlines()
     return lines[lines.index("Next") + 1]
-
-
-def kept_page(folder: Path):
-    return parse_json((folder / "summary.CURATOR-ONLY.json").read_bytes())
 
 
 def naive_choice(**options):
@@ -146,7 +143,7 @@ def test_the_answer_is_that_of_python(people_csv, tmp_path):
 
     # What a person reads first, where the page is, and what to type next.
     typed = next_command(done)[next_command(done).index("--epsilon") + 1]
-    page, kept = page_of(out), kept_page(out)
+    page, kept = page_of(out), page_in(out)
     (document,) = kept.documents
     assert document.facts["recommended"] == float(typed)
     assert document.verdict.text in done.out
@@ -231,7 +228,7 @@ def test_the_next_command_runs_and_releases_what_was_recommended(ask, program, t
     assert "--seed" not in command
     # The rule gives every ε its regularization: that of this one is on the page.
     assert "--regularization" not in command
-    settings = {one.name: one for one in kept_page(tmp_path / "o").settings}
+    settings = {one.name: one for one in page_in(tmp_path / "o").settings}
     shown = settings["regularization"]
     assert program(*command[1:]).code == 0
     model = json.loads((tmp_path / "o" / "profile" / "model.json").read_text())
@@ -296,7 +293,7 @@ def test_the_next_command_with_an_encoding_and_a_regression(ask, program, tmp_pa
 def test_without_an_answer_there_is_no_next_command_and_another_exit_code(ask, tmp_path):
     done = ask("--id number --max-posterior 0.5001")
     assert done.code == 3, done.err
-    (document,) = kept_page(tmp_path / "o").documents
+    (document,) = page_in(tmp_path / "o").documents
     assert document.verdict.text in done.out.splitlines()[:5]
     assert document.verdict.text in page_of(tmp_path / "o")
     assert "Next" not in done.out
@@ -311,7 +308,7 @@ def test_without_an_answer_there_is_no_next_command_and_another_exit_code(ask, t
     useless = ask("--seed 1", data=noise, out="p")
     assert useless.code == 3
     assert answer_of(tmp_path / "p")["verdict"] == "useless"
-    (document,) = kept_page(tmp_path / "p").documents
+    (document,) = page_in(tmp_path / "p").documents
     assert document.verdict.text in useless.out.splitlines()[:5]
 
 
@@ -338,7 +335,7 @@ def test_it_speaks_json(ask, tmp_path):
     assert document.facts["verdict"] == found["verdict"]
     none = json.loads(ask("--json-curator --max-posterior 0.5001", out="p").out)
     assert none["command"] is None
-    (document,) = kept_page(tmp_path / "p").documents
+    (document,) = page_in(tmp_path / "p").documents
     assert document.facts["recommended"] is None
 
 

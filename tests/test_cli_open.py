@@ -234,11 +234,3 @@ def test_a_folder_that_holds_something_else_is_refused_before_any_work(
     # A mistake leaves no temporary folder behind.
     assert program("risk", "--epsilon", "-1", "--open").code == 2
     assert not names(temporary)
-
-
-def test_a_second_page_takes_the_place_of_the_first(program, runs, tmp_path):
-    out = tmp_path / "o"
-    assert program("ledger", runs / "profile", "--out", out).code == 0
-    assert program("risk", "--epsilon", "2", "--out", out, "--force").code == 0
-    # Two pages of two runs side by side would be read as one.
-    assert names(out) == PAGE

@@ -194,10 +194,10 @@ def texts(document):
 class _Html(HTMLParser):
     """The cells of every table of a page, and its other texts."""
 
-    _BLOCKS = {
+    _BLOCKS = (
         *("p", "li", "dd", "dt", "td", "th", "h1", "h2", "h3"),
         *("desc", "text", "output", "caption", "figcaption"),
-    }
+    )
 
     def __init__(self, page):
         super().__init__()

@@ -13,12 +13,13 @@ import expost
 from expost.epsilon.black_box import BlackBox
 from expost.epsilon.sweep import LawSweep
 from expost.report import document_of, parse_json, render_json, render_markdown, render_text
-from expost.report.document import Table, Widget
+from expost.report.document import Widget
 from expost.report.sections.epsilon_figures import epsilon_curves
 from expost.report.slider import SHARES, epsilon_range, slider_of_choice, slider_widget
 from expost.types import Audience
 from read_figures import read
 
+from .cells import column, section, table_of, tile
 from .conftest import HOSTILE
 from .epsilon_choices import KINDS, chosen, data
 
@@ -51,23 +52,6 @@ EVERY = (*KINDS, "black box")
 @cache
 def document(kind="laplace"):
     return document_of(choice_of(kind), command="expost profile people.csv")
-
-
-def section(found, name):
-    return next(part for part in found.sections if part.id == name)
-
-
-def table_of(found, name):
-    return next(block for block in section(found, name).blocks if isinstance(block, Table))
-
-
-def column(found, title):
-    index = next(at for at, heading in enumerate(found.columns) if heading.title == title)
-    return [row[index] for row in found.values], [row[index] for row in found.cells]
-
-
-def tile(found, label):
-    return next(one for one in found.tiles if one.label == label)
 
 
 def on_the_safe_side(shown, value, *, up):
@@ -208,15 +192,15 @@ def test_the_table_of_tried_values(kind):
         assert not [part for part in found.sections if part.brief]
         return
     tried = table_of(found, "epsilon-utility")
-    epsilons, shown = column(tried, "ε")
+    shown, epsilons = column(tried, "ε")
     assert epsilons == [*utility.epsilons.tolist(), None, None]
     for text, value in zip(shown[:-2], utility.epsilons, strict=True):
         on_the_safe_side(text, value, up=False)
-    marks, _ = column(tried, "")
+    _, marks = column(tried, "")
     if choice.recommended is not None:
         assert epsilons[marks.index("recommended")] == choice.recommended
     assert marks[-2:] == ["best reachable, no noise", "base rate"]
-    posteriors, shown = column(tried, "posterior")
+    shown, posteriors = column(tried, "posterior")
     exact = choice.posterior_at(utility.epsilons)
     np.testing.assert_allclose(posteriors[:-2], exact, rtol=1e-12)
     for text, value in zip(shown[:-2], exact, strict=True):
@@ -224,9 +208,9 @@ def test_the_table_of_tried_values(kind):
         assert text != "100 %"
     names = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "r2": "R²"}
     for name, curve in utility.curves.items():
-        values, _ = column(tried, names[name])
+        _, values = column(tried, names[name])
         np.testing.assert_array_equal(values, [*curve.mean, curve.best, curve.base_rate])
-    shares, shown = column(tried, "share of gain")
+    shown, shares = column(tried, "share of gain")
     if utility.leading.best_gain > 0:
         np.testing.assert_array_equal(shares[:-2], utility.leading.share)
         for text, value in zip(shown, shares, strict=True):
@@ -237,14 +221,14 @@ def test_the_table_of_tried_values(kind):
 def test_the_table_in_detail(kind):
     choice, found = choice_of(kind), document(kind)
     detailed = table_of(found, "epsilon-table")
-    epsilons, shown = column(detailed, "ε")
+    shown, epsilons = column(detailed, "ε")
     assert epsilons == sorted(epsilons)
     is_law = isinstance(choice.sweep, LawSweep)
     tried = choice.epsilons if choice.utility is None else choice.utility.epsilons
     sweep = dataclasses.replace(choice.sweep, epsilons=tried) if is_law else choice.sweep
-    medians, _ = column(detailed, "expected exposure, median row (nats)")
-    largest, _ = column(detailed, "largest (nats)")
-    posteriors, _ = column(detailed, "posterior, most exposed row")
+    _, medians = column(detailed, "expected exposure, median row (nats)")
+    _, largest = column(detailed, "largest (nats)")
+    _, posteriors = column(detailed, "posterior, most exposed row")
     slider = slider_of_choice(choice)
     for index, epsilon in enumerate(tried.tolist()):
         at = epsilons.index(epsilon)
@@ -254,7 +238,7 @@ def test_the_table_in_detail(kind):
         assert medians[at] == pytest.approx(slider.figures(epsilon).typical[0], rel=1e-6)
         assert largest[at] == pytest.approx(sweep.typical[index].max(), rel=1e-9)
         assert posteriors[at] == pytest.approx(choice.posterior_at(tried)[index], rel=1e-9)
-    marks, _ = column(detailed, "")
+    _, marks = column(detailed, "")
     marked = {
         word: (value, text)
         for word_list, value, text in zip(marks, epsilons, shown, strict=True)

@@ -21,7 +21,7 @@ from expost.risk.statement import REVIEWED
 from expost.types import Audience
 from read_figures import read
 
-from .cells import blocks, check_document, rounded_up, tables
+from .cells import blocks, check_document, rounded_up, tables, tile
 from .conftest import HOSTILE
 
 QUESTIONS = {
@@ -42,10 +42,6 @@ QUESTIONS = {
 @cache
 def answer(kind):
     return identifiability(**QUESTIONS[kind])
-
-
-def tile(document, label):
-    return next(each for each in document.tiles if each.label == label)
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
