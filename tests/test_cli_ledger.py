@@ -362,6 +362,16 @@ def test_all_releases_and_what_they_spend(ask, ledger, tmp_path):
     assert found["pld"] < found["rdp-tight"] < found["rdp-mironov"] < 0.75
     # A file of it and its folder say the same.
     assert ledger(tmp_path / LEDGER).out == done.out
+    # For machines: neither the salt nor a digest of the rows is shown.
+    value = json.loads(ledger(tmp_path / "o", "--json-curator", "--delta", "1e-7").out)
+    counts = {"without_guarantee": 0, "seeded": 0, "unlisted": 0, "sets_of_rows": 1}
+    assert counts.items() <= value.items()
+    assert value["delta"] == value["together"]["delta"] == 1e-7
+    assert [one["epsilon"] for one in value["releases"]] == [0.5, 0.25]
+    assert {one["data"] for one in value["releases"]} == {"A"}
+    assert [row["name"] for row in value["together"]["rows"]] == list(METHODS)
+    assert Ledger.load(tmp_path / LEDGER).salt not in json.dumps(value)
+    assert one.data not in json.dumps(value)
 
 
 def test_gaussian_releases_compose_exactly(ledger, tmp_path):
@@ -450,25 +460,6 @@ def test_releases_of_other_rows(ask, ledger, tmp_path):
     done = ledger(tmp_path / "s.CURATOR-ONLY.json")
     assert re.findall(r" ([AB]) +\S+model.json$", done.out, re.MULTILINE) == ["A", "B", "A"]
     assert "Made from 2 different sets of rows or columns. All count together" in said(done)
-
-
-def test_for_machines(ask, ledger, tmp_path):
-    said(ask("--epsilon 0.5"))
-    said(ask("--epsilon 0.25 --force"))
-    value = json.loads(ledger(tmp_path / "o", "--json-curator", "--delta", "1e-7").out)
-    counts = {"without_guarantee": 0, "seeded": 0, "unlisted": 0, "sets_of_rows": 1}
-    assert counts.items() <= value.items()
-    assert {"releases", "delta", "together"} <= set(value)
-    assert value["delta"] == value["together"]["delta"] == 1e-7
-    assert [one["epsilon"] for one in value["releases"]] == [0.5, 0.25]
-    assert {one["data"] for one in value["releases"]} == {"A"}
-    names_of = [row["name"] for row in value["together"]["rows"]]
-    assert names_of == ["sequential", "rdp-mironov", "rdp-tight", "pld"]
-    # Neither the salt nor a digest of the rows is shown.
-    found = Ledger.load(tmp_path / LEDGER)
-    shown = json.dumps(value)
-    assert found.salt not in shown
-    assert found.entries[0].data not in shown
 
 
 def test_delta_is_told_or_follows_the_releases(ledger, tmp_path):

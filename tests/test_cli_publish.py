@@ -295,19 +295,6 @@ def test_what_a_report_for_review_spends_is_listed(ask, program, model, tmp_path
     assert "that stays spent" in " ".join(done.out.split())
 
 
-def test_an_edited_audience_publishes_nothing(program, read, tmp_path):
-    assert program("publish", "--model", read, "--out", tmp_path / "o").code == 0
-    path = tmp_path / "o" / "summary.CURATOR-ONLY.json"
-    content = json.loads(path.read_text())
-    (document,) = content["page"]["documents"]
-    assert document["audience"] == Audience.NEEDS_REVIEW.value
-    document["audience"] = content["audience"] = Audience.PUBLIC.value
-    edited = tmp_path / "summary.json"
-    edited.write_text(json.dumps(content))
-    done = program("report", edited, "--public", "--out", tmp_path / "site")
-    refused(done, tmp_path / "site", "does not match its checksum")
-
-
 def test_reports_for_different_readers_do_not_share_a_folder(ask, program, read, tmp_path):
     assert ask(data=None).code == 0
     asked = ("publish", "--model", read, "--force", "--out")
