@@ -420,6 +420,35 @@ def test_a_whole_encoding_also_decides_what_is_missing(ask, tmp_path):
 # Refusals --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", "Missing option '--target'"),
+        # A budget without a safe grid is found with n and d at hand.
+        ("--target income --epsilon 1e300", "epsilon=1e+300 | too extreme"),
+        ("--target income --epsilon 1e-320", "epsilon"),
+        ("--target income --classes a,a", "classes | must differ"),
+        ("--target age --loss squared --classes a,b", "classes | left out"),
+        ("--target age --loss squared --label-range 3,0", "low must be below high"),
+        ("--target income --id city", "'city' | different in each"),
+        ("--target number --id number", "'number' | is not in"),
+        ("--target income --drop income", "drop='income' | is the target"),
+        ("--target income --drop number --id number", "drop='number' | is the id column"),
+    ],
+)
+def test_a_column_that_cannot_play_its_part_is_refused(
+    program, people_csv, tmp_path, options, words
+):
+    done = program("profile", people_csv, "--out", tmp_path / "o", *options.split())
+    refused(done, tmp_path / "o", words)
+
+
+def test_a_norm_is_given_once(ask, tmp_path):
+    given = tmp_path / "given.json"
+    given.write_text('{"data_norm": 5}')
+    refused(ask("--data-norm 3 --encoding", given), tmp_path / "o", "--data-norm | --encoding")
+
+
 def test_an_error_in_a_process_of_its_own_is_one_sentence(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,income\n90210,x\nkanarie\n")
