@@ -133,6 +133,15 @@ def test_the_curves_over_epsilon_are_those_of_the_result(kind):
     np.testing.assert_allclose(curves.pure_advantage, np.tanh(curves.epsilon / 2), rtol=1e-9)
 
 
+def test_gaussian_curves_are_what_is_answered_at_the_same_epsilon():
+    (curve,) = (each for each in answer("guarantee").curves().deltas if each.delta == 1e-5)
+    for index in (10, 40, 70):
+        again = identifiability(epsilon=float(curve.epsilon[index]), delta=1e-5)
+        for name in ("posterior", "advantage"):
+            value = again.figure(name).by["gaussian"]
+            assert getattr(curve, name)[index] == pytest.approx(value, rel=1e-6)
+
+
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_rates_are_those_of_each_guarantee(kind):
     result = answer(kind)

@@ -11,7 +11,7 @@ from expost.numbers import posterior_at
 from expost.profiles.transcript import IndividualEpsilon
 from expost.report import document_of, render_json, render_markdown, render_text
 from expost.report.registry import _DOCUMENTS
-from expost.report.sections.ranks import drawn_ranks
+from expost.report.sections.ranks import drawn_ranks, ranked_figure
 from expost.report.sections.small import comparison_figure
 from expost.results import audience_of
 from expost.risk import GaussianNoise, compare_compositions
@@ -214,3 +214,12 @@ def test_ranks_hold_both_ends(count):
     assert (ranks[0], ranks[-1]) == (1, count)
     assert np.all(np.diff(ranks) > 0)
     assert len(ranks) <= 400
+
+
+def test_ranked_figures_of_degenerate_values():
+    texts = {"key": "k", "title": "t", "label": "l", "description": "d"}
+    for values in ([0.0], [0.0, 0.0], [0.5, 0.5], [1e-9, 1.0]):
+        for percent in (False, True):
+            (panel,) = ranked_figure(np.array(values), **texts, percent=percent).panels
+            assert panel.y.low < panel.y.high
+            assert panel.x.low < panel.x.high

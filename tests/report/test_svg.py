@@ -115,6 +115,24 @@ def test_a_single_point_is_seen_and_a_rule_outside_of_the_panel_is_not_labelled(
     assert re.findall(r'"rule-label"[^>]*>([^<]*)<', text) == ["x at 1.0", "y at 1.0"]
 
 
+def test_an_axis_without_width_has_its_value_in_the_middle():
+    axis = Axis(label="x", low=2.0, high=2.0, log=True)
+    assert ticks(axis) == [(2.0, "2")]
+    text = drawn(Panel(title="t", x=axis, y=axis, lines=(Line(name="a", x=[2], y=[2]),)))
+    left, right, bottom, top = area(text)
+    ((x, y),) = re.findall(r'"dot main" cx="([\d.]+)" cy="([\d.]+)"', text)
+    assert (float(x), float(y)) == ((left + right) / 2, (bottom + top) / 2)
+
+
+def test_a_step_is_continuous_from_the_right():
+    axis = Axis(label="x", low=0.0, high=2.0)
+    line = Line(name="a", x=[0, 1, 2], y=[0, 1, 2], step=True)
+    ((_, points),) = polylines(drawn(Panel(title="t", x=axis, y=axis, lines=(line,))))
+    assert len(points) == 5
+    assert points[1][0] == points[2][0]
+    assert points[0][1] == points[1][1]
+
+
 def test_many_points_make_a_small_drawing_of_the_same_outline():
     count = 48_842
     y = 0.5 + 0.3 * np.random.default_rng(1).random(count)
