@@ -14,7 +14,7 @@ import pytest
 import expost
 from expost.files import atomic
 from expost.files.directory import RUN
-from expost.ledger import Ledger, _letter
+from expost.ledger import Ledger
 from expost.risk import GaussianNoise
 from program import finished, mode, names, people, refused, text
 from settings import OUTPUT, OUTPUT_OPTIONS
@@ -235,11 +235,6 @@ def test_rows_that_are_not_those_of_the_model_are_recognised(ask, tmp_path):
     assert "These are not the rows that the model was made from" in told
 
 
-def test_from_python_a_model_out_of_its_ledger_is_told(ask, tmp_path):
-    said(ask())
-    assert expost.ledger.ledger_notice(tmp_path / "o" / "model.json") is None
-
-
 # Publishing ----------------------------------------------------------------------------------------
 
 
@@ -367,6 +362,16 @@ def test_all_releases_and_what_they_spend(ask, ledger, tmp_path):
     assert found["pld"] < found["rdp-tight"] < found["rdp-mironov"] < 0.75
     # A file of it and its folder say the same.
     assert ledger(tmp_path / LEDGER).out == done.out
+    # For machines: neither the salt nor a digest of the rows is shown.
+    value = json.loads(ledger(tmp_path / "o", "--json-curator", "--delta", "1e-7").out)
+    counts = {"without_guarantee": 0, "seeded": 0, "unlisted": 0, "sets_of_rows": 1}
+    assert counts.items() <= value.items()
+    assert value["delta"] == value["together"]["delta"] == 1e-7
+    assert [one["epsilon"] for one in value["releases"]] == [0.5, 0.25]
+    assert {one["data"] for one in value["releases"]} == {"A"}
+    assert [row["name"] for row in value["together"]["rows"]] == list(METHODS)
+    assert Ledger.load(tmp_path / LEDGER).salt not in json.dumps(value)
+    assert one.data not in json.dumps(value)
 
 
 def test_gaussian_releases_compose_exactly(ledger, tmp_path):
@@ -457,25 +462,6 @@ def test_releases_of_other_rows(ask, ledger, tmp_path):
     assert "Made from 2 different sets of rows or columns. All count together" in said(done)
 
 
-def test_for_machines(ask, ledger, tmp_path):
-    said(ask("--epsilon 0.5"))
-    said(ask("--epsilon 0.25 --force"))
-    value = json.loads(ledger(tmp_path / "o", "--json-curator", "--delta", "1e-7").out)
-    counts = {"without_guarantee": 0, "seeded": 0, "unlisted": 0, "sets_of_rows": 1}
-    assert counts.items() <= value.items()
-    assert {"releases", "delta", "together"} <= set(value)
-    assert value["delta"] == value["together"]["delta"] == 1e-7
-    assert [one["epsilon"] for one in value["releases"]] == [0.5, 0.25]
-    assert {one["data"] for one in value["releases"]} == {"A"}
-    names_of = [row["name"] for row in value["together"]["rows"]]
-    assert names_of == ["sequential", "rdp-mironov", "rdp-tight", "pld"]
-    # Neither the salt nor a digest of the rows is shown.
-    found = Ledger.load(tmp_path / LEDGER)
-    shown = json.dumps(value)
-    assert found.salt not in shown
-    assert found.entries[0].data not in shown
-
-
 def test_delta_is_told_or_follows_the_releases(ledger, tmp_path):
     paths = [saved(tmp_path, f"{name}.json", noise="gaussian", delta=1e-3) for name in "ab"]
     assert "ε at δ = 0.002 " in ledger(*paths).out
@@ -485,40 +471,23 @@ def test_delta_is_told_or_follows_the_releases(ledger, tmp_path):
     assert exact["pld"] == exact["sequential"] == 2.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("none.json",), "none.json: cannot be read"),
-        (("empty",), "holds neither a ledger nor a model.json"),
-        (("table.csv",), "is not a whole JSON file"),
-        (("other.json",), "neither a released model nor a published report nor a ledger"),
-        (("model.json", "--delta", "1"), "delta=1.0"),
-        (("model.json", "--delta", "nan"), "delta=nan"),
-        (("new.json", "--add", "none.json"), "none.json: cannot be read"),
-        (("no/new.json", "--add", "model.json"), "its folder is not there"),
-        (("a.json", "b.json", "--add", "model.json"), "name one ledger"),
-        (("model.json", "--add", "model.json"), "is not a whole ledger"),
-        ((), "PATH"),
-    ],
-)
-def test_mistakes_are_one_sentence(ledger, tmp_path, monkeypatch, arguments, words):
+def test_what_is_no_ledger_is_refused_in_one_sentence(ledger, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     saved(tmp_path)
     Path("empty").mkdir()
-    Path("table.csv").write_text("a,b\n1,2\n")
+    Path("new").mkdir()
+    nothing = Ledger.new().to_json()
+    atomic.write_json(Path("new") / IN_FOLDER, expost.types.Audience.CURATOR_ONLY, nothing)
     Path("other.json").write_text('{"format": "expost-profile/1"}')
-    (tmp_path / "model.CURATOR-ONLY.json").write_text("{}")
+    Path("model.CURATOR-ONLY.json").write_text("{}")
     before = names(tmp_path)
-    refused(ledger(*arguments), tmp_path / "nothing", words)
-    assert names(tmp_path) == before
-
-
-def test_an_empty_ledger_lists_nothing(ledger, tmp_path):
-    atomic.write_json(
-        tmp_path / IN_FOLDER, expost.types.Audience.CURATOR_ONLY, Ledger.new().to_json()
-    )
-    refused(ledger(tmp_path), tmp_path / "nothing", "lists no release yet")
-
-
-def test_many_sets_of_rows_have_a_name_each():
-    assert [_letter(index) for index in (0, 25, 26, 52)] == ["A", "Z", "A2", "A3"]
+    for arguments, words in (
+        (("empty",), "holds neither a ledger nor a model.json"),
+        (("new",), "lists no release yet"),
+        (("other.json",), "neither a released model nor a published report nor a ledger"),
+        (("no/new.json", "--add", "model.json"), "its folder is not there"),
+        (("a.json", "b.json", "--add", "model.json"), "name one ledger"),
+        (("model.json", "--add", "model.json"), "is not a whole ledger"),
+    ):
+        refused(ledger(*arguments), tmp_path / "nothing", words)
+        assert names(tmp_path) == before

@@ -28,6 +28,7 @@ from expost.publishing.publish import ReleasedRows, ReportPlan, publish
 from expost.publishing.report import PublishedReport
 from expost.rows import RowStream, TableRows
 from program import names
+from streams import Killed
 
 ROWS = 5_000
 GIVEN = {
@@ -409,10 +410,6 @@ def test_more_than_two_classes(tmp_path):
     assert read.comparison.figures.failures == held.comparison.figures.failures == 0
     found = profile(release, x, labels)
     np.testing.assert_allclose(columns["loss"], found.loss, rtol=1e-9, atol=1e-12)
-
-
-class Killed(BaseException):
-    """Not an error that anybody handles."""
 
 
 def stopped(*arguments):
