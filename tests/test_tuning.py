@@ -410,7 +410,7 @@ BAD = [
     ({"loss": "hinge"}, r"loss='hinge': must be one of"),
     ({"label_range": (0.0, 3.0)}, r"label_range: is not used by loss='logistic'"),
     ({"data_norm": -1.0}, r"data_norm=-1\.0"),
-    ({"classes": ("no", "maybe")}, r"y holds labels beside"),
+    ({"classes": ("no", "maybe")}, r"y holds labels other than"),
     ({"method": "argmax"}, r"method='argmax'"),
     ({"seed": -1}, r"random_state=-1"),
 ]
