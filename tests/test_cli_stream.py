@@ -636,5 +636,5 @@ def test_a_table_that_is_not_finished_is_refused(begun):
 
 def test_a_state_that_expost_did_not_write_is_refused(source, begun):
     (begun / ".expost-run" / "state.json").write_text('{"format": "other"}')
-    with pytest.raises(InvalidInput, match="is not one that this expost wrote"):
+    with pytest.raises(InvalidInput, match="was not written by this version of expost"):
         run(streams.job(source, begun, resume=True))
