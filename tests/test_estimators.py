@@ -26,7 +26,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     ReleaseRefused,
@@ -105,7 +105,7 @@ CHECKED = [
 @pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
 @pytest.mark.filterwarnings("ignore::expost.estimators.BudgetWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.RaisedRegularizationWarning")
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.UnscaledColumnsWarning")
 @parametrize_with_checks(
     CHECKED,
@@ -770,8 +770,8 @@ def test_bad_labels(kind, case):
 @pytest.mark.parametrize(
     ("classes", "expected"),
     [
-        (("a", "c"), "labels beside classes"),
-        ((0, 1), "labels beside classes"),
+        (("a", "c"), "labels other than classes"),
+        ((0, 1), "labels other than classes"),
         (("a", "a"), "two different labels"),
         (("a", "b", "c"), "two different labels"),
         ("ab", "two different labels"),
@@ -969,14 +969,14 @@ def test_the_squared_loss_warns_that_nothing_is_promised():
     X, y = rows(PrivateRidge)
     model = objective(PrivateRidge)
     [(category, text)] = caught(lambda: model.fit(X, y))
-    assert category is NoPromiseWarning
+    assert category is NoGuaranteeWarning
     assert "mechanism='output'" in text
     assert model.release_.audience is Audience.NEEDS_REVIEW
     for kind in CLASSIFIERS:
         assert caught(lambda kind=kind: objective(kind).fit(*rows(kind))) == []
 
 
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
 @pytest.mark.parametrize("calibration", ["tight", "published"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -125,5 +125,5 @@ def test_constant_answers_are_no_evidence(attack):
 
 
 def test_a_class_of_no_strangers_is_refused():
-    with pytest.raises(InvalidInput, match="least=0: must be a whole number of at least 1"):
+    with pytest.raises(InvalidInput, match="least=0: must be an integer of at least 1"):
         Population(least=0)
