@@ -406,8 +406,8 @@ def test_the_width_of_references_is_checked():
     ("options", "message"),
     [
         ({"sampler": 3}, "sampler: must be a function"),
-        ({"draws": 50}, "draws=50: must be a whole number of at least 100"),
-        ({"neighbours": 5}, "neighbours=5: must be a whole number of at least 10"),
+        ({"draws": 50}, "draws=50: must be an integer of at least 100"),
+        ({"neighbours": 5}, "neighbours=5: must be an integer of at least 10"),
         ({"neighbours": 80}, "neighbours=80: must be at most half of draws=100"),
     ],
 )
@@ -422,7 +422,7 @@ def test_options_are_checked(options, message):
         ([], np.ones((3, 1)), None, "rows: must hold at least one position from 0 to 2"),
         ([3], np.ones((3, 1)), None, "rows: must hold at least one position from 0 to 2"),
         ([1, 1], np.ones((3, 1)), None, "none of them twice"),
-        ([-1], np.ones((3, 1)), None, "rows=-1: must be a whole number of at least 0"),
+        ([-1], np.ones((3, 1)), None, "rows=-1: must be an integer of at least 0"),
         (None, np.ones((1, 1)), None, "X has 1 row(s): must have at least 2"),
         (None, np.ones((3, 1)), [1, 2], "y has 2 entries: must have one for each of 3 rows"),
     ],

@@ -151,7 +151,7 @@ def test_a_row_of_nobody_is_refused(ask, visits_csv, tmp_path):
     lines[7][-1] = "gone"
     visits_csv.write_text(text(lines))
     options = "--person patient --missing gone --missing ? --missing"
-    words = "person column 'patient', row 7: is missing | not known whose row | its own"
+    words = "person column 'patient', row 7: is missing | every row must have a person | its own"
     refused(ask(options, ""), tmp_path / "o", words)
 
 

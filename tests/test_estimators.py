@@ -25,7 +25,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     ReleaseRefused,
@@ -92,7 +92,7 @@ CHECKED = [
 @pytest.mark.filterwarnings("ignore::expost.errors.SeededReleaseWarning")
 @pytest.mark.filterwarnings("ignore::expost.estimators.BudgetWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.RaisedRegularizationWarning")
-@pytest.mark.filterwarnings("ignore::expost.errors.NoPromiseWarning")
+@pytest.mark.filterwarnings("ignore::expost.errors.NoGuaranteeWarning")
 @pytest.mark.filterwarnings("ignore::expost.errors.UnscaledColumnsWarning")
 @parametrize_with_checks(
     CHECKED,
@@ -879,7 +879,7 @@ def test_the_squared_loss_warns_that_nothing_is_guaranteed():
     X, y = rows(PrivateRidge)
     model = objective(PrivateRidge)
     [(category, text)] = caught(lambda: model.fit(X, y))
-    assert category is NoPromiseWarning
+    assert category is NoGuaranteeWarning
     assert "mechanism='output'" in text
     assert model.release_.audience is Audience.NEEDS_REVIEW
     for kind in CLASSIFIERS:

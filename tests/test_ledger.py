@@ -15,7 +15,7 @@ import pytest
 
 import expost
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
-from expost.errors import InvalidInput, NoPromiseWarning, SeededReleaseWarning
+from expost.errors import InvalidInput, NoGuaranteeWarning, SeededReleaseWarning
 from expost.files import atomic
 from expost.ledger import (
     NAME,
@@ -106,7 +106,7 @@ def test_what_a_model_does_not_guarantee_is_said(tmp_path):
         )
     assert entries_of(release.save(tmp_path / "seeded.json"))[0].seeded
     constants = {**OUTPUT, "mechanism": "objective", "data_norm": 2.0}
-    with pytest.warns(NoPromiseWarning):
+    with pytest.warns(NoGuaranteeWarning):
         release = (
             PrivateRidge(1.0, label_range=(-1.0, 1.0), huber_width=None, **constants)
             .fit(X, X[:, 0])

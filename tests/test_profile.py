@@ -20,7 +20,7 @@ from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, pr
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -619,7 +619,7 @@ def test_a_squared_loss_says_that_nothing_is_guaranteed():
         label_range=(-2.0, 2.0),
         huber_width=None,
     )
-    with pytest.warns(NoPromiseWarning):
+    with pytest.warns(NoGuaranteeWarning):
         model.fit(X, TARGET)
     found = profile(model, X, TARGET)
     assert found.worst_case == np.inf

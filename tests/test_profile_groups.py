@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from expost import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge, profile
 from expost.errors import (
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
 )
@@ -49,7 +49,7 @@ def model(kind=PrivateLogisticRegression, **parameters):
 
 def fit(kind=PrivateLogisticRegression, labels=Y, **parameters):
     with warnings.catch_warnings():
-        for expected in (SeededReleaseWarning, NoPromiseWarning, RaisedRegularizationWarning):
+        for expected in (SeededReleaseWarning, NoGuaranteeWarning, RaisedRegularizationWarning):
             warnings.simplefilter("ignore", expected)
         return model(kind, **parameters).fit(X, labels)
 

@@ -28,7 +28,7 @@ from expost.cli.mistakes import sentence
 from expost.cli.progress import progress
 from expost.engine import SILENT
 from expost.engine import bar as progress_module
-from expost.engine.pace import SMOOTHING, Moment, Pass, Tracker
+from expost.engine.tracker import SMOOTHING, JobStatus, Pass, Tracker
 from expost.errors import InvalidInput
 from expost.jobs import profile as profile_job
 from expost.jobs.ledger import POINTER
@@ -126,7 +126,7 @@ class Listener:
     @property
     def rows(self) -> list[tuple[int, int, int]]:
         """Of each time that rows were told of: the pass, rows done, rows in all."""
-        return [(one.lap, one.done, one.total) for one in self.told if one.lap]
+        return [(one.pass_number, one.done, one.total) for one in self.told if one.pass_number]
 
 
 def test_rows_are_told_of_once_a_second_and_at_the_end_of_a_pass():
@@ -150,7 +150,7 @@ def test_rows_are_told_of_once_a_second_and_at_the_end_of_a_pass():
     assert job.rows[5:] == [(1, 10, 10)]
     job.tracker.close()
     assert job.rows[5:] == [(1, 10, 10), (1, 15, 10)]
-    assert [(one.phase, one.number, one.of) for one in job.told if not one.lap] == [
+    assert [(one.phase, one.number, one.phases) for one in job.told if not one.pass_number] == [
         ("first", 1, 3),
         ("second", 2, 3),
         ("third", 3, 3),
@@ -161,16 +161,16 @@ def test_what_nobody_expected_is_no_error():
     job = Listener(phases=1)
     # Before any phase, and without a pass.
     job.tracker.advance(5)
-    assert job.tracker.moment() == Moment(phase="starting", number=0, of=1)
+    assert job.tracker.status() == JobStatus(phase="starting", number=0, phases=1)
     job.tracker.phase("one")
     job.tracker.phase("another")
-    assert (job.told[-1].number, job.told[-1].of) == (2, 2)
+    assert (job.told[-1].number, job.told[-1].phases) == (2, 2)
     job.tracker.rows(0)
-    assert (job.tracker.moment().left, job.tracker.moment().speed) == (0, None)
+    assert (job.tracker.status().left, job.tracker.status().speed) == (0, None)
     job.tracker.close()
     assert job.rows == [(1, 0, 0)]
     job.tracker.advance(5)
-    assert job.tracker.moment().lap == 0
+    assert job.tracker.status().pass_number == 0
 
 
 def test_threads_may_tell_at_once_and_often():
@@ -188,11 +188,11 @@ def test_threads_may_tell_at_once_and_often():
     for thread in threads:
         thread.start()
     for _ in range(100):
-        assert tracker.moment().done <= 300_000
+        assert tracker.status().done <= 300_000
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - start
-    assert tracker.moment().done == 300_000
+    assert tracker.status().done == 300_000
     # A microsecond or so a call; the bound is for a machine that does other things too.
     assert seconds < 10
     assert len(told) <= 2 + seconds
@@ -201,7 +201,7 @@ def test_threads_may_tell_at_once_and_often():
 # The bar ---------------------------------------------------------------------------------------
 
 
-def drawn(moment: Moment, width: int) -> str:
+def drawn(moment: JobStatus, width: int) -> str:
     console = Console(width=width, color_system=None, file=io.StringIO())
     console.print(progress_module._bar(moment, Spinner("line"), 72.3, width=width))
     (line,) = console.file.getvalue().splitlines()
@@ -209,8 +209,16 @@ def drawn(moment: Moment, width: int) -> str:
 
 
 LONG = "following every row over epsilon, and models on held-out rows"
-UNDER_WAY = Moment(
-    phase=LONG, number=2, of=4, lap=3, done=427, total=1000, seconds=9.0, speed=1.23e6, left=31.2
+UNDER_WAY = JobStatus(
+    phase=LONG,
+    number=2,
+    phases=4,
+    pass_number=3,
+    done=427,
+    total=1000,
+    seconds=9.0,
+    speed=1.23e6,
+    left=31.2,
 )
 
 
@@ -221,10 +229,10 @@ def test_the_bar_is_one_line_that_fits(width):
     assert "pass 3 42 % 1.2 M rows/s 0:00:32 left" in line
     assert (LONG in line, line.endswith("0:01:12")) == (width == 140, width == 140)
     # Between passes only the clock goes on; words are not markup.
-    words = drawn(Moment(phase="[b]reading", number=1, of=4), width)
+    words = drawn(JobStatus(phase="[b]reading", number=1, phases=4), width)
     assert words.replace("━", "").split() == ["1/4", "[b]reading", "0:01:12"]
     # The first pass is not counted, and has no speed to begin with.
-    begun = Moment(phase="fitting", number=2, of=4, lap=1, done=0, total=10)
+    begun = JobStatus(phase="fitting", number=2, phases=4, pass_number=1, done=0, total=10)
     assert drawn(begun, width).startswith("2/4 fitting 0 %")
 
 
@@ -568,10 +576,10 @@ def test_a_listener_hears_of_the_verbs_of_arrays():
         model.fit(X, y)
         tracker = Tracker(1)
         expost.profile(model, X, y, progress=tracker)
-        assert tracker.moment().phase == "computing the loss of every row"
+        assert tracker.status().phase == "computing the loss of every row"
         expost.publish(model, progress=tracker)
-        assert tracker.moment().phase == "making the report"
+        assert tracker.status().phase == "making the report"
         expost.choose_epsilon(X, y, models=20, folds=2, progress=tracker)
-    moment = tracker.moment()
+    moment = tracker.status()
     assert moment.phase.startswith("following every row")
     assert moment.done == moment.total > 0

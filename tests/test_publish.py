@@ -22,7 +22,7 @@ from expost.data import UnitBall
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     ReleaseRefused,
     SeededReleaseWarning,
@@ -88,7 +88,7 @@ MODELS = {
 def fitted(name):
     model, y = MODELS[name]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoPromiseWarning)
+        warnings.simplefilter("ignore", NoGuaranteeWarning)
         return type(model)(**model.get_params(deep=False)).fit(X, y), y
 
 

@@ -562,7 +562,7 @@ def test_options_of_the_estimators_belong_to_the_sampler(name, value):
     [
         ({"mechanism": 3}, "mechanism is a int: must be 'output', a BlackBox"),
         ({"mechanism": MadeUp(None, rows=7)}, "X has 12 rows: must have the 7"),
-        ({"models": 10}, "models=10: must be a whole number of at least 20"),
+        ({"models": 10}, "models=10: must be an integer of at least 20"),
         ({"models": 2**25}, "models=33554432: must be at most 2796202 for 12 rows"),
         ({"tolerance": 0.5}, "tolerance=0.5: must lie between"),
         ({"tolerance": math.nan}, "tolerance=nan: must be"),

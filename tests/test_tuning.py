@@ -381,7 +381,7 @@ BAD = [
     ({"candidates": list(range(1, 13))}, r"X has 240 rows: 12 candidates need at least 260"),
     ({"delta": 1e-6}, r"delta=1e-06: Laplace noise"),
     ({"label_range": (0.0, 3.0)}, r"label_range: is not used by loss='logistic'"),
-    ({"classes": ("no", "maybe")}, r"y holds labels beside"),
+    ({"classes": ("no", "maybe")}, r"y holds labels other than"),
 ]
 
 

@@ -51,7 +51,7 @@ def test_probability_accepts_the_open_interval():
 
 @pytest.mark.parametrize("value", [1, 2.0, True, "3", None, math.nan])
 def test_whole_refuses(value):
-    with pytest.raises(InvalidInput, match=r"samples=.*whole number of at least 2"):
+    with pytest.raises(InvalidInput, match=r"samples=.*an integer of at least 2"):
         _checks.whole("samples", value, least=2)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expost.engine import processes
 from expost.errors import InvalidInput
 from expost.files.atomic import BROKEN_NPZ, write_with
 from expost.types import Audience
+from papers.common.processes import run_each
 
 __all__ = ["Trials"]
 
@@ -64,7 +64,7 @@ class Trials:
 
         try:
             if blocks:
-                processes.each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
+                run_each(_Block(self.work, entropy), blocks, workers=self.workers, done=done)
         finally:
             if blocks:
                 self._keep(found, entropy)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from expost import _checks
-from expost.engine.processes import available
+from expost.engine.threads import available_cores
 from expost.errors import InvalidInput
 from expost.torch.gradients import check_module
 from expost.torch.training import as_tensors
@@ -97,7 +97,9 @@ def strong_adversary(
         work=_Worlds(training),
         count=_checks.whole("trainings", trainings, least=2),
         fields=("loss", "length", "scale", "accuracy"),
-        workers=available() if workers is None else _checks.whole("workers", workers, least=1),
+        workers=available_cores()
+        if workers is None
+        else _checks.whole("workers", workers, least=1),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         digest=_digest(training),
         entropy=random_state,

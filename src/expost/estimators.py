@@ -41,7 +41,7 @@ from expost.labels import LabelScale, class_codes, class_set, signs, two_classes
 from expost.losses import Huber, Logistic, Loss, Softmax, Squared
 from expost.mechanisms import MECHANISMS
 from expost.neighbouring.persons import read_persons
-from expost.notices import ALONE, ignored, warn
+from expost.notices import FILTER_LOCK, ignored, warn
 from expost.preparing import read_rows
 from expost.release import Release
 from expost.rows import HeldRows, RowStream, TableRows
@@ -237,8 +237,8 @@ class _PrivateLinearModel(LinearTraining, BaseEstimator):
             return None
         if len(set(names)) < len(names):
             raise InvalidInput("X has duplicate column names: every name must be its own.")
-        if not all(map(_checks.is_text, names)):
-            raise InvalidInput(f"X: a column name {_checks.LONE}.")
+        if not all(map(_checks.is_encodable, names)):
+            raise InvalidInput(f"X: a column name {_checks.LONE_SURROGATE}.")
         return tuple(names)
 
     def _keep(self, release: Release) -> Self:
@@ -602,7 +602,7 @@ def _refusals(words: str = "", **arrays: Any) -> Iterator[None]:
     ``arrays``  what scikit-learn is given: where it is no array at all, that is said.
     """
     try:
-        with ALONE:
+        with FILTER_LOCK:
             yield
     except (ExpostError, NotFittedError, Warning):
         raise

@@ -30,7 +30,7 @@ import numpy as np
 
 from expost import _checks
 from expost.errors import ExpostError, InvalidInput
-from expost.files.atomic import listed_by, read_json, settle, write_json
+from expost.files.atomic import listed_by, read_json, sync_folder, write_json
 from expost.files.digest import content_of
 from expost.files.directory import can_replace_locked, lock
 from expost.files.sealed import Sealed, from_fields, to_fields
@@ -465,7 +465,7 @@ def append(path: Path, entries: Callable[[Ledger], Sequence[Entry]]) -> Ledger:
             ledger = before.with_entries(entries(before))
             if len(ledger) > len(before):
                 write_json(path, Audience.CURATOR_ONLY, ledger.to_json())
-                settle(path.parent)
+                sync_folder(path.parent)
             return ledger
 
 
@@ -501,7 +501,7 @@ def _start(path: Path, ledger: Ledger) -> bool:
         return False
     finally:
         draft.unlink(missing_ok=True)
-    settle(path.parent)
+    sync_folder(path.parent)
     return True
 
 

@@ -19,7 +19,7 @@ from expost.data.unit_ball import default_intercept, default_norm
 from expost.errors import (
     ClippedRowsWarning,
     InvalidInput,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -113,7 +113,7 @@ class LinearTraining(ABC):
                 f"the {mechanism.loss.name} loss has an unbounded gradient:"
                 f" {mechanism.kind} perturbation promises no epsilon for it; take"
                 " mechanism='output' for a promise.",
-                NoPromiseWarning,
+                NoGuaranteeWarning,
                 stacklevel=3,
             )
         if mechanism.is_raised:

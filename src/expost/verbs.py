@@ -187,9 +187,9 @@ def _listener(progress: bool | Progress, phases: int) -> AbstractContextManager[
     if progress is False:
         return nullcontext(SILENT)
     # Imported here: it imports rich.
-    from expost.engine.bar import shown
+    from expost.engine.bar import progress_display
 
-    return shown(progress, phases)
+    return progress_display(progress, phases)
 
 
 def _in_memory(

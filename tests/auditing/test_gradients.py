@@ -369,7 +369,7 @@ def test_what_cannot_be_done_is_refused():
         linear_gradients(model, X[:, :2], y)
     with pytest.raises(InvalidInput, match="is not fitted"):
         linear_gradients(LogisticRegression(), X, y)
-    with pytest.raises(InvalidInput, match="labels beside"):
+    with pytest.raises(InvalidInput, match="labels other than"):
         linear_gradients(model, X, y + 5)
     with pytest.raises(InvalidInput, match="pass a population"):
         gradient_ratio(rows, members=20)

@@ -27,7 +27,7 @@ from conformance.subjects import (
     Trial,
 )
 from expost import _numerics
-from expost.errors import ClippedRowsWarning, NoPromiseWarning, SeededReleaseWarning
+from expost.errors import ClippedRowsWarning, NoGuaranteeWarning, SeededReleaseWarning
 from expost.glm import Objective
 from expost.mechanisms import grid
 from expost.neighbouring.neighbours import neighbours_of
@@ -287,7 +287,7 @@ def promise_outside_the_ball(subject: MechanismUnderTest, *, epsilon: float = 1.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeededReleaseWarning)
         warnings.simplefilter("ignore", ClippedRowsWarning)
-        warnings.simplefilter("ignore", NoPromiseWarning)
+        warnings.simplefilter("ignore", NoGuaranteeWarning)
         for seed in range(5):
             model = subject.estimator(epsilon, regularization=4.0, random_state=seed).fit(X, y)
             found = expost.profile(model, X, y)

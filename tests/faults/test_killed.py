@@ -174,7 +174,7 @@ def test_whoever_looks_sees_a_file_that_is_cut_short(commands, tmp_path, name):
         looked_at(tmp_path)
     path.unlink()
     if path.parent != tmp_path:
-        with pytest.raises(InvalidInput, match=r"is gone|is not finished"):
+        with pytest.raises(InvalidInput, match=r"is missing|is not finished"):
             looked_at(tmp_path)
 
 

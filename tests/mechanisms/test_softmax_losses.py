@@ -612,9 +612,9 @@ def test_two_classes_stay_one_vector():
         (estimator(mechanism="output"), "two different labels"),
         (estimator(mechanism="output", classes=None), "exactly two"),
         (PrivateLinearSVC(mechanism="objective", data_norm=LONGEST), "exactly two"),
-        (estimator(classes=("setosa", "virginica", "rosa")), "labels beside"),
+        (estimator(classes=("setosa", "virginica", "rosa")), "labels other than"),
         (estimator(classes=("setosa", "virginica", "virginica")), "all differ"),
-        (estimator(classes=("setosa", "virginica")), "labels beside"),
+        (estimator(classes=("setosa", "virginica")), "labels other than"),
     ],
 )
 def test_more_classes_where_they_cannot_be(model, expected):
@@ -761,7 +761,7 @@ def test_other_rows_are_refused():
         profile(model, IRIS_X, NAMES[(IRIS_Y + 1) % 3])
     with pytest.raises(WrongRows, match="149 rows"):
         profile(model, IRIS_X[1:], FLOWERS[1:])
-    with pytest.raises(InvalidInput, match="labels beside"):
+    with pytest.raises(InvalidInput, match="labels other than"):
         profile(model, IRIS_X, np.append(FLOWERS[1:], "rosa"))
     how, X = model.release_.mechanism, model.release_.ball.rows(IRIS_X)[0]
     with pytest.raises(InvalidInput, match="the coefficients have 5"):

@@ -229,7 +229,7 @@ def test_what_cannot_be_done_is_refused():
             training(**options)
     with pytest.raises(InvalidInput, match=r"pass a torch\.nn\.Module"):
         torch_target("network", classes=range(3))
-    with pytest.raises(InvalidInput, match="labels beside"):
+    with pytest.raises(InvalidInput, match="labels other than"):
         training()(X, y, 0)
     with pytest.raises(InvalidInput, match="one for each of 2 classes"):
         torch_target(network(), classes=[0, 1]).model().predict_proba(X)

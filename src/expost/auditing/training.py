@@ -27,11 +27,11 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from expost.engine import processes
+from expost.engine.threads import one_torch_thread
 from expost.errors import (
     BudgetWarning,
     ClippedRowsWarning,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -52,7 +52,7 @@ __all__ = [
 _OF_RELEASES = (
     BudgetWarning,
     ClippedRowsWarning,
-    NoPromiseWarning,
+    NoGuaranteeWarning,
     PrivacyLeakWarning,
     RaisedRegularizationWarning,
     SeededReleaseWarning,
@@ -97,7 +97,7 @@ class _Shared:
 @contextmanager
 def _single() -> Iterator[None]:
     """Sums of more threads round differently, and workers would take each other's cores."""
-    with threadpool_limits(limits=1), processes.one_thread():
+    with threadpool_limits(limits=1), one_torch_thread():
         yield
 
 

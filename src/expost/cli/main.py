@@ -22,7 +22,7 @@ from expost.cli.mistakes import (
     received_signal,
     sentence,
 )
-from expost.notices import taken
+from expost.notices import is_captured
 
 __all__ = ["main", "program"]
 
@@ -148,7 +148,7 @@ def _noted_warnings() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if not taken(str(message), category):
+        if not is_captured(str(message), category):
             emit(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show

@@ -21,8 +21,8 @@ from expost.cli.mistakes import (
     sentence,
 )
 from expost.engine import SILENT, Progress
-from expost.engine.bar import drawn
-from expost.engine.pace import Moment, Tracker
+from expost.engine.bar import progress_bar
+from expost.engine.tracker import JobStatus, Tracker
 
 __all__ = ["progress"]
 
@@ -39,7 +39,7 @@ def progress(phases: int, *, quiet: bool, log: bool) -> AbstractContextManager[P
     # Not the console's own word for it: FORCE_COLOR makes that of any file a terminal.
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext(SILENT)
-    return drawn(phases, cast(TextIO, Stream(sys.stderr)))
+    return progress_bar(phases, cast(TextIO, Stream(sys.stderr)))
 
 
 # -- for machines ----------------------------------------------------------------------------------
@@ -80,19 +80,19 @@ class _Log:
         self._stream.write(f"{line}\n")
         self._stream.flush()
 
-    def phase(self, moment: Moment) -> None:
-        self.write("phase", phase=moment.phase, number=moment.number, of=moment.of)
+    def phase(self, status: JobStatus) -> None:
+        self.write("phase", phase=status.phase, number=status.number, of=status.phases)
 
-    def rows(self, moment: Moment) -> None:
+    def rows(self, status: JobStatus) -> None:
         figures: dict[str, Any] = {
-            "phase": moment.phase,
-            "number": moment.number,
-            "of": moment.of,
-            "pass": moment.lap,
-            "done": moment.done,
-            "total": moment.total,
-            "seconds": round(moment.seconds, 3),
-            "rows_per_second": None if moment.speed is None else round(moment.speed, 1),
-            "seconds_left": None if moment.left is None else round(moment.left, 1),
+            "phase": status.phase,
+            "number": status.number,
+            "of": status.phases,
+            "pass": status.pass_number,
+            "done": status.done,
+            "total": status.total,
+            "seconds": round(status.seconds, 3),
+            "rows_per_second": None if status.speed is None else round(status.speed, 1),
+            "seconds_left": None if status.left is None else round(status.left, 1),
         }
         self.write("rows", **figures)

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expost._order import Histogram
-from expost.engine.processes import available
+from expost.engine.threads import available_cores
 from expost.glm import Objective
 from expost.neighbouring.shifts import Shifts
 from expost.noise import Noise
@@ -189,7 +189,7 @@ def rank_averages(
     )
     work = _sorted_profiles if len(distance) <= MOST_ROWS else _sketched_profiles
     # Every ε is one task: its models are added in their order, in any thread.
-    with ThreadPoolExecutor(workers or available()) as pool:
+    with ThreadPoolExecutor(workers or available_cores()) as pool:
         return work(sweep, pool)
 
 

@@ -20,7 +20,7 @@ from expost.files.atomic import (
     drafts,
     is_same_file,
     read_json,
-    settle,
+    sync_folder,
     write_bytes,
     write_json,
 )
@@ -377,7 +377,7 @@ def store_model(
         run.workspace.remove_results()
         write_json(path, release.audience, value, before=before)
         point_to(lister.ledgers[0], run.out)
-        settle(run.out)
+        sync_folder(run.out)
 
 
 def store_drawn(run: Run, drawn: Drawn, lister: Lister) -> None:
@@ -390,7 +390,7 @@ def store_drawn(run: Run, drawn: Drawn, lister: Lister) -> None:
             run.workspace.remove_results()
             adopt(path, drawn.release.audience, drawn.place, before=lister)
         point_to(lister.ledgers[0], run.out)
-        settle(run.out)
+        sync_folder(run.out)
 
 
 def copy_model(run: Run, release: Release, given: Path | None) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from expost.errors import InvalidInput
-from expost.files.atomic import drafts, listed_by, read_json, settle, write_json
+from expost.files.atomic import drafts, listed_by, read_json, sync_folder, write_json
 from expost.files.directory import RUN, Directory, is_own, kind_of, lock
 from expost.files.parts import MANIFEST as PARTS
 from expost.files.parts import PartStore, check_store, holds_its_parts, remove_store
@@ -155,8 +155,8 @@ class Workspace:
             )
         self._list(name, checksum)
         self._run.replace(store.folder.name, self._folder, name)
-        self._folder.settle()
-        self._run.settle()
+        self._folder.sync()
+        self._run.sync()
         return PartStore(folder=self.out / name, audience=store.audience)
 
     def take_back(self, name: str, step: str) -> None:
@@ -171,7 +171,7 @@ class Workspace:
             self._enter(step)
             self._folder.replace(name, self._run, step)
 
-    # -- its list (expost.files.atomic.Desk) -------------------------------------------------------
+    # -- its list (expost.files.atomic.FileList) ---------------------------------------------------
 
     def holds(self, folder: Directory, name: str) -> bool:
         """Whether it lists a file of this name in this folder; its own list it does not."""
@@ -241,7 +241,7 @@ class Workspace:
         """Write a file of the run's folder."""
         self._enter(name)
         write_json(self.run_folder / name, Audience.CURATOR_ONLY, value)
-        settle(self.run_folder)
+        sync_folder(self.run_folder)
 
     def remove_step(self, name: str) -> None:
         """Remove a file of the run's folder."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from expost import _checks
-from expost.engine.processes import one_thread
+from expost.engine.threads import one_torch_thread
 from expost.risk import DPSGD, GaussianNoise, calibrate
 from expost.torch.draws import SeededDraws
 from expost.torch.training import Trainer, prepare
@@ -50,7 +50,7 @@ class TrainingMechanism:
         sigma = _checks.positive("noise_multiplier", self.noise(epsilon))
         mechanism = replace(self.trainer.mechanism, noise_multiplier=sigma)
         trainer = replace(self.trainer, mechanism=mechanism)
-        with one_thread():
+        with one_torch_thread():
             return np.stack([trainer.run(SeededDraws(rng)).losses for _ in range(size)])
 
     def losses(

@@ -18,7 +18,7 @@ from expost._numerics import row_blocks
 from expost.auditing.evidence import Confidences, Evidence
 from expost.auditing.training import one_thread
 from expost.errors import InvalidInput
-from expost.notices import ALONE
+from expost.notices import FILTER_LOCK
 from expost.types import FloatArray, IntArray
 
 __all__ = ["Shadow"]
@@ -99,7 +99,7 @@ class Shadow:
             random_state=self.seed,
         )
         # In threads of its own the learner would change the filters of warnings in each of them.
-        with ALONE, one_thread():
+        with FILTER_LOCK, one_thread():
             learner.fit(features, truth)
         return learner, float(np.log(members / (len(truth) - members)))
 
