@@ -21,19 +21,19 @@ class GradientNoise(OutputPerturbation):
     slope: float
 
     @classmethod
-    def of(cls, how: Mechanism) -> "GradientNoise":
+    def of(cls, mechanism: Mechanism) -> "GradientNoise":
         """Return the noise of an objective perturbation."""
-        rank, _ = how.loss.determinant
+        rank, _ = mechanism.loss.determinant
         return cls(
-            epsilon=how.epsilon,
-            delta=None if how.delta is None else how.delta / rank,
-            noise=how.noise,
-            loss=how.loss,
-            regularization=how.regularization,
-            rows=how.rows,
-            dimension=how.dimension,
-            rows_per_person=how.rows_per_person,
-            slope=how.loss.lipschitz(how.total_regularization),
+            epsilon=mechanism.epsilon,
+            delta=None if mechanism.delta is None else mechanism.delta / rank,
+            noise=mechanism.noise,
+            loss=mechanism.loss,
+            regularization=mechanism.regularization,
+            rows=mechanism.rows,
+            dimension=mechanism.dimension,
+            rows_per_person=mechanism.rows_per_person,
+            slope=mechanism.loss.lipschitz(mechanism.total_regularization),
         )
 
     @property
